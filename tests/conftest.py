@@ -17,7 +17,7 @@ from zlib import crc32
 import pytest
 from hypothesis import settings
 
-from tests.gate.tiers import drop_other_cases, skip_what_runs_alone
+from tests.gate.tiers import TESTS, drop_other_cases, skip_what_runs_alone
 from tests.support.clusters import (
     LENT,
     running_cluster,
@@ -70,19 +70,39 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     drop_other_cases(items)
     skip_what_runs_alone(items)
+    is_gate = bool(items) and items[0].config.getoption("--gate", default=False)
     for item in items:
         used = set(getattr(item, "fixturenames", ()))
         if used & _BROKER_FIXTURES:
             item.add_marker(pytest.mark.broker)
         groups = {group for fixture, group in _GROUPS.items() if fixture in used}
-        is_gate = item.config.getoption("--gate", default=False)
         if used & _PAIR and not groups:
             groups = {_pair_of(item.path.stem) if is_gate else item.path.stem}
         for fixture in used & {*_SHARED_IN_GATE}:
             groups = {_SHARED_IN_GATE[fixture] if is_gate else item.path.stem}
+        if is_gate and not groups:
+            groups = _group_without_brokers(item)
         if groups and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(min(groups)))
-    items.sort(key=_turn)
+    places = _mixed(items) if is_gate else {}
+    items.sort(key=lambda item: (_turn(item), places.get(item.path, 0.0)))
+
+
+def _mixed(items: list[pytest.Item]) -> dict[Path, float]:
+    """Return a place for each file, with files of unit tests between those of others, which mostly
+    wait. Unit tests are left for the end, because they are short.
+    """
+    files = dict.fromkeys(item.path for item in items)
+    unit = [file for file in files if _folder(file) == "unit"]
+    others = [file for file in files if _folder(file) != "unit"]
+    return {
+        **{file: at / len(unit) for at, file in enumerate(unit)},
+        **{file: 0.8 * at / len(others) for at, file in enumerate(others)},
+    }
+
+
+def _folder(file: Path) -> str:
+    return file.relative_to(TESTS).parts[0]
 
 
 def _pair_of(file: str) -> str:
@@ -90,6 +110,16 @@ def _pair_of(file: str) -> str:
     process.
     """
     return f"pair-{crc32(file.encode()) % 3}"
+
+
+def _group_without_brokers(item: pytest.Item) -> set[str]:
+    """Return one group for all contracts and other tests that need Kafka's classes, and one for the
+    other unit tests of a file. If each test may run in any process, every process starts a JVM, and
+    makes what the tests of a file share.
+    """
+    if _folder(item.path) == "contract" or "java" in getattr(item, "fixturenames", ()):
+        return {"contract"}
+    return {str(item.path.relative_to(TESTS))} if _folder(item.path) == "unit" else set()
 
 
 def _group(item: pytest.Item) -> str | None:

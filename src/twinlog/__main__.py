@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 # Python searches a script's folder first, where modules of the package would hide others
-sys.path[:] = [one for one in sys.path if Path(one).resolve() != Path(__file__).resolve().parent]
+sys.path[:] = [
+    folder for folder in sys.path if Path(folder).resolve() != Path(__file__).resolve().parent
+]
 
 from twinlog.cli.main import main  # noqa: E402
 

@@ -24,9 +24,9 @@ def encoded(value: Any) -> Any:
     if type(value) in _PLAIN:
         return value
     if isinstance(value, Mapping):
-        return {key: encoded(one) for key, one in value.items()}
+        return {key: encoded(part) for key, part in value.items()}
     if isinstance(value, list | tuple | Iterator):
-        return [encoded(one) for one in value]
+        return [encoded(part) for part in value]
     fields = getattr(value, "FIELDS", None)
     if fields is not None:
         return picked(value, fields)
@@ -52,7 +52,9 @@ def picked(value: Any, fields: str) -> Any:
 @cache
 def _listed(fields: str) -> tuple[tuple[str, tuple[str, ...], bool], ...]:
     """Return the name of each field, the attributes that lead to it, and whether it has a `?`."""
-    pairs = ((one.removesuffix("?").partition("="), one.endswith("?")) for one in fields.split())
+    pairs = (
+        (field.removesuffix("?").partition("="), field.endswith("?")) for field in fields.split()
+    )
     return tuple(
         (name, (*(path or name).split("."),), may_be_unknown)
         for (name, _, path), may_be_unknown in pairs

@@ -298,10 +298,10 @@ class AdoptionRefused(FlowError):
 FoundT = TypeVar("FoundT")
 
 
-def or_raise(found: FoundT | TwinlogError) -> FoundT:
+def or_raise(answer: FoundT | TwinlogError) -> FoundT:
     """Return the result, or raise it if it is an error. Queries about many partitions or groups
     return one or the other for each.
     """
-    if isinstance(found, TwinlogError):
-        raise found
-    return found
+    if isinstance(answer, TwinlogError):
+        raise answer
+    return answer

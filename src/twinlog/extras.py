@@ -1,7 +1,8 @@
-"""Checks optional dependencies (`pip install 'twinlog[EXTRA]'`) before they are imported."""
+"""Checks optional dependencies (the extras of Twinlog) before they are imported."""
 
 from __future__ import annotations
 
+from importlib import metadata
 from importlib.util import find_spec
 
 from twinlog.errors import EnvironmentMissing
@@ -12,7 +13,21 @@ def require_extra(module: str, extra: str, what: str) -> None:
     it.
     """
     if find_spec(module) is None:
+        package = module.replace("_", "-")
         raise EnvironmentMissing(
-            f"{what} needs the Python package {module.replace('_', '-')}: "
-            f"pip install 'twinlog[{extra}]'"
+            f"{what} needs the Python package {package} (extra [{extra}] of Twinlog): "
+            f"pip install {' '.join(_requirements(extra)) or package}"
         )
+
+
+def _requirements(extra: str) -> list[str]:
+    """Return the requirements of an extra, quoted for a shell: `'pyspark<4.4,>=4.0'`.
+
+    They can be installed from a package index even if Twinlog was installed from a file.
+    """
+    try:
+        found = metadata.requires("twinlog") or []
+    except metadata.PackageNotFoundError:
+        return []
+    ending = f"; extra == '{extra}'"
+    return [f"'{one.removesuffix(ending)}'" for one in found if one.endswith(ending)]

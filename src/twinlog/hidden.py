@@ -33,4 +33,4 @@ def hiding(clean: Callable[[str], str]) -> Iterator[None]:
     try:
         yield
     finally:
-        _cleaners = tuple(one for one in _cleaners if one is not clean)
+        _cleaners = tuple(cleaner for cleaner in _cleaners if cleaner is not clean)

@@ -29,7 +29,7 @@ def usable_cores(root: Path = ROOT, own: Path = OWN) -> int:
 
 def memory_limit(root: Path = ROOT, own: Path = OWN) -> int | None:
     """Return the cgroup's memory limit in bytes, or None. The kernel kills processes above it."""
-    limits = [int(one) for one in _limits("memory.max", root, own) if one.isdecimal()]
+    limits = [int(limit) for limit in _limits("memory.max", root, own) if limit.isdecimal()]
     return min(limits, default=None)
 
 

@@ -242,10 +242,10 @@ class TimingMetrics:
 
 
 def _timing(
-    name: str, what: str, one: str = "batch", of: Callable[[str, str], Metric] = _mm2
+    name: str, what: str, unit: str = "batch", of: Callable[[str, str], Metric] = _mm2
 ) -> TimingMetrics:
     return TimingMetrics(
-        last=of(name, f"{what}: the last {one}"),
+        last=of(name, f"{what}: the last {unit}"),
         least=of(f"{name}_min", f"{what}: the minimum of the last minute"),
         most=of(f"{name}_max", f"{what}: the maximum of the last minute"),
         average=of(f"{name}_avg", f"{what}: the average of the last minute"),

@@ -82,7 +82,7 @@ class Isolation(StrEnum):
 
     @property
     def number(self) -> int:
-        """Its number in requests."""
+        """The isolation level's number in requests."""
         return int(self is Isolation.READ_COMMITTED)
 
 

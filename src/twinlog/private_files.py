@@ -113,7 +113,7 @@ def write_own(path: Path, text: str) -> None:
 
 def is_running(pid: int) -> bool:
     """Return whether a process has this pid. Numbers that are too large for a pid have none."""
-    import psutil  # here, because most processes do not need it
+    import psutil  # imported here, because most processes do not need it
 
     try:
         return bool(psutil.pid_exists(pid))

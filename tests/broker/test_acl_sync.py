@@ -161,7 +161,9 @@ def test_topic_that_is_created_gets_its_acls_before_anything_is_copied(
 def test_topic_whose_creator_died_gets_its_acls_before_anything_is_copied(
     guarded: Guarded, monkeypatch: pytest.MonkeyPatch, dies: str
 ) -> None:
-    """The next discovery finds a topic whose creator it does not know."""
+    """A process died after it had created the topic, so the next discovery does not know its
+    creator.
+    """
     monkeypatch.setattr("twinlog.control.duties.acl_sync.AclSync.round", lambda _: None)
     allow(guarded.pair.source, guarded.app, ["read"], topic=guarded.topic)
     where: tuple[Any, str] = (discovery, "_plan")
@@ -187,7 +189,7 @@ def test_topic_whose_creator_died_gets_its_acls_before_anything_is_copied(
 def test_configs_acls_and_groups_of_a_released_topic_stay_untouched(
     guarded: Guarded, tmp_path: Path
 ) -> None:
-    """Its remote topic belongs to another client now. This applies to the running mirror and the
+    """After the release another client owns the remote topic, for the running mirror and for the
     next one.
     """
     source, target = guarded.pair.source, guarded.pair.target
@@ -268,7 +270,7 @@ def test_once_ends_with_configs_acls_checkpoints_and_groups_though_a_topic_faile
     assert (checkpoint.group, checkpoint.downstream_offset) == (group, 4)
 
 
-def test_only_what_is_missing_is_created_and_nothing_is_removed(
+def test_only_missing_acls_are_created_and_none_is_removed(
     guarded: Guarded, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "twinlog.control")
@@ -337,7 +339,7 @@ def test_without_an_authorizer_there_is_nothing_to_do(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It is logged once and is no problem. The target is not queried."""
+    """The missing authorizer is logged once and is no problem. The target is not queried."""
     caplog.set_level(logging.INFO, "twinlog.control")
     create_topic(source_cluster, fresh_topic)
     create_topic(target_cluster, f"A.{fresh_topic}")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.client import Outgoing, produce, produce_transaction, producer, read_all
-from tests.support.connect_chains import after, chain_lines
+from tests.support.connect_chains import after, chain_lines, router
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.left_by_mirror_maker import (
     ANOTHERS,
@@ -100,19 +100,27 @@ def test_killed_after_a_restart_that_wrote_some_twice(left: Left) -> None:
     assert left.values() == values([*wrote, *range(14, 30)]), "nothing is repaired"
 
 
-@pytest.mark.witness("topics that a MirrorMaker 2 with transforms wrote are taken over")
-def test_records_that_kafka_connect_transformed_are_found(left: Left) -> None:
-    """The source's records are compared as they are after the transforms of the file."""
+@pytest.mark.witness(
+    "topics that a MirrorMaker 2 with transforms wrote are taken over", case="routed"
+)
+@pytest.mark.parametrize("routes", [False, True], ids=["A.topic", "routed"])
+def test_records_that_kafka_connect_transformed_are_found(left: Left, *, routes: bool) -> None:
+    """The source's records are compared as they are after the transforms of the file. MirrorMaker 2
+    also creates the topic that its policy names, and leaves it empty.
+    """
     traced: Headers = (("user", b"u"), ("trace", b"1"))
     more = [
         one._replace(headers=traced[: 1 + n % 2]) for n, one in enumerate(outgoing(range(30, 50)))
     ]
     produce(left.source, left.topic, more)
+    route = [router(rf"{left.alias}\.(.*)", "eu-$1")] if routes else []
     lines = chain_lines(
         ("Filter", "predicate = hasTrace"),
         ("DropHeaders", "headers = user"),
         ("InsertHeader", "header = by", "value.literal = privacy"),
+        *route,
     )
+    remote = f"eu-{left.topic}" if routes else left.remote
     left.write_file(*(f"{left.alias}->B.{line}" for line in lines))
     config = load(left.file, environment={})
     steps = config.flows[0].transforms.connect_steps(left.topic)
@@ -124,10 +132,9 @@ def test_records_that_kafka_connect_transformed_are_found(left: Left) -> None:
     kept = [made for one in records if (made := after(one, steps)) is not None]
     assert [one.offset for one in kept[-3:]] == [38, 40, 42]
     assert {one.headers for one in kept} == {(("by", b"privacy"),)}
-    create_topic(left.target, left.remote)
-    produce(
-        left.target, left.remote, [Outgoing(r.key, r.value, r.headers, r.timestamp) for r in kept]
-    )
+    for topic in {left.remote, remote}:
+        create_topic(left.target, topic)
+    produce(left.target, remote, [Outgoing(r.key, r.value, r.headers, r.timestamp) for r in kept])
     left.note(40)
 
     def changes(config: MirrorConfig) -> list[str]:
@@ -137,7 +144,7 @@ def test_records_that_kafka_connect_transformed_are_found(left: Left) -> None:
 
     taken = f"{left.topic} is taken over from MirrorMaker 2, by partition: 0 at 43"
     assert any(taken in one for one in changes(config)), changes(config)
-    left.write_file()
+    left.write_file(*(f"{left.alias}->B.{line}" for line in chain_lines(*route)))
     assert "MM2_PLACE_UNKNOWN" in changes(load(left.file, environment={}))
 
 
@@ -147,7 +154,7 @@ IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 @pytest.mark.witness(
     "topics of MirrorMaker 2 that cannot be taken over are not copied again from the start"
 )
-def test_behind_an_application_s_record_nothing_begins_anew(left: Left) -> None:
+def test_nothing_begins_again_after_a_record_of_an_application(left: Left) -> None:
     left.policy = IDENTITY
     left.write_file()
     create_topic(left.target, left.remote)
@@ -196,7 +203,9 @@ def test_check_names_the_take_over_where_a_mirror_maker_2_copied(
 
 
 @pytest.mark.parametrize("noted", [True, False], ids=["noted", "not noted"])
-def test_what_was_deleted_on_the_target_was_copied_all_the_same(left: Left, *, noted: bool) -> None:
+def test_records_that_were_deleted_on_the_target_count_as_copied(
+    left: Left, *, noted: bool
+) -> None:
     create_topic(left.target, left.remote)
     produce(left.target, left.remote, outgoing(range(10)))
     if noted:
@@ -207,7 +216,7 @@ def test_what_was_deleted_on_the_target_was_copied_all_the_same(left: Left, *, n
     assert left.values() == (values(range(10, 30)) if noted else [])
 
 
-def test_by_key_nothing_that_mirror_maker_2_copied_begins_anew(left: Left) -> None:
+def test_topics_placed_by_key_that_mirror_maker_2_copied_do_not_begin_again(left: Left) -> None:
     left.policy = IDENTITY
     left.write_file("twinlog.target.partitions = keyed")
     create_topic(left.target, left.remote, 3)
@@ -232,7 +241,7 @@ def has_no_leader(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
 
 
 @pytest.mark.parametrize("policy", ["", IDENTITY], ids=["own", "identity"])
-def test_an_error_that_passes_is_no_reason_to_begin_anew(
+def test_a_transient_error_does_not_restart_the_copy(
     left: Left, monkeypatch: pytest.MonkeyPatch, policy: str
 ) -> None:
     left.policy = policy
@@ -328,7 +337,7 @@ def test_nothing_more_to_copy_stays_known_without_the_option(left: Left) -> None
 
 
 @pytest.mark.witness("records of unknown producers are not taken over")
-def test_records_of_somebody_else_are_not_taken_over(
+def test_records_of_another_client_are_not_taken_over(
     left: Left, caplog: pytest.LogCaptureFixture
 ) -> None:
     create_topic(left.target, left.remote)
@@ -379,9 +388,9 @@ def test_positions_that_are_nowhere(left: Left) -> None:
     assert "there is no topic not-there" in str(error)
 
 
-def test_stranger_in_a_copy_of_ours_is_no_mirror_maker(left: Left) -> None:
-    """The option is still set. A partition with records of another client must not stop the whole
-    flow.
+def test_foreign_records_in_an_own_copy_are_not_mirror_maker_2s(left: Left) -> None:
+    """`--adopt-mm2` is still set. A partition with records of another client must not stop the
+    whole flow.
     """
     create_topic(left.target, left.remote)
     produce(left.target, left.remote, outgoing(range(10)))
@@ -394,7 +403,7 @@ def test_stranger_in_a_copy_of_ours_is_no_mirror_maker(left: Left) -> None:
 
 
 @pytest.mark.parametrize("policy", ["", IDENTITY], ids=["own", "identity"])
-def test_stranger_in_a_copy_of_ours_makes_nothing_begin_again(left: Left, policy: str) -> None:
+def test_foreign_records_in_an_own_copy_restart_nothing(left: Left, policy: str) -> None:
     """MirrorMaker 2's positions do not apply: Twinlog copied more since, without the option, and
     the source has deleted the records at these positions.
     """
@@ -414,7 +423,7 @@ def test_stranger_in_a_copy_of_ours_makes_nothing_begin_again(left: Left, policy
     assert left.values() == values([*range(40), 77])
 
 
-def test_open_transaction_of_a_stranger_in_a_copy_of_ours_is_no_mirror_maker(left: Left) -> None:
+def test_foreign_open_transaction_in_an_own_copy_is_not_mirror_maker_2s(left: Left) -> None:
     left.policy = IDENTITY
     left.write_file()
     create_topic(left.target, left.remote)
@@ -433,10 +442,10 @@ def test_open_transaction_of_a_stranger_in_a_copy_of_ours_is_no_mirror_maker(lef
 
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["at the take-over", "later"])
-def test_records_of_another_flow_of_ours_are_no_mirror_makers(
+def test_records_of_another_twinlog_flow_are_not_mirror_maker_2s(
     left: Left, caplog: pytest.LogCaptureFixture, *, is_first: bool
 ) -> None:
-    """Several flows write to one topic, and the option is still set."""
+    """Several flows write to one topic, and `--adopt-mm2` is still set."""
     left.policy = IDENTITY
     left.write_file()
     create_topic(left.target, left.remote)
@@ -453,10 +462,10 @@ def test_records_of_another_flow_of_ours_are_no_mirror_makers(
     assert "not taken over" not in caplog.text
 
 
-def test_last_record_of_mirror_maker_2_is_found_however_much_others_wrote_since(
+def test_last_record_of_mirror_maker_2_is_found_before_many_foreign_records(
     left: Left, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """MirrorMaker 2 was killed after it had copied more than it had noted."""
+    """MirrorMaker 2 was killed after it had copied more records than its stored position shows."""
     monkeypatch.setattr(adoption, "FURTHER_BACK", (1, 5))
     left.policy = IDENTITY
     left.write_file()
@@ -469,11 +478,11 @@ def test_last_record_of_mirror_maker_2_is_found_however_much_others_wrote_since(
 
 
 @pytest.mark.parametrize("deleted", [False, True], ids=["whole", "begun by somebody"])
-def test_partition_that_only_another_flow_of_ours_wrote_to_begins_as_any_other(
+def test_partition_that_only_another_twinlog_flow_wrote_to_begins_as_usual(
     left: Left, *, deleted: bool
 ) -> None:
-    """MirrorMaker 2 has no position of it. If the beginning of the log is deleted, its writers are
-    unknown.
+    """MirrorMaker 2 has no position for the partition. If the beginning of the log is deleted, its
+    writers are unknown.
     """
     left.policy = IDENTITY
     left.write_file()
@@ -498,8 +507,8 @@ def test_lost_map_is_reported_with_the_option_too(left: Left) -> None:
     assert left.values() == values(range(30))
 
 
-def test_topic_that_was_made_anew_since_begins_where_our_copy_began(left: Left) -> None:
-    """The option is still set. MirrorMaker 2's positions are now written by Twinlog."""
+def test_recreated_topic_begins_where_twinlogs_copy_began(left: Left) -> None:
+    """`--adopt-mm2` is still set. MirrorMaker 2's positions are now written by Twinlog."""
     create_topic(left.target, left.remote)
     produce(left.target, left.remote, outgoing(range(10)))
     left.note(9)
@@ -510,9 +519,9 @@ def test_topic_that_was_made_anew_since_begins_where_our_copy_began(left: Left) 
     assert left.values() == values(range(10, 30))
 
 
-def test_topics_placed_by_key_are_left_to_their_own_start(left: Left) -> None:
-    """The target is not searched for records of a MirrorMaker 2 without a position. The copy begins
-    after them.
+def test_topics_placed_by_key_begin_by_their_own_start(left: Left) -> None:
+    """Without a position, the target is not searched for records of a MirrorMaker 2, and the copy
+    begins after them.
     """
     remote_partitions = 3
     left.policy = IDENTITY
@@ -554,8 +563,10 @@ def test_process_that_lost_the_lead_notes_nothing_at_its_end(
 
 
 @pytest.mark.parametrize("resumed", [True, False], ids=["MirrorMaker 2 is back", "nobody is"])
-def test_frozen_leader_of_a_flow_that_was_promoted_meanwhile(left: Left, *, resumed: bool) -> None:
-    """MirrorMaker 2 would resume at the newest position, whoever wrote it."""
+def test_frozen_leader_of_a_flow_that_was_promoted_in_the_meantime(
+    left: Left, *, resumed: bool
+) -> None:
+    """A MirrorMaker 2 would resume at the newest position, even if a former leader wrote it."""
     create_topic(left.target, left.remote)
     with Driver(left.file, lanes=1, adopts_mm2=True) as driver:
         eventually(lambda: left.noted()[-1:] == [29], what="the position of MirrorMaker 2")

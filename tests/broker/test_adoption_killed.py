@@ -49,7 +49,7 @@ def left(
 
 
 def mirror_maker_copies(left: Left, numbers: range, noted: int) -> None:
-    """MirrorMaker 2 copies, and is killed before it has noted everything."""
+    """Let MirrorMaker 2 copy, and kill it before it has stored its last positions."""
     for partition in PARTITIONS:
         produce(left.target, left.remote, outgoing(numbers, partition))
         left.note(noted, partition=partition)
@@ -76,7 +76,7 @@ def test_the_same_command_again_finishes_what_was_begun(left: Left, point: str) 
 
 
 def put_transactions(left: Left, numbers: range) -> None:
-    """Each transaction has one record, so a marker follows it."""
+    """Write transactions of one record, so that a marker follows each record."""
     client = producer(left.source, config={"transactional.id": f"test-{left.topic}"})
     client.init_transactions(30)
     for one in outgoing(numbers):
@@ -86,7 +86,7 @@ def put_transactions(left: Left, numbers: range) -> None:
     await_markers(left.source, f"test-{left.topic}")
 
 
-def test_process_that_was_frozen_while_another_took_over_takes_none_of_its_rows_away(
+def test_process_frozen_during_a_takeover_removes_no_row_of_the_new_leader(
     left: Left,
 ) -> None:
     end = 20 + TAIL_RECORDS + 50  # more than a start compares, and so could put right

@@ -44,7 +44,7 @@ def cluster(source_cluster: LocalCluster) -> LocalCluster:
 
 
 def spans(cluster: LocalCluster, topic: str, **options: object) -> Spans:
-    """Offsets [first, end) of each partition."""
+    """Return the offsets [first, end) of each partition."""
     given = {"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": topic}
     given |= {name: str(value) for name, value in options.items()}
     reader = BatchReader(parse_options(given, is_stream=False), ["value"])

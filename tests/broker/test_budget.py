@@ -29,7 +29,7 @@ pytestmark = pytest.mark.broker
 MEGABYTE = 1_000_000
 PARTITIONS = 4
 WATCHED_S = 10.0
-"""Long enough that the size of single fetches does not matter."""
+"""Seconds of a measurement, so that the size of single fetches does not matter."""
 
 QUOTA_WINDOW_S = 10.0
 """Brokers average over the last ten seconds (quota.window.num)."""
@@ -44,7 +44,7 @@ def flow(
 
 
 def fill(rig: Rig, topic: str, megabytes: int, *, batch_bytes: int = 16_384) -> None:
-    """A backlog that does not compress, in small batches."""
+    """Write an incompressible backlog in small batches."""
     create_topic(rig.source, topic, PARTITIONS)
     records = (
         Outgoing(value=os.urandom(RECORD_BYTES), partition=number % PARTITIONS)
@@ -56,11 +56,13 @@ def fill(rig: Rig, topic: str, megabytes: int, *, batch_bytes: int = 16_384) -> 
 RECORD_BYTES = 5_000
 
 STALLS_SOON = "import twinlog.lane.watches.stalls as stalls; stalls.STALLED_AFTER_S = 1.0"
-"""A quota mutes connections for longer than this. Such a source must not count as stalled."""
+"""Lets lanes count a source as stalled soon. A source that a quota mutes for longer must not count
+as stalled.
+"""
 
 
 def copied(rig: Rig, topics: Iterable[str]) -> dict[str, int]:
-    """Bytes of each topic's values on the target. The batches are 1 % larger."""
+    """Return the bytes of each topic's values on the target. The batches are 1 % larger."""
     counts = {t: end_offsets(rig.target, f"{rig.alias}.{t}").values() for t in topics}
     return {topic: sum(ends) * RECORD_BYTES for topic, ends in counts.items()}
 
@@ -72,7 +74,7 @@ def states(mirror: Mirror) -> list[str]:
 def rates(
     rig: Rig, *topics: str, settle_s: float = 3.0, watched_s: float = WATCHED_S
 ) -> dict[str, float]:
-    """Bytes per second of each topic over some seconds, measured on the target."""
+    """Measure the bytes per second of each topic on the target, over some seconds."""
     remote = {f"{rig.alias}.{topic}" for topic in topics}
     eventually(lambda: remote <= topic_names(rig.target), what="remote topics")
     eventually(lambda: any(copied(rig, topics).values()), what="first records")
@@ -84,7 +86,7 @@ def rates(
 
 
 def full_rates(rig: Rig, budget: float, *topics: str) -> dict[str, float]:
-    """The first rates that use the whole budget. No rate may exceed it.
+    """Return the first rates that use the whole budget, and check that no rate exceeds it.
 
     A machine that is busy with other tests may be too slow for it during one window.
     """

@@ -104,7 +104,7 @@ def test_resets_before_any_word_do_not_end_a_mirror(
 
 
 @pytest.mark.witness("a stolen lane secret gives no access to work")
-def test_who_has_a_lanes_secret_gets_nothing_while_the_lane_lives(
+def test_a_client_with_a_lanes_secret_gets_nothing_while_the_lane_runs(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
     one = Copying(source_cluster, target_cluster, fresh_topic, tmp_path, tls=False)
@@ -128,10 +128,10 @@ def test_who_has_a_lanes_secret_gets_nothing_while_the_lane_lives(
         one.more()
 
 
-def test_the_next_attempt_gets_work_when_the_one_before_it_is_gone(
+def test_the_next_attempt_of_a_lane_gets_work_after_the_previous_one_has_ended(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
-    """Spark starts the attempt before the driver knows of the lane's end."""
+    """Spark starts the next attempt before the driver knows that the lane has ended."""
     one = Copying(source_cluster, target_cluster, fresh_topic, tmp_path, tls=False)
     with one.mirror:
         one.more()
@@ -159,7 +159,7 @@ def test_a_mirror_whose_channel_dies_ends_with_a_code(
     duties = Rounds(monkeypatch, OwnTopics, "round", lambda _: "own topics")
 
     def busy() -> list[str]:
-        """Names of the mirror's threads, except idle ones of the process's pool."""
+        """Return the names of the mirror's threads, except idle ones of the process's pool."""
         names = {each.name for each in set(threading.enumerate()) - before}
         named = {name for name in names if name.startswith("twinlog-")}
         return sorted(named - {"twinlog-idle", "twinlog-timer"})

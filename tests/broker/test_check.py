@@ -67,7 +67,7 @@ def codes(report: CheckReport) -> list[str]:
 
 
 @pytest.mark.witness("check prints what would be created, and creates nothing")
-def test_says_what_would_be_created_and_creates_nothing(
+def test_shows_the_topics_to_create_and_creates_none(
     checked: Checked, source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str
 ) -> None:
     create_topic(source_cluster, fresh_topic, 3, configs={"retention.ms": "77000"})
@@ -84,7 +84,7 @@ def test_says_what_would_be_created_and_creates_nothing(
     assert [name for name in topic_names(target_cluster) if checked.source in name] == []
 
 
-def test_says_where_each_topic_would_begin(
+def test_shows_where_each_topic_would_begin(
     checked: Checked,
     source_cluster: LocalCluster,
     fresh_topic: str,
@@ -113,7 +113,7 @@ def test_says_where_each_topic_would_begin(
     assert "begins at" in capsys.readouterr().out
 
 
-def test_says_what_goes_on_where_it_stands(
+def test_shows_which_copies_resume_at_their_position(
     checked: Checked, source_cluster: LocalCluster, fresh_topic: str
 ) -> None:
     create_topic(source_cluster, fresh_topic, 2)
@@ -124,7 +124,7 @@ def test_says_what_goes_on_where_it_stands(
     assert (topic.start, topic.begins) == ("at the copied position", {})
 
 
-def test_says_which_topics_would_grow(
+def test_shows_which_topics_would_get_partitions(
     checked: Checked, source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str
 ) -> None:
     create_topic(source_cluster, fresh_topic, 3)
@@ -134,7 +134,7 @@ def test_says_which_topics_would_grow(
     assert partition_count(target_cluster, remote) == 2
 
 
-def test_says_which_topics_must_not_grow_and_differ(
+def test_shows_topics_that_differ_and_must_not_get_partitions(
     checked: Checked, source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str
 ) -> None:
     for name, here, there in (("less", 2, 1), ("more", 1, 2), ("same", 1, 1)):
@@ -164,7 +164,7 @@ def test_foreign_data_in_a_prefixed_topic(
     assert f"{remote}-1: the topic already holds records [0, 1)" in problem.message
 
 
-def test_a_topic_that_clients_went_over_to_is_not_said_to_be_changed(
+def test_a_topic_to_which_clients_have_moved_is_not_reported_as_changed(
     checked: Checked, source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str
 ) -> None:
     keys = (
@@ -318,7 +318,7 @@ def guarded() -> Iterator[LocalCluster]:
 
 
 def login(alias: str, cluster: LocalCluster, user: str) -> list[str]:
-    """The lines with which an alias authenticates as that user."""
+    """Return the configuration lines with which an alias authenticates as this user."""
     assert isinstance(cluster.security, SandboxSecurity)
     properties = cluster.security.client_properties("SASL_PLAINTEXT", user)
     return [f"{alias}.{key} = {value}" for key, value in properties.items()]

@@ -30,7 +30,7 @@ def numbers(first: int, end: int) -> list[Outgoing]:
     return [Outgoing(b"k", b"%d" % at, partition=at % 2) for at in range(first, end)]
 
 
-def test_a_stream_goes_over_and_comes_back(
+def test_a_stream_moves_to_the_copy_and_back(
     spark: SparkSession,
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
@@ -38,8 +38,8 @@ def test_a_stream_goes_over_and_comes_back(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The files contain each record once, although offsets differ. A repeated micro-batch has its
-    own rows.
+    """The output files contain each record once, although offsets differ on both clusters. A
+    repeated micro-batch has the rows that it had before.
     """
     there = f"B{fresh_topic[-8:]}"
     file = write_config(

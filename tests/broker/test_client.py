@@ -38,7 +38,7 @@ def closed_port() -> int:
 
 
 @pytest.mark.witness("brokers, topics and permissions of a cluster are read")
-def test_metadata_tells_brokers_topics_and_rights(client: ClusterClient, fresh_topic: str) -> None:
+def test_metadata_has_brokers_topics_and_rights(client: ClusterClient, fresh_topic: str) -> None:
     create_topic(client, fresh_topic, partitions=2, replication_factor=1)
     wait_for_topic(client, fresh_topic, partitions=2)
     metadata = client.metadata([fresh_topic])
@@ -75,7 +75,7 @@ def test_first_address_that_answers_is_enough(source_cluster: LocalCluster) -> N
         assert client.metadata([]).brokers
 
 
-def test_nobody_answers() -> None:
+def test_no_broker_responds() -> None:
     port = closed_port()
     settings = ClusterSettings(alias="west", bootstrap=(("127.0.0.1", port),))
     client = ClusterClient(settings, api_timeout_s=0.5)

@@ -92,12 +92,14 @@ def lines_of(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
 
 
 def overwritten(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """A round without a response of a slow broker is a different warning."""
+    """Return the warnings about overwritten configs. A broker that responds late causes other
+    warnings.
+    """
     return [one for one in lines_of(caplog, logging.WARNING) if "CONFIG_OVERWRITTEN" in one]
 
 
 @pytest.mark.witness("configs of remote topics follow their sources")
-def test_a_running_mirror_follows_and_overwrites_what_others_change(
+def test_a_running_mirror_syncs_configs_and_overwrites_foreign_changes(
     pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
     here = {RETENTION: "7200000", "min.insync.replicas": "1", CLEANUP: "compact,delete"}
@@ -125,7 +127,7 @@ def test_a_running_mirror_follows_and_overwrites_what_others_change(
     )
 
 
-def test_what_somebody_set_again_and_again_is_said_each_time(
+def test_a_config_that_a_client_sets_repeatedly_is_reported_each_time(
     pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
     pair.create({RETENTION: "7200000"}, {RETENTION: "7200000"})
@@ -190,7 +192,7 @@ def test_once_ends_with_a_round(pair: Pair, caplog: pytest.LogCaptureFixture) ->
     assert "cleanup.policy compact -> (default)" in lowered
 
 
-def test_a_shorter_life_is_said_before_it_comes_and_kept_out_on_request(
+def test_a_shorter_retention_is_reported_before_it_applies_and_refused_on_request(
     pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
     there = {RETENTION: "7200000", "max.message.bytes": "1000"}
@@ -235,7 +237,7 @@ def test_the_second_round_finds_nothing_to_send(
     assert len(lines_of(caplog, logging.INFO)) == 1
 
 
-def test_check_says_what_would_change_and_changes_nothing(pair: Pair) -> None:
+def test_check_reports_config_changes_and_makes_none(pair: Pair) -> None:
     pair.create({RETENTION: "7200000"}, {RETENTION: "1"})
     (report,) = check(load(pair.config(), environment={})).flows
     assert report.changes == [f"config of {pair.remote}: retention.ms 1 -> 7200000"]
@@ -302,8 +304,8 @@ def test_configs_that_the_target_does_not_know(
     caplog: pytest.LogCaptureFixture,
     is_readable: bool,
 ) -> None:
-    """Such configs exist when Kafka 3 and 4 are combined. Creation, `check` and the sync have the
-    same rule.
+    """Such configs exist if Kafka 3 and 4 are combined. The creation of topics, `check` and the
+    sync treat them alike.
     """
     removed = {"message.downconversion.enable": "true", "message.format.version": "3.0-IV1"}
     describe = describe_topic_configs

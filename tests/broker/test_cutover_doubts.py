@@ -152,7 +152,7 @@ def test_checkpoints_that_this_user_may_not_see(
         mirror.stop()
 
 
-def test_groups_behind_a_promotion_of_another_command(case: Case) -> None:
+def test_groups_after_a_promotion_by_another_command(case: Case) -> None:
     """`flow promote` sets no groups. A switchover that finds its promotion sets them."""
     with case.ready():
         assert run(["flow", "promote", "--yes", str(case.pair.config)]) == 0
@@ -164,7 +164,7 @@ def test_groups_behind_a_promotion_of_another_command(case: Case) -> None:
         assert (code, case.there()) == (0, 3), "its clients may have gone over"
 
 
-def test_topic_that_is_resumed_while_the_flow_goes_over(
+def test_topic_that_is_resumed_during_a_switchover(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The topic was released when the run began. So it is not fenced, and its copy is not waited
@@ -193,7 +193,9 @@ def test_topic_that_is_resumed_while_the_flow_goes_over(
 
 
 def test_group_that_is_in_use_on_the_target_and_has_no_offset(case: Case) -> None:
-    """Its members read another topic on the target, or have just begun at the end of this one."""
+    """The group's members read another topic on the target, or have just begun at the end of this
+    one.
+    """
     pair, other = case.pair, f"{case.pair.topic}-elsewhere"
     create_topic(pair.b, other)
     with case.ready():
@@ -210,7 +212,7 @@ def test_group_that_is_in_use_on_the_target_and_has_no_offset(case: Case) -> Non
 
 
 @pytest.mark.parametrize("identity", [False, True], ids=["default", "identity"])
-def test_target_that_lost_what_was_copied(
+def test_target_that_lost_copied_records(
     identity: bool,
     source_cluster: LocalCluster,
     tmp_path: Path,

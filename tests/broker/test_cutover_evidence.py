@@ -45,7 +45,7 @@ def empty_cluster() -> Iterator[LocalCluster]:
 @pytest.mark.witness(
     "a cut-over verifies that both clusters are those of the flow", case="identity"
 )
-def test_another_cluster_behind_an_address_is_refused_or_lost(
+def test_another_cluster_at_an_address_is_refused_or_counts_as_lost(
     case: Case, empty_cluster: LocalCluster
 ) -> None:
     """Examples: a source that came back with empty disks, or a file with the wrong cluster."""
@@ -84,10 +84,10 @@ def test_another_cluster_behind_an_address_is_refused_or_lost(
     assert resume(pair.b, case.group, pair.remote)[0] == b"7"
 
 
-def test_target_that_was_made_from_other_disks_is_refused(
+def test_target_that_was_created_from_other_disks_is_refused(
     case: Case, empty_cluster: LocalCluster
 ) -> None:
-    """Its state topic has the flow's rows, which name another cluster."""
+    """The state topic on the disks has the flow's rows, which name another cluster."""
     pair = case.pair
     case.copy()
     create_topic(empty_cluster, STATE_TOPIC)
@@ -111,7 +111,7 @@ def test_target_that_was_made_from_other_disks_is_refused(
 
 
 def test_topics_and_groups_that_the_source_lost_stay_in_the_plan(case: Case) -> None:
-    """It is the same cluster, but without a topic and its groups."""
+    """The cluster ID is unchanged, but a topic and its groups are gone."""
     pair = case.pair
     case.copy()
     delete_topic(pair.a, pair.topic)
@@ -166,7 +166,7 @@ def test_group_that_the_source_lost_stays_in_the_plan_of_a_switchover(case: Case
         mirror.stop()
 
 
-def test_topic_that_vanishes_behind_the_gates_ends_the_run(
+def test_topic_that_vanishes_after_the_gates_ends_the_run(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair, wait = case.pair, Drain.wait
@@ -251,7 +251,7 @@ def test_hidden_topic_and_group_close_gates(
 @pytest.mark.witness(
     "a drain fails if the source deleted records before they were copied", case="identity"
 )
-def test_what_the_source_deleted_before_it_was_copied_is_not_drained(
+def test_records_that_the_source_deleted_before_the_copy_are_not_drained(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The records of a paused topic are deleted by retention during the drain."""
@@ -409,7 +409,7 @@ def test_gate_copy_is_closed_without_a_current_row(case: Case) -> None:
 
 
 def test_switchover_keeps_names_under_both_policies(case: Case) -> None:
-    """From the gates to the hook, and again."""
+    """Run a switchover from the gates to the hook, and repeat it."""
     pair, flag = case.pair, case.pair.config.parent / "over"
     with case.ready():
         words = (*UNFENCED, "--hook", f"touch {flag}")
@@ -422,17 +422,17 @@ def test_switchover_keeps_names_under_both_policies(case: Case) -> None:
     assert resume(pair.b, case.group, pair.remote) == [b"%d" % n for n in range(7, 20)] + [b"new"]
 
 
-def test_promotion_that_is_taken_back_before_the_hook_ends_the_run(
+def test_promotion_that_is_undone_before_the_hook_ends_the_run(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair, flag = case.pair, case.pair.config.parent / "over"
-    nothing_is_left = steps.Switchover._nothing_is_left
+    nothing_is_left = steps.Switchover._require_all_copied
 
     def demoted(self: Any) -> None:
         nothing_is_left(self)
         assert run(["flow", "demote", "--yes", str(pair.config)]) == 0
 
-    monkeypatch.setattr(steps.Switchover, "_nothing_is_left", demoted)
+    monkeypatch.setattr(steps.Switchover, "_require_all_copied", demoted)
     with case.ready():
         code, out, err = case.commands("switchover").do(*UNFENCED, "--hook", f"touch {flag}")
         assert (code, "[NOT_PROMOTED]" in err) == (1, True), (out, err)

@@ -40,7 +40,7 @@ def case(
         mirror.stop()
 
 
-def test_gates_are_asked_again_where_somebody_took_the_fence_away(case: Case) -> None:
+def test_gates_are_checked_again_if_a_client_removed_the_fence(case: Case) -> None:
     """If the fence ends with Kafka's tool, its intents remain. They do not apply to a later
     switchover.
     """
@@ -56,7 +56,7 @@ def test_gates_are_asked_again_where_somebody_took_the_fence_away(case: Case) ->
     assert (code, "[GATE_CLOSED]" in err) == (1, True), (out, err)
 
 
-def test_whoever_aborts_and_whoever_promotes_see_each_other(
+def test_an_abort_and_a_promotion_detect_each_other(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def promoted_late(*words: Any) -> None:
@@ -74,21 +74,21 @@ def test_whoever_aborts_and_whoever_promotes_see_each_other(
 def test_an_abort_that_comes_a_moment_late_leaves_the_fence(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take_down = AclFence.take_down
+    remove_own = AclFence.remove_own
 
     def taken_late(self: AclFence) -> list[str]:
         promote(self._scope, [])
-        return take_down(self)
+        return remove_own(self)
 
     killed("behind", CREATE_ACLS, "switchover", "run", str(case.file), "--yes")
-    monkeypatch.setattr(AclFence, "take_down", taken_late)
+    monkeypatch.setattr(AclFence, "remove_own", taken_late)
     code, _, err = case.commands.do("abort")
     assert (code, "[PROMOTED]" in err) == (1, True)
     eventually(lambda: case.fences() == {case.orders, case.sales})
 
 
-def test_an_abort_by_hook_takes_our_acls_away_too(case: Case) -> None:
-    """An earlier run had another kind of fence."""
+def test_an_abort_by_hook_also_removes_twinlogs_acls(case: Case) -> None:
+    """An earlier run fenced by ACLs, and this run uses a hook."""
     killed("behind", CREATE_ACLS, "switchover", "run", str(case.file), "--yes")
     code, _, err = case.commands.do("abort", "--fence", "hook", "--fence-hook", "true")
     assert code == 0, err
@@ -151,7 +151,7 @@ def test_fences_end_with_the_promotion_that_they_were_for(case: Case) -> None:
         assert case.fences() == {case.orders, case.sales}
 
 
-def test_a_fence_that_stands_after_a_demotion_is_still_ours(case: Case) -> None:
+def test_a_fence_that_remains_after_a_demotion_belongs_to_twinlog(case: Case) -> None:
     code, out, err = case.commands.do("run", "--yes")
     assert code == 0, (out, err)
     assert run(["flow", "demote", "--yes", str(case.file)]) == 0

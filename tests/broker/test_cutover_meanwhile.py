@@ -50,7 +50,7 @@ def copy(pair: Pair) -> None:
 
 
 @pytest.mark.witness("a group that moves while the plan is read is not set to an older offset")
-def test_a_group_that_went_on_while_the_plan_was_read_is_not_set_back(
+def test_a_group_that_continued_while_the_plan_was_read_is_not_set_back(
     pair: Pair, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group = pair.stop_at(7)
@@ -85,7 +85,7 @@ def test_offsets_in_a_transaction_that_is_about_to_end_are_waited_for(
     assert committed(pair.b, group, pair.remote) == 12
 
 
-def test_topics_that_went_over_by_name_do_not_hold_up_the_rest(
+def test_topics_promoted_by_name_do_not_delay_the_others(
     pair: Pair, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other, third = f"{pair.topic}-b", f"{pair.topic}-c"
@@ -112,10 +112,10 @@ def test_topics_that_went_over_by_name_do_not_hold_up_the_rest(
     assert committed(pair.b, group, f"{pair.alias_a}.{other}") == 3
 
 
-def test_what_comes_to_the_source_behind_the_promotion_is_no_success(
+def test_records_that_reach_the_source_after_the_promotion_are_a_failure(
     pair: Pair, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No fence stops the producer, which writes between the last check and the end of the copy."""
+    """The producer is not fenced, and writes between the last check and the end of the copy."""
     switchover, flag = Commands("switchover", pair.config, capsys), pair.config.parent / "over"
 
     def leaked(*words: Any, **more: Any) -> None:
@@ -140,10 +140,12 @@ def test_what_comes_to_the_source_behind_the_promotion_is_no_success(
         mirror.stop()
 
 
-def test_a_group_that_goes_on_at_the_source_behind_the_look_is_set_again(
+def test_a_group_that_continues_on_the_source_after_the_check_is_set_again(
     pair: Pair, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The group was restarting when groups were set. Otherwise it would read some records again."""
+    """The group was restarting when the groups' offsets were set, and then committed further on the
+    source. Without a second set it would read some records again.
+    """
     switchover = Commands("switchover", pair.config, capsys)
     group = pair.stop_at(7)
 

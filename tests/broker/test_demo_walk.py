@@ -37,13 +37,13 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
 
 
 def would_be_lost(page: Page) -> int:
-    """The number in the first sentence."""
+    """Return the number of records that would be lost, from the page's first sentence."""
     found = LOST.search(page.text("#verdict"))
     return int(found[1].replace(",", "")) if found else 0
 
 
 def printed(demo: Command, command: str) -> list[str]:
-    """The arguments of a command that the demo prints."""
+    """Return the arguments of the command that the demo prints."""
     pattern = re.compile(f"^twinlog ({command} .*)$", re.MULTILINE)
     eventually(lambda: pattern.search(demo.stdout), what=f"twinlog {command}")
     found = pattern.search(demo.stdout)
@@ -52,7 +52,7 @@ def printed(demo: Command, command: str) -> list[str]:
 
 
 def mirror_of(demo: Command) -> psutil.Process:
-    """The process that leads the flow."""
+    """Return the process that leads the flow."""
     (found,) = (
         one
         for one in psutil.Process(demo.pid).children()

@@ -129,7 +129,7 @@ def test_topics_partitions_and_configs_by_the_rules_of_the_flow(
     assert pair.asked(capsys)[0] == 0
 
 
-def test_groups_stand_where_the_sync_would_put_them(
+def test_groups_are_at_the_offsets_that_the_sync_would_set(
     pair: Pair, capsys: pytest.CaptureFixture[str]
 ) -> None:
     topic, group = pair.here("in-orders"), f"{pair.mark}-app"

@@ -103,7 +103,7 @@ def test_new_topics_and_partitions_are_picked_up_at_the_refresh(follower: Follow
     assert read_all(follower.target, follower.remote("first")) == here
 
 
-def test_without_the_refresh_only_what_was_there_at_the_start_is_mirrored(
+def test_without_the_refresh_only_topics_that_exist_at_the_start_are_mirrored(
     follower: Follower, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rounds = lane_rounds(monkeypatch)
@@ -156,7 +156,7 @@ def test_the_list_of_excluded_configs_can_be_changed(follower: Follower) -> None
     assert copied["min.insync.replicas"] == "1"
 
 
-def test_internal_topics_and_what_came_from_there_are_left_out(follower: Follower) -> None:
+def test_internal_topics_and_copies_from_the_target_are_left_out(follower: Follower) -> None:
     for name in ("first", "x.internal", "x-internal", "skipped"):
         create_topic(follower.source, follower.topic(name))
     back = f"B.{follower.mark}-first"
@@ -236,7 +236,7 @@ def test_a_name_that_is_too_long_for_kafka_has_a_code_of_its_own(follower: Follo
 # -- nothing is made -----------------------------------------------------------------------
 
 
-def test_with_creation_off_a_missing_topic_waits_until_somebody_makes_it(
+def test_with_creation_off_a_missing_topic_waits_until_a_client_creates_it(
     follower: Follower,
 ) -> None:
     create_topic(follower.source, follower.topic("first"), 2, configs={"retention.ms": "7200000"})
@@ -275,7 +275,7 @@ def test_with_creation_off_partitions_that_are_there_are_copied(follower: Follow
         mirror.stop()
 
 
-def test_a_smaller_remote_topic_is_grown_and_a_larger_one_is_left_alone(
+def test_a_smaller_remote_topic_is_grown_and_a_larger_one_is_left_unchanged(
     follower: Follower,
 ) -> None:
     create_topic(follower.source, follower.topic("first"), 3)
@@ -292,7 +292,7 @@ def test_a_smaller_remote_topic_is_grown_and_a_larger_one_is_left_alone(
 
 
 @pytest.mark.witness("topic deletions are never copied")
-def test_a_deletion_is_told_and_never_passed_on(
+def test_a_deletion_is_reported_and_never_passed_on(
     follower: Follower, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in ("first", "second"):

@@ -101,7 +101,7 @@ def test_paused_and_not_running_and_well(
 
 
 @pytest.mark.witness("doctor names the limit or quota that slows a flow down")
-def test_limit_and_who_set_it_and_a_quota(
+def test_limit_with_its_author_and_a_quota(
     watched: Watched, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert watched.do("flow", "limit", "--bytes-per-second", "200000") == 0

@@ -67,7 +67,7 @@ class Case:
             create_topic(source, f"{topic}-{number}")
 
     def left(self) -> list[str]:
-        """Lines about remains of drills."""
+        """Return the lines of `drill clean` about remains of drills."""
         lines = []
         for cluster in (self.source, self.target):
             with ClusterClient(settings_of(cluster)) as client:
@@ -139,10 +139,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_lost_a_doubled_and_a_moved_record_turn_it_red(
+def test_a_lost_a_duplicated_and_a_reordered_record_turn_it_red(
     case: Case, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each error is in a separate topic. The producer's own record of its writes is right."""
+    """Each error is in a separate topic, and differs from the writer's own list of acknowledged
+    records.
+    """
     changes = {
         0: lambda numbers: [n for n in numbers if n != 3],
         1: lambda numbers: [m for n in numbers for m in ([n, n] if n == 3 else [n])],
@@ -193,7 +195,7 @@ def killed(case: Case) -> Iterator[Case]:
 
 
 @pytest.mark.witness("topics and groups of a killed drill are removed")
-def test_what_a_killed_drill_left_is_shown_and_removed(
+def test_remains_of_a_killed_drill_are_shown_and_removed(
     killed: Case, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = str(killed.file)

@@ -152,7 +152,7 @@ def test_heartbeats_and_offset_syncs_can_be_turned_off(
 
 @pytest.mark.witness("offset syncs match copied records, also after a restart", case="source")
 @pytest.mark.parametrize("location", ["source", "target"])
-def test_offset_syncs_are_of_copied_records_and_go_on_after_a_restart(
+def test_offset_syncs_are_of_copied_records_and_continue_after_a_restart(
     pair: Pair, location: str
 ) -> None:
     create_topic(pair.source, pair.topic)

@@ -122,7 +122,7 @@ def test_file_is_private_and_none_is_overwritten(
     assert list(side.folder.glob("*.partial")) == []
 
 
-def test_ranges_outside_the_log_are_said_exactly(
+def test_ranges_outside_the_log_are_reported_exactly(
     side: Side, capsys: pytest.CaptureFixture[str]
 ) -> None:
     create_topic(side.source, side.topic)
@@ -167,7 +167,7 @@ def test_aborted_records_are_left_out_unless_asked_for(
     assert [line["value"] for line in side.lines("all")] == ["a", "a", "a", "b", "b", "c"]
 
 
-def test_open_transaction_is_said(side: Side, capsys: pytest.CaptureFixture[str]) -> None:
+def test_open_transaction_is_reported(side: Side, capsys: pytest.CaptureFixture[str]) -> None:
     create_topic(side.source, side.topic)
     produce(side.source, side.topic, [Outgoing(value=b"a")])
     client = producer(side.source, config={"transactional.id": f"test-{uuid.uuid4()}"})

@@ -41,7 +41,7 @@ SAVE = "twinlog.control.failback.saved:SavedTail.save"
 LINK = "twinlog.control.failback.saved:os.link"
 TRANSACTIONS = "twinlog.cluster.groups.transactions:Transactions"
 REPLAY = "twinlog.control.failback.failback:Replay"
-LET_IN = "twinlog.control.failback.failback:Reverse._let_in"
+LET_IN = "twinlog.control.failback.failback:Reverse._permit_reverse_copy"
 MANIFEST = "twinlog.control.failback.saved:SavedTail.write_manifest"
 
 
@@ -123,7 +123,7 @@ def test_tail_is_found_and_saved_once_though_the_command_dies_at_each_step(
     assert (code, "recreate is not supported" in said) == (2, True), said
 
 
-def test_what_retention_deleted_is_told_and_an_open_transaction_is_waited_for(case: Case) -> None:
+def test_deleted_ranges_are_reported_and_an_open_transaction_is_waited_for(case: Case) -> None:
     pair = case.pair
     produce(pair.a, pair.topic, numbered(20, 10))
     delete_records(pair.a, pair.topic, before=24)
@@ -176,8 +176,10 @@ def test_replay_brings_every_record_once_though_the_command_dies_at_each_step(ca
     assert (code, "[REPLAYED]" in err) == (1, True)
 
 
-def test_a_replay_goes_on_only_from_the_folder_that_has_what_comes_next(case: Case) -> None:
-    """It is killed after its first transaction. Then retention deletes the next records on A."""
+def test_a_replay_continues_only_from_the_folder_with_the_next_records(case: Case) -> None:
+    """The replay is killed after its first transaction. Then retention deletes the next records on
+    A.
+    """
     pair, begun = case.pair, case.folder
     produce(pair.a, pair.topic, numbered(20, 1_010))
     case.fail_over()
@@ -209,7 +211,7 @@ def test_a_source_whose_offset_map_was_deleted_is_not_taken_for_one_that_was_nev
     assert not case.folder.exists()
 
 
-def test_a_partition_whose_rows_and_records_were_deleted_was_copied_all_the_same(
+def test_a_partition_whose_rows_and_records_were_deleted_was_copied_nevertheless(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The topic has only records of new owners. The map's topic exists, too."""
@@ -252,7 +254,7 @@ def test_a_run_that_another_one_has_overtaken_appends_nothing_more(
 
 
 @pytest.mark.witness("the flow back begins after the last common record")
-def test_the_flow_back_begins_behind_the_last_common_record_under_identity(
+def test_under_identity_the_reverse_flow_begins_after_the_last_common_record(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
     tmp_path: Path,
@@ -268,7 +270,7 @@ def test_the_flow_back_begins_behind_the_last_common_record_under_identity(
     commit(pair.b, behind, pair.topic, 7)
     commit(pair.b, ahead, pair.topic, 22)
     old, end_of_old = seen(pair, pair.a), end_offsets(pair.a, pair.topic)[0]
-    way_back = tmp_path / "back.properties"
+    return_path = tmp_path / "back.properties"
     text = pair.config.read_text()
     for one, value in (
         (f"{forth}.enabled", "false"),
@@ -276,19 +278,19 @@ def test_the_flow_back_begins_behind_the_last_common_record_under_identity(
         ("sync.group.offsets.enabled", "true"),
     ):
         text = re.sub(rf"{one} = .*", f"{one} = {value}", text)
-    way_back.write_text(text)
+    return_path.write_text(text)
     shown = case.failback.show("plan")
     with monkeypatch.context() as forgotten:
         forgotten.setattr("twinlog.survey.picture.known_producers", lambda *_: {})
         assert case.failback.show("plan") == shown
     case.killed("before", LET_IN, "replay")
-    with Mirror(way_back, once=True) as mirror:
+    with Mirror(return_path, once=True) as mirror:
         assert [one.code for one in mirror.wait()] == ["COPIED_BACK"]
     code, said = case.run("replay")
     assert (code, "begins at offset 20 of the target" in said) == (0, True), said
     assert f"{back}.enabled = true" in said
     assert f"twinlog switchover run FILE --flow '{back}'" in said
-    with Mirror(way_back, once=True, lanes=1) as mirror:
+    with Mirror(return_path, once=True, lanes=1) as mirror:
         assert [one.code for one in mirror.wait()] == [""]
     brought = [b"%d" % n for n in (*range(1_000, 1_005), *range(20, 25))]
     assert seen(pair, pair.a) == [*old, *brought, None]
@@ -297,11 +299,11 @@ def test_the_flow_back_begins_behind_the_last_common_record_under_identity(
     assert "0 records appended by this run" in said, "what came back from B is no tail of A"
     assert len(seen(pair, pair.b)) == 20 + len(brought) + 1
     produce(pair.b, pair.topic, numbered(5_000, 2))
-    with EmittingMirror(way_back) as running:
+    with EmittingMirror(return_path) as running:
         eventually(lambda: committed(pair.a, ahead, pair.topic) == end_of_old + 2)
         eventually(lambda: committed(pair.a, behind, pair.topic) == 7)
         eventually(lambda: seen(pair, pair.a)[-2:] == [b"5000", b"5001"])
-        home = Commands("switchover", way_back, capsys)
+        home = Commands("switchover", return_path, capsys)
         eventually(lambda: _closed(home) == {"foreign"}, what="only A's old producers are left")
         running.stop()
     assert resume(pair.a, ahead, pair.topic) == [*brought[2:], b"", b"5000", b"5001"]

@@ -178,7 +178,7 @@ def test_a_flow_that_is_demoted_between_two_portions(
     assert (code, on_target(case)) == (0, [*before, *range(20, 2_520)]), said
 
 
-def test_of_a_demotion_and_a_replay_one_sees_the_other(
+def test_a_demotion_and_a_replay_detect_each_other(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The demotion's row is directly before or after the row that a replay has begun."""
@@ -221,7 +221,7 @@ def test_of_a_demotion_and_a_replay_one_sees_the_other(
     assert (code, on_target(case)) == (0, [*before, *range(20, 50)]), said
 
 
-def test_a_demotion_that_dies_behind_its_row(case: Case) -> None:
+def test_a_demotion_that_dies_after_its_row(case: Case) -> None:
     """Nothing was appended yet, so the demotion is withdrawn, and the copy may continue."""
     produce(case.pair.a, case.pair.topic, numbered(20, 30))
     case.fail_over(new_owners=0)
@@ -236,8 +236,10 @@ def test_a_demotion_that_dies_behind_its_row(case: Case) -> None:
     assert on_target(case) == [*range(50)]
 
 
-def test_the_other_topics_of_a_replayed_flow_are_copied_on(case: Case) -> None:
-    """The replayed topics stay promoted by name."""
+def test_the_other_topics_of_a_replayed_flow_are_still_copied(case: Case) -> None:
+    """The replayed topics stay promoted by name, and the other topics of the flow are copied
+    again.
+    """
     pair = case.pair
     produce(pair.a, pair.topic, numbered(20, 30))
     case.fail_over()

@@ -36,7 +36,7 @@ def brought_home(
 
 
 @pytest.mark.witness("a replay appends nothing to another client's topic")
-def test_a_topic_of_somebody_else_under_the_remote_name(
+def test_a_topic_of_another_client_under_the_remote_name(
     circle: Circle, capsys: pytest.CaptureFixture[str]
 ) -> None:
     a, b = circle.clusters
@@ -75,7 +75,7 @@ def test_a_topic_that_came_from_the_target_under_its_own_name(
     assert code == 0, said
 
 
-def test_a_remote_topic_that_was_made_anew_by_somebody_while_the_tail_was_saved(
+def test_a_remote_topic_that_another_client_recreated_while_the_tail_was_saved(
     circle: Circle, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     b = circle.clusters[1]

@@ -113,7 +113,7 @@ def test_nor_does_its_next_try(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> N
     assert not history(pair).is_closed, "lanes may have run in this one"
 
 
-def test_what_was_killed_before_it_is_waited_for(
+def test_a_set_up_waits_for_late_requests_of_a_killed_process(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     was_killed(pair, monkeypatch)
@@ -126,8 +126,12 @@ def test_what_was_killed_before_it_is_waited_for(
     prepared.close(drained=False)
 
 
-def test_what_was_killed_is_waited_for_once(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often a set-up fails, the wait is counted from the first one that led."""
+def test_a_set_up_waits_for_late_requests_once_however_often_it_fails(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a set-up fails repeatedly, the wait for late requests counts from the first attempt that
+    led.
+    """
     was_killed(pair, monkeypatch)
     monkeypatch.setattr("twinlog.lane.late_requests.wait_s", lambda: 3600.0)
     first = set_up(pair)
@@ -141,7 +145,7 @@ def test_what_was_killed_is_waited_for_once(pair: Pair, monkeypatch: pytest.Monk
     prepared.close(drained=False)
 
 
-def test_a_number_that_another_process_was_given_is_not_ended(
+def test_a_generation_that_another_process_claimed_is_not_ended(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The state topic had lost this process's claim when another process won the same number."""
@@ -154,7 +158,7 @@ def test_a_number_that_another_process_was_given_is_not_ended(
     prepared.close(drained=True)
 
 
-def test_who_sees_another_process_lead_ends_nothing(
+def test_a_process_that_sees_another_leader_ends_no_generation(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, prepared = another_leads(pair, monkeypatch)
@@ -176,7 +180,7 @@ def test_a_promotion_ends_it(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> Non
     assert history(pair).is_closed
 
 
-def test_mirror_copies_at_once_behind_one_that_could_not_begin(
+def test_mirror_copies_immediately_after_one_that_could_not_start(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # its end is noted as well as can be within a second, which a busy machine may not have
@@ -194,7 +198,7 @@ def test_mirror_copies_at_once_behind_one_that_could_not_begin(
         mirror.stop()
 
 
-def test_a_file_that_is_put_right_is_followed_at_once(
+def test_a_corrected_file_is_applied_immediately(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = pair.config.read_text()
@@ -208,7 +212,7 @@ def test_a_file_that_is_put_right_is_followed_at_once(
         mirror.stop()
 
 
-def test_a_run_without_partitions_does_not_end_what_was_killed_before_it(
+def test_a_run_without_partitions_does_not_end_the_generation_of_a_killed_process(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     was_killed(pair, monkeypatch)

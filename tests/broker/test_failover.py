@@ -77,7 +77,7 @@ def _is_away(*_: object, **__: object) -> Commits:
     raise Disconnected("half of A is away")
 
 
-def test_plan_shows_what_is_missing_and_changes_nothing(
+def test_plan_shows_missing_records_and_changes_nothing(
     case: Case, failover: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = case.pair
@@ -145,9 +145,7 @@ def test_every_group_resumes_exactly_though_the_command_dies_at_each_step(
     assert sum(end_offsets(pair.b, pair.remote).values()) == 23
 
 
-def test_run_again_behind_new_owners_never_skips_what_they_wrote(
-    case: Case, failover: Commands
-) -> None:
+def test_a_repeated_run_never_skips_records_of_new_owners(case: Case, failover: Commands) -> None:
     """Records of other clients are not part of the copy, although they extend the log."""
     pair = case.pair
     case.copy()
@@ -231,7 +229,7 @@ def test_plans_name_the_topics_that_do_not_keep_their_names(
         assert commands.show("plan", "--topics", pair.topic)[1]["plan"]["notes"] == []
 
 
-def test_source_that_was_killed_behind_a_running_mirror(
+def test_source_that_is_killed_while_a_mirror_runs(
     short_lived: LocalCluster,
     target_cluster: LocalCluster,
     tmp_path: Path,

@@ -29,7 +29,7 @@ def committed(cluster: LocalCluster, group: str, topic: str) -> list[int]:
 
 
 @pytest.mark.witness("offset 0 of an empty partition is translated")
-def test_offset_0_of_an_empty_partition_is_translated_and_what_was_not_committed_is_not(
+def test_offset_0_of_an_empty_partition_is_translated_but_not_a_missing_commit(
     tmp_path: Path, source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str
 ) -> None:
     a, b = (f"{name}{uuid.uuid4().hex[:8]}" for name in "ab")

@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.broker]
     case="with_transactions",
 )
 @pytest.mark.parametrize("fill", [with_transactions, with_compaction])
-def test_every_group_goes_on_at_exactly_the_next_record_there_and_back(
+def test_every_group_resumes_at_exactly_the_next_record_on_both_moves(
     fill: Callable[[Pair], None],
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,

@@ -104,7 +104,7 @@ def test_many_groups_in_one_call(
 
 
 @pytest.mark.witness("an unknown group has no offsets")
-def test_group_that_nobody_knows_has_no_offsets(coordinators: Coordinators, name: str) -> None:
+def test_group_that_does_not_exist_has_no_offsets(coordinators: Coordinators, name: str) -> None:
     assert fetch_offsets(coordinators, [name]) == {name: {}}
     assert name not in list_groups(coordinators)
 
@@ -130,7 +130,7 @@ def test_offsets_in_an_open_transaction_are_not_settled(
     assert after == {name: before | {tps[0]: Committed(offset=7)}}
 
 
-def test_what_did_not_change_is_not_decoded_again(
+def test_unchanged_responses_are_not_decoded_again(
     source_cluster: LocalCluster, coordinators: Coordinators, fresh_topic: str, name: str
 ) -> None:
     create_topic(source_cluster, fresh_topic, 2)

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.broker]
 
 
 @pytest.mark.parametrize("by_others", [True, False], ids=["by others", "by us"])
-def test_group_skips_nothing_in_a_topic_that_was_made_anew(
+def test_group_skips_nothing_in_a_topic_that_was_recreated(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path, by_others: bool
 ) -> None:
     """Kafka drops the groups' offsets with the topic. An offset that was translated for the old
@@ -86,10 +86,12 @@ class Beside:
 @pytest.mark.witness(
     "after a source topic is created again, group offsets of the old topic are not translated"
 )
-def test_commit_in_a_source_topic_made_anew_moves_nothing_on_the_former_copy(
+def test_commit_in_a_recreated_source_topic_moves_nothing_on_the_former_copy(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """While the topic is paused no lane detects this, and the copy may be the only one."""
+    """The topic is paused, so no lane detects that the source topic was recreated, and the copy may
+    have the only records.
+    """
     pair = Pair(tmp_path, source_cluster, target_cluster, both_ways=False)
     create_topic(pair.a, pair.topic)
     produce(pair.a, pair.topic, [Outgoing(value=b"%d" % n) for n in range(10)])

@@ -55,7 +55,7 @@ def member(pair: Pair) -> Iterator[Callable[[str, str], Consumer]]:
 
 
 @pytest.mark.witness("offsets of idle groups are synced, those of active groups are not changed")
-def test_idle_groups_follow_and_active_ones_are_left_alone(
+def test_idle_groups_follow_and_active_ones_are_left_unchanged(
     pair: Pair,
     member: Callable[[str, str], Consumer],
     caplog: pytest.LogCaptureFixture,
@@ -123,7 +123,7 @@ def test_group_that_was_moved_back_on_the_source_stays_there(
         mirror.stop()
 
 
-def test_group_that_the_way_back_finds_moved_back_stays_there(
+def test_group_that_was_moved_back_on_the_target_is_not_moved_by_the_reverse_flow(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
     tmp_path: Path,

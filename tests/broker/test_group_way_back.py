@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.broker]
 
 
 class Ways(Pair):
-    """Two clusters with a configuration file for each of the two flows."""
+    """Two clusters, and a configuration file for each of the two flows between them."""
 
     def __init__(
         self, folder: Path, a: LocalCluster, b: LocalCluster, *, has_alias: bool = False
@@ -78,8 +78,8 @@ under_both_names = pytest.mark.parametrize(
 
 @pytest.mark.witness("after the sync is turned on, earlier progress of groups is translated back")
 @under_both_names
-def test_sync_that_is_turned_on_later_brings_groups_home(pair: Ways) -> None:
-    """There are checkpoints of the commits from a time in which no offset was set."""
+def test_sync_that_is_enabled_later_moves_groups_back(pair: Ways) -> None:
+    """The reverse flow has written checkpoints of the commits while it set no offset."""
     pair.copy()
     commit(pair.a, pair.group, pair.topic, 2)
     commit(pair.b, pair.group, pair.remote, 8)
@@ -98,7 +98,7 @@ def test_sync_that_is_turned_on_later_brings_groups_home(pair: Ways) -> None:
 
 
 @pytest.mark.witness("a group is not set past records that only its original cluster has")
-def test_group_at_the_start_of_the_copy_skips_nothing_at_home(
+def test_group_at_the_start_of_the_copy_skips_nothing_on_the_original(
     pair: Ways, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """B's retention is shorter, so the sync set the group to B's first record. The group has read
@@ -120,7 +120,7 @@ def test_group_at_the_start_of_the_copy_skips_nothing_at_home(
 
 
 @pytest.mark.witness("a group is not set past a tail that was never copied")
-def test_group_that_reads_what_new_owners_write_comes_home_before_the_tail(pair: Ways) -> None:
+def test_group_that_reads_records_of_new_owners_fails_back_before_the_tail(pair: Ways) -> None:
     """The copy has ended, other clients write after it, and A has records that never arrived."""
     pair.copy()
     produce(pair.b, pair.remote, values(100, 5))
@@ -142,7 +142,7 @@ def test_group_that_reads_what_new_owners_write_comes_home_before_the_tail(pair:
 @pytest.mark.witness(
     "in a topic created again, a group's progress is not taken for an offset that the sync has set"
 )
-def test_progress_in_topics_made_anew_comes_home_at_an_offset_that_was_given_before(
+def test_progress_in_recreated_topics_fails_back_at_an_offset_that_was_set_before(
     pair: Ways,
 ) -> None:
     commit(pair.a, pair.group, pair.topic, 7)

@@ -21,7 +21,9 @@ pytestmark = [pytest.mark.broker]
 
 
 class Copied:
-    """Records 0 to 4 in transactions, with markers between and after them, then a later record."""
+    """A copied topic: records 0 to 4 in transactions, with markers between and after them, and a
+    later record.
+    """
 
     def __init__(self, folder: Path, source: LocalCluster, target: LocalCluster) -> None:
         mark = uuid.uuid4().hex[:8]
@@ -71,7 +73,7 @@ def asked(
 
 
 @pytest.mark.witness("groups ready lists the groups that may move")
-def test_idle_group_resumes_exactly_behind_markers_too_and_waits_for_the_copy(
+def test_idle_group_resumes_exactly_after_markers_and_waits_for_the_copy(
     copied: Copied, capsys: pytest.CaptureFixture[str]
 ) -> None:
     expected = {}
@@ -136,7 +138,7 @@ def test_group_of_a_topic_that_is_not_mirrored(
     assert one["offsets"][0]["to_offset"] is None
 
 
-def test_group_on_its_way_back_resumes_in_the_original(
+def test_group_that_fails_back_resumes_in_the_original(
     copied: Copied, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     back = tmp_path / "back.properties"
@@ -155,7 +157,7 @@ def test_group_on_its_way_back_resumes_in_the_original(
     assert (place["to_offset"], place["is_exact"]) == (4, True)  # behind the first marker
 
 
-def test_group_that_nobody_has_is_a_wrong_question(
+def test_a_query_about_a_missing_group_is_an_error(
     copied: Copied, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["groups", "ready", str(copied.config), "--group", "nobody"]) == 2

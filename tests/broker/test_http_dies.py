@@ -27,7 +27,7 @@ def generations(mirror: Mirror) -> list[int]:
     return [-1 if one.generation is None else one.generation for one in mirror.snapshots]
 
 
-def test_the_copy_goes_on_without_the_thread_of_http_which_is_there_again_soon(
+def test_the_copy_continues_without_the_http_thread_which_restarts_soon(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
     fresh_topic: str,

@@ -79,7 +79,7 @@ def test_groups_move_before_the_producers_and_read_each_record_once(
 
 
 def read_some(client: Consumer, values: list[bytes]) -> list[bytes]:
-    """Read the records that arrive within a moment, and commit."""
+    """Read the records that arrive within a moment, commit, and return them."""
     for message in client.consume(100, 0.5):
         if message.error() is None:
             values.append(message.value() or b"")

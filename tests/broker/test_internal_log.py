@@ -60,7 +60,7 @@ def test_topic_with_another_policy_is_refused(client: ClusterClient, fresh_topic
 
 
 @pytest.mark.witness("records appended to an internal topic are read again")
-def test_what_was_appended_is_read_again(client: ClusterClient, fresh_topic: str) -> None:
+def test_appended_records_are_read_back(client: ClusterClient, fresh_topic: str) -> None:
     ensure_compacted_topic(client, fresh_topic, partitions=2, replication_factor=1)
     tp = TopicPartition(fresh_topic, 1)
     assert list(read_to_end(client, fresh_topic, 1)) == []
@@ -86,9 +86,7 @@ def test_deleted_records_are_passed_over(
     assert [record.offset for record in read_to_end(client, fresh_topic, 0)] == [2, 3]
 
 
-def test_position_behind_the_end_is_not_passed_over(
-    client: ClusterClient, fresh_topic: str
-) -> None:
+def test_position_after_the_end_is_an_error(client: ClusterClient, fresh_topic: str) -> None:
     ensure_compacted_topic(client, fresh_topic, partitions=1, replication_factor=1)
     with pytest.raises(BrokerRefused, match="OFFSET_OUT_OF_RANGE"):
         list(read_to_end(client, fresh_topic, 0, 7))

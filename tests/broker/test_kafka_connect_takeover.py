@@ -49,14 +49,16 @@ spec:
 
 @pytest.fixture
 def cluster() -> Iterator[LocalCluster]:
-    """All of A, C and B: the worker's topics are not for other tests."""
+    """The only cluster: A, B and C are aliases of it. Other tests do not use it, because it has the
+    worker's topics.
+    """
     with private_cluster("connect", 1) as running:
         yield running
 
 
 @pytest.fixture
 def worker(cluster: LocalCluster, tmp_path: Path) -> Iterator[ConnectWorker]:
-    """With two connectors, and the topics that Strimzi gives its workers."""
+    """A worker with two connectors, and with internal topics named as by Strimzi."""
     for topic in ("orders", "bills"):
         create_topic(cluster, topic)
         more(cluster, topic, 100)
@@ -99,7 +101,7 @@ def wait_for_state(worker: ConnectWorker, name: str, state: str) -> None:
 
 
 def wait_for_no_tasks(cluster: LocalCluster, name: str) -> None:
-    """The group gives its work out anew."""
+    """Wait until no task runs. The workers' group rebalances for this."""
     with ClusterClient(settings_for(cluster.bootstrap)) as client:
         group = Coordinators(client)
         eventually(lambda: not connect_group(group, GROUP).may_run(name))

@@ -31,7 +31,9 @@ pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("key-file-renewal")]
 
 
 CA = "cluster-ca"
-"""The name stays and the key changes, as with Strimzi's operator."""
+"""Name of the certificate authority. Its key changes and its name stays, as with Strimzi's
+operator.
+"""
 
 
 class Trusting(SandboxSecurity):
@@ -45,7 +47,7 @@ class Trusting(SandboxSecurity):
         return listeners
 
     def trust(self, issuer: Issued) -> None:
-        """Trust this authority from the next start on."""
+        """Let the brokers trust this authority from their next start on."""
         assert self.files is not None
         self.issuer = issuer
         broker = issuer.issue("broker", hosts=self.hosts)

@@ -25,7 +25,9 @@ _TRIES = 4
 def test_lease_changes_of_different_flows_are_apart(
     tmp_path: Path, source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str
 ) -> None:
-    """Simultaneous changes would double the lanes of all flows."""
+    """If the leases of all flows changed at the same time, all of them would have twice as many
+    lanes for a moment.
+    """
     # one cluster by two names: each flow has a topic of its own
     for topic in (fresh_topic, f"{fresh_topic}-2"):
         create_topic(source_cluster, topic)

@@ -247,7 +247,9 @@ def _prepare(missing: Row, flow: Flow) -> None:
 
 
 @pytest.mark.witness("existing topics need no permission to create")
-def test_create_is_not_needed_for_what_exists(flow: Flow, caplog: pytest.LogCaptureFixture) -> None:
+def test_create_is_not_needed_for_existing_topics(
+    flow: Flow, caplog: pytest.LogCaptureFixture
+) -> None:
     config = flow.only(list(ROWS))
     once(config)
     flow.fill()
@@ -269,7 +271,7 @@ def test_a_right_that_is_given_later_is_noticed(flow: Flow) -> None:
         mirror.stop()
 
 
-def test_who_may_not_see_the_state_is_not_said_to_see_a_flow_that_never_ran(flow: Flow) -> None:
+def test_a_user_who_may_not_read_the_state_is_not_told_that_the_flow_never_ran(flow: Flow) -> None:
     assert {one.state for one in once(flow.only(list(ROWS))).partitions} == {"DONE"}
     loaded = load(flow.only([row for row in ROWS if row.on != STATE]), environment={})
     (status,) = offline_status(loaded)
@@ -369,7 +371,7 @@ def client_of(pair: SecuredPair, grants: list[Grant]) -> ClusterClient:
     return ClusterClient(settings)
 
 
-def test_what_the_users_of_a_migration_lack_is_a_line_each_and_a_key_avoids_it(
+def test_each_right_that_a_migration_lacks_is_a_line_and_a_key_avoids_it(
     flow: Flow, caplog: pytest.LogCaptureFixture
 ) -> None:
     """All default features are enabled. Nothing is written to the source, and the
@@ -416,7 +418,7 @@ def test_what_the_users_of_a_migration_lack_is_a_line_each_and_a_key_avoids_it(
     assert not {"heartbeats", f"mm2-offset-syncs.{b}.internal"} & topic_names(pair.source)
 
 
-def _emit(flow: Flow, config: Path, is_said: Callable[[], bool] = lambda: True) -> None:
+def _emit(flow: Flow, config: Path, is_written: Callable[[], bool] = lambda: True) -> None:
     """Run it like a user until it has copied and has written some heartbeats."""
 
     def beats() -> int:
@@ -428,6 +430,6 @@ def _emit(flow: Flow, config: Path, is_said: Callable[[], bool] = lambda: True) 
     with EmittingMirror(config) as mirror:
         mirror.eventually(lambda parts: all(p.state == "AT_END" for p in parts))
         eventually(lambda: beats() > before + 2)
-        eventually(is_said)
+        eventually(is_written)
         mirror.stop()
     assert flow.is_copied()

@@ -30,7 +30,7 @@ DELAY_S: Final = 0.02
 MEMORY: Final = 8 * MB
 RECORD: Final = 20_000
 RECORDS: Final = 2_000
-"""40 MB: five times a lane's memory."""
+"""Number of records, 40 MB in total: five times a lane's memory."""
 
 FETCH: Final = 512 * 1024
 RESPONSES: Final = 16 * MB
@@ -49,7 +49,7 @@ SectionedRead.learn = noting
 
 @pytest.fixture
 def far() -> Iterator[LocalCluster]:
-    """A broker that names a port behind which it is far away."""
+    """A broker that advertises a port whose connections are delayed."""
     plain, behind, controller, port = free_ports(4)
     cluster = LocalCluster(
         "far",
@@ -116,7 +116,7 @@ def test_far_backlog_is_copied_in_sections_within_the_memory(
 
 SECTION: Final = 32 * 1024
 CHUNKS: Final = 1_000
-"""Batches of one to four records: 4 MB, more than a hundred sections."""
+"""Number of batches of one to four records, 4 MB in total: more than a hundred sections."""
 
 END_SHARES: Final = (0.3, 0.3, 0.3, 0.01)
 """For each transactional producer: the probability that a batch ends its transaction."""

@@ -54,7 +54,7 @@ def test_identity_both_ways_with_the_topic_on_both_sides(circle: Circle) -> None
 
 
 def test_identity_both_ways_in_two_files(circle: Circle) -> None:
-    """The second process knows of the first one only by what is on the clusters."""
+    """The second process can detect the first one only by its rows on the clusters."""
     circle.put(0)
     copied(circle.file({"A": 0, "B": 1}, ["A->B"], replication_policy_class=IDENTITY))
     back = circle.file({"A": 0, "B": 1}, ["B->A"], "back", replication_policy_class=IDENTITY)
@@ -137,7 +137,7 @@ def test_an_alias_renamed(circle: Circle, policy: str) -> None:
     copied(first)
 
 
-def test_another_alias_may_copy_what_the_first_one_does_not(circle: Circle) -> None:
+def test_another_alias_may_copy_topics_that_the_first_one_does_not(circle: Circle) -> None:
     circle.put(0, "pay")
     circle.put(0, "ship")
     copied(circle.file({"A": 0, "B": 1}, ["A->B"], topics=circle.topic("pay")))
@@ -234,8 +234,8 @@ def separators(circle: Circle, flows: Sequence[str], name: str) -> Path:
 
 @pytest.mark.parametrize("files", [1, 2])
 def test_another_separator_each_way(circle: Circle, files: int) -> None:
-    """With one file, names show the loop. With two, each knows its own separator, and the state
-    topic has the rest.
+    """In one file, topic names show the loop. In two files, each process knows its own separator,
+    and finds the other flow in the state topic.
     """
     circle.put(0, "pay")
     circle.put(1, "ship")

@@ -88,7 +88,7 @@ def test_both_halves_at_one_moment(circle: Circle, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.witness("a refused flow back does not change configs of the original topics")
-def test_a_way_back_that_is_refused_changes_no_config(circle: Circle) -> None:
+def test_a_refused_reverse_flow_changes_no_config(circle: Circle) -> None:
     circle.put(0, "pay")
     circle.put(1, "other")
     pay, other = circle.topic("pay"), circle.topic("other")
@@ -112,7 +112,7 @@ def test_a_way_back_that_is_refused_changes_no_config(circle: Circle) -> None:
     assert topic_configs(circle.clusters[0], pay) == {"retention.ms": "9000000000"}
 
 
-def test_an_intention_of_a_process_that_died_is_taken_back(
+def test_a_row_of_a_process_that_died_before_copying_is_withdrawn(
     circle: Circle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     circle.put(0)
@@ -187,7 +187,7 @@ def test_addresses_swapped_under_a_running_mirror(circle: Circle) -> None:
 
 
 @pytest.mark.witness("a flow back is added to a running mirror")
-def test_the_other_way_is_added_to_a_running_mirror(circle: Circle) -> None:
+def test_the_reverse_flow_is_added_to_a_running_mirror(circle: Circle) -> None:
     """The flow that copies continues. The one that would bring records back is refused."""
     circle.put(0)
     keys = {"replication_policy_class": IDENTITY}
@@ -202,7 +202,7 @@ def test_the_other_way_is_added_to_a_running_mirror(circle: Circle) -> None:
     assert end_offsets(circle.clusters[1], circle.topic()) == {0: 2 * COUNT}
 
 
-def test_what_an_earlier_release_copied_is_known_by_its_map(
+def test_copies_of_an_earlier_release_are_recognized_by_their_map(
     circle: Circle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The earlier release wrote no rows of copies."""
@@ -216,7 +216,7 @@ def test_what_an_earlier_release_copied_is_known_by_its_map(
     refused(circle, renamed, "COPIED_TWICE", "Z->B")
 
 
-def test_a_topic_made_anew_by_others_is_no_copy(circle: Circle) -> None:
+def test_a_topic_that_another_client_recreated_is_no_copy(circle: Circle) -> None:
     circle.put(0)
     there, back = halves(circle)
     copied(there)

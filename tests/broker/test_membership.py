@@ -77,7 +77,7 @@ def join(source_cluster: LocalCluster, group: str) -> Iterator[Join]:
 
 
 @pytest.mark.witness("one of several group members leads")
-def test_first_member_leads_and_the_others_see_who_it_is(join: Join) -> None:
+def test_first_member_leads_and_the_others_know_it(join: Join) -> None:
     first = join("first", session_timeout_ms=LASTING_MS)
     assert first.wait_for(leads, within_s=PATIENCE_S)
     second = join("second", session_timeout_ms=LASTING_MS)
@@ -117,7 +117,7 @@ def test_standby_follows_a_leader_that_left(join: Join) -> None:
     assert second.leader_description == "second"
 
 
-def test_what_a_leader_announces_reaches_the_standbys_and_it_goes_on_leading(join: Join) -> None:
+def test_a_leaders_announcement_reaches_the_standbys_and_it_keeps_leading(join: Join) -> None:
     roles: list[MemberRole] = []
     first = join(
         "first", session_timeout_ms=LASTING_MS, on_change=lambda state: roles.append(state.role)
@@ -143,8 +143,10 @@ def test_leaving_while_the_coordinator_holds_the_join_back(join: Join, group: st
     assert since.seconds < 2
 
 
-def test_no_pause_is_waited_out_where_what_failed_may_work_now(group: str) -> None:
-    """The address does not respond. Without `hurry`, the next attempt is after five minutes."""
+def test_hurry_skips_a_retry_pause(group: str) -> None:
+    """The coordinator's address does not respond at first. Without `hurry`, the next attempt would
+    be after five minutes.
+    """
     pauses: list[float] = []
 
     def longest(_: float, most: float) -> float:
@@ -169,7 +171,7 @@ def test_no_pause_is_waited_out_where_what_failed_may_work_now(group: str) -> No
 
 
 @pytest.mark.witness("a leader that gets no responses stops leading by its own clock")
-def test_silence_ends_the_leading_by_our_own_clock(join: Join) -> None:
+def test_silence_ends_the_leadership_by_the_local_clock(join: Join) -> None:
     jump = 0.0
 
     def clock() -> float:

@@ -34,7 +34,7 @@ from twinlog.sandbox import QUICK_JVM, LocalCluster
 pytestmark = pytest.mark.broker
 
 BY_DEFAULT = 2
-"""num.partitions of this file's target."""
+"""The default partition count (num.partitions) of this file's target."""
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def committed(cluster: LocalCluster, group: str, topic: str, partitions: int) ->
 
 
 @pytest.mark.witness("MirrorMaker 1's group offsets are used and committed")
-def test_it_goes_on_where_the_group_stood_and_commits_how_far_it_came(
+def test_it_resumes_at_the_groups_offset_and_commits_its_progress(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
     group = f"mm1.{fresh_topic}"
@@ -158,7 +158,7 @@ def test_missing_topics_get_the_targets_number_of_partitions_and_no_configs(
             produce(source_cluster, names[shape], keyed(100, here, begin=end))
 
 
-def test_the_group_follows_a_running_copy_unless_somebody_is_in_it(
+def test_the_group_follows_a_running_copy_unless_it_has_members(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
     fresh_topic: str,
@@ -197,7 +197,7 @@ def test_the_group_follows_a_running_copy_unless_somebody_is_in_it(
 
 
 @pytest.mark.witness("a deleted topic does not delay commits of other topics")
-def test_topic_that_is_deleted_keeps_no_commit_of_others_waiting(
+def test_a_deleted_topic_does_not_delay_commits_of_other_topics(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
     group, doomed = f"mm1.{fresh_topic}", f"doomed-{fresh_topic}"

@@ -47,7 +47,7 @@ pytestmark = [
 PARTITIONS = 2
 POSITIONS = "mm2-offsets.A.internal"
 QUIET, LATER = 25, 5
-"""Records of the topic `quiet`, and how many of them are written after the take-over."""
+"""Number of records of the topic `quiet`, and how many of them are written after the take-over."""
 WITHOUT_TRACE = {
     "A->B.transforms": "noTrace",
     "A->B.transforms.noTrace.type": f"{KAFKAS}DropHeaders",
@@ -181,8 +181,8 @@ def quiet_records(numbers: Iterable[int]) -> list[Outgoing]:
 def groups_behind_the_takeover_skip_nothing_and_read_little_again(
     cluster: LocalCluster, begins: dict[int, int]
 ) -> None:
-    """The groups use MirrorMaker 2's offset syncs. Here each record has the same offset on both
-    sides.
+    """Check the groups, whose offsets are translated by MirrorMaker 2's syncs. Here each record has
+    the same offset on both sides.
     """
     with ClusterClient(settings_for(cluster.bootstrap)) as client:
         exact = ExactMap(client, DefaultReplicationPolicy(), Flow("A", "B"))
@@ -220,7 +220,7 @@ def is_killed_ahead_of_its_notes(cluster: LocalCluster, running: subprocess.Pope
 
 
 def adopt(properties: Path) -> None:
-    """The first steps of a run with --adopt-mm2."""
+    """Run the first steps of a mirror with --adopt-mm2."""
     config = load(properties, environment={})
     (flow,) = config.flows
     setup = flow_setup(flow, offset_storage(config, flow))
@@ -275,7 +275,7 @@ def last_copied(cluster: LocalCluster) -> dict[TopicPartition, int]:
 
 
 def assert_copy_is_the_beginning_of_the_source(cluster: LocalCluster) -> None:
-    """Compare record by record."""
+    """Check that the copy equals the beginning of the source, record by record."""
     source, target = read_all(cluster, "orders"), read_all(cluster, "A.orders")
     for partition in range(PARTITIONS):
         here = [one[2:6] for one in source if one.partition == partition]

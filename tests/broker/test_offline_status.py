@@ -92,7 +92,7 @@ def test_another_source_cluster_is_no_source_without_topics(
     fresh_topic: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Its topics were not deleted at the source, because it is another cluster."""
+    """The flow's topics are missing on the other cluster, but nobody has deleted them."""
     create_topic(source_cluster, fresh_topic)
     produce(source_cluster, fresh_topic, records(5, 0))
     mirror_once(config)
@@ -120,7 +120,7 @@ def test_markers_of_transactions_are_no_lag(
 @pytest.mark.witness(
     "status without the source shows copied records and group positions from the target"
 )
-def test_of_a_source_that_is_gone_the_target_tells_what_it_has(
+def test_if_the_source_is_lost_the_target_shows_its_own_records(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
     tmp_path: Path,

@@ -80,7 +80,7 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any
     return found
 
 
-def test_share_group_is_translated_from_where_it_goes_on(
+def test_share_group_is_translated_from_its_next_record(
     copied: Copied, capsys: pytest.CaptureFixture[str]
 ) -> None:
     share = f"{copied.group}-share"
@@ -159,10 +159,10 @@ def test_share_group_is_reset_by_time(copied: Copied, capsys: pytest.CaptureFixt
     assert stands_at(copied.target, group, copied.remote) == 3
 
 
-def test_record_that_comes_while_a_time_is_looked_for_is_not_skipped(
+def test_record_that_arrives_during_a_search_by_time_is_not_skipped(
     copied: Copied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No record is as new yet. One arrives before the next query."""
+    """When the time is searched, no record is as new, and one arrives before the next query."""
     at_ms, ask = FIRST_MS + 20 * HOUR_MS, list_offsets
     topic = f"{copied.topic}-late"
     create_topic(copied.target, topic)
@@ -182,7 +182,7 @@ def test_record_that_comes_while_a_time_is_looked_for_is_not_skipped(
     assert one.after == 3, "the record that came meanwhile is read"
 
 
-def test_group_is_reset_by_time_only_when_asked_and_idle(
+def test_group_is_reset_by_time_only_on_request_and_if_idle(
     copied: Copied, capsys: pytest.CaptureFixture[str]
 ) -> None:
     group = f"{copied.group}-reset"
@@ -280,7 +280,7 @@ def test_the_name_of_the_cluster_is_typed(
     assert asked == ["Type B to set the offsets of 1 group there"] * 2
 
 
-def test_group_that_moved_since_it_was_looked_at_is_left_alone(copied: Copied) -> None:
+def test_group_that_moved_since_the_plan_is_not_changed(copied: Copied) -> None:
     group = f"{copied.group}-moved"
     commit(copied.target, group, copied.remote, 6)
     with ClusterClient(settings_of(copied.target)) as client:

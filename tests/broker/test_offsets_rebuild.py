@@ -115,7 +115,7 @@ def is_refused(rig: Rig, capsys: pytest.CaptureFixture[str], code: str) -> str:
 
 
 @pytest.mark.witness("a deleted offset map is rebuilt")
-def test_rebuilt_map_says_the_same_and_the_copy_goes_on(
+def test_rebuilt_map_is_the_same_and_the_copy_continues(
     rig: Rig, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rig.create()
@@ -157,10 +157,10 @@ def test_rebuilt_map_says_the_same_and_the_copy_goes_on(
     assert resume(rig.target, group, rig.remote) == [record.value for record in there[17:]]
 
 
-def test_rows_that_were_lost_in_front_are_made_anew(
-    rig: Rig, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A lane that outlived the map topic has written its newest chunk to another one."""
+def test_lost_first_rows_are_rebuilt(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    """A lane survived the deletion of the map topic, and wrote its newest chunk to the recreated
+    one.
+    """
     rig.create()
     rig.put(range(5))
     put_transactions(rig, range(5, 20))
@@ -328,7 +328,7 @@ def test_killed_at_any_row_and_begun_again(
     rig.offsets_are_exact()
 
 
-def test_records_of_others_are_refused(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+def test_foreign_records_are_refused(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
     rig.create()
     rig.put(range(10))
     rig.copy_once()
@@ -374,7 +374,7 @@ def test_any_other_record_is_refused_with_its_offset(
 
 
 def test_whole_copy_written_by_hand_is_taken(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
-    """Shows that the tests above fail because of their changes."""
+    """A control: without a change, a copy that was written by hand is accepted."""
     rig.create()
     rig.put(range(10))
     rig.copy_once()
@@ -395,7 +395,7 @@ def test_repeated_records_are_not_decided(rig: Rig, capsys: pytest.CaptureFixtur
     assert "at 3 or at 4" in is_refused(rig, capsys, "REBUILD_AMBIGUOUS")
 
 
-def test_running_mirror_is_left_alone(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+def test_running_mirror_is_left_unchanged(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
     rig.create()
     rig.put(range(10))
     with rig.mirror() as mirror:
@@ -448,7 +448,7 @@ def test_identity_topics(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
     assert copied == [rig.record(n).value for n in range(30)]
 
 
-def test_identity_topic_that_others_wrote_to_since_is_refused(
+def test_identity_topic_that_other_clients_wrote_to_since_is_refused(
     rig: Rig, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rig.prefixed = False
@@ -466,7 +466,9 @@ def test_identity_topic_that_others_wrote_to_since_is_refused(
 def test_topics_that_are_placed_by_key_are_refused(
     rig: Rig, capsys: pytest.CaptureFixture[str], *, grown: bool
 ) -> None:
-    """Their records are in other partitions, whatever the current partition counts are."""
+    """Placed by key, records are in other partitions than at the source, even if both topics have
+    equally many partitions now.
+    """
     rig.create()
     create_topic(rig.target, rig.remote, 2)
     rig.put(range(20))
@@ -499,10 +501,12 @@ def test_flow_that_never_ran_is_refused(rig: Rig, capsys: pytest.CaptureFixture[
     assert offset_map_topic(rig.alias) not in topic_names(rig.target)
 
 
-def test_what_a_mirror_maker_left_in_front_stays(
+def test_records_of_a_mirror_maker_before_the_copy_stay(
     rig: Rig, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """This flow's ordinal 0 follows them, so the flow took the topic over."""
+    """This flow's ordinal 0 follows the records of MirrorMaker 2, so the flow took the topic
+    over.
+    """
     rig.create()
     rig.put(range(10))
     rig.copy_once()

@@ -65,7 +65,7 @@ def test_an_open_transaction_is_named(
 
 
 @pytest.mark.witness("the producer of an open transaction that holds back the copy is named")
-def test_once_ends_where_an_open_transaction_begins_and_says_who_holds_it_back(
+def test_once_ends_at_an_open_transaction_and_names_its_producer(
     tmp_path: Path,
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
@@ -113,7 +113,7 @@ def test_once_ends_where_an_open_transaction_begins_and_says_who_holds_it_back(
 
 
 @pytest.mark.witness("a transaction that never ends is reported while the mirror runs")
-def test_a_running_mirror_says_who_holds_it_back_until_that_ends(
+def test_a_running_mirror_names_the_producer_of_an_open_transaction_until_it_ends(
     tmp_path: Path,
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,

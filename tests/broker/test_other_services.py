@@ -60,7 +60,7 @@ def test_a_web_server_is_named_long_before_giving_up(web: str) -> None:
 
 
 @pytest.mark.witness("a listener without TLS is reported")
-def test_a_broker_without_tls_is_named_where_tls_is_asked_for(
+def test_a_broker_without_tls_is_named_if_tls_is_configured(
     source_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     issuer = tmp_path / "ca.pem"
@@ -78,7 +78,7 @@ def test_one_broker_beside_a_web_server_is_enough(web: str, source_cluster: Loca
             assert client.metadata([]).brokers
 
 
-def test_beside_an_address_where_nobody_is_it_is_tried_on(web: str) -> None:
+def test_an_address_without_a_broker_does_not_stop_the_attempts(web: str) -> None:
     (port,) = free_ports(1)
     given = settings(f"{web},127.0.0.1:{port}")
     with ClusterClient(given, api_timeout_s=5) as client, pytest.raises(Unreachable) as caught:

@@ -54,7 +54,9 @@ def numbers(first: int, end: int) -> list[Outgoing]:
 
 
 def forget_the_last_commit(checkpoint: Path) -> None:
-    """As if Spark had died before it noted the end of its last micro-batch."""
+    """Remove Spark's last commit file, as if Spark had died before it recorded the end of its last
+    micro-batch.
+    """
     last = max((checkpoint / "commits").glob("[0-9]*"), key=lambda file: int(file.name))
     last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
     last.unlink()
@@ -67,7 +69,9 @@ def test_a_checkpoint_of_sparks_own_source_is_read_on(
     fresh_topic: str,
     tmp_path: Path,
 ) -> None:
-    """Each record once, there and back; an unfinished micro-batch is repeated with its rows."""
+    """The query reads each record once when it changes to `twinlog` and back. An unfinished
+    micro-batch is repeated with its rows.
+    """
 
     def where(rows: str, checkpoint: str) -> list[str]:
         here = [source_cluster.bootstrap, fresh_topic]

@@ -103,7 +103,9 @@ class Flow:
         self.shows(rate)
 
     def shows(self, rate: float | None) -> None:
-        """Wait until brokers show it, because the controller responds before they do."""
+        """Wait until the brokers show this quota, because the controller responds before they apply
+        it.
+        """
         eventually(lambda: self.quota() == rate, what=f"a quota of {rate}")
 
     def writer(self) -> Writer:
@@ -155,7 +157,7 @@ def test_producers_are_held_back_until_the_flow_has_caught_up(
 
 
 @pytest.mark.witness("a quota that a killed mirror left is removed")
-def test_what_a_killed_mirror_left_is_taken_away_by_the_next(flow: Flow) -> None:
+def test_a_quota_of_a_killed_mirror_is_removed_by_the_next_one(flow: Flow) -> None:
     with flow.writer(), Driver(flow.file) as driver:
         eventually(flow.quota, what="the quota")
         driver.kill()
@@ -166,7 +168,7 @@ def test_what_a_killed_mirror_left_is_taken_away_by_the_next(flow: Flow) -> None
         mirror.stop()
 
 
-def test_what_a_killed_mirror_left_is_taken_away_by_a_command(
+def test_a_quota_of_a_killed_mirror_is_removed_by_a_command(
     flow: Flow, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Mirror(flow.file, once=True) as mirror:
@@ -188,7 +190,7 @@ def test_what_a_killed_mirror_left_is_taken_away_by_a_command(
     assert '"bytes_per_second": null' in capsys.readouterr().out
 
 
-def test_a_quota_of_somebody_else_is_left_as_it_is(flow: Flow) -> None:
+def test_a_quota_of_another_client_is_not_changed(flow: Flow) -> None:
     flow.set(1_000_000)
     with Mirror(flow.file, once=True) as mirror:
         mirror.wait()
@@ -226,7 +228,7 @@ def copy_history(flow: Flow) -> set[float | None]:
     return {*seen}
 
 
-def test_history_that_is_copied_holds_nobody_back(flow: Flow) -> None:
+def test_copying_old_records_throttles_no_producer(flow: Flow) -> None:
     # where the machine holds the copy up for a second, as much waits as before: then it may
     seen = [copy_history(flow)]
     while seen[-1] != {None} and len(seen) < 4:
@@ -234,7 +236,7 @@ def test_history_that_is_copied_holds_nobody_back(flow: Flow) -> None:
     assert seen[-1] == {None}, seen
 
 
-def test_what_a_lagging_broker_does_not_show_yet_is_taken_away(
+def test_a_quota_that_a_lagging_broker_does_not_show_yet_is_removed(
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Mirror(flow.file, once=True) as mirror:

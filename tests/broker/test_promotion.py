@@ -67,7 +67,7 @@ def do(pair: Pair, *words: str) -> int:
 
 
 @pytest.mark.witness("a promoted flow copies nothing, also after restarts")
-def test_promoted_flow_copies_nothing_whatever_restarts_and_comes(
+def test_promoted_flow_copies_nothing_after_any_restart(
     pair: Pair, capsys: pytest.CaptureFixture[str]
 ) -> None:
     group = f"{pair.group}-one"
@@ -120,7 +120,7 @@ def test_it_is_fenced_though_its_source_is_gone(pair: Pair) -> None:
         mirror.stop()
 
 
-def test_demoted_flow_goes_on_at_the_next_record(pair: Pair) -> None:
+def test_demoted_flow_continues_at_the_next_record(pair: Pair) -> None:
     with Mirror(pair.config) as mirror:
         eventually(lambda: copied(pair) == 10)
         assert do(pair, "flow", "promote", "--yes") == 0
@@ -132,7 +132,7 @@ def test_demoted_flow_goes_on_at_the_next_record(pair: Pair) -> None:
     assert [one.value for one in read_all(pair.b, pair.remote)] == [b"%d" % n for n in range(15)]
 
 
-def test_promoted_topic_is_left_alone_until_it_is_demoted(
+def test_promoted_topic_is_left_unchanged_until_it_is_demoted(
     pair: Pair, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Mirror(pair.config) as mirror:
@@ -149,7 +149,7 @@ def test_promoted_topic_is_left_alone_until_it_is_demoted(
 
 
 @pytest.mark.witness("a promoted topic is shown with who promoted it, when and why")
-def test_promoted_topic_is_shown_with_who_when_and_why_whatever_restarts(
+def test_promoted_topic_is_shown_with_author_time_and_reason_after_any_restart(
     pair: Pair, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def shown(parts: list[PartitionSnapshot]) -> bool:
@@ -185,7 +185,7 @@ def test_promoted_topic_is_shown_with_who_when_and_why_whatever_restarts(
     assert "not mirrored by this flow" not in said
 
 
-def test_promotion_between_a_look_and_the_claim_is_seen_before_anything_runs(
+def test_promotion_between_a_check_and_the_claim_is_detected_before_anything_runs(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A promotion writes its row and then looks for claims; a claim does the reverse."""
@@ -208,10 +208,10 @@ def test_promotion_between_a_look_and_the_claim_is_seen_before_anything_runs(
     setup.close(None)
 
 
-def test_a_claim_that_finds_a_promotion_does_not_end_what_was_killed_before_it(
+def test_a_claim_that_finds_a_promotion_does_not_end_a_killed_generation(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its lanes may still write, so the promotion waits for them."""
+    """The lanes of the killed process may still write, so the promotion waits for them."""
     real = FlowClaims.claim
 
     def claim(*arguments: Any, **named: Any) -> Any:
@@ -242,16 +242,16 @@ QUICK = {
 }
 
 
-def test_nobody_is_told_to_go_over_while_the_copy_may_run(
+def test_clients_are_not_moved_while_the_copy_may_run(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The leader does not follow, or was killed."""
+    """The leader is frozen and does not apply the promotion, or was killed."""
     for name, value in QUICK.items():
         monkeypatch.setattr(name, value)
     with Mirror(pair.config) as mirror:
         eventually(lambda: copied(pair) == 10)
         with monkeypatch.context() as frozen:
-            frozen.setattr(Steering, "tend", lambda *_: None)
+            frozen.setattr(Steering, "poll", lambda *_: None)
             assert do(pair, "failover", "run", "--yes") == 1
             said = capsys.readouterr()
             assert "[COPY_RUNS]" in said.err
@@ -270,5 +270,5 @@ def test_nobody_is_told_to_go_over_while_the_copy_may_run(
     assert do(pair, "failover", "run", "--yes") == 0
     said = capsys.readouterr()
     assert "did not shut down cleanly: waiting" in said.out
-    assert "was killed, and nothing of it can arrive" in said.out
+    assert "was killed, and none of its requests can still arrive" in said.out
     assert history(pair).is_closed

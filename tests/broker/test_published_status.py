@@ -123,7 +123,7 @@ def test_other_hosts_see_the_flow_its_pause_and_its_end(
 
 
 @pytest.mark.witness("the status of another host comes from the current leader")
-def test_only_what_the_present_leader_wrote_a_moment_ago_counts(flow: Flow) -> None:
+def test_only_recent_rows_of_the_present_leader_count(flow: Flow) -> None:
     with EmittingMirror(flow.file) as mirror:
         eventually(lambda: flow.seen().state is FlowState.RUNNING)
         row = flow.newest()
@@ -178,7 +178,7 @@ def seen_elsewhere(rest: Rest, code: str) -> dict[str, Any]:
 
 
 @pytest.mark.witness("a stream of events includes events from other processes of the flow")
-def test_a_stream_has_what_another_process_wrote_of_a_flow(flow: Flow) -> None:
+def test_a_stream_has_events_that_another_process_wrote(flow: Flow) -> None:
     """Each event comes once, from the rows on the target. A client that reconnects gets the later
     ones.
     """
@@ -204,7 +204,7 @@ def test_a_stream_has_what_another_process_wrote_of_a_flow(flow: Flow) -> None:
 
 
 @pytest.mark.long
-def test_another_process_shows_what_happens_to_the_flow_and_who_wanted_it(flow: Flow) -> None:
+def test_another_process_shows_the_flows_events_with_their_author(flow: Flow) -> None:
     with flow.file.open("a") as file:
         file.write("sync.topic.configs.enabled = false\n")
     remote = f"{flow.name.partition('-')[0]}.{flow.topic}"
@@ -234,7 +234,7 @@ def test_another_process_shows_what_happens_to_the_flow_and_who_wanted_it(flow: 
         assert len(pauses()) == 1
 
 
-def test_flow_that_its_limit_holds_back_is_well(
+def test_flow_that_is_slowed_by_its_limit_has_no_problem(
     flow: Flow, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with flow.file.open("a") as file:
@@ -251,7 +251,7 @@ def test_flow_that_its_limit_holds_back_is_well(
 def test_takeover_that_ended_in_order_is_no_kill(
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Late requests of the process before may arrive, so its generation is not closed."""
+    """Late requests of the former process may arrive, so its generation is not closed."""
     with monkeypatch.context() as patched:
         patched.setattr(FlowClaims, "end", lambda *_: None)
         with EmittingMirror(flow.file) as killed:
@@ -271,7 +271,7 @@ def test_takeover_that_ended_in_order_is_no_kill(
     assert found.reason == f"it last ran on {where} and was shut down cleanly"
 
 
-def test_a_row_that_cannot_be_read_is_said_beside_what_the_clusters_show(flow: Flow) -> None:
+def test_an_unreadable_row_is_reported_with_the_state_of_the_clusters(flow: Flow) -> None:
     flow.write(
         structs.replace(PUBLISHED, flow=flow.name, at_ms=int(time.time() * 1000), state="FLYING")
     )

@@ -35,11 +35,11 @@ def noted_parse(self, view):
     return parse(self, view)
 f.FetchSession.request, f.FetchSession.parse = noted_request, noted_parse
 """
-"""A lane that writes the size of every fetch down."""
+"""Prelude of a lane: it writes the size of every fetch to a file."""
 
 
 class Fetch(NamedTuple):
-    """One line of these notes."""
+    """One line of this file."""
 
     direction: str
     partitions: int

@@ -44,7 +44,7 @@ pytestmark = pytest.mark.broker
     ("kind", "code"),
     [(FlowError, "FLOW"), (PartitionError, "PARTITION"), (BrokerRefused, "BROKER_REFUSED")],
 )
-def test_what_has_no_code_of_its_own_has_that_of_its_kind(
+def test_an_error_without_its_own_code_has_the_code_of_its_kind(
     kind: type[TwinlogError], code: str
 ) -> None:
     assert str(kind("what happened")) == f"what happened [{code}]"
@@ -53,7 +53,7 @@ def test_what_has_no_code_of_its_own_has_that_of_its_kind(
 @pytest.mark.parametrize(
     ("number", "code"), [(53, "TRANSACTIONAL_ID_UNAUTHORIZED"), (65, "UNAUTHORIZED")]
 )
-def test_rights_that_no_request_of_ours_needs_today(number: int, code: str) -> None:
+def test_rights_that_no_request_of_twinlog_needs_today(number: int, code: str) -> None:
     error = error_for(number, cluster="A", doing="asking")
     assert (type(error), error.code) == (Unauthorized, code)
 
@@ -143,7 +143,7 @@ def test_checkpoints_that_are_not_read_in_time(target_cluster: LocalCluster) -> 
 
 
 @pytest.mark.witness("a foreign record in MirrorMaker 2's remote topic prevents its take-over")
-def test_topic_of_mirror_maker_2_that_somebody_else_wrote_to(
+def test_topic_of_mirror_maker_2_that_another_client_wrote_to(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
     fresh_topic: str,

@@ -101,7 +101,7 @@ def all_of(frame: DataFrame) -> list[Seen]:
     return sorted(as_seen(row) for row in rows)
 
 
-def test_a_topic_that_is_not_there_is_named_with_one_that_is_near(
+def test_a_missing_topic_is_named_with_a_similar_one(
     source_cluster: LocalCluster, topic: str, read: Read
 ) -> None:
     with pytest.raises(Exception, match=r"\[TOPIC_MISSING\]") as error:
@@ -113,7 +113,7 @@ def test_a_topic_that_is_not_there_is_named_with_one_that_is_near(
 
 
 @pytest.mark.witness("DataFrames contain the written records, with every codec")
-def test_columns_are_what_was_written_with_every_codec(
+def test_columns_equal_the_written_records_with_every_codec(
     source_cluster: LocalCluster, topic: str, read: Read
 ) -> None:
     for at, codec in enumerate(Codec):
@@ -142,9 +142,7 @@ def test_times_of_the_broker(source_cluster: LocalCluster, topic: str, read: Rea
 
 
 @pytest.mark.witness("aborted records are not in DataFrames")
-def test_what_was_rolled_back_never_appears(
-    source_cluster: LocalCluster, topic: str, read: Read
-) -> None:
+def test_aborted_records_never_appear(source_cluster: LocalCluster, topic: str, read: Read) -> None:
     produce(source_cluster, topic, numbers(0, 10))
     produce_transaction(source_cluster, topic, numbers(10, 20), commit=False)
     produce_transaction(source_cluster, topic, numbers(20, 30), commit=True)
@@ -211,7 +209,7 @@ def test_topics_by_pattern_and_partitions_by_number(
     assert values(reader.option("assign", f'{{"{topic}": [1]}}').load()) == [1, 3, 5, 7, 9]
 
 
-def test_workers_are_forked_with_what_tasks_load(spark: SparkSession) -> None:
+def test_workers_are_forked_with_the_modules_of_tasks(spark: SparkSession) -> None:
     """The session sets `spark.python.daemon.module`."""
 
     def loaded(_: int) -> bool:
@@ -230,10 +228,10 @@ def passing_filters(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.mark.skipif(not HAS_FILTERS, reason="Spark 4.0 passes no filters")
-def test_filters_decide_what_is_read(
+def test_filters_reduce_the_records_that_are_read(
     source_cluster: LocalCluster, topic: str, read: Read, passing_filters: None
 ) -> None:
-    """Filters apply only if the session passes them."""
+    """Filters reduce the read records only if the session passes them to the source."""
     records = [Outgoing(b"k", b"%d" % at, (), NOW_MS + at, at % 2) for at in range(20)]
     produce(source_cluster, topic, records)
     late = lit((NOW_MS + 15) / 1000).cast("timestamp")
@@ -292,7 +290,7 @@ def test_a_frame_is_used_again(
         assert values(frame) == list(range(20)), "Spark plans a load() once (docs/dataframes.md)"
 
 
-def test_what_retention_deleted_has_its_range(
+def test_records_deleted_by_retention_are_reported_with_their_range(
     source_cluster: LocalCluster, topic: str, read: Read
 ) -> None:
     produce(source_cluster, topic, numbers(0, 20, partition=0))
@@ -370,7 +368,7 @@ def stream(spark: SparkSession, source_cluster: LocalCluster, topic: str, tmp_pa
     return Stream(spark, options, tmp_path)
 
 
-def test_a_stream_goes_on_from_its_checkpoint(
+def test_a_stream_continues_from_its_checkpoint(
     source_cluster: LocalCluster, topic: str, stream: Stream
 ) -> None:
     produce(source_cluster, topic, numbers(0, 20))
@@ -448,7 +446,7 @@ def test_a_micro_batch_has_about_so_many_bytes(
     assert stream.values() == list(range(40))
 
 
-def test_a_stream_says_what_retention_deleted(
+def test_a_stream_reports_records_deleted_by_retention(
     source_cluster: LocalCluster, topic: str, stream: Stream
 ) -> None:
     produce(source_cluster, topic, numbers(0, 10, partition=0))
@@ -462,7 +460,7 @@ def test_a_stream_says_what_retention_deleted(
     assert stream.values() == [*range(10), *range(14, 20)]
 
 
-def test_a_stream_says_what_was_cut_off(
+def test_a_stream_reports_truncated_records(
     source_cluster: LocalCluster, topic: str, stream: Stream
 ) -> None:
     produce(source_cluster, topic, numbers(0, 10, partition=0))
@@ -480,7 +478,7 @@ def test_a_stream_says_what_was_cut_off(
 
 
 @pytest.mark.skipif(not HAS_LIMITS, reason="its stream has a limit, which Spark 4.2 knows")
-def test_the_page_does_what_it_says(
+def test_the_commands_of_the_page_work(
     spark: SparkSession, source_cluster: LocalCluster, topic: str, tmp_path: Path
 ) -> None:
     page = (ROOT / "docs" / "dataframes.md").read_text()
@@ -512,7 +510,7 @@ def test_the_page_does_what_it_says(
     delete_topic(source_cluster, large)
 
 
-def test_the_readme_does_what_it_says(
+def test_the_commands_of_the_readme_work(
     spark: SparkSession, source_cluster: LocalCluster, topic: str
 ) -> None:
     page = (ROOT / "README.md").read_text()

@@ -86,7 +86,9 @@ def put(table: Table, first: int, end: int, **more: Any) -> None:
 
 @pytest.fixture
 def hole(table: Table) -> Table:
-    """Remove offsets [10, 20) of 30: the broker skips the end of a segment."""
+    """Remove offsets [10, 20) of 30, which are the end of a segment, so that the broker skips
+    them.
+    """
     put(table, 0, 10)
     put(table, 10, 20)
     apply_topic_configs(table.cluster, table.topic, {"segment.ms": "500"})
@@ -132,7 +134,7 @@ def test_beside_a_hole_nothing_is_missing(hole: Table) -> None:
     assert hole.said() == []
 
 
-def test_a_hole_of_a_topic_that_became_compacted_meanwhile(hole: Table) -> None:
+def test_a_hole_of_a_topic_that_became_compacted_in_the_meantime(hole: Table) -> None:
     """The topic's config is queried after the gap was found."""
     apply_topic_configs(
         hole.cluster, hole.topic, {"cleanup.policy": "compact,delete", "segment.ms": "604800000"}
@@ -157,7 +159,7 @@ def test_a_log_without_holes(table: Table, isolation: str, monkeypatch: pytest.M
         assert table.said() == []
 
 
-def test_what_transactions_leave_out(table: Table) -> None:
+def test_offsets_without_rows_because_of_transactions(table: Table) -> None:
     put(table, 0, 10)
     cluster, topic = table.cluster, table.topic
     of = [Outgoing(b"k", b"%d" % at) for at in range(40)]
@@ -178,7 +180,7 @@ def offsets(table: Table) -> list[int]:
     return [one.offset for one in read_all(table.cluster, table.topic)]
 
 
-def test_what_compaction_leaves_out(table: Table) -> None:
+def test_offsets_without_rows_because_of_compaction(table: Table) -> None:
     """Compaction removes records between batches and inside of them."""
     apply_topic_configs(table.cluster, table.topic, CLEAN_SOON)
     batch = [Outgoing(b"%d" % (at % 7), b"%d" % at) for at in range(20)]

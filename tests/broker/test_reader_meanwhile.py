@@ -27,12 +27,12 @@ pytestmark = pytest.mark.broker
 ROWS = 60
 IN_BATCH = 5
 SHORT_S = 3.0
-"""Replaces a minute."""
+"""Time limit of a read in these tests, instead of a minute."""
 
 
 @pytest.fixture
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each batch is requested separately."""
+    """Let the reader request each batch separately."""
     monkeypatch.setattr(log_reader, "FIRST_BYTES", 1)
     monkeypatch.setattr(log_reader, "FETCH_BYTES", 1)
 
@@ -108,7 +108,7 @@ def test_records_are_deleted(
             assert line.endswith("[RETENTION]")
 
 
-def test_all_that_is_left_is_deleted(
+def test_all_remaining_records_are_deleted(
     source_cluster: LocalCluster, topic: str, in_parts: None
 ) -> None:
     put(source_cluster, topic)
@@ -119,7 +119,9 @@ def test_all_that_is_left_is_deleted(
 
 
 def test_a_transaction_that_does_not_end(source_cluster: LocalCluster, topic: str) -> None:
-    """It is planned to the high watermark, as with `endingOffsets`."""
+    """The task is planned up to the high watermark, as with `endingOffsets`, which includes an open
+    transaction.
+    """
     put(source_cluster, topic)
     caught: list[TwinlogError] = []
 
@@ -159,7 +161,7 @@ def test_the_leader_dies_and_another_one_leads(
     steps.both_in_sync()
 
 
-def test_the_leader_dies_and_nobody_leads(
+def test_the_leader_dies_and_no_broker_leads(
     source3: LocalCluster, fresh_topic: str, in_parts: None
 ) -> None:
     """The read fails in bounded time. When the leader is back, the rest is read."""

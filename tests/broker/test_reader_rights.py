@@ -58,7 +58,7 @@ def test_reading_needs_read_alone(cluster: LocalCluster) -> None:
     assert caught.value.code == "TOPIC_UNAUTHORIZED"
 
 
-def test_who_may_not_read_configs_cannot_tell_a_hole_from_compaction(
+def test_without_a_right_to_configs_a_gap_cannot_be_distinguished_from_compaction(
     cluster: LocalCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic, left = "hole", [*range(10), *range(20, 30)]

@@ -49,7 +49,7 @@ def test_every_recipe_is_tried() -> None:
 
 
 @pytest.mark.parametrize("name", ARRIVES)
-def test_recipe_copies_what_its_page_says(
+def test_recipe_copies_the_topics_of_its_page(
     name: str,
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,

@@ -89,7 +89,7 @@ def copies(this: Reloading, mirror: Mirror, name: str, *topics: str) -> None:
 
 
 @pytest.mark.witness("a reload restarts only the changed flow")
-def test_only_the_changed_flow_begins_anew_and_nothing_is_lost(two_ways: Reloading) -> None:
+def test_only_the_changed_flow_begins_again_and_nothing_is_lost(two_ways: Reloading) -> None:
     this = two_ways
     with (
         this.mirror() as mirror,

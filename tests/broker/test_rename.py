@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.circle_of_flows import problems
 from tests.support.client import eventually, produce, read_all
+from tests.support.connect_chains import chain_lines
 from tests.support.cutover import Commands
 from tests.support.groups import IDENTITY, Pair, commit, committed, numbered, resume
 from tests.support.groups import with_transactions as fill
@@ -31,7 +32,9 @@ from twinlog.survey.copied_topics import copies_by_name
 pytestmark = [pytest.mark.broker]
 
 FIRST = {0: 0, 3: 3, 12: 8}
-"""Translations by source offset: the next record of `with_transactions`. Offset 3 is in a gap."""
+"""The target offset by source offset, for the log that `with_transactions` writes. Offset 3 is in a
+gap.
+"""
 BEHIND_GAP = 6
 
 
@@ -39,23 +42,43 @@ class Renamed(Pair):
     """A pair with one renamed topic, and one that keeps its name."""
 
     def __init__(
-        self, folder: Path, a: LocalCluster, b: LocalCluster, *, identity: bool, ways: int = 1
+        self,
+        folder: Path,
+        a: LocalCluster,
+        b: LocalCluster,
+        *,
+        identity: bool,
+        ways: int = 1,
+        routes: bool = False,
     ) -> None:
+        """`routes`: by a router of Kafka Connect, whose names have no alias."""
         super().__init__(folder, a, b, both_ways=ways > 1, identity=identity)
         self.folder = folder
         self.new = f"eu-{self.topic}"
         self.plain = f"plain-{self.topic}"
         self.before = "" if identity else f"{self.alias_a}."
-        self.remote = self.before + self.new
+        self.remote = self.new if routes else self.before + self.new
         self.lines = self.config.read_text().replace(
             f"topics = {self.topic}\n",
             f"topics = .*{self.topic}\nrefresh.topics.interval.seconds = 1\n",
         )
-        self.rules("(orders-.*):eu-$1")
+        self.routes = routes
+        self.name_it()
+
+    def name_it(self) -> None:
+        if self.routes:
+            self.route(rf"{self.alias_a}\\.(orders-.*)", "eu-$1")
+        else:
+            self.rules("(orders-.*):eu-$1")
 
     def rules(self, rules: str) -> None:
         flow = f"{self.alias_a}->{self.alias_b}"
         self.config.write_text(f"{self.lines}\n{flow}.twinlog.rename = {rules}\n")
+
+    def route(self, regex: str, replacement: str) -> None:
+        flow = f"{self.alias_a}->{self.alias_b}"
+        lines = chain_lines(("RegexRouter", f"regex = {regex}", f"replacement = {replacement}"))
+        self.config.write_text("\n".join([self.lines, *(f"{flow}.{one}" for one in lines)]))
 
     def values(self, topic: str) -> list[bytes | None]:
         return [record.value for record in read_all(self.b, topic, isolation="read_committed")]
@@ -74,15 +97,18 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Any]:
 
 
 @pytest.mark.witness("records, groups and offsets use a topic's new name", case="default")
-@pytest.mark.parametrize("identity", [False, True], ids=["default", "identity"])
+@pytest.mark.parametrize("policy", ["default", "identity", "router"])
 def test_records_groups_and_offsets_go_by_the_new_name(
-    identity: bool,
+    policy: str,
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    pair = Renamed(tmp_path, source_cluster, target_cluster, identity=identity)
+    identity = policy == "identity"
+    pair = Renamed(
+        tmp_path, source_cluster, target_cluster, identity=identity, routes=policy == "router"
+    )
     fill(pair)  # with gaps: offsets differ
     create_topic(pair.a, pair.plain)
     produce(pair.a, pair.plain, numbered(0, 3))
@@ -114,6 +140,9 @@ def test_records_groups_and_offsets_go_by_the_new_name(
     assert f"{pair.remote}" in json.dumps(said(capsys, *words, pair.topic))
     assert run([*words, pair.new]) == 1, "it holds the copy of another topic"
     assert pair.topic in json.dumps(said(capsys, *words, pair.remote, "--reverse"))
+    back = ("offsets", "translate", str(pair.config), "--reverse", "--group")
+    code, found = said(capsys, *back, next(iter(groups.values())))
+    assert (code, pair.topic in json.dumps(found)) == (0, True)
     client = MirrorClient({"bootstrap.servers": pair.b.bootstrap, **_policy(pair, identity)})
     try:
         here = client.to_downstream(pair.alias_a, {TopicPartition(pair.topic, 0): 3})
@@ -128,6 +157,13 @@ def test_records_groups_and_offsets_go_by_the_new_name(
     finally:
         client.close()
     assert run(["diff", str(pair.config)]) == 0, capsys.readouterr().out
+    if policy == "router":  # the identity policy with the same names goes on in the same copy
+        pair.lines += f"\n{IDENTITY}"
+        pair.rules("(orders-.*):eu-$1")
+        produce(pair.a, pair.topic, numbered(6000, 2))
+        assert once(pair)[pair.topic].code == ""
+        assert pair.values(pair.remote)[-3:] == [b"5003", b"6000", b"6001"]
+        assert len(pair.values(pair.remote)) == len(expected[0]) + 6
 
 
 def _policy(pair: Renamed, identity: bool) -> dict[str, str]:
@@ -207,7 +243,7 @@ def _codes_once(pair: Renamed) -> dict[str, str]:
     return found or {pair.topic: flow.code, pair.new: flow.code}
 
 
-def test_both_ways_of_the_default_policy_never_loop_and_bring_groups_home(
+def test_both_ways_of_the_default_policy_never_loop_and_move_groups_back(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     pair = Renamed(tmp_path, source_cluster, target_cluster, identity=False, ways=2)
@@ -230,10 +266,13 @@ def test_both_ways_of_the_default_policy_never_loop_and_bring_groups_home(
     assert end_offsets(pair.b, pair.new) == {0: 9}
 
 
-def test_both_ways_of_the_identity_policy_are_refused_where_a_new_name_would_come_back(
-    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+@pytest.mark.parametrize("routes", [False, True], ids=["identity", "router"])
+def test_both_ways_are_refused_where_a_new_name_without_an_alias_would_come_back(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path, *, routes: bool
 ) -> None:
-    pair = Renamed(tmp_path, source_cluster, target_cluster, identity=True, ways=2)
+    pair = Renamed(
+        tmp_path, source_cluster, target_cluster, identity=not routes, ways=2, routes=routes
+    )
     create_topic(pair.a, pair.topic)
     produce(pair.a, pair.topic, numbered(0, 3))
     with Mirror(pair.config, once=True, lanes=1) as mirror:
@@ -243,14 +282,14 @@ def test_both_ways_of_the_identity_policy_are_refused_where_a_new_name_would_com
 
     both, way = pair.lines, f"{pair.alias_b}->{pair.alias_a}.enabled"
     pair.lines = both.replace(f"{way} = true", f"{way} = false")
-    pair.rules(f"{pair.topic}:{pair.new}")
+    pair.name_it()
     assert once(pair)[pair.topic].code == ""
     pair.lines = both  # each process for itself: the row of the copy tells where it came from
-    pair.rules(f"{pair.topic}:{pair.new}")
+    pair.name_it()
     with Mirror(pair.config, once=True, lanes=1) as mirror:
         found = {flow.flow: flow for flow in mirror.wait()}
     assert found[f"{pair.alias_b}->{pair.alias_a}"].code == "COPIED_BACK"
-    assert pair.new not in topic_names(pair.a)
+    assert not {pair.new, f"{pair.alias_b}.{pair.new}"} & topic_names(pair.a)
     assert pair.values(pair.new) == [b"0", b"1", b"2"]
 
 
@@ -268,7 +307,7 @@ def test_a_source_that_is_gone_is_failed_over_under_the_new_name(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Only the target shows the topic of a checkpoint."""
+    """The source is gone, so only the target shows which topic a checkpoint belongs to."""
     monkeypatch.setattr("twinlog.control.cutover.scope.SOURCE_ANSWERS_WITHIN_S", 1.0)
     monkeypatch.setattr("twinlog.client.group_translation.SOURCE_ANSWERS_WITHIN_S", 1.0)
     pair = Renamed(tmp_path, short_lived, target_cluster, identity=False)

@@ -71,7 +71,7 @@ def map_is_exact(rig: Rig) -> None:
 
 
 def stands_still(mirror: EmittingMirror, rig: Rig, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Return the plan, once the published status shows the stopped partition."""
+    """Wait until the published status shows the stopped partition, and return the plan."""
     mirror.eventually(lambda parts: [p.code for p in parts] == ["EXTRA_RECORDS"])
     found: dict[str, Any] = {}
 
@@ -93,10 +93,10 @@ def is_mended(mirror: EmittingMirror) -> None:
     mirror.eventually(lambda parts: [(p.code, p.lag) for p in parts] == [("", 0)])
 
 
-def test_stray_records_in_front_of_ours_are_accepted_whatever_dies(
+def test_stray_records_before_the_flows_own_are_accepted_after_any_crash(
     rig: Rig, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The copy ran when they arrived, so a batch of this flow follows them."""
+    """The stray records arrived while the copy ran, so a batch of this flow follows them."""
     rig.create()
     rig.put(range(10))
     places = {9: 9, 10: 13, 12: 15}

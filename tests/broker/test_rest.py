@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ import pytest
 
 from tests.support.client import Outgoing, eventually, produce
 from tests.support.mirror import EmittingMirror
-from tests.support.rest import Rest, rest_of
+from tests.support.rest import DOCUMENT, Rest, rest_of
 from tests.support.topics import create_topic, delete_records
 from twinlog.cli.main import run
 from twinlog.config.load import load
@@ -37,7 +40,7 @@ def kinds(rest: Rest) -> set[tuple[str, str | None]]:
 
 
 def steer_as_connect(leader: Rest, other: Rest, mark: str, topic: str) -> None:
-    """Act like a script for Connect."""
+    """Steer the flow by the paths of Kafka Connect, like a script for MirrorMaker 2."""
     connector = f"/s{mark}/t/connectors/MirrorSourceConnector"
     eventually(lambda: other.get(f"{connector}/status")["connector"]["state"] == "PAUSED")
     wanted = [
@@ -66,7 +69,7 @@ def limit_and_pause_topics(leader: Rest, other: Rest, path: str, topic: str) -> 
 
 
 def declare_a_state(leader: Rest, other: Rest, path: str, topic: str) -> None:
-    """One request sets everything that commands can set. Repeating it changes nothing."""
+    """Set the wanted state with one request, and check that repeating it changes nothing."""
     state: dict[str, Any] = {"paused": False, "bytesPerSecond": 40_000_000, "releasedTopics": []}
 
     def put(paused_topics: list[str], **more: object) -> set[tuple[str, str | None, bool]]:
@@ -87,6 +90,44 @@ def declare_a_state(leader: Rest, other: Rest, path: str, topic: str) -> None:
     assert put([]) == {("limit", None, False), ("pause", topic, False)}
     eventually(lambda: kinds(other) == set())
     eventually(lambda: states(leader, path) == AT_END)
+
+
+def use_a_generated_client(leader: Rest, other: Rest, flow: str, topic: str, folder: Path) -> None:
+    """A client that openapi-python-client generates from the document reads and controls a flow."""
+    settings = folder / "client.yaml"
+    settings.write_text("post_hooks: []\n")  # do not format its source
+    command = f"generate --path {DOCUMENT} --config {settings} --output-path {folder / 'client'}"
+    subprocess.run(
+        [sys.executable, "-m", "openapi_python_client", *command.split(), "--fail-on-warning"],
+        check=True,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder / "client")
+        client = import_module("twinlog_client").Client(base_url=f"http://{other.address}")
+        models = import_module("twinlog_client.models")
+
+        def call(operation: str, *of: str, **more: object) -> Any:
+            module = import_module(f"twinlog_client.api.default.{operation}")
+            return module.sync(*of, client=client, **more)
+
+        (found,) = call("get_flows").flows
+        assert (found.flow, found.state, found.loss.records) == (flow, models.FlowState.RUNNING, 0)
+        page = call("get_flow_partitions", flow, of_topic=topic, limit=1)
+        assert [(one.topic, one.partition) for one in page.partitions] == [(topic, 0)]
+        assert page.next_ is not None
+        before = call("get_flow_wanted", flow)
+        paused = models.WantedState.from_dict(before.to_dict() | {"pausedTopics": [topic]})
+        changes = call("put_flow_wanted", flow, body=paused).changes
+        (change,) = (one for one in changes if one.is_needed)
+        assert (change.topic, change.is_set) == (topic, True)
+        path = f"/api/v1/flows/{flow.replace('->', ':')}"
+        eventually(lambda: {one[1] for one in states(leader, path)} == {"PAUSED"})
+        changes = call("put_flow_wanted", flow, body=before).changes
+        (change,) = (one for one in changes if one.is_needed)
+        assert (change.topic, change.is_set) == (topic, False)
+        eventually(lambda: states(leader, path) == AT_END)
+        problem = call("get_flow", "no:flow")
+        assert (type(problem), problem.code) == (models.Problem, "NOT_FOUND")
 
 
 def logs_of_second(rest: Rest, path: str, topic: str, remote: str) -> Any:
@@ -123,8 +164,7 @@ def test_any_process_answers_for_the_flow_and_steers_it(
         "twinlog.rpo.seconds = 3600\ntwinlog.verify = full\n"
     )
     create_topic(source_cluster, topic, 2)
-    records = [Outgoing(value=b"x", partition=number % 2) for number in range(10)]
-    produce(source_cluster, topic, records)
+    produce(source_cluster, topic, [Outgoing(value=b"x", partition=one % 2) for one in range(10)])
     config, here, there = load(file, environment={}), Monitor(), Monitor()
     with (
         rest_of(config, file, here) as leader,
@@ -165,6 +205,7 @@ def test_any_process_answers_for_the_flow_and_steers_it(
         assert "paused already, by local (REST)@" in capsys.readouterr().out
         steer_as_connect(leader, other, mark, topic)
         limit_and_pause_topics(leader, other, path, topic)
+        use_a_generated_client(leader, other, name, topic, tmp_path)
         # both clusters are asked
         delete_records(source_cluster, topic, 1, 2)
         has, knows_not = (

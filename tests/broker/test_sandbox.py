@@ -180,7 +180,9 @@ def test_registry_outlives_its_starter_and_ends_only_its_own(tmp_path: Path) -> 
     assert registry.status(tmp_path) == []
 
 
-def test_registry_goes_on_with_the_data_of_a_dead_cluster(tmp_path: Path, fresh_topic: str) -> None:
+def test_registry_continues_with_the_data_of_a_dead_cluster(
+    tmp_path: Path, fresh_topic: str
+) -> None:
     (first,) = registry.up(["one"], folder=tmp_path)
     try:
         create_topic(first.bootstrap, fresh_topic)

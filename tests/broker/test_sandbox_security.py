@@ -55,7 +55,7 @@ def with_topic(cluster: LocalCluster, topic: str, user: str) -> None:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("listener", ["SASL_PLAINTEXT", "SASL_SSL"])
-def test_sasl_user_sees_what_the_acl_allows(
+def test_sasl_user_sees_the_topics_that_its_acls_allow(
     secure: LocalCluster, java: Any, fresh_topic: str, listener: str, mechanism: str
 ) -> None:
     with_topic(secure, fresh_topic, "alice")
@@ -80,7 +80,7 @@ def test_client_certificate_names_its_user(
     assert fresh_topic not in bob
 
 
-def test_plaintext_is_nobody(secure: LocalCluster, java: Any, fresh_topic: str) -> None:
+def test_plaintext_client_has_no_rights(secure: LocalCluster, java: Any, fresh_topic: str) -> None:
     with_topic(secure, fresh_topic, "alice")
     assert fresh_topic not in topics_seen(java, secure.client_properties("PLAINTEXT"))
 

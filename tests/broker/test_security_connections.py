@@ -268,7 +268,7 @@ class TestTls:
         assert isinstance(error, AuthenticationFailed)
         assert "ssl.truststore.* lacks the issuer" in error.message
 
-    def test_authority_that_only_we_know(self, broker: Broker) -> None:
+    def test_authority_that_only_the_client_knows(self, broker: Broker) -> None:
         error = broker.refusal("TLS", {"security.protocol": "SSL"})
         assert "set A.ssl.truststore.location" in error.message
 

@@ -129,7 +129,7 @@ def test_once_says_that_another_leads_only_where_one_is_known(rig: Rig) -> None:
 
 @pytest.mark.witness("a standby takes over within 15 s")
 @pytest.mark.faults
-def test_standby_says_so_and_takes_over_within_15_seconds(
+def test_standby_reports_it_and_takes_over_within_15_seconds(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = rig.config()
@@ -183,7 +183,7 @@ class Process:
 
 
 @pytest.mark.witness("processes with different files report the difference")
-def test_another_configuration_is_said_until_both_have_reloaded(
+def test_another_configuration_is_reported_until_both_have_reloaded(
     rig: Rig, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING), Process(rig, tmp_path) as leader:
@@ -213,7 +213,7 @@ def test_another_configuration_is_said_until_both_have_reloaded(
 
 
 def test_a_standby_that_is_stopped_has_left_its_group_before_its_process_ends(rig: Rig) -> None:
-    """Its set-up waits to lead for longer than the process takes to end."""
+    """The standby's set-up waits for the leadership for longer than the process takes to end."""
     (flow,) = load(rig.config(), environment={}).flows
     leader, standby = flow_setup(flow), flow_setup(flow)
     leader.prepare(once=False)

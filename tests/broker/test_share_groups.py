@@ -34,7 +34,7 @@ IN_ORDER = [b"%d" % n for n in range(10)]
         "late",
     ],
 )
-def test_share_groups_go_on_there_and_back_and_skip_nothing(
+def test_share_groups_continue_there_and_back_and_skip_nothing(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
     tmp_path: Path,
@@ -123,7 +123,7 @@ def test_without_the_sync_they_are_listed_with_the_reason(
         mirror.stop()
 
 
-def test_idle_share_groups_follow_and_others_are_left_alone(
+def test_idle_share_groups_follow_and_others_are_left_unchanged(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
     tmp_path: Path,

@@ -62,7 +62,7 @@ class Site:
         return mirror
 
     def real_process(self) -> Mirror:
-        """A process with the default pauses."""
+        """Start a mirror process of its own, with the default pauses."""
         return Mirror(self.path, lanes=1)
 
     def same(self) -> None:

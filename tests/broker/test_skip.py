@@ -169,7 +169,7 @@ def test_record_that_is_too_large_is_left_out_whatever_dies(
 
 
 def killed_at_each_step(rig: Rig, offset: int, *more: str) -> None:
-    """The intent is set only after the last step."""
+    """Kill the command at each of its steps. The intent is set only after the last one."""
     for moment, where in (("before", PUT), ("behind", PUT), ("before", WRITE), ("behind", WRITE)):
         killed(moment, where, *words(rig, offset, *more))
         assert bool(skips(rig)) is ((moment, where) == ("behind", WRITE)), (moment, where)

@@ -68,7 +68,7 @@ class Copied:
 
     @property
     def names(self) -> tuple[str, str]:
-        """Names of the source: in topic names, and in the file."""
+        """Return the source's names: in topic names, and in the file."""
         return self.pair.site, self.pair.alias_a
 
 

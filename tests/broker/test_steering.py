@@ -140,7 +140,7 @@ def test_paused_flow_copies_nothing_and_resumes_at_the_next_record(
 
 
 @pytest.mark.alone  # it measures
-def test_who_leads_in_another_process_follows_within_two_seconds(flow: Flow) -> None:
+def test_a_leader_in_another_process_follows_within_two_seconds(flow: Flow) -> None:
     """Time from the command's first byte on. Each command comes directly after the leader's last
     read, when the next one is furthest away.
     """
@@ -159,10 +159,10 @@ def test_who_leads_in_another_process_follows_within_two_seconds(flow: Flow) -> 
     assert max(took_s) < 2
 
 
-def test_what_would_be_lost_grows_while_a_flow_is_paused(
+def test_the_possible_loss_grows_while_a_flow_is_paused(
     flow: Flow, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing is copied, but the source's end is still followed."""
+    """Nothing is copied while the flow is paused, but the source's log ends are still queried."""
     with flow.file.open("a") as file:
         file.write("twinlog.rpo.seconds = 2\n")
     flow.put(flow.orders, 0, 100)
@@ -189,7 +189,7 @@ def test_what_would_be_lost_grows_while_a_flow_is_paused(
     assert "without the source, nothing that it had" in capsys.readouterr().out
 
 
-def test_what_retention_takes_before_it_is_copied_is_told_in_time(
+def test_records_that_retention_will_delete_uncopied_are_reported_in_time(
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("BEHIND_FOR_S", "BEHIND_EVERY_S"):
@@ -214,10 +214,12 @@ def test_what_retention_takes_before_it_is_copied_is_told_in_time(
         mirror.stop()
 
 
-def test_a_mirror_that_starts_over_a_pause_tells_what_retention_takes(
+def test_a_mirror_that_starts_paused_reports_records_that_retention_will_delete(
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No lane has begun the partition, so the offset map and both logs show its position."""
+    """No lane has started the partition, so its position is derived from the offset map and both
+    logs.
+    """
     for name in ("source_watch.BEHIND_FOR_S", "source_watch.BEHIND_EVERY_S", "idle.FIRST_S"):
         monkeypatch.setattr(f"twinlog.control.risk.{name}", 1)
     hour_ms = 3_600_000
@@ -268,7 +270,7 @@ def counted_looks(mirror: Mirror) -> list[float]:
     return looks
 
 
-def test_paused_topic_waits_and_the_others_go_on(flow: Flow) -> None:
+def test_paused_topic_waits_and_the_others_continue(flow: Flow) -> None:
     flow.put(flow.orders, 0, 10)
     flow.put(flow.audit, 0, 10)
     with Mirror(flow.file) as mirror:
@@ -374,7 +376,7 @@ def write(cluster: LocalCluster, key: bytes, value: bytes) -> None:
         append_rows(client, TopicPartition(STATE_TOPIC, 0), [(key, value)], now_ms)
 
 
-def test_released_topic_is_left_alone_whatever_restarts(flow: Flow) -> None:
+def test_released_topic_is_left_unchanged_whatever_restarts(flow: Flow) -> None:
     flow.put(flow.orders, 0, 10)
     flow.put(flow.audit, 0, 10)
     remote = flow.remote(flow.audit)
@@ -403,7 +405,7 @@ def test_released_topic_is_left_alone_whatever_restarts(flow: Flow) -> None:
     assert topic_configs(flow.target, remote).get("retention.ms") != "7777000"
 
 
-def test_released_topic_that_others_wrote_to_is_not_appended_to(flow: Flow) -> None:
+def test_released_topic_that_other_clients_wrote_to_is_not_appended_to(flow: Flow) -> None:
     flow.put(flow.orders, 0, 10)
     with Mirror(flow.file) as mirror:
         eventually(lambda: flow.copied(flow.orders) == 10)
@@ -445,7 +447,7 @@ def test_resume_is_followed_though_the_first_look_for_topics_fails(
     assert len(looks) == 3
 
 
-def test_once_of_a_paused_flow_says_so(flow: Flow) -> None:
+def test_once_of_a_paused_flow_reports_it(flow: Flow) -> None:
     assert flow.do("flow", "pause") == 0
     with Mirror(flow.file, once=True) as mirror:
         (ended,) = mirror.wait()
@@ -456,7 +458,7 @@ def test_once_of_a_paused_flow_says_so(flow: Flow) -> None:
     assert "twinlog flow resume" in ended.reason
 
 
-def test_commands_say_what_is_so_already_and_what_is_wrong(
+def test_commands_report_unneeded_and_invalid_requests(
     flow: Flow, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def said(*words: str, code: int = 0) -> str:

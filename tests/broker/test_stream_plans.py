@@ -28,7 +28,7 @@ pytestmark = pytest.mark.broker
 def test_a_planned_micro_batch_of_a_deleted_topic(
     source_cluster: LocalCluster, fresh_topic: str, fails: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its offsets are in the checkpoint, so each restart requests them again."""
+    """The checkpoint has the offsets of the micro-batch, so each restart requests them again."""
     create_topic(source_cluster, fresh_topic)
     delete_topic(source_cluster, fresh_topic)
     eventually(lambda: fresh_topic not in topic_names(source_cluster))

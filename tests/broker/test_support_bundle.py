@@ -123,7 +123,7 @@ def config(
 
 
 @pytest.mark.witness("a support bundle has no secret")
-def test_a_bundle_tells_what_is_needed_and_no_secret(
+def test_a_bundle_has_the_needed_information_and_no_secret(
     config: Path, secured: LocalCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     known = secrets_in(config)
@@ -253,7 +253,7 @@ def test_clusters_that_cannot_be_reached_cost_one_wait_and_are_named(
     assert ["[UNREACHABLE]" in clusters[alias]["problem"] for alias in "AB"] == [True, True]
 
 
-def test_what_is_scrubbed_is_the_secret_and_not_the_words_around_it(tmp_path: Path) -> None:
+def test_only_the_secret_is_removed_and_not_the_words_around_it(tmp_path: Path) -> None:
     config = tmp_path / "mm2.properties"
     config.write_text(
         "clusters = A, B\nA->B.enabled = true\n"

@@ -162,7 +162,7 @@ def test_closed_gates_change_nothing(case: Case) -> None:
 def test_open_transaction_is_named_and_waited_for(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The records after its first one would be lost."""
+    """Without the wait, the records after the first one of the transaction would be lost."""
     pair, ended = case.pair, threading.Event()
     produce(pair.source, case.sales, numbered(0, 10))
     whose = re.compile(rf"{case.sales}-0: a transaction of producer id \d+ from offset 10")
@@ -214,8 +214,10 @@ def test_abort_takes_the_fence_away_and_leaves_that_of_others(case: Case) -> Non
         mirror.stop()
 
 
-def test_who_still_writes_is_named_and_nothing_is_promoted(case: Case) -> None:
-    """No ACL stops a super user, and `--fence none` stops no client."""
+def test_a_producer_that_still_writes_is_named_and_nothing_is_promoted(case: Case) -> None:
+    """Two producers that are not fenced: a super user, whom ACLs do not stop, and any client with
+    `--fence none`.
+    """
     pair, stop = case.pair, threading.Event()
     group = f"{case.group}-x"
     produce(pair.source, case.orders, numbered(0, 10))

@@ -77,7 +77,7 @@ def test_a_running_query_outlives_a_topic_that_it_names(
 
 @pytest.mark.skipif(not HAS_LIMITS, reason="before Spark 4.2 a run has one micro-batch")
 @pytest.mark.parametrize("records", [5, 50], ids=["shorter", "longer"])
-def test_available_now_reads_a_topic_that_is_created_again_meanwhile(
+def test_available_now_reads_a_topic_that_is_recreated_in_the_meantime(
     source_cluster: LocalCluster,
     names: tuple[str, str],
     stream: DataFrame,

@@ -140,7 +140,9 @@ def test_fields_of_json(spark: SparkSession) -> None:
 
 
 def test_chains_of_kafka_connect(spark: SparkSession, tmp_path: Path) -> None:
-    """The queries do what the steps do, which are compared with Java's classes elsewhere."""
+    """Chains of Kafka Connect, run by Spark, give the same records as their steps in Python, which
+    `contract/test_java_transforms.py` compares with Java's classes.
+    """
     rows = [
         (one.key, one.value, "orders", 0, one.offset, NOON, 0, [*one.headers] or None)
         for one in RECORDS
@@ -385,7 +387,7 @@ def page_blocks() -> list[str]:
 
 
 @pytest.mark.skipif(not HAS_STREAM_WRITERS, reason="Spark 4.0 writes no streams")
-def test_the_quick_start_does_what_it_says(
+def test_the_quick_start_works(
     spark: SparkSession, source_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
     (script,) = (one for one in page_blocks() if "readStream" in one)
@@ -421,7 +423,7 @@ def test_the_quick_start_does_what_it_says(
         delete_topic(source_cluster, topic)
 
 
-def test_the_recipes_do_what_they_say(spark: SparkSession) -> None:
+def test_the_recipes_work(spark: SparkSession) -> None:
     recipes = "\n".join(one for one in page_blocks() if "readStream" not in one)
     names: dict[str, Any] = {}
     exec(compile(recipes, "transforms.md", "exec"), names)  # noqa: S102 (our own page)
@@ -533,7 +535,7 @@ def test_a_trial_shows_both_sides_and_writes_nothing(
     assert read_all(source_cluster, topic) == before
 
 
-def test_a_check_runs_the_functions_and_names_what_a_mirror_refuses(trial: Trial) -> None:
+def test_a_check_runs_the_functions_and_names_unsupported_operators(trial: Trial) -> None:
     functions = ("mask", "newest")
     chain = [f"A->B.{line}" for line in chain_lines(("DropHeaders", "headers = trace"))[:3]]
     text = trial.run("check", str(trial.file), functions=functions, expected=1, more=chain).stdout

@@ -60,7 +60,7 @@ def put(rig: Rig, codecs_of_batches: Sequence[Codec]) -> None:
         ),
     ],
 )
-def test_the_codec_of_what_arrives(rig: Rig, keys: dict[str, str], expected: list[Codec]) -> None:
+def test_codec_of_the_copied_records(rig: Rig, keys: dict[str, str], expected: list[Codec]) -> None:
     rig.create()
     put(rig, [Codec.NONE, Codec.LZ4, Codec.NONE])
     rig.copy_once(keys)
@@ -69,7 +69,7 @@ def test_the_codec_of_what_arrives(rig: Rig, keys: dict[str, str], expected: lis
     rig.copy_once(keys)  # and the look at the tail finds the same records
 
 
-def test_a_batch_that_is_encoded_anew_anyway_gets_the_codec_too(rig: Rig) -> None:
+def test_a_batch_that_is_encoded_again_anyway_gets_the_codec_too(rig: Rig) -> None:
     rig.create(message_timestamp_type="LogAppendTime")
     put(rig, [Codec.LZ4])
     rig.copy_once({"t.producer.compression.type": "gzip"})
@@ -197,7 +197,9 @@ def test_smallest_sizes_still_copy_everything(rig: Rig) -> None:
 
 
 def test_a_batch_of_40_mib_passes_where_the_file_allows_requests_of_150(rig: Rig) -> None:
-    """Beyond what this release sends in one request of several batches, which `check` says."""
+    """Requests of several batches stay smaller than the file allows, as `check` reports. A single
+    batch may be larger.
+    """
     rig.create(max_message_bytes=str(48 * MEBIBYTE))
     rig.put([0])
     records = [rig.record(n, size=MEBIBYTE) for n in range(1, 41)]
@@ -231,12 +233,12 @@ FetchSession.request, target_side.produce_request = request, produce
 STEADY_S = 3.0
 
 BATCH_BYTES = 22_000
-"""A little more than one of those below has."""
+"""A size limit: slightly more than the size of a batch in the tests below."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """The largest of a copy."""
+    """The largest limits and sizes in the requests of a copy."""
 
     fetch_bytes: int
     partition_bytes: int

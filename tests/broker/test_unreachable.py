@@ -93,7 +93,7 @@ def test_ctrl_c_on_a_terminal_leaves_no_line_of_the_screen_behind(tmp_path: Path
         assert mirror.text.count("A->B  DEGRADED") == 1, mirror.text
 
 
-def test_a_line_that_comes_late_stands_above_the_screen(tmp_path: Path) -> None:
+def test_a_late_log_line_is_printed_above_the_screen(tmp_path: Path) -> None:
     """The address is served after its previous user has gone, as at a takeover."""
     path = tmp_path / "mm2.properties"
     first, second = free_ports(2)
@@ -134,7 +134,7 @@ def test_the_promised_times() -> None:
 
 
 @pytest.mark.witness("a mirror waits for an unreachable cluster")
-def test_a_mirror_waits_without_an_end_and_says_so_once_a_minute(
+def test_a_mirror_waits_without_an_end_and_reports_it_once_a_minute(
     config: tuple[Path, str, Forwarder],
     target_cluster: LocalCluster,
     monkeypatch: pytest.MonkeyPatch,
@@ -196,7 +196,7 @@ def test_once_gives_up_a_cluster_that_went_away_under_it(
     target_cluster: LocalCluster,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The flow was set up, but then its lane reaches no broker."""
+    """The flow is set up, and then its lane reaches no broker."""
     file, _, door = config
     monkeypatch.setattr("twinlog.control.running.flow_run.ONCE_GIVES_UP_S", 1.5)
     with door.open_to(target_cluster.bootstrap):

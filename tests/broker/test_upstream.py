@@ -127,7 +127,7 @@ def test_only_the_column(spark: SparkSession, rig: Rig) -> None:
 
 
 def test_a_copy_that_was_compacted(spark: SparkSession, rig: Rig) -> None:
-    """The cleaner leaves a few records of each batch of this flow."""
+    """The log cleaner has left a few records of each batch of this flow."""
     rig.create()
     for turn in range(4):
         some = numbers(range(10 * turn, 10 * turn + 10), keys=7)
@@ -147,11 +147,11 @@ def test_a_copy_that_was_compacted(spark: SparkSession, rig: Rig) -> None:
     is_exact(source_rows(spark, rig), target_rows(spark, rig), 7, foreign=count)
 
 
-def test_a_stream_of_a_topic_that_others_write_to(
+def test_a_stream_of_a_topic_that_other_clients_write_to(
     spark: SparkSession, rig: Rig, tmp_path: Path
 ) -> None:
-    """Their records are between this flow's batches, which the map's rows do not foresee, and after
-    them.
+    """Foreign records are between this flow's batches, where the map's rows do not show them, and
+    after them.
     """
     rig.prefixed = False
     rig.create()
@@ -177,7 +177,7 @@ def test_a_stream_of_a_topic_that_others_write_to(
     is_exact(source, target_rows(spark, rig, minPartitions="9"), 30, foreign=6)
 
 
-def test_what_has_no_upstream_is_refused(spark: SparkSession, rig: Rig) -> None:
+def test_a_topic_without_upstream_records_is_refused(spark: SparkSession, rig: Rig) -> None:
     create_topic(rig.target, rig.remote, partitions=3)
     rig.create()
     rig.put(range(10))

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.broker]
 
 OURS = 7_000_007
 MANY = 300
-"""Far more records than a start compares."""
+"""Number of records: far more than a start compares."""
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +77,7 @@ def test_a_mirror_finds_that_its_copy_differs(by_hand: ByHand) -> None:
         ]
 
 
-def test_what_a_person_had_skipped_does_not_differ(by_hand: ByHand) -> None:
+def test_records_that_an_operator_skipped_are_no_difference(by_hand: ByHand) -> None:
     records = by_hand.records(MANY)
     runs = (Run(0, 0, 0), Run(17, 18, 17))
     by_hand.put("skipped", records[:17] + records[18:], runs, count=MANY, producer_id=OURS)

@@ -136,7 +136,7 @@ def test_a_byte_that_a_disk_has_turned(
         assert part["equal_records"] == COUNT - 10
 
 
-def test_what_cannot_be_told_is_not_identical(
+def test_an_undecided_comparison_is_not_identical(
     by_hand: ByHand, capsys: pytest.CaptureFixture[str]
 ) -> None:
     by_hand.put("never", [])
@@ -173,7 +173,7 @@ def test_what_cannot_be_told_is_not_identical(
     ],
     ids=lambda one: " ".join(one) if isinstance(one, tuple) else "",
 )
-def test_of_what_was_never_copied_the_scope_counts(
+def test_the_scope_decides_about_topics_that_were_never_copied(
     by_hand: ByHand,
     capsys: pytest.CaptureFixture[str],
     copy: str,
@@ -220,7 +220,7 @@ def test_a_terminal_shows_how_far_it_is_and_a_pipe_nothing_of_it(
     assert not err.read_text()
 
 
-def test_what_compares_nothing_is_not_called_identical(
+def test_an_empty_comparison_is_not_called_identical(
     by_hand: ByHand, capsys: pytest.CaptureFixture[str]
 ) -> None:
     by_hand.put("wide", by_hand.records())
@@ -313,7 +313,7 @@ def test_copy_of_transactions_compaction_and_codecs_is_identical(
             assert verify(capsys, file)[0] == 0
 
 
-def test_the_page_does_what_it_says(
+def test_the_commands_of_the_page_work(
     spark: SparkSession,
     by_hand: ByHand,
     capsys: pytest.CaptureFixture[str],
@@ -352,7 +352,7 @@ def recorded(file: Path, flow: str) -> list[dict[str, Any]]:
         return found
 
 
-def test_what_was_found_is_left_on_the_target(
+def test_the_result_is_recorded_on_the_target(
     by_hand: ByHand, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = f"{by_hand.alias}->B"

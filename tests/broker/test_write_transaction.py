@@ -96,7 +96,9 @@ def test_a_task_runs_again_with_its_rows_in_another_order(
 def test_two_runs_of_a_task_write_at_once(
     source_cluster: LocalCluster, topic: str, options: WriteOptions, is_packed: bool
 ) -> None:
-    """This is like speculative execution: one run dies, another one ends before the first."""
+    """As with speculative execution, two runs of a task write at the same time: one dies, and
+    another one ends before the first.
+    """
     begun = transaction.begin(options)
     values = list(range(150))
     random.Random(8).shuffle(values)
@@ -284,7 +286,9 @@ def test_a_newer_run_begins_while_an_older_one_is_rolled_back(
 def test_the_newest_run_fails_without_any_task(
     source_cluster: LocalCluster, topic: str, options: WriteOptions, is_open: bool
 ) -> None:
-    """Its rows are rolled back immediately, and a late task opens nothing."""
+    """The rows of the failed run are rolled back immediately, and its late tasks open no
+    transaction.
+    """
     begun = transaction.begin(options)
     if is_open:
         with pytest.raises(Died):
@@ -345,7 +349,7 @@ def test_a_transaction_that_takes_too_long(
 
 
 @pytest.mark.witness("a repeated micro-batch is recognised, one out of order is refused")
-def test_what_the_mark_says(
+def test_content_of_the_mark(
     source_cluster: LocalCluster,
     topic: str,
     options: WriteOptions,
@@ -397,7 +401,7 @@ def test_a_mark_that_no_writer_set_here(
     offset: int,
     metadata: str,
 ) -> None:
-    """Its offset and rows are those of the next micro-batch, or it is older."""
+    """The group has an offset that no writer set: that of the next micro-batch, or an older one."""
     run_batch(options, 0)
     run_batch(options, 1)
     set_mark(options, offset, metadata)

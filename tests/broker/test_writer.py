@@ -145,7 +145,9 @@ def test_rows_may_name_topic_and_partition(
 def test_rows_of_several_tasks_may_name_their_topics(
     spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
 ) -> None:
-    """A router does this. Each topic has its own partition count."""
+    """The rows of one write go to several topics, as in a router. Each topic has its own partition
+    count.
+    """
     other = f"{topic}-2"
     create_topic(source_cluster, other, 1)
     named = f"CASE WHEN id % 2 = 0 THEN '{topic}' ELSE '{other}' END AS topic"
@@ -229,7 +231,9 @@ def test_times_of_the_broker(
 def test_two_tasks_for_one_partition_write_nothing(
     spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
 ) -> None:
-    """The counts are equal. A broker responds to such a batch as if it had it already."""
+    """Both tasks send equally many records for one partition. A broker takes the second batch for a
+    repeat of the first.
+    """
     for rows in (
         numbers(spark, 100).withColumn("partition", lit(1)),
         numbers(spark, 101).withColumn("partition", lit(1)),
@@ -304,7 +308,7 @@ def test_a_write_id_is_of_the_topics_of_its_rows(
         delete_topic(source_cluster, name)
 
 
-def test_large_batches_are_cut_to_what_the_topic_takes(
+def test_large_batches_are_cut_to_the_topics_limit(
     spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
 ) -> None:
     alter_topic_configs(source_cluster, topic, {"max.message.bytes": "20000"})
@@ -330,7 +334,7 @@ def test_large_batches_are_cut_to_what_the_topic_takes(
         ("value", {"kafka.bootstrap.server": "x"}, "did you mean kafka.bootstrap.servers"),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_runs(
+def test_errors_are_reported_before_anything_runs(
     spark: SparkSession,
     options: Mapping[str, str],
     columns: str,
@@ -439,7 +443,7 @@ def test_output_modes(
 
 
 @pytest.mark.witness("a stream writes each row once, and a repeated micro-batch is recognised")
-def test_a_stream_goes_on_from_its_checkpoint(
+def test_a_stream_continues_from_its_checkpoint(
     source_cluster: LocalCluster, topic: str, query: Query
 ) -> None:
     query.add(*range(100))
@@ -458,7 +462,7 @@ def test_a_stream_goes_on_from_its_checkpoint(
 
 
 def fails_once(flag: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The first task that ends fails after all of its rows."""
+    """Let the first task that ends fail after it has written all of its rows."""
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches

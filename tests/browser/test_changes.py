@@ -83,7 +83,7 @@ def test_a_pause_is_written_on_the_page(rest: Rest, topic: StateTopic, browser: 
     page.shows("an upgrade", "main table")
 
 
-def test_what_was_edited_after_its_preview_is_not_written(
+def test_changes_after_the_preview_are_not_written(
     rest: Rest, topic: StateTopic, browser: Browser
 ) -> None:
     page = dialog_of(rest, browser, "Limit")
@@ -121,7 +121,7 @@ def test_a_preview_that_comes_after_an_edit_is_not_written(
 
 
 @pytest.mark.parametrize("text", ["", "5e", "1e308"])
-def test_what_is_no_number_is_an_error_and_removes_no_limit(
+def test_an_invalid_number_is_an_error_and_removes_no_limit(
     rest: Rest, topic: StateTopic, browser: Browser, text: str
 ) -> None:
     """1e308 MB are more bytes than a JavaScript number can represent."""

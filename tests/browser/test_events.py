@@ -33,7 +33,7 @@ PAUSED = PublishedEvent(
 )
 
 
-def test_an_event_of_another_process_has_its_topic_its_code_and_who(
+def test_an_event_of_another_process_has_topic_code_and_author(
     monitor: Monitor, file: Path, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     published = structs.replace(HAPPENED, events=(FAILED, PAUSED))

@@ -135,7 +135,7 @@ def test_a_dialog_is_closed_with_the_screen_it_is_of(page: Page) -> None:
 def test_the_focus_goes_back_to_the_button_of_a_dialog_that_is_closed(
     page: Page, monitor: Monitor
 ) -> None:
-    """The button was created again in the meantime."""
+    """The button that opened the dialog was created again in the meantime."""
     pause = '[aria-label="Pause orders"]'
     eventually(lambda: page.run(f"!!document.querySelector('{pause}')"))
     tab_to(page, pause)

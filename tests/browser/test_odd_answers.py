@@ -49,9 +49,7 @@ def test_a_screen_that_there_is_not_opens_the_flow(rest: Rest, browser: Browser,
 
 
 @pytest.mark.parametrize("name", ["%", "..", "a/../b", "<img src=x>", "größe", "?x=1", "50%25"])
-def test_a_flow_that_there_is_not_is_said_so_by_its_name(
-    rest: Rest, browser: Browser, name: str
-) -> None:
+def test_a_missing_flow_is_reported_by_its_name(rest: Rest, browser: Browser, name: str) -> None:
     page = browser.open(f"http://{rest.address}/page/#/flow/{quote(name, safe='')}")
     page.shows(f"There is no flow {name}.")
     assert page.run("document.querySelectorAll('main img').length") == 0
@@ -103,7 +101,7 @@ def test_events_that_come_late_are_not_shown_twice(rest: Rest, browser: Browser)
 
 
 def test_one_answer_that_cannot_be_shown_is_not_the_last(rest: Rest, browser: Browser) -> None:
-    """The answer is that of a server of another release, while the page stays open."""
+    """The server was replaced by one of another release while the page was open."""
     flows = rest.get("/api/v1/flows")["flows"]
     for one in flows:
         del one["wanted"], one["verifyRuns"]
@@ -118,7 +116,7 @@ def test_one_answer_that_cannot_be_shown_is_not_the_last(rest: Rest, browser: Br
     page.shows("its target could not be queried")
 
 
-def test_the_plan_that_was_asked_for_last_is_shown(rest: Rest, browser: Browser) -> None:
+def test_the_last_requested_plan_is_shown(rest: Rest, browser: Browser) -> None:
     names = ("partitions", "groups", "gates", "fenced", "notes")
     plan = f"{{ {', '.join(f'{name}: []' for name in names)} }}"
     late = f"({AFTER})(1500, {plan})"
@@ -158,7 +156,7 @@ def test_a_time_that_is_none_hides_nothing_else(
     page.shows("lag, records")
 
 
-def test_topics_that_take_long_are_asked_for_once_at_a_time(rest: Rest, browser: Browser) -> None:
+def test_slow_requests_for_topics_do_not_overlap(rest: Rest, browser: Browser) -> None:
     never = "(path) => path.includes('/topics?') && new Promise(() => 0)"
     page = hooked(browser, f"http://{rest.address}/page/{FLOW}/topics", never)
     page.shows("Loading ...")

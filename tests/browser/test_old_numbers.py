@@ -41,7 +41,7 @@ def age_of(page: Page) -> float:
     return float(number) * {"s": 1, "min": 60}[unit]
 
 
-def test_what_a_process_that_is_gone_has_said_is_old_on_every_screen(
+def test_numbers_of_an_ended_process_are_shown_as_old_on_every_screen(
     monitor: Monitor, file: Path, browser: Browser
 ) -> None:
     with rest_of(load(file, environment={}), file, monitor) as rest:

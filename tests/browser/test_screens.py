@@ -186,9 +186,7 @@ def test_the_states_are_those_of_the_servers_catalogue(rest: Rest, browser: Brow
     assert offered == ["", *PartitionState]
 
 
-def test_an_address_keeps_what_was_filtered_and_sorted(
-    rest: Rest, monitor: Monitor, browser: Browser
-) -> None:
+def test_an_address_keeps_filters_and_order(rest: Rest, monitor: Monitor, browser: Browser) -> None:
     monitor.update([flow(*many(300)), flow(flow="C->B")])
     address = f"{SCREENS['Topics']}?sort=topic&state=AT_END&topic=topic&offset=200"
     page = browser.open(f"http://{rest.address}/page/{address}")
@@ -203,7 +201,7 @@ def test_an_address_keeps_what_was_filtered_and_sorted(
     eventually(lambda: page.run(hash_is) == wanted, what="the address of the second table")
 
 
-def test_an_address_that_sorts_by_what_only_partitions_have_opens_as_usual(
+def test_an_address_that_sorts_by_a_column_of_partitions_opens_as_usual(
     rest: Rest, browser: Browser
 ) -> None:
     page = browser.open(f"http://{rest.address}/page/{SCREENS['Topics']}?sort=-sinceMs&topic=or")
@@ -250,7 +248,7 @@ def test_how_long_batches_and_records_have_is_on_the_flows_screen(
     page.shows("1 topic", "table")
 
 
-def test_whether_a_flow_has_caught_up_is_said_in_words(
+def test_whether_a_flow_has_caught_up_is_reported_in_words(
     rest: Rest, monitor: Monitor, browser: Browser
 ) -> None:
     page = browser.open(f"http://{rest.address}/page/{SCREENS['Flow']}")
@@ -343,7 +341,7 @@ def test_resume_is_offered_of_a_topic_that_was_named_and_not_of_a_paused_flow(
     eventually(lambda: page.run(labels) == wanted, what="a button for each topic")
 
 
-def test_a_promoted_topic_says_who_promoted_it_and_why(
+def test_a_promoted_topic_shows_author_and_reason(
     rest: Rest, monitor: Monitor, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     away = LogFacts(topic="original", problem="away")
@@ -373,7 +371,7 @@ def test_a_stream_that_never_ends_keeps_up_where_little_would_be_lost(
     assert "keeps up" in here
 
 
-def test_what_is_paused_has_no_speed(rest: Rest, monitor: Monitor, browser: Browser) -> None:
+def test_a_paused_flow_has_no_speed(rest: Rest, monitor: Monitor, browser: Browser) -> None:
     """An operator pauses a flow, and checks whether it has stopped."""
     first = "[...document.querySelectorAll('tbody tr:first-child td')].map((one) => one.innerText)"
     total = itertools.count(1)
@@ -432,7 +430,7 @@ def test_a_flow_that_is_led_elsewhere_has_its_lag_and_its_last_proof(
     page.shows("2 ranges differ", "main table")
 
 
-def test_a_code_says_what_to_do(rest: Rest, monitor: Monitor, browser: Browser) -> None:
+def test_a_code_shows_its_remedy(rest: Rest, monitor: Monitor, browser: Browser) -> None:
     broken = partition("logs", 0, lag=7, state="FAILED", code="RECORD_TOO_LARGE", message="no")
     monitor.update([flow(broken, state="PARTLY_FAILED")])
     page = browser.open(f"http://{rest.address}/page/{SCREENS['Topics']}")
@@ -440,7 +438,7 @@ def test_a_code_says_what_to_do(rest: Rest, monitor: Monitor, browser: Browser) 
     page.shows("max.message.bytes")
 
 
-def test_a_change_is_looked_at_first_and_errors_are_told(rest: Rest, browser: Browser) -> None:
+def test_a_change_is_previewed_and_errors_are_shown(rest: Rest, browser: Browser) -> None:
     page = browser.open(f"http://{rest.address}/page/{SCREENS['Flow']}")
     page.click("Pause", "main button")
     page.shows("Pause A->B", "dialog")
@@ -452,7 +450,7 @@ def test_a_change_is_looked_at_first_and_errors_are_told(rest: Rest, browser: Br
 
 
 @pytest.mark.witness("the page asks for a token")
-def test_a_token_is_asked_for(
+def test_a_token_is_requested(
     monitor: Monitor, file: Path, tmp_path: Path, browser: Browser
 ) -> None:
     from twinlog.config.rest import RestRole
@@ -517,7 +515,9 @@ def test_axe_finds_nothing(
     assert page.run(AXE) == [], "the dialog"
 
 
-def test_what_is_not_known_is_no_yes(rest: Rest, monitor: Monitor, browser: Browser) -> None:
+def test_unknown_values_are_not_shown_as_yes(
+    rest: Rest, monitor: Monitor, browser: Browser
+) -> None:
     monitor.update(
         [
             flow(partition(), loss_records=0, loss_ms=0, loss_unknown=3),
@@ -537,12 +537,12 @@ def test_what_is_not_known_is_no_yes(rest: Rest, monitor: Monitor, browser: Brow
     page.shows("Check C->B (STANDBY, but no leader reports)", "#verdict")
 
 
-def test_an_address_that_is_none_of_ours_opens_all_the_same(rest: Rest, browser: Browser) -> None:
+def test_an_unknown_address_of_the_page_still_opens(rest: Rest, browser: Browser) -> None:
     page = browser.open(f"http://{rest.address}/page/#/%E0%A4%A")
     page.shows("Yes: all 2 flows are copying")
 
 
-def test_who_is_shut_out_sees_nothing_more(
+def test_a_client_that_lost_access_sees_no_further_data(
     monitor: Monitor, file: Path, tmp_path: Path, browser: Browser
 ) -> None:
     from twinlog.config.rest import RestRole

@@ -52,7 +52,7 @@ def test_a_flow_of_which_nothing_is_known_is_not_fine(
     assert "0 records/s" not in page.text()
 
 
-def test_what_is_wrong_is_said_once(rest: Rest, monitor: Monitor, browser: Browser) -> None:
+def test_each_error_is_reported_once(rest: Rest, monitor: Monitor, browser: Browser) -> None:
     late = "60 s would be lost, 30 s are allowed"
     monitor.update([flow(state="DEGRADED", reason=f"A: {late}", rpo_excess=late)])
     page = browser.open(f"http://{rest.address}/page/")
@@ -64,8 +64,8 @@ def test_what_is_wrong_is_said_once(rest: Rest, monitor: Monitor, browser: Brows
     assert page.text("main > div + div").count("connection refused") == 1
 
 
-def test_what_people_want_is_not_guessed(rest: Rest, monitor: Monitor, browser: Browser) -> None:
-    """Its target is unreachable."""
+def test_unknown_intents_are_not_guessed(rest: Rest, monitor: Monitor, browser: Browser) -> None:
+    """The flow's target is unreachable, so its intents are unknown."""
     page = browser.open(f"http://{rest.address}/page/{FLOW}")
     page.shows("its target could not be queried")
     page.shows("Unknown, for the reason above.")
@@ -91,7 +91,7 @@ def test_nothing_is_wanted_where_that_is_known(
 
 
 @pytest.mark.parametrize(("is_known", "text"), [(True, "no deletion expected"), (False, "unknown")])
-def test_how_long_the_source_keeps_what_waits(
+def test_how_long_the_source_keeps_waiting_records(
     rest: Rest, monitor: Monitor, browser: Browser, *, is_known: bool, text: str
 ) -> None:
     waits = partition("orders", 0, lag=7, is_left_known=is_known)
@@ -105,7 +105,7 @@ def test_how_long_the_source_keeps_what_waits(
     assert page.run(cells)[7] == text
 
 
-def test_what_is_kept_in_one_place_is_shown_where_others_are_not_known(
+def test_known_retention_is_shown_although_others_are_unknown(
     rest: Rest, monitor: Monitor, browser: Browser
 ) -> None:
     near = partition("logs", 0, lag=7, left_ms=90_000)
@@ -116,7 +116,7 @@ def test_what_is_kept_in_one_place_is_shown_where_others_are_not_known(
     page.shows("90 s\nuntil records of logs are deleted; unknown for other partitions", ".cards")
 
 
-def test_a_standby_names_who_has_copied(
+def test_a_standby_names_the_process_that_copied(
     rest: Rest, monitor: Monitor, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monitor.update([flow(state="STANDBY", generation=None), flow(flow="C->B")])
@@ -223,7 +223,7 @@ def test_the_last_proof_is_the_newer_of_both(
     page.shows("Yes: all 2 flows are copying", "#verdict")
 
 
-def test_logs_of_clusters_that_are_away_are_of_no_time(rest: Rest, browser: Browser) -> None:
+def test_logs_of_unreachable_clusters_have_no_time(rest: Rest, browser: Browser) -> None:
     page = browser.open(f"http://{rest.address}/page/{FLOW}/topics")
     page.click("orders")
     page.shows("1 to 50; both logs unknown", "td.below")
@@ -231,7 +231,7 @@ def test_logs_of_clusters_that_are_away_are_of_no_time(rest: Rest, browser: Brow
 
 
 @pytest.mark.parametrize("wide", [360, 1200])
-def test_compare_says_what_was_verified_last(
+def test_compare_shows_the_last_verification(
     rest: Rest, browser: Browser, monkeypatch: pytest.MonkeyPatch, wide: int
 ) -> None:
     page = browser.open(f"http://{rest.address}/page/{FLOW}/compare", wide=wide)
@@ -256,7 +256,7 @@ def test_compare_says_what_was_verified_last(
 
 
 @pytest.mark.parametrize("wide", [360, 1200])
-def test_both_sides_of_a_group_and_what_is_not_known_of_them(
+def test_both_sides_of_a_group_with_unknown_values(
     rest: Rest, browser: Browser, monkeypatch: pytest.MonkeyPatch, wide: int
 ) -> None:
     busy = GroupSide(state="Stable", members=(Member("till", "/10.0.0.7"),) * 3, is_active=True)

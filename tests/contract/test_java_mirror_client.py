@@ -183,7 +183,7 @@ def test_utilities_answer_as_the_client(target_cluster: LocalCluster, alias: str
     assert all(topic.endswith(".checkpoints.internal") for topic in api.checkpoint_topics(config))
 
 
-def test_what_is_not_there_or_not_read_in_time_is_an_error(target_cluster: LocalCluster) -> None:
+def test_a_missing_or_late_topic_is_an_error(target_cluster: LocalCluster) -> None:
     """Java returns the part that it has read."""
     alias = f"a{uuid.uuid4().hex[:8]}"
     config = {"bootstrap.servers": target_cluster.bootstrap}

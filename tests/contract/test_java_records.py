@@ -180,7 +180,7 @@ def at_offset(records: Sequence[Record], base_offset: int) -> list[Record]:
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_java_reads_ours(kafka: JavaRecords, codec: Codec) -> None:
+def test_java_reads_twinlogs_batches(kafka: JavaRecords, codec: Codec) -> None:
     ours = encode_batch(
         TEXTUAL, codec=codec, base_offset=50, producer_id=8, producer_epoch=2, base_sequence=99
     )
@@ -210,7 +210,7 @@ def test_java_reads_our_log_append_time(kafka: JavaRecords) -> None:
     assert {record.timestamp for record in kafka.read(ours)} == {NOW_MS + 90_000}
 
 
-def test_java_refuses_what_we_refuse(kafka: JavaRecords) -> None:
+def test_java_refuses_the_same_batches(kafka: JavaRecords) -> None:
     with pytest.raises(Py4JError, match="CorruptRecordException"):
         kafka.read(flipped(bytes(encode_batch(TEXTUAL, codec=Codec.NONE)), 300, 1))
 
@@ -219,7 +219,7 @@ def test_java_refuses_what_we_refuse(kafka: JavaRecords) -> None:
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_we_read_javas(kafka: JavaRecords, codec: Codec) -> None:
+def test_twinlog_reads_javas_batches(kafka: JavaRecords, codec: Codec) -> None:
     theirs = kafka.write(2, codec, at_offset(TEXTUAL, 50), base_offset=50)
     header = read_header(theirs)
     verify_crc(theirs, 0, header)
@@ -228,7 +228,7 @@ def test_we_read_javas(kafka: JavaRecords, codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_we_read_javas_large_batches(kafka: JavaRecords, codec: Codec) -> None:
+def test_twinlog_reads_javas_large_batches(kafka: JavaRecords, codec: Codec) -> None:
     records = large_records()
     assert decode_batch(kafka.write(2, codec, records)) == records
 
@@ -240,7 +240,7 @@ def test_uncompressed_bytes_are_the_same(kafka: JavaRecords) -> None:
     assert bytes(ours) == bytes(theirs)
 
 
-def test_we_read_javas_log_append_time(kafka: JavaRecords) -> None:
+def test_twinlog_reads_javas_log_append_time(kafka: JavaRecords) -> None:
     theirs = kafka.write(2, Codec.LZ4, TEXTUAL, log_append_time=NOW_MS + 7)
     assert read_header(theirs).is_log_append_time
     assert decode_batch(theirs) == [record._replace(timestamp=NOW_MS + 7) for record in TEXTUAL]

@@ -151,7 +151,7 @@ def _mirror_makers(jvm: Any, connector: Connector, acl: TopicAcl) -> set[TopicAc
 
 
 @pytest.mark.parametrize("defaults", ["source", "target"])
-def test_the_same_configs_are_set_and_taken_away(jvm: Any, tmp_path: Path, defaults: str) -> None:
+def test_the_same_configs_are_set_and_removed(jvm: Any, tmp_path: Path, defaults: str) -> None:
     """MM2's testConfigPropertyFiltering, ...WithAlterConfigs, ...AndSourceDefault."""
     keys = {"config.properties.exclude": "min\\..*, x", "use.defaults.from": defaults}
     theirs = Connector(jvm, keys)
@@ -199,7 +199,7 @@ def _mirror_makers_configs(admin: Any, connector: Connector, java: Any) -> dict[
 
 
 @pytest.mark.parametrize("defaults", ["source", "target"])
-def test_on_brokers_its_sync_and_ours_end_alike(
+def test_both_syncs_leave_the_same_configs_on_brokers(
     jvm: Any,
     tmp_path: Path,
     source_cluster: LocalCluster,

@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from tests.support.connect_chains import CHAINS, RECORDS, after, chain_lines
+from tests.support.connect_chains import (
+    BAD_REPLACEMENTS,
+    CHAINS,
+    RECORDS,
+    ROUTED_TOPICS,
+    ROUTES,
+    after,
+    chain_lines,
+    router,
+)
 from tests.support.java import kafka_jvm
 from tests.support.properties import Loader, flow_of, loader
 from twinlog.config.files.properties import decode, parse_properties
@@ -63,7 +72,7 @@ def plugins(jvm: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def converter(jvm: Any) -> Any:
-    """The header converter of MirrorMaker 2's dedicated mode."""
+    """Return the header converter of MirrorMaker 2's dedicated mode."""
     return jvm.org.apache.kafka.connect.converters.ByteArrayConverter()
 
 
@@ -73,7 +82,7 @@ def simple(jvm: Any) -> Any:
 
 
 def stages(jvm: Any, plugins: Any, lines: Mapping[str, str]) -> list[Any]:
-    """The stages that a worker makes of a connector's configuration."""
+    """Return the transformation stages that a worker creates from a connector's configuration."""
     runtime = jvm.org.apache.kafka.connect.runtime
     given = {
         "name": "source",
@@ -91,8 +100,13 @@ def stages(jvm: Any, plugins: Any, lines: Mapping[str, str]) -> list[Any]:
     return list(config.transformationStages(plugins, task, metrics))
 
 
+def java_stages(jvm: Any, plugins: Any, lines: tuple[str, ...]) -> list[Any]:
+    text = parse_properties(decode("\n".join(lines).encode()), file="x")
+    return stages(jvm, plugins, {one.key: one.value for one in text.entries})
+
+
 def source_record(jvm: Any, topic: str, record: Record) -> Any:
-    """As MirrorSourceTask.convertRecord makes it."""
+    """Return the source record that MirrorSourceTask.convertRecord makes of a record."""
     schema = jvm.org.apache.kafka.connect.data.Schema
     headers = jvm.org.apache.kafka.connect.header.ConnectHeaders()
     for name, value in record.headers:
@@ -124,8 +138,7 @@ def test_a_chain_gives_the_same_records(
     lines = CHAINS[name]
     flow = flow_of(read(*(f"A->B.{line}" for line in lines)))
     steps = flow.transforms.connect_steps(topic)
-    text = parse_properties(decode("\n".join(lines).encode()), file="x")
-    theirs = stages(jvm, plugins, {one.key: one.value for one in text.entries})
+    theirs = java_stages(jvm, plugins, lines)
     remote = policy_of(flow).format_remote_topic("A", topic)
     differing = []
     for record in RECORDS:
@@ -148,6 +161,35 @@ def test_a_chain_gives_the_same_records(
     assert differing == []
 
 
+@pytest.mark.parametrize("name", ROUTES)
+def test_a_router_gives_the_same_topics(jvm: Any, plugins: Any, read: Loader, name: str) -> None:
+    flow = flow_of(read(*(f"A->B.{line}" for line in ROUTES[name])))
+    theirs, policy = java_stages(jvm, plugins, ROUTES[name]), policy_of(flow)
+    record = Record(0, 1, b"k", b"v", ())
+    ours: dict[str, str | None] = {}
+    expected: dict[str, str | None] = {}
+    for topic in ROUTED_TOPICS:
+        found = source_record(jvm, f"A.{topic}", record)
+        for stage in theirs:
+            found = None if found is None else stage.apply(found)
+        expected[topic] = None if found is None else str(found.topic())
+        is_filtered = after(record, flow.transforms.connect_steps(topic)) is None
+        ours[topic] = None if is_filtered else policy.format_remote_topic("A", topic)
+    assert ours == expected
+
+
+@pytest.mark.parametrize("replacement", BAD_REPLACEMENTS)
+def test_a_replacement_that_fails_in_java_is_refused(
+    jvm: Any, plugins: Any, read: Loader, replacement: str
+) -> None:
+    lines = chain_lines(router(r"A\.(?<name>.*)", replacement))
+    (stage,) = java_stages(jvm, plugins, lines)
+    with pytest.raises(Py4JJavaError):
+        stage.apply(source_record(jvm, "A.orders", Record(0, 1, b"k", b"v", ())))
+    with pytest.raises(ConfigError, match="replacement"):
+        read(*(f"A->B.{line}" for line in lines))
+
+
 @pytest.mark.parametrize("literal", [*LITERALS, *UNCERTAIN])
 def test_the_text_of_a_header(jvm: Any, simple: Any, read: Loader, literal: str) -> None:
     parsed = jvm.org.apache.kafka.connect.data.Values.parseString(literal)
@@ -167,7 +209,7 @@ def test_the_text_of_a_header(jvm: Any, simple: Any, read: Loader, literal: str)
     assert step.value == theirs == (None if expected is None else expected.encode())
 
 
-def test_what_mirror_maker_2_does_with_headers(jvm: Any, converter: Any, simple: Any) -> None:
+def test_mirror_maker_2s_handling_of_headers(jvm: Any, converter: Any, simple: Any) -> None:
     """Its own header converter fails for a header that a transform adds, and Connect's default one
     writes all other headers as base64. So a file with another converter is refused.
     """

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from twinlog.config.values.renames import RemoteName, Router
 from twinlog.errors import CorruptData
 from twinlog.mirror.map.mm2_offsets import Pair
 from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, Run, Term
@@ -15,7 +16,7 @@ from twinlog.mirror.state.acceptance import WantedAcceptance
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.mirror.state.generations import (
     Claim,
-    closing,
+    closing_row,
     fan_producers,
     giving_producer,
     having_written,
@@ -177,7 +178,7 @@ VERIFIED_1_VALUE = (
 )
 
 
-def test_version_1_of_what_a_verification_found() -> None:
+def test_version_1_of_a_verifications_result() -> None:
     assert VERIFIED_1.encode() == (VERIFIED_1_KEY, VERIFIED_1_VALUE)
     assert verify_runs("us-west->us-east", [(VERIFIED_1_KEY, VERIFIED_1_VALUE)]) == (VERIFIED_1,)
 
@@ -304,9 +305,15 @@ ROWS_1: list[tuple[StateRow, bytes, bytes]] = [
     ),
     (
         TransformedTopics(
-            flow=FLOW, entries=("pay.*", "orders"), prefix="A.", is_negated=True, at_ms=5
+            flow=FLOW,
+            entries=("pay.*", "orders"),
+            compares=RemoteName("A.", (Router("cut", r"A\.(.*)", "$1", ".*"),)),
+            is_negated=True,
+            at_ms=5,
         ),
-        b'["flow","us-west->us-east","transformed",["pay.*","orders"],"A.",true]',
+        b'["flow","us-west->us-east","transformed",["pay.*","orders"],{"prefix":"A.","routers":'
+        b'[{"name":"cut","regex":"A\\\\.(.*)","replacement":"$1","topics":".*",'
+        b'"is_negated":false}]},true]',
         b'{"v":1,"at_ms":5}',
     ),
     (
@@ -482,7 +489,7 @@ def test_a_declared_row_without_a_field_or_of_another_type_is_refused(
 
 def test_this_release_writes_version_1() -> None:
     assert CLAIM_1.encode() == (CLAIM_1_KEY, CLAIM_1_VALUE)
-    assert closing("us-west->us-east", 7) == (CLOSED_1_KEY, CLOSED_1_VALUE)
+    assert closing_row("us-west->us-east", 7) == (CLOSED_1_KEY, CLOSED_1_VALUE)
     assert FULL_ROW_1.encode() == (ROW_1_KEY, FULL_ROW_1_VALUE)
     assert PLAIN_ROW_1.encode() == (ROW_1_KEY, PLAIN_ROW_1_VALUE)
     assert ADOPTED_ROW_1.encode() == (ROW_1_KEY, ADOPTED_ROW_1_VALUE)

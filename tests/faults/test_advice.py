@@ -61,7 +61,7 @@ def test_extra_records_found_by_a_running_copy(rig: Rig, tmp_path: Path) -> None
         mirror.stop()
 
 
-def test_extra_records_found_at_a_start_and_what_only_the_target_has(
+def test_extra_records_found_at_a_start_and_records_only_on_the_target(
     rig: Rig, tmp_path: Path
 ) -> None:
     rig.create()

@@ -46,7 +46,9 @@ they are those of `twinlog.metrics.labels`.
 """
 
 SPARK: Final = JvmUse(heap_bytes=1, nonheap_bytes=1, threads=1, collection_s=(("Copy", 0.1),))
-"""Replaces Spark's JVM, which this mirror does not have (`spark/test_service.py`)."""
+"""The use of Spark's JVM as the metrics show it. This mirror has no JVM (`spark/test_service.py`
+has one).
+"""
 
 
 @contextmanager

@@ -20,7 +20,7 @@ BUDGET: Final = 16 * MB
 PARTITIONS: Final = 8
 RECORD: Final = 100_000
 RECORDS: Final = 1_200
-"""120 MB: seven budgets."""
+"""Number of records, 120 MB in total: seven times the byte budget."""
 
 ANSWERS: Final = 3 * 8 * MB
 """Fetch responses that may be in memory beside queued ones, and Python's overhead."""
@@ -74,7 +74,7 @@ def test_slow_target_costs_no_memory(rig: Rig) -> None:
     rig.same()
 
 
-def test_no_end_is_claimed_while_nobody_asks_for_it(rig: Rig) -> None:
+def test_no_end_is_reported_while_the_source_is_not_read(rig: Rig) -> None:
     """The target accepts nothing for a while (quota), the lane's memory is full, and the source is
     not read. So a partition that was at its end may have new records.
     """

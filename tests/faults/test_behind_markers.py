@@ -40,7 +40,7 @@ def test_idle_transactional_topic_whose_retention_has_passed(rig: Rig, prefixed:
 
 
 @pytest.mark.witness("a lane is killed after a transaction marker")
-def test_lane_that_is_killed_behind_a_marker(rig: Rig) -> None:
+def test_lane_that_is_killed_after_a_marker(rig: Rig) -> None:
     rig.create()
     transaction(rig, 0, 10)
     with rig.mirror() as mirror:

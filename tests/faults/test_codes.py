@@ -38,7 +38,7 @@ def comes_up(mirror: Mirror, code: str) -> None:
 
 
 def at_end(rig: Rig, mirror: Mirror, count: int) -> None:
-    """Check that everything is copied exactly and nothing is wrong any more."""
+    """Wait until everything is copied exactly, and no problem is shown."""
     rig.copied(count)
     mirror.eventually(lambda parts: [(p.state, p.code) for p in parts] == [("AT_END", "")])
     rig.same()
@@ -107,7 +107,7 @@ def _write(index: Path, data: bytes) -> None:
 
 
 @pytest.mark.usefixtures("patient_driver")
-def test_batch_of_another_lane_of_ours_with_other_bounds(rig: Rig) -> None:
+def test_batch_of_another_lane_of_this_flow_with_other_bounds(rig: Rig) -> None:
     """A lane that was given up had sent the same records, cut into other batches. The next lane's
     batch is rejected, and no record is duplicated.
     """
@@ -173,14 +173,14 @@ def test_lane_whose_driver_is_silent(rig: Rig, capfd: pytest.CaptureFixture[str]
     rig.put(range(10))
     said: list[str] = []
 
-    def is_said(what: str) -> bool:
+    def is_written(what: str) -> bool:
         said.append(capfd.readouterr().err)
         return what in "".join(said)
 
     with Driver(rig.config(), lanes=1) as driver:
         rig.copied(10)
         driver.signal(signal.SIGSTOP)
-        eventually(lambda: is_said("[CHANNEL_SILENT]"), what="the end of the lane")
+        eventually(lambda: is_written("[CHANNEL_SILENT]"), what="the end of the lane")
         driver.signal(signal.SIGCONT)
         rig.put(range(10, 20))
         rig.copied(20)

@@ -84,7 +84,7 @@ def test_aborted_data_is_copied_where_the_flow_reads_uncommitted(rig: Rig) -> No
 
 
 @pytest.mark.witness("a batch that is too large after re-encoding on the target is split")
-def test_batch_that_outgrows_the_limit_where_the_target_compresses_anew(rig: Rig) -> None:
+def test_batch_that_outgrows_the_limit_where_the_target_compresses_again(rig: Rig) -> None:
     rig.create()
     rig.put(range(5))
     rig.copy_once()

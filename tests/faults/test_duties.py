@@ -61,7 +61,7 @@ def await_refusal(caplog: pytest.LogCaptureFixture, remote: str, code: str) -> N
 @pytest.mark.witness(
     "a source topic that is created again with another retention does not empty the copy"
 )
-def test_source_topic_that_was_created_again(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_recreated_source_topic(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     create_topic(rig.source, rig.topic, configs=FOR_EVER)
     rig.put(range(20), age_ms=30 * DAY_MS)
     with rig.mirror(keys=SYNC) as mirror:
@@ -101,7 +101,7 @@ def test_topic_that_clients_went_over_to(rig: Rig, caplog: pytest.LogCaptureFixt
 @pytest.mark.witness(
     "another client's topic of the remote name is not extended, configured or written to"
 )
-def test_topic_of_somebody_else(rig: Rig) -> None:
+def test_topic_of_another_client(rig: Rig) -> None:
     create_topic(rig.target, rig.remote, 2, configs=FOR_EVER)
     old_ms = rig.began_ms - 30 * DAY_MS
     theirs = [Outgoing(key=b"x", value=b"theirs", timestamp=old_ms, partition=0)] * 10
@@ -180,7 +180,7 @@ def test_topic_that_clients_went_over_to_while_no_lane_watches(
         pytest.param(True, id="keyed"),
     ],
 )
-def test_topic_with_records_of_others(
+def test_topic_with_foreign_records(
     rig: Rig, rounds: Rounds, caplog: pytest.LogCaptureFixture, *, keyed: bool
 ) -> None:
     """The flow copies to it as configured. Existing records keep their retention and their
@@ -241,14 +241,14 @@ def test_two_flows_into_one_topic_do_not_fight_over_its_retention(
     assert seen == {"-1"}
 
 
-def test_source_topic_that_is_created_again_between_two_questions(
+def test_source_topic_that_is_recreated_between_two_questions(
     rig: Rig, rounds: Rounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is re-created after its ID was compared, and before its configs are read."""
+    """The topic is re-created after its ID was compared, and before its configs are read."""
     create_topic(rig.source, rig.topic, configs=FOR_EVER)
     rig.put(range(20), age_ms=30 * DAY_MS)
     is_armed = False
-    ask = copied_topics.still_there
+    ask = copied_topics.unchanged_pairs
 
     def ask_then_recreate(*arguments: object) -> dict[str, str]:
         nonlocal is_armed
@@ -259,7 +259,7 @@ def test_source_topic_that_is_created_again_between_two_questions(
             create_topic(rig.source, rig.topic, configs={RETENTION: "1000"})
         return found
 
-    monkeypatch.setattr(config_sync, "still_there", ask_then_recreate)
+    monkeypatch.setattr(config_sync, "unchanged_pairs", ask_then_recreate)
     with rig.mirror(keys=SYNC) as mirror:
         rig.copied(20)
         mirror.eventually(lambda parts: [p.state for p in parts] == ["AT_END"])
@@ -272,7 +272,7 @@ def test_source_topic_that_is_created_again_between_two_questions(
 
 
 @pytest.mark.witness("a frozen leader changes nothing in promoted topics after it wakes up")
-def test_frozen_leader_of_topics_that_were_promoted_meanwhile(rig: Rig) -> None:
+def test_frozen_leader_of_topics_that_were_promoted_in_the_meantime(rig: Rig) -> None:
     rig.create()
     rig.put(range(20))
     group = f"app-{rig.alias}"
@@ -308,7 +308,7 @@ def test_frozen_leader_of_topics_that_were_promoted_meanwhile(rig: Rig) -> None:
 @pytest.mark.witness(
     "a topic that another client creates at the same time is checked before the copy begins"
 )
-def test_topic_that_somebody_makes_at_the_same_time(
+def test_topic_that_another_client_creates_at_the_same_time(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker responds to the flow's request that the topic exists. Its creator is not known

@@ -158,7 +158,7 @@ def test_a_topic_changes_hands_between_the_look_and_its_growth(
     assert partition_count(rig.target, rig.remote) == 1
 
 
-def test_a_topic_that_is_made_anew_behind_its_judgement_is_not_begun(
+def test_a_topic_that_is_recreated_after_its_check_is_not_begun(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The topic was empty. Now it belongs to another client, and one partition has its records."""
@@ -193,7 +193,7 @@ def test_a_look_that_began_before_a_promotion_makes_no_topic(
     rig.create()
     rig.put(range(20))
     keys = SYNC | {f"{rig.flow}.topics": f"{rig.topic}.*"}
-    judge, later, seen = LoopGuard._judge, f"{rig.topic}-later", list[int]()
+    judge, later, seen = LoopGuard._verdicts_of, f"{rig.topic}-later", list[int]()
     looks = Rounds(monkeypatch, FlowSetup, "discover", lambda _: "look")
 
     def judged_then_promoted(self: LoopGuard, topics: Any, *arguments: Any) -> Any:
@@ -203,7 +203,7 @@ def test_a_look_that_began_before_a_promotion_makes_no_topic(
             assert run(["flow", "promote", "--yes", str(rig.config(keys))]) == 0
         return found
 
-    monkeypatch.setattr(LoopGuard, "_judge", judged_then_promoted)
+    monkeypatch.setattr(LoopGuard, "_verdicts_of", judged_then_promoted)
     with rig.mirror(keys=keys) as mirror:
         rig.copied(20)
         create_topic(rig.source, later)

@@ -64,7 +64,7 @@ def test_new_owners_records_are_no_counterparts_of_source_records(
         assert found[rig.here] == (COPIED, False)
 
 
-def test_whole_log_is_translated_if_nobody_else_may_write_to_the_topic(
+def test_whole_log_is_translated_if_no_other_client_may_write_to_the_topic(
     rig: Rig, capsys: pytest.CaptureFixture[str]
 ) -> None:
     copied(rig)

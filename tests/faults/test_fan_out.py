@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 TARGETS = 3
 CHANGES = 3
-"""Minimum number of lease changes."""
+"""Minimum number of lease changes in a test under load."""
 STALL_S = 0.5
 KEYED = {"twinlog.target.partitions": "keyed"}
 
@@ -146,7 +146,7 @@ def test_leases_change_in_order_under_load(flow: Rig) -> None:
     check(flow, 2)
 
 
-def test_broker_forgot_us_and_our_records_are_old(flow: Rig) -> None:
+def test_broker_expired_the_producer_id_and_the_records_are_old(flow: Rig) -> None:
     flow.create()
     for begin in (0, 40, 80):
         flow.put(range(begin, begin + 40), age_ms=OLD)
@@ -183,7 +183,7 @@ def test_a_batch_that_our_map_does_not_announce_is_found_at_the_source(flow: Rig
     check(flow, 1)
 
 
-def test_counts_that_change_stop_the_copy_for_nothing_is_placed_anew(flow: Rig) -> None:
+def test_changed_partition_counts_stop_the_copy_because_records_are_not_moved(flow: Rig) -> None:
     flow.create()
     flow.put(range(40))
     flow.copy_once(KEYED)
@@ -214,7 +214,7 @@ def test_copy_that_kept_partitions_does_not_begin_to_place_by_key(flow: Rig) -> 
     assert arrived(flow) == 40
 
 
-def test_source_that_was_created_again_is_not_mixed_with_its_old_copy(flow: Rig) -> None:
+def test_source_that_was_recreated_is_not_mixed_with_its_old_copy(flow: Rig) -> None:
     flow.create()
     flow.put(range(40))
     flow.copy_once(KEYED)

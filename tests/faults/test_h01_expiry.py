@@ -93,7 +93,9 @@ def test_batch_refused_between_others_is_neither_lost_nor_overtaken(
 
 
 @pytest.mark.witness("H1: a gap in the target's log is reported with its range")
-def test_gap_that_was_written_is_told_with_its_range_at_once_and_at_a_restart(rig: Rig) -> None:
+def test_gap_that_was_written_is_reported_with_its_range_immediately_and_at_a_restart(
+    rig: Rig,
+) -> None:
     rig.create()
     rig.put(range(10), age_ms=OLD)
     with rig.mirror(prelude=NEVER_ONE_AT_A_TIME) as mirror:
@@ -117,7 +119,9 @@ def test_gap_that_was_written_is_told_with_its_range_at_once_and_at_a_restart(ri
     assert rig.end() == 15
 
 
-def test_gap_in_a_topic_that_others_write_to_is_told_again_at_a_restart(rig: Rig) -> None:
+def test_gap_in_a_topic_that_other_clients_write_to_is_reported_again_at_a_restart(
+    rig: Rig,
+) -> None:
     """Other clients' records move K there, so only this flow's sequences show missing records."""
     rig.prefixed = False
     rig.create()
@@ -213,7 +217,7 @@ def in_flight_while_the_target_hangs(
 
 
 @pytest.mark.parametrize(("age_ms", "batches"), [(0, 8), (OLD, 1)], ids=["fresh", "old"])
-def test_only_records_that_keep_us_known_are_pipelined(
+def test_only_records_that_keep_the_producer_id_remembered_are_pipelined(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age_ms: int, batches: int
 ) -> None:
     rounds = lane_rounds(monkeypatch)

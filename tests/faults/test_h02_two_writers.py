@@ -122,7 +122,7 @@ def test_killed_in_the_midst_of_old_records(rig: Rig, victim: str) -> None:
     rig.offsets_are_exact()
 
 
-def test_late_request_of_old_records_behind_a_start_where_we_were_known(
+def test_late_request_of_old_records_after_a_start_that_found_the_producer_id(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The target remembers the producer ID by a fresh record, so no lane waits. The next records
@@ -155,7 +155,7 @@ def test_late_request_of_old_records_behind_a_start_where_we_were_known(
     "H2: a fresh record does not wait for late requests of old records", case="ours"
 )
 @pytest.mark.parametrize("first", ["ours", "late"])
-def test_fresh_record_of_a_partition_where_we_are_forgotten_waits_for_no_late_request(
+def test_fresh_record_waits_for_no_late_request_although_the_producer_id_expired(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, first: str
 ) -> None:
     """The late request begins with the same record, so the target accepts one of both. An old
@@ -192,7 +192,7 @@ def test_fresh_record_of_a_partition_where_we_are_forgotten_waits_for_no_late_re
     rig.offsets_are_exact()
 
 
-def test_leases_change_while_the_target_forgets_us_again_and_again(rig: Rig) -> None:
+def test_leases_change_while_the_target_expires_the_producer_id_again_and_again(rig: Rig) -> None:
     rig.create()
     with rig.mirror(lease_s=1.0) as mirror:
         count = 0
@@ -226,7 +226,7 @@ def test_stale_batch_that_got_in_is_a_stop_and_never_a_second_copy(rig: Rig) -> 
 
 
 @pytest.mark.witness("H2: another producer during a copy is reported with the range of its records")
-def test_stranger_who_writes_beside_a_running_copy_is_noticed_with_the_range(rig: Rig) -> None:
+def test_foreign_writer_during_a_copy_is_detected_with_the_range(rig: Rig) -> None:
     rig.create()
     rig.put(range(10))
     with rig.mirror() as mirror:
@@ -243,7 +243,7 @@ def test_stranger_who_writes_beside_a_running_copy_is_noticed_with_the_range(rig
     assert "offset 10" in message
 
 
-def test_stranger_who_wrote_while_no_mirror_ran_is_noticed_at_the_start(rig: Rig) -> None:
+def test_foreign_writer_while_no_mirror_ran_is_detected_at_the_start(rig: Rig) -> None:
     rig.create()
     rig.put(range(10))
     rig.copy_once()
@@ -256,7 +256,7 @@ def test_stranger_who_wrote_while_no_mirror_ran_is_noticed_at_the_start(rig: Rig
 
 
 @pytest.mark.witness("H2: a topic with foreign records is not written to")
-def test_topic_that_was_there_with_records_of_others_is_not_written_to(rig: Rig) -> None:
+def test_topic_that_was_there_with_foreign_records_is_not_written_to(rig: Rig) -> None:
     rig.create()
     rig.put(range(10))
     create_topic(rig.target, rig.remote)

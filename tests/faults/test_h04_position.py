@@ -66,7 +66,7 @@ def test_old_records_on_a_target_that_was_restarted(rig: Rig) -> None:
     "H4: the last batches of a lane were compacted away in a shared topic", case="gone"
 )
 @pytest.mark.parametrize("age_ms", [OLD, 0], ids=["gone", "emptied"])
-def test_last_batches_of_ours_were_cleaned_away_in_a_shared_compacted_topic(
+def test_the_flows_last_batches_were_compacted_away_in_a_shared_topic(
     fault_source: LocalCluster,
     fault_target: LocalCluster,
     source_cluster: LocalCluster,
@@ -125,8 +125,8 @@ def test_shared_target_that_lost_its_end_is_no_source_that_diverged(rig: Rig) ->
 
 
 def test_shared_target_that_lost_its_end_and_was_written_to_by_others(rig: Rig) -> None:
-    """It is longer than the copy again, and has forgotten the producer ID. Nothing after the mark
-    is this flow's.
+    """The target is longer than the copy again, and has forgotten the producer ID. No record after
+    the mark is this flow's.
     """
     rig.prefixed = False
     rig.create()

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 
 @pytest.mark.skipif(FAULT_TARGET != KAFKA_VERSION, reason="Produce takes topic ids since 4.1")
-def test_naive_writer_goes_on_in_the_new_topic_where_the_old_one_ended(rig: Rig) -> None:
+def test_naive_writer_continues_in_the_new_topic_where_the_old_one_ended(rig: Rig) -> None:
     create_topic(rig.target, rig.remote)
     us = init_producer_id(rig.target_client).producer_id
     lane = raw.Writer(rig.target_client, rig.there, us)
@@ -38,7 +38,7 @@ def test_naive_writer_goes_on_in_the_new_topic_where_the_old_one_ended(rig: Rig)
     assert rig.numbers() == list(range(30, 40))
 
 
-def test_naive_reader_goes_on_in_the_middle_of_the_new_topic(rig: Rig) -> None:
+def test_naive_reader_continues_in_the_middle_of_the_new_topic(rig: Rig) -> None:
     rig.create()
     rig.put(range(10))
     recreate_source(rig)
@@ -49,7 +49,7 @@ def test_naive_reader_goes_on_in_the_middle_of_the_new_topic(rig: Rig) -> None:
 
 @pytest.mark.witness("H5: a target topic that was created again is copied again", case="earliest")
 @pytest.mark.parametrize("start", ["earliest", "latest"])
-def test_target_recreated_under_a_running_lane_is_copied_anew_from_the_beginning(
+def test_target_recreated_under_a_running_lane_is_copied_again_from_the_beginning(
     rig: Rig, start: str
 ) -> None:
     rig.create()
@@ -68,7 +68,7 @@ def test_target_recreated_under_a_running_lane_is_copied_anew_from_the_beginning
     rig.offsets_are_exact()
 
 
-def test_target_recreated_between_two_runs_is_copied_anew_from_the_beginning(rig: Rig) -> None:
+def test_target_recreated_between_two_runs_is_copied_again_from_the_beginning(rig: Rig) -> None:
     rig.create()
     rig.put(range(20))
     rig.copy_once()
@@ -80,7 +80,7 @@ def test_target_recreated_between_two_runs_is_copied_anew_from_the_beginning(rig
     rig.offsets_are_exact()
 
 
-def test_target_deleted_under_a_running_lane_is_made_and_copied_anew(rig: Rig) -> None:
+def test_target_deleted_under_a_running_lane_is_created_and_copied_again(rig: Rig) -> None:
     rig.create()
     rig.put(range(20))
     with rig.mirror() as mirror:

@@ -55,7 +55,7 @@ def all_wait(parts: list[PartitionSnapshot], count: int) -> bool:
 )
 @pytest.mark.parametrize("prefixed", [True, False], ids=["default", "identity"])
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1)])
-def test_created_again_under_a_running_mirror(
+def test_recreated_under_a_running_mirror(
     rig: Rig, before: int, after: int, prefixed: bool
 ) -> None:
     rig.prefixed = prefixed
@@ -86,7 +86,7 @@ def test_created_again_under_a_running_mirror(
 
 @pytest.mark.parametrize("prefixed", [True, False], ids=["default", "identity"])
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1)])
-def test_created_again_between_two_runs(rig: Rig, before: int, after: int, prefixed: bool) -> None:
+def test_recreated_between_two_runs(rig: Rig, before: int, after: int, prefixed: bool) -> None:
     rig.prefixed = prefixed
     create_topic(rig.source, rig.topic, before)
     fill(rig, before - 1, OLD, 20)

@@ -53,7 +53,7 @@ def test_records_deleted_before_they_were_copied(
     flow.copy_once()  # nothing of it is forgotten
 
 
-def test_records_deleted_behind_the_place_of_the_group_are_told(
+def test_records_deleted_after_the_groups_offset_are_reported(
     flow: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     """MirrorMaker 1 was stopped there for longer than the source keeps its records."""
@@ -95,7 +95,7 @@ def test_log_cut_under_a_running_mirror(rig: Rig) -> None:
 
 @pytest.mark.witness("H6: a source log that was truncated and written again is reported")
 @pytest.mark.usefixtures("patient_driver")
-def test_log_cut_and_refilled_while_the_lane_was_away(rig: Rig) -> None:
+def test_log_truncated_and_refilled_while_no_lane_ran(rig: Rig) -> None:
     """A reader without leader epochs continues at 50 as if nothing had happened."""
     fill(rig)
     with rig.mirror() as mirror:
@@ -115,7 +115,7 @@ def test_log_cut_and_refilled_while_the_lane_was_away(rig: Rig) -> None:
     assert rig.numbers() == list(range(50))
 
 
-def test_log_cut_and_refilled_of_a_topic_that_others_write_to(rig: Rig) -> None:
+def test_log_cut_and_refilled_of_a_topic_that_other_clients_write_to(rig: Rig) -> None:
     rig.prefixed = False
     fill(rig)
     rig.copy_once()

@@ -71,7 +71,7 @@ def test_log_that_stood_still_grows_while_its_writer_is_frozen(rig: Rig) -> None
     assert max(grew) > 0.5, "a quiet while in between"
 
 
-def test_lane_frozen_behind_a_quota_writes_nothing_twice(
+def test_lane_frozen_under_a_quota_writes_nothing_twice(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("twinlog.lane.late_requests.SILENCE_MS", 3_000)

@@ -42,7 +42,7 @@ def newest(rows: list[tuple[bytes, int]]) -> Mapping[bytes, int]:
     return dict(rows)
 
 
-def test_compacted_source_with_a_gap_behind_every_record(rig: Rig, tmp_path: Path) -> None:
+def test_compacted_source_with_a_gap_after_every_record(rig: Rig, tmp_path: Path) -> None:
     rig.create(cleanup_policy="compact", **{k.replace(".", "_"): v for k, v in CLEAN_SOON.items()})
     # every other record has a key that comes again: the cleaner takes it away
     again = dict.fromkeys(range(1, RECORDS, 2), RECORDS * 10)
@@ -84,7 +84,7 @@ def transactional(rig: Rig) -> Producer:
 
 
 @pytest.mark.witness("H9: a transaction marker after every two records")
-def test_transactional_source_with_a_marker_behind_every_pair(rig: Rig) -> None:
+def test_transactional_source_with_a_marker_after_every_pair(rig: Rig) -> None:
     rig.create()
     transactions = 300
     client = transactional(rig)

@@ -38,7 +38,7 @@ def payloads(rig: Rig) -> tuple[bytes, bytes]:
 
 
 @pytest.mark.witness("H10: a target that recompresses batches does not cause DIVERGED")
-def test_target_that_compresses_anew(rig: Rig) -> None:
+def test_target_that_compresses_again(rig: Rig) -> None:
     rig.create()
     create_topic(rig.target, rig.remote, configs={"compression.type": "gzip"})
     rig.put(range(50))
@@ -136,7 +136,7 @@ def test_really_another_tail(rig: Rig) -> None:
     assert rig.end() == 40
 
 
-def test_constant_records_do_not_hide_what_is_wrong(rig: Rig) -> None:
+def test_constant_records_do_not_hide_a_divergence(rig: Rig) -> None:
     """The last records also equal those at a wrong position, but the sequence does not."""
     rig.create()
     same = [rig.record(0)._replace(offset=n) for n in range(60)]

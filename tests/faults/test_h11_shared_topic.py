@@ -68,7 +68,7 @@ def is_taken_over(parts: list[PartitionSnapshot]) -> bool:
 
 
 @pytest.mark.witness("H11: foreign records between copied ones are in the map")
-def test_records_of_others_between_ours_are_known_to_the_map(flow: Rig) -> None:
+def test_foreign_records_between_the_flows_own_are_in_the_map(flow: Rig) -> None:
     flow.put(range(10))
     with flow.mirror() as mirror:
         flow.copied(10)
@@ -199,7 +199,7 @@ def test_consumers_first_migration_by_hand(flow: Rig) -> None:
     assert flow.end() == 26
 
 
-def test_source_that_goes_on_after_that_stops_the_partition_with_the_range(flow: Rig) -> None:
+def test_source_that_continues_after_that_stops_the_partition_with_the_range(flow: Rig) -> None:
     flow.put(range(20))
     mirror = Mirror(flow.config(), lanes=1, lease_s=300)
     with mirror:
@@ -254,7 +254,7 @@ def test_markers_and_rolled_back_records_at_the_source_are_nothing_new(flow: Rig
     assert flow.end() == 8
 
 
-def test_records_that_were_there_before_are_left_alone(flow: Rig) -> None:
+def test_records_that_were_there_before_are_left_unchanged(flow: Rig) -> None:
     create_topic(flow.target, flow.remote)
     write_foreign(flow, 7)
     flow.put(range(10))
@@ -266,7 +266,7 @@ def test_records_that_were_there_before_are_left_alone(flow: Rig) -> None:
     map_is_exact(flow)
 
 
-def test_source_that_was_created_again_is_not_appended_to_its_old_copy(flow: Rig) -> None:
+def test_source_that_was_recreated_is_not_appended_to_its_old_copy(flow: Rig) -> None:
     flow.put(range(10))
     flow.copy_once()
     delete_topic(flow.source, flow.topic)
@@ -278,7 +278,7 @@ def test_source_that_was_created_again_is_not_appended_to_its_old_copy(flow: Rig
     assert flow.numbers() == [*range(10)]
 
 
-def test_source_that_was_created_again_is_copied_when_its_old_copy_is_emptied(flow: Rig) -> None:
+def test_source_that_was_recreated_is_copied_when_its_old_copy_is_emptied(flow: Rig) -> None:
     flow.put(range(10))
     flow.copy_once()
     delete_topic(flow.source, flow.topic)

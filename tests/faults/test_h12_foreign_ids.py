@@ -16,7 +16,7 @@ from twinlog.mirror.names.naming import STATE_TOPIC
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 
-def test_naive_mirror_that_adopts_the_id_at_the_tail_makes_a_stranger_lose_records(
+def test_naive_mirror_that_adopts_the_id_at_the_tail_loses_foreign_records(
     rig: Rig,
 ) -> None:
     create_topic(rig.target, rig.remote)

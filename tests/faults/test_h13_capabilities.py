@@ -250,7 +250,7 @@ def test_broker_that_opened_its_log_just_now_is_tried_until_it_takes_any_sequenc
         ([DESCRIBE_PRODUCERS, OFFSET_FOR_LEADER_EPOCH], ("producers_listed", "epoch_end")),
     ],
 )
-def test_broker_that_lacks_a_request_is_exact_while_it_knows_us(
+def test_broker_without_a_request_is_exact_while_it_remembers_the_producer_id(
     target_cluster: LocalCluster, keys: list[int], missing: tuple[str, ...]
 ) -> None:
     bootstrap = target_cluster.bootstrap

@@ -35,7 +35,7 @@ UNDER = "TARGET_UNDER_MIN_ISR"
 def two(
     source_cluster: LocalCluster, fault_source: LocalCluster, target3: LocalCluster, tmp_path: Path
 ) -> Iterator[tuple[Rig, Rig]]:
-    """Two sources that are copied to one topic, ten records each."""
+    """Two flows from different sources into one topic, after ten records of each were copied."""
     (tmp_path / "other").mkdir()
     with (
         Rig(source_cluster, target3, tmp_path) as one,
@@ -95,7 +95,7 @@ def all_are_there(one: Rig, count: int) -> None:
     assert [number for number in numbers if number >= 1000] == list(range(1000, 1020))
 
 
-def test_what_is_ours_above_the_high_watermark_is_waited_for(two: tuple[Rig, Rig]) -> None:
+def test_own_records_above_the_high_watermark_are_waited_for(two: tuple[Rig, Rig]) -> None:
     one, other = two
     with one.mirror(keys=TWO) as first, other.mirror(keys=TWO) as second:
         one.copied(20)
@@ -118,7 +118,7 @@ def test_what_is_ours_above_the_high_watermark_is_waited_for(two: tuple[Rig, Rig
     all_are_there(one, 20)
 
 
-def test_what_others_wrote_above_the_high_watermark_holds_nobody_up(two: tuple[Rig, Rig]) -> None:
+def test_foreign_records_above_the_high_watermark_delay_no_start(two: tuple[Rig, Rig]) -> None:
     one, other = two
     with one.mirror(keys=TWO) as first, other.mirror(keys=TWO) as second:
         one.copied(20)

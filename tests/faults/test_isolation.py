@@ -33,7 +33,7 @@ def quick_retry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("twinlog.control.lanes.partitions.RETRY_FAILED_S", 1.0)
 
 
-class Neighbours:
+class SiblingFlows:
     """A healthy topic of the same flow and lane. Records arrive in all partitions."""
 
     def __init__(self, rig: Rig) -> None:
@@ -66,9 +66,9 @@ class Neighbours:
 
 
 @contextmanager
-def mirrored(rig: Rig, prelude: str = "") -> Iterator[tuple[Mirror, Neighbours]]:
+def mirrored(rig: Rig, prelude: str = "") -> Iterator[tuple[Mirror, SiblingFlows]]:
     """Mirror the rig's topic beside healthy ones, on one lane under one lease."""
-    neighbours = Neighbours(rig)
+    neighbours = SiblingFlows(rig)
     keys = {f"{rig.flow}.topics": f"{rig.topic}, {neighbours.topic}"}
     with rig.mirror(lanes=1, lease_s=LEASE_S, keys=keys, prelude=prelude) as mirror:
         yield mirror, neighbours
@@ -91,7 +91,9 @@ def failed(rig: Rig, mirror: Mirror) -> PartitionSnapshot:
 
 
 def tried_again(rig: Rig, mirror: Mirror) -> None:
-    """Wait until its lane has got it twice more, without a change of leases."""
+    """Wait until the failed partition was given to its lane twice more, without a change of
+    leases.
+    """
     before = mirror.partition(rig.here).term
     eventually(
         lambda: mirror.partition(rig.here).term.start >= before.start + 2,
@@ -195,7 +197,7 @@ def looked_in_vain(path: Path) -> None:
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact"])
-def test_source_that_answers_nothing_for_ever(rig: Rig, policy: str) -> None:
+def test_source_that_answers_nothing_forever(rig: Rig, policy: str) -> None:
     # an index entry for every batch: what lies behind the damage can be read
     rig.create(cleanup_policy=policy, index_interval_bytes="0", min_cleanable_dirty_ratio="1")
     for start in range(0, 50, 10):

@@ -17,6 +17,8 @@ from tests.support.load import Load
 from tests.support.mirror import Mirror
 from tests.support.rig import Rig, arrived, send_signals
 from tests.support.topics import create_topic, end_offsets
+from twinlog.control.running import lane_use
+from twinlog.control.running.lane_use import LaneUse
 from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
@@ -72,7 +74,34 @@ def test_leases_change_under_load(flow: Rig) -> None:
     under_load(flow, mirror, four_leases, seconds=0.1)
 
 
-def test_frozen_lane_is_replaced_and_harmless_when_it_goes_on(flow: Rig) -> None:
+@pytest.mark.parametrize("dies", [False, True], ids=["all live", "killed"])
+def test_partitions_move_between_the_lanes_of_a_lease_under_load(
+    flow: Rig, monkeypatch: pytest.MonkeyPatch, dies: bool
+) -> None:
+    """Traffic counts as light and as busy in turns, several times a second."""
+    always = {"PERIOD_S": 0.1, "LIGHT_FOR_S": 0.0, "LIGHT_CORES": 9.0, "LIGHT_BYTES": 1 << 40}
+    for name, value in (always | {"BUSY_CORES": -1.0}).items():
+        monkeypatch.setattr(lane_use, name, value)
+    moves, dice = [0], random.Random(3)
+    use_all = LaneUse._use_all
+
+    def counted(use: LaneUse) -> None:
+        moves[0] += 1
+        use_all(use)
+
+    monkeypatch.setattr(LaneUse, "_use_all", counted)
+    mirror = Mirror(flow.config(), lanes=2)
+
+    def trouble(_load: Load) -> None:
+        before = moves[0]
+        eventually(lambda: moves[0] >= before + 5, what="further moves")
+        if dies:
+            send_signals(dice.sample(mirror.leases.pids(), 1), signal.SIGKILL)
+
+    under_load(flow, mirror, trouble, seconds=8)
+
+
+def test_frozen_lane_is_replaced_and_harmless_when_it_continues(flow: Rig) -> None:
     mirror = Mirror(flow.config(), lanes=2)
 
     def trouble(_load: Load) -> None:

@@ -17,7 +17,7 @@ SIZE = 600_000
 
 
 @pytest.mark.witness("large records do not hide a lost map row")
-def test_map_that_lost_a_row_behind_large_records(rig: Rig) -> None:
+def test_map_that_lost_a_row_after_large_records(rig: Rig) -> None:
     """The lost row announced the last of thirty large records."""
     rig.create()
     for number in range(28):
@@ -36,8 +36,10 @@ def test_map_that_lost_a_row_behind_large_records(rig: Rig) -> None:
     rig.offsets_are_exact()
 
 
-def test_other_records_behind_large_ones(rig: Rig) -> None:
-    """Another client restored a different last record under the flow's producer ID."""
+def test_other_records_after_large_ones(rig: Rig) -> None:
+    """Another client wrote a different last record under the flow's producer ID, as a restore from
+    a backup does.
+    """
     rig.create()
     for number in range(30):
         rig.put([number], size=SIZE)

@@ -72,8 +72,10 @@ PartitionCopy.next_batch = next_batch
 
 
 @pytest.mark.witness("a late response does not affect the new copy")
-def test_what_an_earlier_copy_asked_for_is_no_gap_of_the_source(rig: Rig, tmp_path: Path) -> None:
-    """It had read further than the target has: what lies between is read again."""
+def test_a_fetch_of_an_earlier_copy_is_no_gap_of_the_source(rig: Rig, tmp_path: Path) -> None:
+    """The earlier copy had fetched more records than it wrote to the target. The next copy fetches
+    them again.
+    """
     rig.create()
     rig.put(range(10))
     with rig.mirror(prelude=HOLDS_AN_ANSWER.format(folder=str(tmp_path))) as mirror:

@@ -50,7 +50,7 @@ def never_diverged(mirror: Mirror) -> None:
     assert "SOURCE_DIVERGED" not in mirror.snapshots[0].errors, mirror.snapshots[0]
 
 
-def test_last_records_compacted_away_behind_a_leader_change(rig: Rig) -> None:
+def test_last_records_compacted_away_after_a_leader_change(rig: Rig) -> None:
     rig.create(**COMPACTED)
     create_topic(rig.target, rig.remote)
     rig.put(range(10))
@@ -69,7 +69,7 @@ def test_last_records_compacted_away_behind_a_leader_change(rig: Rig) -> None:
 
 
 @pytest.mark.witness("a position has the right leader epoch")
-def test_record_announced_behind_the_marker_of_a_newer_epoch(rig: Rig, tmp_path: Path) -> None:
+def test_record_announced_after_the_marker_of_a_newer_epoch(rig: Rig, tmp_path: Path) -> None:
     flag = tmp_path / "hold"
     rig.create()
     rig.put(range(10))
@@ -109,7 +109,7 @@ def test_large_records_on_both_sides_of_a_leader_change(rig: Rig) -> None:
     assert rig.numbers() == list(range(41))
 
 
-def test_lease_change_behind_the_marker_of_a_newer_epoch(rig: Rig) -> None:
+def test_lease_change_after_the_marker_of_a_newer_epoch(rig: Rig) -> None:
     rig.create()
     rig.put(range(10))
     with rig.mirror(lease_s=4.0) as mirror:

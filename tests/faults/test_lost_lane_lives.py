@@ -38,7 +38,7 @@ v.ClusterLogView.ends = ask
 
 
 def one(rig: Rig, number: int, *, commit: bool = True) -> None:
-    """A transaction of one record, so that a marker follows each record."""
+    """Write a transaction of one record, so that a marker follows it."""
     produce_transaction(rig.source, rig.topic, [rig.outgoing(number)], commit=commit)
 
 
@@ -46,7 +46,7 @@ def one(rig: Rig, number: int, *, commit: bool = True) -> None:
     "a lane that is considered dead continues, and nothing is copied twice", case="ours alone"
 )
 @pytest.mark.parametrize("prefixed", [True, False], ids=["ours alone", "shared"])
-def test_what_it_wrote_behind_the_map_of_the_next_is_not_copied_again(
+def test_its_records_after_the_end_of_the_next_lanes_map_are_not_copied_again(
     rig: Rig, tmp_path: Path, prefixed: bool
 ) -> None:
     rig.prefixed = prefixed
@@ -56,9 +56,7 @@ def test_what_it_wrote_behind_the_map_of_the_next_is_not_copied_again(
     writes_behind_the_map_of_the_next(rig, tmp_path)
 
 
-def test_what_it_wrote_behind_a_rolled_back_record_is_not_copied_again(
-    rig: Rig, tmp_path: Path
-) -> None:
+def test_its_records_after_an_aborted_one_are_not_copied_again(rig: Rig, tmp_path: Path) -> None:
     """The next lane's map does not end directly before this record: a rolled-back one
     lies between.
     """

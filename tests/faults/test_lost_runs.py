@@ -15,7 +15,9 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 
 def lose_runs(rig: Rig) -> None:
-    """Copy forty transactions of ten records. The map keeps only the first five runs."""
+    """Copy forty transactions of ten records, and remove all but the first five runs from the
+    map.
+    """
     rig.create()
     for at in range(0, 400, 10):
         rig.put_at_once([rig.record(n) for n in range(at, at + 10)])

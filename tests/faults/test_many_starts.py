@@ -63,12 +63,12 @@ file.
 
 
 def looks_of(written: str) -> list[tuple[int, int]]:
-    """Partitions and requests of each search."""
+    """Return the number of partitions and of requests of each search."""
     return [(count, requests) for count, requests in map(json.loads, written.splitlines())]
 
 
 def looked_at(file: Path) -> int:
-    """The number of partitions that were searched, counted once per search."""
+    """Return the number of searched partitions, each counted once per search."""
     return sum(count for count, _ in looks_of(file.read_text() if file.exists() else ""))
 
 
@@ -77,7 +77,7 @@ def looked_at(file: Path) -> int:
     ("partitions", "trip_s"),
     [(40, 0.05), pytest.param(1_000, 0.1, marks=pytest.mark.alone)],
 )
-def test_partitions_that_wait_for_a_killed_lane_are_looked_at_together(
+def test_partitions_that_wait_for_a_killed_lane_are_checked_together(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: int, trip_s: float
 ) -> None:
     """If the target stamps records with its own time, all partitions wait."""
@@ -107,7 +107,7 @@ def test_partitions_that_wait_for_a_killed_lane_are_looked_at_together(
 
 
 def one_each(rig: Rig, partitions: int) -> None:
-    """An old record in each partition of the source topic."""
+    """Write an old record to each partition of the source topic."""
     old_ms = int(time.time() * 1000) - OLD
     old = [Outgoing(value=b"%d" % n, timestamp=old_ms, partition=n) for n in range(partitions)]
     produce(rig.source, rig.topic, old)
@@ -234,7 +234,7 @@ def are_copied(parts: Sequence[PartitionSnapshot], count: int) -> bool:
     [(64 << 20, 0.05, 25), pytest.param(1 << 30, 0.1, 100, marks=pytest.mark.alone)],
     ids=["64 MB", "1 GB"],
 )
-def test_end_that_is_searched_behind_much_of_others_holds_up_nobody(
+def test_a_search_behind_many_foreign_records_delays_no_other_partition(
     rig: Rig,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -210,7 +210,7 @@ def cut_home(rig: Rig, offset: int) -> TopicPartition:
 
 @pytest.mark.usefixtures("lasting_lead")
 def test_rows_that_the_map_lost_are_written_again(rig: Rig) -> None:
-    """They were acknowledged. Only the new leader epoch shows that they may be lost."""
+    """The rows were acknowledged. Only the new leader epoch shows that they may be lost."""
     rig.create()
     rig.put(range(10))
     with rig.mirror(prelude=KEEPS_LEADERLESS) as mirror:

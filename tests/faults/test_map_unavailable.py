@@ -70,7 +70,7 @@ def map_topic(rig: Rig) -> str:
 
 
 @pytest.mark.witness("a deleted map is reported, and not re-created")
-def test_map_deleted_under_a_running_mirror_is_reported_and_not_made_anew(rig: Rig) -> None:
+def test_map_deleted_under_a_running_mirror_is_reported_and_not_recreated(rig: Rig) -> None:
     rig.create()
     rig.put(range(10))
     with rig.mirror() as mirror:
@@ -106,7 +106,7 @@ def test_emptied_partition_whose_rows_are_gone_does_not_begin_again(rig: Rig) ->
     assert rig.end() == 10
 
 
-def test_map_deleted_together_with_all_that_was_copied_begins_anew(rig: Rig) -> None:
+def test_map_deleted_together_with_all_that_was_copied_begins_again(rig: Rig) -> None:
     rig.create()
     rig.put(range(10))
     rig.copy_once()
@@ -116,7 +116,7 @@ def test_map_deleted_together_with_all_that_was_copied_begins_anew(rig: Rig) -> 
     assert rig.numbers() == list(range(10))
 
 
-def test_map_partition_without_a_leader_holds_up_only_what_needs_it(
+def test_map_partition_without_a_leader_delays_only_partitions_that_need_it(
     rig3: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     rig, count = rig3, 8
@@ -183,7 +183,9 @@ def test_map_partition_without_a_leader_holds_up_only_what_needs_it(
     assert set(end_offsets(rig.target, rig.remote).values()) == {4}
 
 
-def test_map_under_min_isr_is_asked_seldom_reported_and_resumed(rig3: Rig, tmp_path: Path) -> None:
+def test_map_under_min_isr_is_retried_seldom_reported_and_resumed(
+    rig3: Rig, tmp_path: Path
+) -> None:
     rig, counter = rig3, tmp_path / "rounds"
     rig.create()
     create_topic(rig.target, rig.remote, replication_factor=3)
@@ -219,7 +221,7 @@ def test_map_under_min_isr_is_asked_seldom_reported_and_resumed(rig3: Rig, tmp_p
     rig.offsets_are_exact()
 
 
-def test_rows_that_the_map_lost_are_written_again_by_whoever_has_the_partition_since(
+def test_rows_that_the_map_lost_are_written_again_by_the_partitions_next_lane(
     rig3: Rig,
 ) -> None:
     """The writer of these rows had ended before a new leader epoch could be noticed."""
@@ -311,7 +313,7 @@ def rounds(counter: Path) -> int:
     return len(counter.read_text()) if counter.exists() else 0
 
 
-def test_rebuild_that_cannot_say_where_to_resume_lets_nothing_begin_anew(rig: Rig) -> None:
+def test_rebuild_that_cannot_say_where_to_resume_lets_nothing_begin_again(rig: Rig) -> None:
     """The failed start has created the map topic, so the next one cannot notice that it was
     missing.
     """

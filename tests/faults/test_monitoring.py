@@ -89,7 +89,7 @@ def test_numbers_of_a_copy_are_those_of_both_logs(rig: Rig) -> None:
         when(server, lambda m: m[f"{MM2}record_count", there] == 60)
 
 
-def test_a_failing_partition_is_told_by_its_code(rig: Rig) -> None:
+def test_a_failing_partition_is_shown_by_its_code(rig: Rig) -> None:
     rig.create()
     rig.put(range(5))
     monitor = Monitor()
@@ -105,7 +105,7 @@ def test_a_failing_partition_is_told_by_its_code(rig: Rig) -> None:
         assert found["twinlog_partition_error", where] == 1
 
 
-def test_a_flow_that_stands_still_is_not_ready_until_it_goes_on(rig: Rig) -> None:
+def test_a_stopped_flow_is_not_ready_until_it_continues(rig: Rig) -> None:
     rig.create()
     rig.put(range(10), age_ms=MINUTE_MS)
     monitor = Monitor(ready_within_s=READY_WITHIN_S)
@@ -130,7 +130,7 @@ def test_a_flow_that_stands_still_is_not_ready_until_it_goes_on(rig: Rig) -> Non
         rig.copied(20)
 
 
-def test_a_taken_port_is_one_line_and_the_copy_goes_on(
+def test_a_taken_port_is_one_line_and_the_copy_continues(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))

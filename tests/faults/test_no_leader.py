@@ -57,7 +57,7 @@ CALLS_WAIT: Final = f"""
 from twinlog.cluster.client import ClusterClient
 ClusterClient.__init__.__kwdefaults__["api_timeout_s"] = {CALLS_WAIT_S}
 """
-"""Python that a lane runs first, with the same effect."""
+"""Prelude that sets the same time limit for the calls of a lane."""
 
 MOSTLY_TARGET: Final = [pytest.param("source", marks=pytest.mark.long), "target"]
 """For a source that loses a broker, every run has test_what_waits_for_a_leader."""
@@ -65,7 +65,7 @@ MOSTLY_TARGET: Final = [pytest.param("source", marks=pytest.mark.long), "target"
 
 @pytest.fixture(params=["source", "target"])
 def side(request: pytest.FixtureRequest) -> str:
-    """Which cluster loses a broker."""
+    """The cluster that loses a broker: source or target."""
     return str(request.param)
 
 
@@ -112,7 +112,7 @@ class Loss:
             self._cluster.kill(LOST)
 
     def is_told(self) -> None:
-        """The cluster has noticed."""
+        """Wait until the cluster's metadata shows the loss."""
         one = min(self.gone)
         eventually(lambda: leader(self._cluster, self._topic, one) == -1, what="no leader")
 
@@ -230,7 +230,7 @@ def test_questions_about_many_partitions_wait_for_none(flow: Rig) -> None:
 @pytest.mark.parametrize(
     "frozen", [False, pytest.param(True, marks=pytest.mark.long)], ids=["killed", "frozen"]
 )
-def test_what_waits_for_a_leader_does_not_hold_up_the_others(
+def test_partitions_without_a_leader_do_not_delay_others(
     flow: Rig, side: str, frozen: bool
 ) -> None:
     keys = KEYS | {"twinlog.lane.memory.bytes": str(16 << 20)}
@@ -319,8 +319,8 @@ asked.decode_metadata = wrong
 def test_broker_that_advertises_an_impossible_name(
     flow: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its partitions wait with a code, in a running mirror and with `--once`. The others are
-    copied.
+    """The partitions that this broker leads wait with a code, in a running mirror and with
+    `--once`. The others are copied.
     """
     put(flow, ALL, b"first")
     with flow.mirror(once=True, keys=KEYS) as mirror:
@@ -355,7 +355,7 @@ def test_broker_that_advertises_an_impossible_name(
         mirror.stop()
 
 
-def test_once_ends_when_the_leader_came_back_meanwhile(flow: Rig) -> None:
+def test_once_ends_when_the_leader_came_back_in_the_meantime(flow: Rig) -> None:
     """A run with `--once` asks for the source partition's end while the partition has no leader."""
     put(flow, ALL, b"first")
     with Loss(flow, "source") as loss:
@@ -407,7 +407,7 @@ def committed(cluster: LocalCluster, group: str, topic: str, partition: int) -> 
 
 
 @pytest.mark.witness("a partition without a leader does not delay groups of other partitions")
-def test_groups_of_others_are_kept_up(flow: Rig) -> None:
+def test_other_groups_stay_translated(flow: Rig) -> None:
     group = f"app-{flow.topic}"
     keys = KEYS | GROUPS | {f"{flow.flow}.groups": group}
     with flow.mirror(keys=keys, prelude=CALLS_WAIT) as mirror, Loss(flow, "target") as loss:
@@ -442,7 +442,7 @@ socket.socket.connect = cut
 
 
 def with_a_map(rig: Rig) -> set[int]:
-    """Partitions whose rows of the offset map are on a broker that can be reached."""
+    """Return the partitions whose rows of the offset map are on a broker that can be reached."""
     topic = offset_map_topic(rig.alias)
     homes = {p: map_partition(TopicPartition(rig.topic, p), MAP_PARTITIONS) for p in ALL}
     return {p for p, home in homes.items() if leader(rig.target, topic, home) != LOST}

@@ -63,7 +63,7 @@ def test_late_batch_between_two_questions(
     rig.offsets_are_exact()
 
 
-def test_log_that_is_filled_again_behind_the_look_at_its_end(rig: Rig, tmp_path: Path) -> None:
+def test_log_that_is_refilled_after_its_end_was_queried(rig: Rig, tmp_path: Path) -> None:
     """The source was truncated to 30 when its end was queried, and ends at 80 when it is read."""
     flag = tmp_path / "look"
     fill(rig)

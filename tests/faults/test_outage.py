@@ -60,7 +60,7 @@ def short_leads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.witness("an outage of the target is one state change until it ends", case="killed")
 @pytest.mark.parametrize("how", ["killed", "frozen"])
-def test_target_that_is_away_for_longer_than_a_lead(
+def test_target_that_is_unreachable_for_longer_than_a_lead(
     rig: Rig, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     rig.create()
@@ -107,7 +107,7 @@ def test_target_that_is_away_for_longer_than_a_lead(
 def test_source_that_is_frozen_is_no_longer_at_the_end_before_a_fetch_times_out(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its lanes wait for the broker as long as a fetch may take, and report nothing meanwhile."""
+    """The lanes wait for the broker as long as a fetch may take, and report nothing meanwhile."""
     rig.create()
     rig.put(range(20))
     screen = Screen()

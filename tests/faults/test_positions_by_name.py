@@ -90,7 +90,7 @@ def position_is_written_nowhere(rig: Rig, side: str) -> None:
     assert confirmed_now(later) == []
 
 
-def test_who_does_not_lead_commits_no_offset_of_the_source_s_group(rig: Rig) -> None:
+def test_a_process_that_does_not_lead_commits_no_offset_of_the_source_group(rig: Rig) -> None:
     """A MirrorMaker 1 that runs again commits newer offsets than a frozen leader knows."""
     group = f"mm1-{rig.alias}"
     rig.create()

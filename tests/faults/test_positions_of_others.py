@@ -77,7 +77,7 @@ def test_late_checkpoint_of_a_former_leader(rig: Rig, monkeypatch: pytest.Monkey
         duty.close()
 
 
-def test_who_does_not_lead_writes_no_checkpoint_and_no_offset_sync(rig: Rig) -> None:
+def test_a_process_that_does_not_lead_writes_no_checkpoint_and_no_offset_sync(rig: Rig) -> None:
     flow = replace(led(rig, f"app-{rig.alias}", 12), leads=lambda: False)
     config = flow.config.offset_syncs
     assert config is not None

@@ -39,7 +39,7 @@ def cut_all(rig: Rig, offset: int) -> None:
 
 
 def fill(rig: Rig) -> None:
-    """Offsets 10 to 59 are compacted away, 60 to 71 follow them."""
+    """Write a log in which offsets 10 to 59 are compacted away, and 60 to 71 follow them."""
     rig.create(**COMPACTED)
     create_topic(rig.target, rig.remote)
     rig.put(range(10))

@@ -17,7 +17,7 @@ CHECKS_OFTEN = "import twinlog.lane.watches.expiry_watch as w; w.CHECK_EVERY_S =
 
 @pytest.fixture
 def quick_retry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Repeat a check immediately if it still finds the old leader epoch."""
+    """Let lanes repeat a check immediately if it still finds the old leader epoch."""
     monkeypatch.setattr("twinlog.control.lanes.partitions.RETRY_FAILED_S", 1.0)
 
 
@@ -39,7 +39,7 @@ def lose_the_end_and_copy_more(rig: Rig, mirror: Mirror) -> None:
 
 
 @pytest.mark.usefixtures("quick_retry")
-def test_leader_that_lost_its_end_behind_an_idle_copy(rig: Rig) -> None:
+def test_leader_that_lost_its_end_after_an_idle_copy(rig: Rig) -> None:
     """The target has forgotten the producer ID as well, so it would accept any batch."""
     rig.create()
     with rig.mirror() as mirror:
@@ -52,8 +52,8 @@ def test_leader_that_lost_its_end_behind_an_idle_copy(rig: Rig) -> None:
 
 
 @pytest.mark.usefixtures("quick_retry")
-def test_leader_that_lost_its_end_behind_a_copy_that_never_sent(rig: Rig) -> None:
-    """Its lane has not used a connection to that leader yet, so none breaks."""
+def test_leader_that_lost_its_end_after_a_copy_that_never_sent(rig: Rig) -> None:
+    """The lane has not connected to that leader yet, so it notices no broken connection."""
     rig.create()
     for number in range(10):
         rig.put([number], age_ms=OLD)

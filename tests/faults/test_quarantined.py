@@ -61,7 +61,9 @@ def header(one: Seen, name: str) -> bytes:
 
 
 def check(rig: Rig, count: int) -> None:
-    """Each record is once on the target or once in the dead-letter topic, unchanged."""
+    """Check that each record is either once on the target, or once and unchanged in the dead-letter
+    topic.
+    """
     copied = [int((one.value or b"")[1:]) for one in read_all(rig.target, rig.remote)]
     assert copied == sorted(set(copied))
     letters = read_all(rig.target, letters_of(rig))

@@ -109,7 +109,7 @@ def test_quota_that_begins_to_bind_under_a_pipeline(rig: Rig) -> None:
 
 
 @pytest.mark.long
-def test_source_that_mutes_us(rig: Rig) -> None:
+def test_source_that_mutes_the_lanes(rig: Rig) -> None:
     """A broker never returns more than the quota allows in ten seconds."""
     rig.create()
     for n in range(2 * RECORDS):

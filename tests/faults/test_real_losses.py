@@ -203,7 +203,9 @@ def test_groups_ahead_of_the_targets_new_end(losing_target: Rig) -> None:
 
 
 def test_target_that_lost_more_than_the_copy(losing_target: Rig) -> None:
-    """Its log ends before the flow's first record, so nothing shows that record's position."""
+    """The target's log ends before the flow's first record, so nothing shows that record's
+    position.
+    """
     rig = losing_target
     rig.create()
     put(rig, range(10))
@@ -221,7 +223,9 @@ def test_target_that_lost_more_than_the_copy(losing_target: Rig) -> None:
 
 @pytest.mark.usefixtures("lasting_lead")
 def test_target_partition_without_a_leader(losing_target: Rig) -> None:
-    """It waits with its code. When there is a leader, records that it lacks are copied again."""
+    """The partition waits with its code. When it has a leader again, the records that it lost are
+    copied again.
+    """
     rig = losing_target
     rig.create()
     put(rig, range(40))

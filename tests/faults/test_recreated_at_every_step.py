@@ -65,7 +65,7 @@ def quick_retry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def flow(rig: Rig) -> Rig:
-    """Ten records are copied; five more wait."""
+    """A flow of which ten records are copied, and five more wait."""
     rig.create()
     rig.put(OLD[:10])
     rig.copy_once()
@@ -150,7 +150,7 @@ every_step = pytest.mark.parametrize(
 def test_source(flow: Rig, step: str, tmp_path: Path) -> None:
     with started(flow, "source", step, tmp_path) as mirror:
 
-        def is_said() -> bool:
+        def is_written() -> bool:
             """Return whether the code is reported after discovery, together with what only the
             target has.
             """
@@ -158,7 +158,7 @@ def test_source(flow: Rig, step: str, tmp_path: Path) -> None:
             is_code = is_settled(snapshot, "SOURCE_RECREATED")
             return is_code and f"{flow.remote}-0" in snapshot.partitions[0].message
 
-        eventually(is_said, what="SOURCE_RECREATED")
+        eventually(is_written, what="SOURCE_RECREATED")
     found = flow.numbers()
     assert found == [*OLD[: len(found)]], "nothing of the new life is in the old copy"
     assert len(found) >= 10

@@ -16,7 +16,7 @@ from tests.support.topics import delete_records, delete_topic
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 BY_NAME = "import twinlog.lane.sides.target_side as t; t.VERSION_BY_ID = 99\n"
-"""Makes brokers look like those before Kafka 4.1."""
+"""Prelude of a lane for which brokers look like those before Kafka 4.1."""
 
 NEVER_LOOKS_AT_IDS = (
     BY_NAME + "import twinlog.lane.sides.topic_by_name as n; n.SEEN_WITHIN_S = 1e9\n"
@@ -38,7 +38,7 @@ def stand_still():
         time.sleep(0.01)
 """
 )
-"""Runs once, while the test re-creates the topic."""
+"""Prelude that stops a lane once, while the test re-creates the topic."""
 
 BEFORE_IT_READS_AN_ANSWER = (
     STANDS_STILL
@@ -75,7 +75,7 @@ def quick_retry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.witness("a topic is created again on brokers without topic IDs")
-def test_it_is_copied_anew_from_the_beginning(rig: Rig) -> None:
+def test_it_is_copied_again_from_the_beginning(rig: Rig) -> None:
     rig.create()
     with rig.mirror(prelude=BY_NAME) as mirror:
         rig.put(range(30))
@@ -100,7 +100,7 @@ def test_it_is_copied_anew_from_the_beginning(rig: Rig) -> None:
         pytest.param(BEHIND_A_BATCH, id="behind a batch"),
     ],
 )
-def test_lane_stands_still_while_it_is_created_again(
+def test_lane_is_stopped_while_the_topic_is_recreated(
     rig: Rig, tmp_path: Path, prelude: str
 ) -> None:
     """Answers that the lane got before, however late it reads them, say nothing about the new
@@ -128,7 +128,7 @@ def test_lane_stands_still_while_it_is_created_again(
     rig.offsets_are_exact()
 
 
-def test_it_is_deleted_and_made_anew_by_us(rig: Rig) -> None:
+def test_twinlog_itself_deletes_and_recreates_it(rig: Rig) -> None:
     rig.create()
     with rig.mirror(prelude=BY_NAME) as mirror:
         rig.put(range(20))
@@ -143,7 +143,7 @@ def test_it_is_deleted_and_made_anew_by_us(rig: Rig) -> None:
     rig.offsets_are_exact()
 
 
-def test_batch_that_was_on_its_way_when_it_was_created_again(rig: Rig) -> None:
+def test_batch_that_was_on_its_way_when_it_was_recreated(rig: Rig) -> None:
     """The record is where the first records belong. Nothing follows it before it is removed."""
     rig.create()
     with rig.mirror(prelude=NEVER_LOOKS_AT_IDS) as mirror:

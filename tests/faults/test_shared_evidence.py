@@ -92,7 +92,7 @@ def test_lost_rows_are_never_a_second_copy(kind: tuple[Rig, Mapping[str, str]]) 
 
 
 @pytest.mark.witness("H03: lost map rows cause MAP_MISSING with MirrorMaker 1's arguments, too")
-def test_lost_rows_are_no_reason_to_begin_where_the_group_stands(rig: Rig) -> None:
+def test_lost_rows_are_no_reason_to_begin_at_the_groups_offset(rig: Rig) -> None:
     rig.prefixed = False
     rig.create()
     group = f"g-{rig.topic}"
@@ -111,7 +111,9 @@ def test_lost_rows_are_no_reason_to_begin_where_the_group_stands(rig: Rig) -> No
     assert rig.numbers() == list(range(5, 10))
 
 
-def test_rows_are_known_as_lost_when_the_target_is_empty_and_has_forgotten_us(rig: Rig) -> None:
+def test_rows_are_known_as_lost_if_the_target_is_empty_and_the_producer_id_expired(
+    rig: Rig,
+) -> None:
     rig.create()
     rig.put(range(10), age_ms=OLD)
     rig.copy_once()
@@ -171,7 +173,7 @@ def test_a_partition_without_a_row_takes_no_other_along(rig: Rig) -> None:
     ]
 
 
-def test_rows_are_noted_again_in_a_state_topic_that_was_made_anew(
+def test_rows_are_noted_again_in_a_state_topic_that_was_recreated(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The map may have lost them, so the mirror writes them again."""
@@ -191,11 +193,11 @@ def test_rows_are_noted_again_in_a_state_topic_that_was_made_anew(
         mirror.stop()
 
 
-def test_what_is_wanted_stays_wanted_in_a_state_topic_that_was_made_anew(
+def test_intents_are_written_again_to_a_recreated_state_topic(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They were not revoked, so they are written again. Neither duties nor new topics wait for
-    that.
+    """The intents were not revoked, so they are written again. Neither duties nor new topics wait
+    for that.
     """
     monkeypatch.setattr("twinlog.control.duties.own_topics.OwnTopics.interval_s", 0.5)
     rig.create()
@@ -230,7 +232,7 @@ def test_what_is_wanted_stays_wanted_in_a_state_topic_that_was_made_anew(
 @pytest.mark.witness(
     "H02: missing records of this flow are reported as a gap at each start", case="identity"
 )
-def test_missing_records_of_ours_stay_a_gap(rig: Rig, *, prefixed: bool) -> None:
+def test_missing_records_of_the_flow_remain_a_gap(rig: Rig, *, prefixed: bool) -> None:
     rig.prefixed = prefixed
     rig.create()
     rig.put(range(10), age_ms=OLD)
@@ -268,7 +270,7 @@ def test_a_late_repeat_is_extra_and_no_text_says_to_delete_an_application_s_topi
 # -- what lies behind the mark is gone
 
 
-def test_killed_and_emptied_behind_a_mark_that_is_seconds_old(rig: Rig) -> None:
+def test_killed_and_emptied_after_a_mark_that_is_seconds_old(rig: Rig) -> None:
     rig.prefixed = False
     rig.create()
     rig.put(range(5), age_ms=OLD)
@@ -325,7 +327,9 @@ def test_where_a_copy_that_was_taken_over_ended_stays_known(rig: Rig) -> None:
 
 @pytest.mark.parametrize("begins_anew", [False, True], ids=["idle", "before our next"])
 def test_a_late_repeat_beside_a_running_copy_is_extra(rig: Rig, *, begins_anew: bool) -> None:
-    """It has the flow's own producer ID, so it is no other flow's."""
+    """The repeated batch has this flow's own producer ID, so it counts as extra and not as another
+    flow's.
+    """
     rig.prefixed = False
     rig.create()
     rig.put(range(8), age_ms=OLD)

@@ -90,7 +90,7 @@ def test_broker_that_was_frozen_is_not_taken_at_its_word(
 
 
 class FirstLooksLack:
-    """For one alias, queries for all topics omit one topic until there were this many."""
+    """For one alias, the first `looks` queries for all topics omit one topic."""
 
     def __init__(self, alias: str, topic: str, looks: int) -> None:
         self._alias, self._topic, self.left = alias, topic, looks
@@ -134,7 +134,7 @@ def test_once_waits_for_a_topic_that_one_broker_does_not_show(
     rig.same()
 
 
-def test_once_does_not_forget_what_was_copied_before_by_a_pattern(
+def test_once_does_not_forget_topics_copied_before_by_a_pattern(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pattern = {f"{rig.flow}.topics": f"{rig.topic}.*"}
@@ -171,7 +171,7 @@ def test_once_that_names_a_topic_which_is_not_there_does_not_end_well(rig: Rig) 
     assert f"topic {rig.topic} does not exist" in message
 
 
-def test_once_whose_pattern_matches_nothing_says_so(
+def test_once_whose_pattern_matches_nothing_reports_it(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     with (

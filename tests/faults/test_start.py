@@ -72,7 +72,7 @@ def test_the_end_is_where_it_was_when_the_copy_began(rig: Rig, start: str) -> No
 
 
 def test_the_latest_committed_record_leaves_an_open_transaction_to_be_copied(rig: Rig) -> None:
-    """As for any consumer, the end of a reader of committed records is the last stable offset."""
+    """With read_committed a log ends at its last stable offset, as for any consumer."""
     rig.create()
     rig.put(range(3))
     keys = at(rig, "latest")
@@ -102,7 +102,7 @@ def test_an_offset_that_retention_took_is_the_first_one_left(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("of_new", ["earliest", "start"])
-def test_what_is_made_while_the_mirror_runs(rig: Rig, of_new: str) -> None:
+def test_topics_created_while_the_mirror_runs(rig: Rig, of_new: str) -> None:
     """`latest` skips records that were written before the topic was discovered, as MirrorMaker 2
     does.
     """
@@ -131,7 +131,7 @@ def test_what_is_made_while_the_mirror_runs(rig: Rig, of_new: str) -> None:
 
 
 @pytest.mark.witness("a topic that is created while no mirror runs is copied completely")
-def test_what_is_made_while_no_mirror_runs(rig: Rig) -> None:
+def test_topics_created_while_no_mirror_runs(rig: Rig) -> None:
     """This includes the case that the process that first finds it dies before its first row."""
     rig.create()
     rig.put(range(5))

@@ -87,8 +87,10 @@ def test_each_row_is_read_once_for_all_flows_of_a_process(
     assert len(read) == len({*read}), "rows were read more than once"
 
 
-def test_a_topic_that_was_created_again_is_another_one(state: Rig) -> None:
-    """It counts as another topic although it is longer than the one before."""
+def test_a_topic_that_was_recreated_is_another_one(state: Rig) -> None:
+    """The new topic is longer than the old one, so its length does not show that it is
+    another one.
+    """
     write(state, range(5))
     assert known(state.target_client, state) == {*range(5)}
     follower = StateReader(state.target_client, state.flow)
@@ -114,7 +116,9 @@ def test_rows_that_were_deleted_are_gone(state: Rig) -> None:
 
 
 def test_rows_in_the_room_of_lost_ones_are_read(state: Rig) -> None:
-    """Only the leader epoch shows that the log lost its end, because it is longer than before."""
+    """The log loses its end and then grows longer than before, so only the leader epoch shows the
+    loss.
+    """
     write(state, range(5))
     last = [row.offset for row in read_to_end(state.target_client, *STATE)][-1]
     write(state, range(5, 8))
@@ -189,4 +193,4 @@ def claimed(setup: FlowSetup) -> int:
     """Return the generation of another attempt, which fails."""
     with pytest.raises(TwinlogError):
         setup.prepare(once=False)
-    return -1 if setup.claims.mine is None else setup.claims.mine.generation
+    return -1 if setup.claims.own_claim is None else setup.claims.own_claim.generation

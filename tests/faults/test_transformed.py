@@ -61,7 +61,7 @@ def has_read(mirror: TransformedMirror, rig: Rig, count: int) -> bool:
     return progress is not None and progress.upstream >= count
 
 
-def test_lanes_killed_under_a_function_that_decides_anew(
+def test_lanes_killed_under_a_function_that_decides_again(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_transforms(monkeypatch)
@@ -81,7 +81,7 @@ def test_lanes_killed_under_a_function_that_decides_anew(
     check(rig, mask, count)
 
 
-def test_leases_change_under_a_function_that_decides_anew(
+def test_leases_change_under_a_function_that_decides_again(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_transforms(monkeypatch)

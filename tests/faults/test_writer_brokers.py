@@ -54,7 +54,9 @@ def test_brokers_die_one_after_the_other(
 def test_the_coordinator_dies_in_the_end_of_a_transaction(
     source3: LocalCluster, fresh_topic: str, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """Its response is lost. Its successor has the transaction open, or ends it as decided."""
+    """The coordinator's response is lost. The next coordinator still has the transaction open, or
+    completes its end.
+    """
     create_topic(source3, fresh_topic, 3, replication_factor=3)
     options = options_for(source3.bootstrap, fresh_topic, f"query-{uuid.uuid4()}")
     real, killed = Transactions.end, list[int]()
@@ -90,7 +92,7 @@ PATIENT: Final = {
 """Settings for a frozen broker that continues to lead. Elsewhere it does so for some seconds."""
 
 
-def test_a_leader_is_away_while_a_write_is_committed(
+def test_a_leader_is_unreachable_while_a_write_is_committed(
     fresh_topic: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The coordinator has committed, and cannot inform this leader. After an error, a write without

@@ -32,7 +32,7 @@ MOST_FLAKY: Final = 5
 TIMES_CHANGED: Final = 5
 NO_TESTS: Final = 5
 """Pytest's exit code if no test was selected."""
-PROCESSES: Final = os.environ.get("TWINLOG_TEST_PROCESSES", "5")
+PROCESSES: Final = os.environ.get("TWINLOG_TEST_PROCESSES", "7")
 """Number of processes. Tests mostly wait: four processes used 80 % of two cores in the gate."""
 TOGETHER: Final = ("-n", PROCESSES, "--dist=loadgroup", "--no-loadscope-reorder")
 """The processes share one set of brokers. `loadgroup` keeps tests that share a Spark in one

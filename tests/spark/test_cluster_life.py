@@ -165,7 +165,7 @@ def of_the_page(what: str, port: int = 4040) -> Any:
     return answer_of(f"{at}/{application['id']}/{what}")
 
 
-def test_sparks_page_shows_what_each_lease_has_copied(
+def test_sparks_page_shows_the_copied_records_of_each_lease(
     orders: Orders, cluster: Cluster, tmp_path: Path
 ) -> None:
     listen = f"127.0.0.1:{free_port()}"

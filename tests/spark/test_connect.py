@@ -80,7 +80,7 @@ for _ in range(2):
 
 
 def over_connect(script: str, *arguments: str) -> list[str]:
-    """The output of a script that ends together with its server."""
+    """Run a script over Spark Connect, and return its output. Its server ends with it."""
     done = subprocess.run(
         [sys.executable, "-c", f"{script}spark.stop()", *arguments],
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
@@ -134,8 +134,8 @@ def test_a_copy_over_spark_connect(
 def test_writes_over_spark_connect(
     source_cluster: LocalCluster, topic: str, tmp_path: Path
 ) -> None:
-    """A batch, and a restarted stream. Keys are in the partitions that Java's producer would
-    choose.
+    """A batch and a restarted stream write each row once. Keys are in the partitions that Java's
+    producer would choose.
     """
     written, script, count = f"{topic}-written", CONNECT + WRITE, 1000
     if HAS_STREAM_WRITERS:

@@ -114,7 +114,7 @@ def test_ends_identical_after_its_time(tmp_path: Path, scratch: Path) -> None:
 
 
 class End(NamedTuple):
-    """An early end of a demo."""
+    """A cause that ends a demo early, and the expected messages."""
 
     begins: Callable[[Command, Path], object]
     """Returns when the end may begin."""

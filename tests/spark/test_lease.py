@@ -143,7 +143,7 @@ def test_nothing_that_executors_answer_is_run_here(driver: Driver, tmp_path: Pat
 
 
 @pytest.mark.witness("an expired lease accepts no lane")
-def test_a_lease_that_is_over_admits_nobody(driver: Driver) -> None:
+def test_an_ended_lease_admits_no_lane(driver: Driver) -> None:
     job = driver.lease(12, "until_told", lanes=1)
     (lane,) = driver.hellos(1)
     (own,) = job._own
@@ -279,7 +279,7 @@ time.sleep(600)
 
 
 @pytest.mark.witness("a killed driver leaves no process behind")
-def test_a_killed_driver_leaves_no_process_no_folder_and_said_nothing(tmp_path: Path) -> None:
+def test_a_killed_driver_leaves_no_process_no_folder_and_no_output(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM],
         stdout=subprocess.PIPE,

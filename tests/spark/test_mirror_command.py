@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("sp
 
 
 @pytest.mark.witness("mirror --once copies all existing records")
-def test_once_copies_what_is_there_and_tells_it_as_json(
+def test_once_copies_existing_records_and_reports_json(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
     create_topic(
@@ -98,7 +98,7 @@ def test_killed_workers_and_lease_changes_under_load_lose_and_repeat_nothing(
     assert len(mirror.stdout.splitlines()) < 20
 
 
-def test_killed_driver_leaves_nothing_running_and_its_successor_goes_on(
+def test_killed_driver_leaves_nothing_running_and_its_successor_continues(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
     create_topic(source_cluster, fresh_topic, partitions=PARTITIONS)

@@ -48,7 +48,7 @@ def environment_of(process: psutil.Process) -> str:
         return ""
 
 
-def test_what_a_job_carries_leads_to_the_driver_and_says_nothing_else() -> None:
+def test_a_job_contains_the_drivers_address_and_no_secret() -> None:
     assert {one.name for one in fields(ChannelAddress)} == {"host", "port", "token", "fingerprint"}
     address = ChannelServer(MessageCodec(MESSAGES), lambda _: None).address
     assert address.token == ""  # each lane's own goes with its own task alone

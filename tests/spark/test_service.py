@@ -73,7 +73,7 @@ class Manager:
         return (self.folder / "out").read_text()
 
     def hears(self, line: str) -> int:
-        """Return the number of these notifications."""
+        """Return how often the process has sent this notification so far."""
         while True:
             try:
                 self.heard += self._socket.recv(4096).decode().splitlines()
@@ -205,7 +205,7 @@ def test_a_wrong_configuration_is_never_ready_and_ends_with_2(
     assert "[CONFIG_INVALID]" in manager.output
 
 
-def test_what_starting_again_may_mend_ends_with_1(
+def test_errors_that_a_restart_may_fix_end_with_exit_code_1(
     manager: Manager, source_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
     config = a_config(tmp_path, source_cluster.bootstrap, "127.0.0.1:1", fresh_topic)

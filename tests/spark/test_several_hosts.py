@@ -1,5 +1,6 @@
 """One flow on several hosts, as in `docs/spark.md`: a standalone master, two workers, and the
 mirror, each on its own host. An executor is killed, then a worker's host dies, then the master's.
+One of the topics is transformed, on the mirror's host.
 """
 
 from __future__ import annotations
@@ -10,11 +11,22 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support import spark_mirror
+from tests.support.client import produce, read_all
 from tests.support.command import Command
 from tests.support.eventually import eventually
 from tests.support.hosts import Host, hosts
-from tests.support.spark_mirror import Load, Orders, arrived, assert_identical, caught_up
+from tests.support.spark_mirror import (
+    PARTITIONS,
+    Load,
+    Orders,
+    arrived,
+    assert_identical,
+    caught_up,
+    config,
+)
 from tests.support.standalone import address_of, end, executors, spread
+from tests.support.topics import create_topic
 
 pytestmark = [
     pytest.mark.spark,
@@ -25,6 +37,47 @@ pytestmark = [
 LANES = 2
 CORES = 2 * LANES
 """Cores of each worker, enough for all lanes and their successors if the other host is gone."""
+
+
+MASK = (
+    "SELECT key, concat('masked ', offset) AS value, topic, partition, offset, timestamp, "
+    "timestampType, headers FROM records WHERE value IS NOT NULL"
+)
+
+
+class Masked:
+    """A second topic of the flow, whose records are masked."""
+
+    def __init__(self, orders: Orders, folder: Path) -> None:
+        self._orders, self.topic = orders, f"{orders.topic}-masked"
+        self._produced = 0
+        create_topic(orders.source, self.topic, partitions=PARTITIONS)
+        flow = orders.flow
+        lines = {
+            f"{flow}.topics": f"{orders.topic}, {self.topic}",
+            f"{flow}.twinlog.transforms": "mask",
+            f"{flow}.twinlog.transforms.mask.topics": self.topic,
+            f"{flow}.twinlog.transforms.mask.sql": MASK,
+        }
+        config(folder, orders.source, orders.target, orders.topic, **lines)
+
+    def grows(self) -> None:
+        """Produce records, and wait until they have arrived masked."""
+        produce(
+            self._orders.source,
+            self.topic,
+            spark_mirror.orders(400, begin=self._produced),
+            codec="lz4",
+        )
+        self._produced += 400
+        expected = [
+            (one.partition, one.key, b"masked %d" % one.offset)
+            for one in read_all(self._orders.source, self.topic)
+            if one.value is not None
+        ]
+        target, name = self._orders.target, f"A.{self.topic}"
+        eventually(lambda: arrived(target, self.topic) >= len(expected), what="masked records")
+        assert [(one.partition, one.key, one.value) for one in read_all(target, name)] == expected
 
 
 def lanes_on(host: Host) -> int:
@@ -56,6 +109,7 @@ def test_a_flow_over_two_hosts_outlives_an_executor_a_worker_and_the_master(
     orders: Orders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clusters = (orders.source.bootstrap, orders.target.bootstrap)
+    masked = Masked(orders, tmp_path)
 
     def more_arrive() -> bool:
         seen = arrived(orders.target, orders.topic)
@@ -74,17 +128,20 @@ def test_a_flow_over_two_hosts_outlives_an_executor_a_worker_and_the_master(
             orders.arrive()
             eventually(lambda: all(lanes_on(host) for host in workers))
             assert lanes_on(own) == 0
+            masked.grows()
             load = Load(orders.source, orders.topic, orders.produced)
             try:
                 (executor,) = (one for one in executors() if is_on(workers[0], one))
                 executor.kill()
                 assert more_arrive()
                 eventually(lambda: lanes_on(workers[0]), what="an executor in its place")
+                masked.grows()
                 end(spark.workers[0])
                 eventually(lambda: lanes_on(workers[0]) == 0)
                 assert more_arrive()
                 end(spark.master)
                 assert more_arrive()
+                masked.grows()
             finally:
                 load.stop()
             eventually(lambda: caught_up(orders.source, orders.target, orders.topic))

@@ -1,4 +1,4 @@
-"""Another user of this machine requests from Spark what it gives to its own executors."""
+"""Another user of this machine requests data from Spark's ports that only its executors may get."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Loot:
 
 
 @needs_root
-def test_nobody_reads_the_tasks_of_a_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_other_user_reads_the_tasks_of_a_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = start_spark(None, 1)
     try:
         loot = Loot(engine)

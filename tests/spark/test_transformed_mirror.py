@@ -412,8 +412,11 @@ def nothing_comes_back(case: Case, topics: Sequence[str]) -> None:
     assert not [name for name in topic_names(case.source) if name.startswith(f"{there}.A.")]
 
 
-ABORTED: Final = "CASE WHEN value LIKE 'aborted%' THEN raise_error('aborted') ELSE offset END"
-"""Fails for a record that no reader of committed records sees."""
+ABORTED: Final = (
+    "CASE WHEN value LIKE 'aborted%' OR value = 'bad' THEN raise_error('bad') ELSE offset END"
+)
+"""Fails for records that no reader of committed records sees, and for bad ones."""
+BAD: Final = Outgoing(value=b"bad", partition=0)
 
 
 def produce_with_aborts_and_gaps(case: Case, clean: str) -> None:
@@ -456,9 +459,23 @@ def only_filtered(case: Case) -> None:
     assert values(case.target, topic) == before
 
 
+def letters_are_deleted(case: Case, letters: str) -> None:
+    """The dead-letter topic is deleted while the flow runs: it is created again."""
+    for number in (1, 2):
+        produce(case.source, case.topic, [BAD])
+        eventually(
+            lambda: letters in topic_names(case.target) and read_all(case.target, letters),
+            120.0,
+            f"dead letter {number}",
+        )
+        (found,) = read_all(case.target, letters)
+        assert found.value == BAD.value
+        delete_topic(case.target, letters)
+
+
 def the_source_changes(case: Case) -> None:
     """Transactions, compaction, more partitions, filtered and unread records that are deleted, and
-    a topic that is created again.
+    topics that are created again.
     """
     topic, flow = case.topic, case.flow
     clean, again = f"{topic}-clean", f"{topic}-again"
@@ -479,6 +496,8 @@ def the_source_changes(case: Case) -> None:
         f"{flow}.sync.group.offsets.interval.seconds": "1",
         f"{flow}.emit.checkpoints.interval.seconds": "1",
         f"{flow}.groups": f"group-{topic}",
+        f"{flow}.twinlog.transforms.on-error": "quarantine",
+        f"{flow}.twinlog.transforms.quarantine.topic": (letters := f"__letters-{topic}"),
     }
     file = case.file(**lines)
 
@@ -486,7 +505,7 @@ def the_source_changes(case: Case) -> None:
         return [
             (one.partition, b"masked %d" % one.offset)
             for one in read_all(case.source, name, isolation="read_committed")
-            if one.value is not None
+            if one.value not in (None, BAD.value)
         ]
 
     def is_copied(name: str) -> bool:
@@ -500,6 +519,7 @@ def the_source_changes(case: Case) -> None:
         more = [Outgoing(value=b"%d" % n, partition=PARTITIONS) for n in range(50)]
         produce(case.source, topic, more)
         eventually(lambda: is_copied(topic), what="the new partition")
+        letters_are_deleted(case, letters)
         only_filtered(case)
         before, ends = values(case.target, topic), end_offsets(case.source, topic)
         mirror.process.kill()

@@ -53,8 +53,8 @@ def run(*command: str | Path, within: float = 300, folder: Path = Path("/")) -> 
 
 
 def without_spark(lock: str) -> str:
-    """Install all but 450 MB that take a minute to unpack. The setup has installed them by the same
-    pin and hash.
+    """Return the lock without PySpark, whose 450 MB take a minute to unpack. The setup has
+    installed it by the same pin and hash.
     """
     parts = re.split(r"^(?=[a-z])", lock, flags=re.M)
     (spark,) = (part for part in parts if part.startswith("pyspark"))
@@ -63,7 +63,7 @@ def without_spark(lock: str) -> str:
 
 
 def link_spark(environment: Path) -> None:
-    """Link the installed one with its metadata, for `pip check`."""
+    """Link the installed PySpark with its metadata, for `pip check`."""
     (packages,) = environment.glob("lib/python3*/site-packages")
     (metadata,) = Path(pyspark.__file__).parents[1].glob("pyspark-*.dist-info")
     for folder in (Path(pyspark.__file__).parent, metadata):
@@ -164,8 +164,8 @@ def is_whole(environment: Path) -> None:
 def test_from_pip_install_to_a_filled_board(
     secured_pair: tuple[LocalCluster, LocalCluster], tmp_path: Path
 ) -> None:
-    """docs/kubernetes.md without Kubernetes: a resource, its secrets, and the
-    installed packages.
+    """Follow docs/kubernetes.md without Kubernetes: a resource, its secrets, and the installed
+    packages.
     """
     promtool()  # or skip, before anything is made
     environment = pip_install(tmp_path)

@@ -114,7 +114,7 @@ rows = spark.range(6000, numPartitions=4).selectExpr("id % 3000 AS id").groupBy(
 rows = partitioned(rows.selectExpr("string(id) AS key", "string(id) AS value"), options)
 rows.mapInArrow(waits, rows.schema).write.format("twinlog").options(**options).mode("append").save()
 """
-"""Tasks that write wait with their rows in the log."""
+"""A script whose writing tasks wait when their rows are in the log."""
 
 
 WRITE = """
@@ -142,13 +142,13 @@ rows.write.format("twinlog").options(**options).option("writeId", write_id).mode
 while moment:
     time.sleep(60)
 """
-"""It is never at its end before it is killed."""
+"""A script whose write never ends before it is killed."""
 
 BATCH_ROWS = 3000
 
 
 class Killed:
-    """The query in a process of its own, from one checkpoint."""
+    """A query in a process of its own, restarted from one checkpoint."""
 
     def __init__(self, cluster: LocalCluster, topic: str, folder: Path, master: str) -> None:
         self.cluster, self.topic, self.folder = cluster, topic, folder
@@ -158,7 +158,7 @@ class Killed:
         self.fill(FILES)
 
     def fill(self, files: int) -> None:
-        """Have so many: a micro-batch of each."""
+        """Write files until there are this many, each of which becomes a micro-batch."""
         for number in range(self.files, files):
             ids = range(number * ROWS, (number + 1) * ROWS)
             text = "".join(json.dumps({"id": one}) + "\n" for one in ids)
@@ -175,7 +175,7 @@ class Killed:
         )
 
     def noted(self) -> int:
-        """Micro-batches that Spark has noted as done."""
+        """Return the number of micro-batches that Spark has recorded as done."""
         return len(list((self.folder / "checkpoint" / "commits").glob("[0-9]*")))
 
     def begun(self) -> int:
@@ -188,7 +188,7 @@ class Killed:
 
 
 class Write:
-    """One `df.write`, run again and again."""
+    """A batch write (`df.write`) in a process of its own, which is started repeatedly."""
 
     def __init__(self, cluster: LocalCluster, topic: str, folder: Path) -> None:
         self._cluster, self._topic, self._folder = cluster, topic, folder
@@ -196,7 +196,7 @@ class Write:
         self._options = options_for(cluster.bootstrap, topic, self._write_id)
 
     def start(self, moment: str = "") -> subprocess.Popen[bytes]:
-        """`moment`: at which it is to be killed."""
+        """Start the write. `moment`: the point at which the test will kill it."""
         (self._folder / "task").unlink(missing_ok=True)
         arguments = [self._cluster.bootstrap, self._topic, self._write_id, str(self._folder)]
         return subprocess.Popen(
@@ -208,7 +208,7 @@ class Write:
         )
 
     def kill(self, moment: str) -> None:
-        """Its driver, when it has come so far."""
+        """Kill its driver at the chosen moment."""
         running = self.start(moment)
         with ClusterClient(self._options.cluster()) as client:
             opened = transactions(client, self._options)
@@ -240,7 +240,7 @@ class Write:
 
 
 def has_begun(opened: Transactions) -> bool:
-    """A transaction is open."""
+    """Return True if a transaction is open."""
     try:
         return opened.describe().is_open
     except TwinlogError:
@@ -300,7 +300,7 @@ def test_killed_at_any_moment(
 
 
 def run_a_task_twice_at_once(source_cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
-    """By speculation: the slower run has written a part of its rows."""
+    """Let Spark run a task twice by speculation. The slower run has written a part of its rows."""
     with standalone(tmp_path, ("127.0.0.1", "127.0.0.2")) as master:
         arguments = [source_cluster.bootstrap, topic, str(tmp_path), master]
         done = subprocess.run(
@@ -354,7 +354,7 @@ def lose_an_executor_with_what_was_shuffled(
 
 
 def kill_the_driver(query: Killed, chance: random.Random) -> None:
-    """With its JVM, at twenty moments at which it has something to write."""
+    """Kill the driver and its JVM at twenty moments at which it has rows to write."""
     kills = 0
     while kills < 20:
         before = query.begun()

@@ -172,7 +172,7 @@ OF_KEYS: Final[list[Case]] = [
         lines(*INSERT, "A->B.transforms.x.value.literal = noon"),
     ),
     (
-        "name remote topics with twinlog.rename (docs/rename.md), or route",
+        "or name remote topics with twinlog.rename or RegexRouter for all of their records",
         lines("A->B.transforms = x", "A->B.transforms.x.type = TimestampRouter"),
         lines("twinlog.rename = a:b"),
     ),
@@ -499,6 +499,14 @@ OF_VALUES: Final[list[Case]] = [
         lines(PYTHON_POLICY),
     ),
     ("in its format_remote_topic, or remove", lines(PYTHON_POLICY, RENAMES), lines(RENAMES)),
+    (
+        "set the names in its format_remote_topic, and remove the line",
+        lines(
+            *(PYTHON_POLICY, "A->B.transforms = x", f"A->B.transforms.x.type = {SMTS}RegexRouter"),
+            *("A->B.transforms.x.regex = (.*)", "A->B.transforms.x.replacement = $1"),
+        ),
+        lines(PYTHON_POLICY),
+    ),
     (
         "lacks its package; write ",
         lines("replication.policy.class = IdentityReplicationPolicy"),

@@ -207,7 +207,7 @@ def read_all(
     within: float = PATIENCE_S,
     config: Mapping[str, Any] | None = None,
 ) -> list[Seen]:
-    """Every record that the topic holds now, by partition and offset.
+    """Return every record of the topic, by partition and offset.
 
     Ends at the high watermark, with `read_committed` at the last stable offset.
     """

@@ -8,7 +8,17 @@ from typing import Final
 from twinlog.config.flow.connect import ConnectStep
 from twinlog.wire.records import Headers, Record
 
-__all__ = ["CHAINS", "KAFKAS", "RECORDS", "after", "chain_lines"]
+__all__ = [
+    "BAD_REPLACEMENTS",
+    "CHAINS",
+    "KAFKAS",
+    "RECORDS",
+    "ROUTED_TOPICS",
+    "ROUTES",
+    "after",
+    "chain_lines",
+    "router",
+]
 
 KAFKAS: Final = "org.apache.kafka.connect.transforms."
 TIMESTAMP: Final = 1_764_460_800_123
@@ -79,6 +89,46 @@ CHAINS: Final = {
 }
 """Lines without the prefix of the flow, by what the chain does."""
 
+
+def router(regex: str, replacement: str, *options: str) -> tuple[str, ...]:
+    """A step that routes. Both texts are as in Java, not as in a properties file."""
+    values = (f"regex = {regex}", f"replacement = {replacement}")
+    return (f"{KAFKAS}RegexRouter", *(one.replace("\\", "\\\\") for one in values), *options)
+
+
+_STRIP: Final = router(r"A\.(.*)", "$1")
+
+ROUTES: Final = {
+    "the alias is removed": chain_lines(_STRIP),
+    "names without a match are kept": chain_lines(router(r"A\.ord.*", "x")),
+    "the whole name must match": chain_lines(router("A", "x"), router("orders", "x")),
+    "the first match is replaced": chain_lines(router(r"A\.(?:a|ab)", "x")),
+    "a lazy match is replaced": chain_lines(router(r"A\.(.*?)", "eu-$1.")),
+    "an empty replacement": chain_lines(router(r"A\.|A\.(.*)", "")),
+    "groups by number": chain_lines(router(r"(A)\.(.*)", r"$2.$01-$10_$2\1")),
+    "groups by name": chain_lines(router(r"A\.(?<first>[^.-]*)(?<rest>.*)", "${first}${rest}.x")),
+    "a group that matches nothing": chain_lines(router(r"A\.(b)?(.*)", "x$1-$2")),
+    "flags": chain_lines(router(r"(?i)a\.ORDERS(.*)", "o$1")),
+    "one router after another": chain_lines(_STRIP, router("(.*)s", "$1"), router("order", "o")),
+    "some topics": chain_lines((*_STRIP, "predicate = isOrders")),
+    "all other topics": chain_lines((*_STRIP, "predicate = isOrders", "negate = true")),
+    "a predicate sees the new name": chain_lines(
+        router(r"A\.pay(.*)", "A.ord$1"),
+        (*_STRIP, "predicate = isOrders"),
+        (_FILTER, "predicate = isOrders"),
+    ),
+    "a filter before it sees the old name": chain_lines((_FILTER, "predicate = isOrders"), _STRIP),
+    "a filter after it sees the new name": chain_lines(_STRIP, (_FILTER, "predicate = isOrders")),
+}
+"""Chains with routers, by what they do."""
+
+ROUTED_TOPICS: Final = (
+    *("orders", "orders-2024", "ordX", "payments", "pay-in", "a", "ab", "abc", "b", "bx", "other"),
+    *("A.x", "C.A.orders", "x.A.orders", "a-b.c_d", "heartbeat"),
+)
+BAD_REPLACEMENTS: Final = ("$2", "$", "x$", "x\\", "$x", "${nope}", "${first", "${1}", "$-1")
+"""Those that Java refuses at the first record, with the expression `A\\.(?<name>.*)`."""
+
 _HEADERS: Final[tuple[Headers, ...]] = (
     (),
     (("trace", b"1"),),
@@ -95,11 +145,13 @@ RECORDS: Final = tuple(
         for pair in ((b"k", b"v"), (None, b"v"), (b"k", None), (b"", b""))
     )
 )
-"""With and without keys, values and headers, with duplicate headers and headers without value."""
+"""Records with and without keys, values and headers, with duplicate headers and headers without a
+value.
+"""
 
 
 def after(record: Record, steps: Sequence[ConnectStep]) -> Record | None:
-    """What the steps make of a record, or None if it is filtered."""
+    """Return the record after the steps, or None if it is filtered."""
     headers: Headers | None = record.headers
     for step in steps:
         headers = None if headers is None else step.headers_of(record.value, headers)

@@ -54,7 +54,7 @@ class Commands:
 
 
 class _Forks:
-    """The process from which commands are forked, one per test process."""
+    """The process from which commands are forked. Each process of a test run has one."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(

@@ -241,14 +241,21 @@ class LaneStub:
         retriable: bool = False,
         wait_ms: int = 0,
         said: str = "",
+        had_begun: bool = False,
     ) -> None:
-        said = said or f"{tp}: {code}"
         self.say(
-            Troubled(source=tp, code=code, message=said, is_retriable=retriable, wait_ms=wait_ms)
+            Troubled(
+                source=tp,
+                code=code,
+                message=said or f"{tp}: {code}",
+                is_retriable=retriable,
+                wait_ms=wait_ms,
+                had_begun=had_begun,
+            )
         )
 
     def goes(self) -> None:
-        """End its connection."""
+        """Let the lane's connection end."""
         assert self.lane is not None
         self.driver.run.on_gone(self.lane)
 
@@ -279,7 +286,9 @@ class Driver:
             work=work_of(),
             generation=3,
             plans=plans,
-            lane_count=lambda partitions: min(self.most_lanes, partitions),
+            lane_count=lambda partitions, is_light: (
+                1 if is_light else min(self.most_lanes, partitions)
+            ),
             lease_s=lease_s,
             first_change_s=lease_s,
             start=Starts.everywhere(StartKind.EARLIEST),
@@ -296,7 +305,7 @@ class Driver:
         return len(self.jobs), self.jobs[-1]
 
     def has_begun(self, *plans: PartitionPlan) -> None:
-        """Add a row of each partition to the offset map."""
+        """Add a row of each partition to the offset map, as if its copy had begun."""
         rows = (
             ChunkRow(
                 key=one.map_key,

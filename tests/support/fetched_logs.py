@@ -42,7 +42,7 @@ class Cluster:
 
 
 def fetch_from_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Send every fetch of a verification to a `Cluster` from now on."""
+    """Send every fetch of a verification to a `Cluster` until the end of the test."""
 
     def fetch(client: Any, _tp: Any, position: int, *_: Any, **__: Any) -> Any:
         return client.answer(position)

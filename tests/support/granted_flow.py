@@ -40,7 +40,7 @@ class Row:
     checked: bool = True
     """Whether `check` can detect it before the topic exists."""
     says: str = ""
-    """Text in the line if it does not name the ACL in the usual way."""
+    """Text of the error line, if it does not name the missing ACL in the usual way."""
     key: str = ""
     """The key that avoids the log line."""
     implied_by: str = ""

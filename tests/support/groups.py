@@ -126,7 +126,7 @@ def commit(
 
 
 def commit_all(cluster: LocalCluster, group: str, positions: list[Assigned]) -> None:
-    """The same for several partitions."""
+    """Set a group's offsets in several partitions without a member."""
     client = admin(cluster)
 
     def is_taken() -> bool:

@@ -39,11 +39,13 @@ class Host:
     holder: int
     """The process that holds its namespaces."""
     address: str | None
-    """Its address for the other hosts, if they are joined."""
+    """The address at which the other hosts reach this one, if they are joined."""
 
     @property
     def enter(self) -> tuple[str, ...]:
-        """Return the prefix of a command that is to run there. The process stays the same."""
+        """Return the prefix of a command that is to run on the host. It starts no further process,
+        so the process ID is the command's.
+        """
         return ("nsenter", f"--target={self.holder}", "--net", "--uts")
 
     @property
@@ -137,7 +139,7 @@ def _must_be_possible() -> None:
 
 @contextmanager
 def _held(name: str) -> Iterator[int]:
-    """Return a process with its own namespaces."""
+    """Start a process that holds its own network and host-name namespaces, and return its ID."""
     command = ["unshare", "--net", "--uts", "sh", "-c", HOLD, name]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdin is not None

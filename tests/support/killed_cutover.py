@@ -47,7 +47,9 @@ def _be_command(job: dict[str, Any]) -> NoReturn:
 
 
 def _run(moment: str, where: str, words: list[str]) -> int:
-    """`moment`: before or after. `where`: module:name of a function or method."""
+    """Run a command, and kill it before or after (`moment`) the call of `where`, which is
+    module:name of a function or method.
+    """
     module, _, path = where.partition(":")
     owner: Any = importlib.import_module(module)
     *outer, name = path.split(".")

@@ -73,7 +73,7 @@ class _Daemon:
                     self._ended.notify_all()
 
     def code(self, pid: int, within_s: float) -> int | None:
-        """How it ended; None: not yet."""
+        """Return the exit code, or None while it runs."""
         with self._ended:
             self._ended.wait_for(lambda: pid in self._codes, within_s)
             return self._codes.get(pid)
@@ -89,7 +89,7 @@ def _forked(job: dict[str, Any]) -> ForkedLane:
 
 
 class ForkedLane:
-    """As much of `subprocess.Popen` as a job needs."""
+    """The part of `subprocess.Popen` that a job needs, for a forked lane."""
 
     def __init__(self, pid: int, daemon: _Daemon) -> None:
         self.pid = pid
@@ -199,7 +199,7 @@ class ProcessLeases:
         return job
 
     def pids(self) -> list[int]:
-        """Lane processes that run now."""
+        """Return the IDs of running lane processes."""
         return [pid for job in self.jobs for pid in job.pids()]
 
     def close(self) -> None:

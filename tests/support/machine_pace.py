@@ -24,7 +24,9 @@ class Pace:
 
 @contextmanager
 def paced(ask: Callable[[], object] = lambda: None) -> Iterator[Pace]:
-    """Measure until the block ends. The time of `ask`, a query of a broker, counts as well."""
+    """Measure stalls until the block ends. The duration of `ask`, a query of a broker, counts as a
+    stall as well.
+    """
     pace, ended = Pace(), threading.Event()
 
     def run() -> None:

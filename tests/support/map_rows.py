@@ -26,7 +26,7 @@ TargetSide.pump = hold
 
 
 def rows(rig: Rig) -> list[ChunkRow]:
-    """All rows of the partition's map, in log order."""
+    """Return all rows of the partition's map, in log order."""
     topic = offset_map_topic(rig.alias)
     partition = map_partition(rig.here, MAP_PARTITIONS)
     return [
@@ -42,13 +42,15 @@ def write_row(rig: Rig, row: ChunkRow) -> None:
 
 
 def transactions(rig: Rig, numbers: range) -> None:
-    """One of each record: a marker follows it, so that the next one begins a run."""
+    """Write each record in a transaction, so that a marker follows it, and the next record begins a
+    run.
+    """
     for number in numbers:
         rig.put_at_once([rig.record(number)])
 
 
 def translated(rig: Rig, upstream: int) -> Translation:
-    """What the map that is there says of an upstream offset."""
+    """Translate an upstream offset by the current map."""
     known, end = rig.map(), rig.end()
     reach = up_to(known, end, Witness.LOG_END).reach
     assert reach is not None
@@ -56,7 +58,9 @@ def translated(rig: Rig, upstream: int) -> Translation:
 
 
 def right_offset(rig: Rig, upstream: int) -> int:
-    """Of the first target record at or behind an upstream offset, by content."""
+    """Return the offset of the first target record at or after an upstream offset, found by
+    content.
+    """
     at = {r.value: r.offset for r in read_all(rig.source, rig.topic, isolation="read_committed")}
     target = read_all(rig.target, rig.remote)
     return next((r.offset for r in target if at[r.value] >= upstream), rig.end())

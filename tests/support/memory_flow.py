@@ -62,7 +62,7 @@ class MemoryFlow(MemorySource):
 
     steps: ClassVar[tuple[str, ...]] = STEPS
     unheard: ClassVar[tuple[str, ...]] = UNHEARD
-    """Steps of a lane that is thought dead."""
+    """Steps of a lane that the driver considers dead."""
     last_steps: ClassVar[tuple[str, ...]] = ("start", "send", "fetch")
     """Steps that `finish` repeats until nothing is left to do."""
     target: MemoryLog = field(default_factory=MemoryLog)
@@ -86,7 +86,7 @@ class MemoryFlow(MemorySource):
     _lanes_until_ms: int = 0
     """The time until which a lost lane may be alive."""
     _is_unheard: bool = False
-    """Whether the step is one of a lane that is thought dead."""
+    """Whether the current step is one of a lane that the driver considers dead."""
     _of_living: set[int] = field(default_factory=set)
     """Target offsets that such lanes wrote."""
     _acked: tuple[int, int] = (-1, -1)
@@ -194,7 +194,7 @@ class MemoryFlow(MemorySource):
         )
 
     def _begin(self, found: StartPoint) -> None:
-        """`Assignments.started`."""
+        """Apply the result of a cold start, like `Assignments.started`."""
         known = self.known()
         taken = () if known is None else tuple(known.runs)
         position = Run(found.ordinal, found.upstream, found.k + found.ordinal)
@@ -225,11 +225,13 @@ class MemoryFlow(MemorySource):
         return Term(self._generation, 0)
 
     def put_off(self) -> bool:
-        """`control.lanes.takes.put_off`: whether a lost lane may still begin it."""
+        """Return True if a lost lane may still start the partition, like
+        `control.lanes.takes.put_off`.
+        """
         return self.known() is None and self.now_ms < self._wait_until_ms
 
     def _take_over(self, handed: HandOver, term: Term) -> None:
-        """`Assignments.take` of a partition that was handed over."""
+        """Start a partition that was handed over, like `Assignments.take`."""
         self._handed = None
         known = self.known()
         tail = MapTail(
@@ -310,7 +312,7 @@ class MemoryFlow(MemorySource):
         return self.lane is not None
 
     def write_map(self, _number: int) -> bool:
-        """`MapWriter.pump`: one round at a time."""
+        """Send a round of map rows if none is in flight, like `MapWriter.pump`."""
         lane = self.lane
         if lane is None or lane.rows:
             return False
@@ -354,7 +356,7 @@ class MemoryFlow(MemorySource):
         return True
 
     def send(self, _number: int) -> bool:
-        """`TargetSide.pump`, one batch."""
+        """Send one batch, like `TargetSide.pump`."""
         lane = self.lane
         if lane is None:
             return False
@@ -480,7 +482,7 @@ class MemoryFlow(MemorySource):
             self._wait_until_ms = max(self._wait_until_ms, self.now_ms + wait_ms)
 
     def _report(self, copy: PartitionCopy) -> None:
-        """`Partition.on_progress`."""
+        """Report the progress to the driver, like `Partition.on_progress`."""
         ordinal, epoch = copy.acked_ordinal, copy.leader.checked_epoch
         if ordinal >= self._acked[0] or epoch != self._acked[1]:
             self._acked = ordinal, epoch

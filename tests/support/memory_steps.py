@@ -62,4 +62,4 @@ UNHEARD: Final = (
     *("fetch", "write_map", "rows_are_durable", "send", "arrive", "answer"),
     *("copy_on", "send", "arrive", "refuse", "connection_breaks", "map_connection_breaks"),
 )
-"""Steps of a lane that is thought dead."""
+"""Steps of a lane that the driver considers dead."""

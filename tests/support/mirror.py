@@ -95,7 +95,9 @@ class Mirror:
             reloader=self.reloader,
             once=once,
             lease_s=lease_s,
-            lane_count=lambda setup, parts: lanes_of(setup.config, CORES, lanes, parts),
+            lane_count=lambda setup, parts, is_light: (
+                1 if is_light and lanes is None else lanes_of(setup.config, CORES, lanes, parts)
+            ),
             on_snapshot=self._keep,
             events=events,
         )

@@ -55,14 +55,16 @@ def one_cluster_file(path: Path, cluster: LocalCluster, **more: str) -> Path:
 
 @contextmanager
 def mirror_maker(properties: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """It runs the file until the block ends; what it says goes to `.log` beside the file."""
+    """Run MirrorMaker 2 with the file until the block ends. Its output goes to a `.log` next to the
+    file.
+    """
     with java_process("org.apache.kafka.connect.mirror.MirrorMaker", properties) as process:
         yield process
 
 
 @contextmanager
 def java_process(name: str, properties: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A class among MirrorMaker 2's jars that is given a file, as `mirror_maker` runs it."""
+    """Run a class of MirrorMaker 2's jars with a file as argument, like `mirror_maker`."""
     logging = properties.with_suffix(".log4j2.properties")
     logging.write_text(_LOGGING)
     command = [str(find_java()), "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]

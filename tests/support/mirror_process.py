@@ -58,7 +58,7 @@ class Driver:
         self.states: dict[str, State] = {}
         """The states by flow."""
         self.address: Address | None = None
-        """Its HTTP address, once it serves HTTP."""
+        """The mirror's HTTP address, once it serves HTTP."""
         arguments = [str(config), f"--lanes={lanes}"]
         arguments += [] if listen is None else [f"--listen={listen}"]
         arguments += ["--adopt"] if adopts_mm2 else []

@@ -107,7 +107,7 @@ MUTANTS: Final = (
     Mutant("split: what is too large is cut", 1, Splitter, "parts", _cuts_nothing),
     Mutant("cut: a batch waits for its row", 16, PartitionCopy, "_needed", always(-1)),
     Mutant("term: each start has its own", 2, MemoryFlow, "new_term", always(Term(0, 0))),
-    Mutant("term: newer chunks void older ones", 6, PartitionMap, "_put", appends_anywhere),
+    Mutant("term: newer chunks void older ones", 6, PartitionMap, "_store_entry", appends_anywhere),
     Mutant("term: no row of unknown outcome twice", 384, MapTail, "on_lost", MapTail.on_refused),
     Mutant(
         "release: what is acknowledged is handed over",

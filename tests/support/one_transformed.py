@@ -1,4 +1,6 @@
-"""One transformed partition's copy with nothing around it: ranges out, answers in."""
+"""The copy of one transformed partition without lane and driver: it returns ranges, and takes
+answers.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ def odd(record: Record) -> Record | None:
 
 
 class Rig:
-    """A transformed copy, and its application."""
+    """A transformed copy, and an application that runs its transform in the test."""
 
     def __init__(self, function: RecordFunction = odd, **given: Any) -> None:
         self.application = PythonTransformer(function)
@@ -46,7 +48,7 @@ class Rig:
         self.deliver()
 
     def written(self) -> None:
-        """All announced rows are in the map topic."""
+        """Write all announced rows to the map topic."""
         while (row := self.copy.tail.next_row()) is not None:
             self.copy.tail.on_durable(row[1])
 
@@ -64,7 +66,7 @@ class Rig:
         )
 
     def copied(self) -> list[OutBatch]:
-        """Send everything, and acknowledge it."""
+        """Send all batches, and acknowledge them."""
         out: list[OutBatch] = []
         while batches := self.send():
             self.acknowledge(*batches)

@@ -5,7 +5,7 @@ of the transforms.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -77,11 +77,9 @@ class PythonTransformer:
     function: RecordFunction
     waiting: dict[int, SourceRange] = field(default_factory=dict)
     withdrawn: list[int] = field(default_factory=list)
-    silence_s: float = 0.0
-    """For how long it reports that nothing was answered."""
     quarantines: bool = False
     late: set[int] = field(default_factory=set)
-    """The ranges that it reports as left out although later ones were answered long ago."""
+    """The ranges that it reports as left out for so long."""
     _answers: list[RangeAnswer] = field(default_factory=list)
 
     def offer(self, one: SourceRange) -> None:
@@ -96,14 +94,11 @@ class PythonTransformer:
         found, self._answers = self._answers, []
         return found
 
-    def silent_s(self) -> float:
-        return self.silence_s if self.waiting else 0.0
-
-    def overtaken(self, after_s: float) -> Collection[int]:
-        return self.late & self.waiting.keys()
+    def unanswered(self, after_s: float) -> Iterable[SourceRange]:
+        return [one for number, one in self.waiting.items() if number in self.late]
 
     def give(self, *answers: RangeAnswer) -> None:
-        """Let these answers arrive, whatever was requested."""
+        """Deliver these answers, even if their ranges were not requested."""
         self._answers += answers
 
     def answer(self, number: int | None = None) -> None:

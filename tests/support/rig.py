@@ -72,14 +72,14 @@ def count(self, sent, view):
     return answered(self, sent, view)
 MapWriter.on_answer = count
 """
-"""A byte for each answer to rows of the offset map, in a file."""
+"""Prelude of lanes that append a byte to a file for each response to rows of the offset map."""
 
 NO_NUMBERS: Final[Mapping[int, int]] = MappingProxyType({})
 NO_KEYS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Numbered(NamedTuple):
-    """A record as both sides must hold it: everything but its offset."""
+    """The content of a record that both sides must have: everything except its offset."""
 
     partition: int
     key: bytes | None
@@ -138,7 +138,7 @@ class Rig:
     # -- the source ----------------------------------------------------------------------------
 
     def create(self, **configs: str) -> None:
-        """The source topic, one partition; configs are given with underscores for dots."""
+        """Create the source topic with one partition. Configs have underscores for dots."""
         named = {name.replace("_", "."): value for name, value in configs.items()}
         create_topic(self.source, self.topic, configs=named)
 
@@ -166,7 +166,7 @@ class Rig:
         raw.send(self.source_client, self.here, encode_batch(records, codec=Codec.NONE)).expect_ok()
 
     def outgoing(self, number: int, *, age_ms: int = 0) -> Outgoing:
-        """The same record for the independent producer."""
+        """Return the same record in the form of the independent producer."""
         r = self.record(number, age_ms=age_ms)
         return Outgoing(r.key, r.value, r.headers, r.timestamp, 0)
 
@@ -200,7 +200,7 @@ class Rig:
     # -- the mirror ----------------------------------------------------------------------------
 
     def config(self, keys: Mapping[str, str] = NO_KEYS) -> Path:
-        """An mm2.properties for this flow, with more keys."""
+        """Write an mm2.properties for this flow, with more keys, and return its path."""
         lines = {
             "clusters": f"{self.alias}, {self.target_alias}",
             f"{self.alias}.bootstrap.servers": self.source.bootstrap,
@@ -232,20 +232,22 @@ class Rig:
         lease_s: float = 300.0,
         keys: Mapping[str, str] = NO_KEYS,
     ) -> Mirror:
-        """The flow, not yet started; `prelude` is Python that every lane runs first."""
+        """Return a mirror of the flow that is not started yet. `prelude` is Python that every lane
+        runs first.
+        """
         mirror = Mirror(self.config(keys), once=once, lanes=lanes, lease_s=lease_s)
         mirror.leases.prelude = prelude
         return mirror
 
     def copy_once(self, keys: Mapping[str, str] = NO_KEYS, *, prelude: str = "") -> None:
-        """A whole run with `--once` that must end without a failure."""
+        """Run with `--once`, which must end without a failure."""
         with self.mirror(once=True, keys=keys, prelude=prelude) as mirror:
             (flow,) = mirror.wait()
         found = [(p.state, p.code, p.message) for p in flow.partitions]
         assert found == [("DONE", "", "")], found
 
     def fail_once(self, keys: Mapping[str, str] = NO_KEYS) -> tuple[str, str]:
-        """(code, message) of the failure with which a run with `--once` must end."""
+        """Run with `--once`, which must fail, and return the code and message of the failure."""
         with self.mirror(once=True, keys=keys) as mirror:
             (flow,) = mirror.wait()
         (part,) = flow.partitions
@@ -261,7 +263,7 @@ class Rig:
         return _numbered(read_all(self.target, self.remote))
 
     def numbers(self) -> list[int]:
-        """The target's records by number, in its order."""
+        """Return the numbers of the target's records, in log order."""
         return _plain(self.on_target())
 
     def copied(self, count: int, within: float = PATIENCE_S) -> None:
@@ -269,7 +271,7 @@ class Rig:
         eventually(lambda: self.end() >= count, within, what=f"{count} records on {self.remote}")
 
     def end(self) -> int:
-        """The target's log end, 0 while the topic does not exist."""
+        """Return the target's log end, or 0 if the topic does not exist."""
         found = log_ends(self.target_client, [self.there])[self.there]
         if isinstance(found, TwinlogError):
             if found.code == "TOPIC_MISSING":
@@ -289,11 +291,15 @@ class Rig:
         return found.offset
 
     def same(self, *, isolation: str = "read_committed") -> None:
-        """Source and target hold the same records, field by field, once each and in order."""
+        """Check that source and target have the same records, field by field, once each and in
+        order.
+        """
         assert self.on_target() == self.on_source(isolation=isolation)
 
     def offsets_are_exact(self) -> None:
-        """The offset map says for every record on the target which upstream offset it is."""
+        """Check that the offset map has the right upstream offset for every record on the
+        target.
+        """
         upstream = {r.value: r.offset for r in read_all(self.source, self.topic)}
         known = self.map()
         k = known.runs[0].downstream - known.runs[0].ordinal
@@ -306,25 +312,25 @@ class Rig:
         assert not wrong, (wrong, known.runs)
 
     def map(self) -> PartitionMap:
-        """The newest map of the partition (a re-created topic begins another one)."""
+        """Return the newest map of the partition. A re-created topic begins another one."""
         reader = MapReader(self.target_client, offset_map_topic(self.alias), MAP_PARTITIONS)
         ids = self.target_client.metadata([self.remote]).topics[self.remote].topic_id
         found = [m for key, m in reader.read().items() if key.target_topic_id == ids]
         return max(found, key=lambda m: m.term)
 
     def claim(self) -> Claim:
-        """The flow's newest generation, as the state topic has it."""
+        """Return the flow's newest claim in the state topic."""
         claim = self.history().latest
         assert claim is not None
         return claim
 
     def history(self) -> FlowHistory:
-        """Of the flow, as the state topic has it."""
+        """Return the flow's claims in the state topic."""
         rows = read_to_end(self.target_client, STATE_TOPIC, 0)
         return winning_claims((r.key, r.value) for r in rows)[self.flow]
 
     def producers(self) -> Mapping[int, ProducerState]:
-        """The producer ids that the target remembers."""
+        """Return the producer IDs that the target remembers."""
         found = describe_producers(self.target_client, [self.there])[self.there]
         assert not isinstance(found, TwinlogError), found
         return found
@@ -388,12 +394,12 @@ def thaw(pids: Iterable[int]) -> None:
 
 
 def arrived(rig: Rig) -> int:
-    """Records on the target, in all partitions."""
+    """Return the number of records on the target, over all partitions."""
     return sum(topics.end_offsets(rig.target, rig.remote).values())
 
 
 def send_signals(pids: Iterable[int], number: signal.Signals) -> None:
-    """To those that are still there."""
+    """Send the signal to the processes that still exist."""
     for pid in pids:
         try:
             os.kill(pid, number)

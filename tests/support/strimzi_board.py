@@ -225,7 +225,7 @@ def documented() -> dict[str, tuple[str, str]]:
 
 
 def published(path: str) -> Any:
-    """The file of a layout, or None without a checkout."""
+    """Return the file of a layout, or None without a checkout of Strimzi."""
     return None if not CHECKOUT else json.loads((Path(CHECKOUT) / path).read_text())
 
 

@@ -69,11 +69,11 @@ sys.stdout.buffer.write(rest[12:])
 
 
 class Refused(Exception):
-    """The thief got nothing; it says what it was answered."""
+    """Raised if the thief got no block. The text is the response that it got."""
 
 
 def steal(port: int, block: str) -> bytes:
-    """The block as it is kept there, mostly compressed."""
+    """Return the block as stored by Spark, usually compressed."""
     found = subprocess.run(
         [sys.executable, "-I", "-c", PROGRAM, str(NOBODY), str(port), block],
         capture_output=True,

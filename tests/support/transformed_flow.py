@@ -89,7 +89,9 @@ class TransformedFlow(MemoryFlow):
         return self.waits_for_late_requests()
 
     def waits_for_late_requests(self) -> bool:
-        """`control.lanes.takes.put_off` of a transformed partition."""
+        """Return True if a transformed partition must wait for late requests, like
+        `control.lanes.takes.put_off`.
+        """
         return self.now_ms < self._wait_until_ms
 
     def _made(self, **given: Any) -> PartitionCopy:
@@ -177,7 +179,7 @@ class TransformedFlow(MemoryFlow):
         return True
 
     def position_is_noted(self, _number: int) -> bool:
-        """`Assignments.note_marks`."""
+        """Announce the position of filtered records, like `Assignments.note_marks`."""
         lane = self.lane
         if lane is None or lane.copy.trouble or lane.copy.state is not CopyState.COPYING:
             return False
@@ -195,7 +197,9 @@ class TransformedFlow(MemoryFlow):
         return super(TransformedFlow, self).start(number)
 
     def delete_source(self, number: int) -> bool:
-        """Rarely: records that were filtered since the last announced position count as lost."""
+        """Delete source records, but rarely, because records that were filtered since the last
+        announced position count as lost.
+        """
         return not number % 16 and super(TransformedFlow, self).delete_source(number // 16)
 
     def stranger_writes(self, number: int) -> bool:

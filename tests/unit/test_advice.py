@@ -139,7 +139,7 @@ ALL = {
 
 
 @pytest.mark.parametrize("code", ALL)
-def test_order_of_what_is_said(code: str) -> None:
+def test_order_of_the_advice(code: str) -> None:
     """The order is: the ranges of both sides, the command to save them, the deletion."""
     text = ALL[code].worded("A->B")
     ranges, command = text.index("[1, 2)"), text.index("twinlog export")
@@ -155,7 +155,7 @@ def test_records_that_no_side_has_cannot_be_exported() -> None:
     assert "export" not in text
 
 
-def test_nobody_is_told_to_delete_what_a_slow_tier_may_have() -> None:
+def test_no_advice_to_delete_records_that_a_slow_tier_may_have() -> None:
     stalled = (
         "orders-3: from upstream offset 7 the source returns nothing, though its log ends at 9"
     )

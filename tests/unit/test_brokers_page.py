@@ -46,7 +46,7 @@ def test_every_pair_that_is_run_is_in_the_table() -> None:
         ("epoch_end", KNOWN, "the end of a leader epoch"),
     ],
 )
-def test_what_a_target_lacks_costs_what_the_page_says(
+def test_missing_capabilities_have_the_consequences_of_the_page(
     lacks: str, guarantee: str, said: str
 ) -> None:
     found = replace(EVERYTHING, **{lacks: False})
@@ -59,7 +59,7 @@ def test_nothing_lacks() -> None:
     assert (EVERYTHING.missing, EVERYTHING.guarantee) == ((), "exact")
 
 
-def test_what_was_not_tried_is_said_to_be_untested() -> None:
+def test_untested_versions_are_marked_as_such() -> None:
     assert "## Other implementations (untested)" in PAGE
     page = (DOCS / "spark.md").read_text()
     parts = page.split("\n\n")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from tools.pages import codes as codes_page
 from twinlog.codes import (
@@ -62,22 +62,46 @@ def codes_of(tree: ast.AST) -> Iterator[str]:
             yield found
 
 
-@cache
-def raised() -> frozenset[str]:
-    found = {code for path in SOURCES for code in codes_of(ast.parse(path.read_text()))}
-    return frozenset({*found, *WarningCode, *(code for code, _ in REFUSALS.values())})
+class CodedCall(NamedTuple):
+    """A call with a `code`, as written in the source."""
+
+    function: str
+    code: str
+    fate: str
+    """A member of `Fate`, or empty."""
+
+
+class Said(NamedTuple):
+    """What the source has of codes. It is parsed once, which takes seconds."""
+
+    codes: frozenset[str]
+    literals: frozenset[str]
+    """Its strings, and the codes in brackets at their ends."""
+    calls: tuple[CodedCall, ...]
 
 
 @cache
-def literals() -> frozenset[str]:
-    """Return the strings of the source, and the codes in brackets at their ends."""
-    found: set[str] = set()
+def said() -> Said:
+    codes, literals, calls = set[str](), set[str](), list[CodedCall]()
     for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        tree = ast.parse(path.read_text())
+        codes.update(codes_of(tree))
+        for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found.add(node.value)
-                found.update(re.findall(r"\[([A-Z][A-Z0-9_]+)\]$", node.value))
-    return frozenset(found)
+                literals.add(node.value)
+                literals.update(re.findall(r"\[([A-Z][A-Z0-9_]+)\]$", node.value))
+            elif isinstance(node, ast.Call):
+                keywords = {one.arg: one.value for one in node.keywords}
+                code, fate = keywords.get("code"), keywords.get("fate")
+                if isinstance(code, ast.Constant):
+                    function = ast.unparse(node.func)
+                    told = ast.unparse(fate) if fate else ""
+                    calls.append(CodedCall(function, str(code.value), told))
+    return Said(frozenset(codes), frozenset(literals), tuple(calls))
+
+
+def raised() -> frozenset[str]:
+    return frozenset({*said().codes, *WarningCode, *(code for code, _ in REFUSALS.values())})
 
 
 @cache
@@ -86,37 +110,18 @@ def explained() -> frozenset[str]:
 
 
 def fates() -> dict[str, set[str]]:
-    """Return the fates with which errors of each code are raised, as written in the source: a
-    member of `Fate`, or empty.
-    """
+    """Return the fates with which errors of each code are raised."""
+    kinds = ("PartitionError", "LogFinding", "findings.LogFinding", "in_target", "self._wrong")
     found: dict[str, set[str]] = {}
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text())):
-            kinds = (
-                "PartitionError",
-                "LogFinding",
-                "findings.LogFinding",
-                "in_target",
-                "self._wrong",
-            )
-            if not isinstance(node, ast.Call) or ast.unparse(node.func) not in kinds:
-                continue
-            keywords = {one.arg: one.value for one in node.keywords}
-            code, fate = keywords.get("code"), keywords.get("fate")
-            if isinstance(code, ast.Constant):
-                found.setdefault(str(code.value), set()).add(ast.unparse(fate) if fate else "")
+    for call in said().calls:
+        if call.function in kinds:
+            found.setdefault(call.code, set()).add(call.fate)
     return found
 
 
 def raised_by(*names: str) -> set[str]:
     """Return the codes in calls of these classes."""
-    found: set[str] = set()
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in names:
-                values = [one.value for one in node.keywords if one.arg == "code"]
-                found |= {str(v.value) for v in values if isinstance(v, ast.Constant)}
-    return found
+    return {call.code for call in said().calls if call.function in names}
 
 
 def test_something_is_collected() -> None:
@@ -129,7 +134,7 @@ def test_every_code_is_explained() -> None:
 
 
 def test_every_code_that_is_explained_is_raised() -> None:
-    assert explained() - raised() - literals() == set()
+    assert explained() - raised() - said().literals == set()
 
 
 def test_every_code_is_named_in_a_test() -> None:
@@ -178,13 +183,13 @@ def test_codes_about_an_only_copy_have_a_side_at_risk() -> None:
 
 def test_advice_names_keys_that_exist() -> None:
     known = {*DEFINITIONS, *OWN_PROCESS_NAMES}
-    said = {
+    named = {
         (code, key)
         for code, row in conditions().items()
         for key in re.findall(r"twinlog(?:\.[a-z]+)+", f"{row.meaning} {row.advice}")
     }
-    assert len(said) > 10
-    assert {(code, key) for code, key in said if key not in known} == set()
+    assert len(named) > 10
+    assert {(code, key) for code, key in named if key not in known} == set()
 
 
 def test_requests_have_a_status_and_nothing_else_has() -> None:

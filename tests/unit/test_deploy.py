@@ -41,7 +41,7 @@ def test_it_runs_the_command_that_people_run() -> None:
     assert verb in COMMANDS
 
 
-def test_it_may_do_what_a_mirror_does_and_nothing_more() -> None:
+def test_the_service_has_only_the_rights_of_a_mirror() -> None:
     found = service()
     switches = {
         *("NoNewPrivileges", "PrivateTmp", "PrivateDevices", "ProtectHome"),

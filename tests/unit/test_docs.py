@@ -33,7 +33,7 @@ def test_the_page_of_strimzis_fields_is_current() -> None:
     assert page == strimzi.render(), "run: python -m tools.pages"
 
 
-def test_the_man_page_has_what_the_commands_have() -> None:
+def test_the_man_page_equals_the_help_of_the_commands() -> None:
     assert (ROOT / man.PATH).read_text() == man.render(), "run: python -m tools.pages"
 
 

@@ -58,6 +58,6 @@ def test_values_in_containers_are_encoded_and_errors_are_texts() -> None:
     assert found["error"] == str(one.error)
 
 
-def test_what_lacks_is_none_at_any_depth() -> None:
+def test_missing_values_are_none_at_any_depth() -> None:
     assert picked(None, "a") is None
     assert picked(Outer(TopicPartition("a", 1), None), "deep=inner.b") == {"deep": None}

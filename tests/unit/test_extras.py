@@ -1,4 +1,4 @@
-"""Twinlog as `pip install twinlog` installs it: without PySpark."""
+"""Twinlog as `pip install twinlog` installs it: without PySpark and the packages of REST."""
 
 from __future__ import annotations
 
@@ -11,8 +11,16 @@ import pytest
 import twinlog
 
 ROOT = Path(twinlog.__file__).parents[1]
-NEED_SPARK = ("twinlog.spark.", "twinlog.records.", "twinlog.transforms")
-NO_SPARK = "import sys; sys.modules.update(pyspark=None, py4j=None, pyarrow=None)\n"
+NEED_EXTRAS = (
+    "twinlog.spark.",
+    "twinlog.records.",
+    "twinlog.transforms",
+    "twinlog.control.watch.series.exposition",
+    "twinlog.control.web.api",
+    "twinlog.control.web.connect",
+)
+OF_EXTRAS = "pyspark py4j pyarrow uvicorn starlette pydantic h11 prometheus_client"
+NO_EXTRAS = f"import sys; sys.modules.update(dict.fromkeys({OF_EXTRAS.split()}))\n"
 FILE = """\
 clusters = A, B
 A.bootstrap.servers = 127.0.0.1:1
@@ -22,9 +30,9 @@ A->B.enabled = true
 
 
 def python(script: str, *words: str) -> tuple[int, str]:
-    """Return the exit code and the output of a script without PySpark."""
+    """Return the exit code and the output of a script without the packages of extras."""
     done = subprocess.run(
-        [sys.executable, "-c", NO_SPARK + script, *words],
+        [sys.executable, "-c", NO_EXTRAS + script, *words],
         capture_output=True,
         text=True,
         check=False,
@@ -32,10 +40,10 @@ def python(script: str, *words: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_only_spark_and_data_frames_import_pyspark() -> None:
+def test_only_spark_data_frames_and_rest_import_packages_of_extras() -> None:
     paths = [path.relative_to(ROOT).with_suffix("") for path in (ROOT / "twinlog").rglob("*.py")]
     names = [".".join(path.parts).removesuffix(".__init__") for path in paths]
-    names = [name for name in names if not name.startswith(NEED_SPARK) and "__main__" not in name]
+    names = [name for name in names if not name.startswith(NEED_EXTRAS) and "__main__" not in name]
     assert len(names) > 400
     code, out = python(
         "from importlib import import_module\nany(map(import_module, sys.argv[1:]))", *names
@@ -49,11 +57,11 @@ def test_only_spark_and_data_frames_import_pyspark() -> None:
         (("check", "--explain"), 0, "A.bootstrap.servers"),
         (("check",), 1, "UNREACHABLE"),
         (("status",), 3, "A->B  UNKNOWN"),
-        (("mirror",), 1, "pip install 'twinlog[spark]' [ENVIRONMENT]"),
-        (("verify", "--master", "local"), 2, "pip install 'twinlog[spark]' [ENVIRONMENT]"),
+        (("mirror",), 1, "pyspark (extra [spark] of Twinlog): pip install '"),
+        (("verify", "--master", "local"), 2, "pyspark (extra [spark] of Twinlog): pip install '"),
     ],
 )
-def test_commands_without_pyspark(
+def test_commands_without_extras(
     words: tuple[str, ...], code: int, says: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "mm2.properties"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ CODE = re.compile(r"`([A-Z]+(?:_[A-Z]+)+)`")
 ABOUT_LOGS = sorted({*TESTS.glob("faults/test_*.py"), *TESTS.glob("broker/test_loops*.py")})
 
 
+@cache
 def names_of(path: Path) -> set[str]:
     """Return the test functions that a file defines."""
     if not path.is_file():

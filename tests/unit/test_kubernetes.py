@@ -71,7 +71,9 @@ def test_the_api_takes_it(resource: dict[str, Any], version: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["1.27", kubernetes_validate.latest_version()])
-def test_the_api_takes_what_is_rendered(rendered: list[dict[str, Any]], version: str) -> None:
+def test_the_api_accepts_the_rendered_resources(
+    rendered: list[dict[str, Any]], version: str
+) -> None:
     for resource in rendered:
         kubernetes_validate.validate(resource, version, strict=True)
 
@@ -113,7 +115,7 @@ def test_selectors_are_the_labels_of_the_pods() -> None:
     assert [one["matchLabels"] for one in selectors] == [labels] * len(selectors)
 
 
-def test_one_pod_stands_by_and_no_update_takes_both() -> None:
+def test_one_pod_is_a_standby_and_no_update_stops_both() -> None:
     spec = RESOURCES["Deployment"]["spec"]
     assert spec["replicas"] == 2
     assert spec["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
@@ -122,7 +124,7 @@ def test_one_pod_stands_by_and_no_update_takes_both() -> None:
     assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow", "an outage keeps no node"
 
 
-def test_the_pod_may_do_what_a_mirror_does_and_nothing_more() -> None:
+def test_the_pod_has_only_the_rights_of_a_mirror() -> None:
     assert POD["automountServiceAccountToken"] is False
     assert POD["securityContext"]["runAsNonRoot"] is True
     assert CONTAINER["securityContext"] == {

@@ -22,7 +22,7 @@ def rows(first: str) -> dict[str, list[str]]:
     return out
 
 
-def test_every_series_of_ours_is_explained_with_kind_and_labels() -> None:
+def test_every_series_of_twinlog_is_explained_with_kind_and_labels() -> None:
     expected = {m.name: (m.kind.value, ", ".join(m.labels)) for m in metrics.OURS}
     assert {name: (cells[0], cells[1]) for name, cells in rows("twinlog_").items()} == expected
 
@@ -34,7 +34,7 @@ def test_every_series_of_mirrormaker_is_explained() -> None:
     assert f"`{metrics.MM2_SOURCE}<name>`" in PAGE
 
 
-def test_what_comes_with_checkpoints_only_is_named() -> None:
+def test_series_that_need_checkpoints_are_named() -> None:
     named = {n for m in metrics.MM2 if (n := m.name.removeprefix(metrics.MM2_CHECKPOINT)) != m.name}
     assert named == {f"checkpoint_latency_ms{end}" for end in ("", "_min", "_max", "_avg")}
     assert all(f"`{name}`" in PAGE for name in named)

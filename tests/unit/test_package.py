@@ -103,7 +103,7 @@ def test_the_notice_names_every_library_that_an_installation_brings() -> None:
     assert wanted - words == set()
 
 
-def test_what_is_claimed_is_what_the_lock_was_made_for() -> None:
+def test_classifiers_equal_the_versions_of_the_lock() -> None:
     """A Python version without tests is not listed."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     claimed = {name.rsplit(" ", 1)[-1] for name in project["classifiers"] if "Python :: 3." in name}

@@ -43,7 +43,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.broker
 @pytest.mark.xdist_group("spark")
 @pytest.mark.skipif(not (ROOT / ".venv").exists(), reason="scripts/setup has not made .venv")
-def test_it_works_as_it_stands(clone: Path) -> None:
+def test_the_quick_start_works_unchanged(clone: Path) -> None:
     done = subprocess.run(
         ["bash", "-e", "-u", "-o", "pipefail", "-c", quick_start()],
         cwd=clone,

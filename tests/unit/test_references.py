@@ -66,7 +66,7 @@ def face(path: Path) -> str:
     return ast.get_docstring(ast.parse(path.read_text())) or ""
 
 
-def test_the_search_finds_what_it_is_for() -> None:
+def test_the_search_finds_dead_references() -> None:
     assert [*dead("see `nowhere/at_all.py`")] == ["nowhere/at_all.py"]
     assert [*dead("`mirror.copy.no_such_module` and `mirror.copy.intake`")] == [
         "mirror.copy.no_such_module"
@@ -74,7 +74,7 @@ def test_the_search_finds_what_it_is_for() -> None:
     assert not [*dead("`mirror/copy/intake.py`, `mirror.copy.intake.Intake`, `retention.ms`")]
 
 
-def test_docstrings_name_what_is_there() -> None:
+def test_docstrings_name_existing_things() -> None:
     found = {
         f"{path.relative_to(ROOT)}: {name}"
         for path in SOURCE.rglob("*.py")
@@ -84,7 +84,7 @@ def test_docstrings_name_what_is_there() -> None:
     assert found == set()
 
 
-def test_pages_name_what_is_there() -> None:
+def test_pages_name_existing_things() -> None:
     found = {f"{page.name}: {name}" for page in PAGES for name in dead(page.read_text())}
     assert found == set()
 
@@ -124,7 +124,7 @@ def defined_in(folder: Path) -> frozenset[str]:
     )
 
 
-def test_faces_name_what_their_folders_have() -> None:
+def test_docstrings_of_folders_name_their_content() -> None:
     found = {
         f"{path.relative_to(ROOT)}: {name}"
         for path in SOURCE.rglob("__init__.py")

@@ -136,7 +136,7 @@ def test_no_class_has_several_ideas() -> None:
     assert max(found.values()) <= MAX_METHODS_OF_ONE_IDEA
 
 
-def test_every_folder_says_what_is_in_it() -> None:
+def test_every_folder_describes_its_content() -> None:
     for path in tracked("src/twinlog/**/__init__.py"):
         said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
         assert said, path
@@ -219,7 +219,7 @@ def test_lock_covers_every_dependency() -> None:
 
 
 def test_few_tests_start_a_spark_of_their_own() -> None:
-    """Each takes seconds, and continuous integration has a time limit. The gate runs
+    """Each start of Spark takes seconds, and continuous integration has a time limit. The gate runs
     the witnesses.
     """
     marked = [

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.eventually import PATIENCE_S, eventually
 from twinlog import threads
-from twinlog.control.watch.vital import give_way
+from twinlog.control.watch.vital import lower_priority
 from twinlog.threads import Alarm, RepeatedJob, ThreadPool
 
 
@@ -51,7 +51,7 @@ def test_a_thread_of_lowered_priority_is_not_reused() -> None:
 
     def lowered() -> None:
         used.append(threading.current_thread())
-        give_way(19)
+        lower_priority(19)
 
     pool.run("lowered", lowered)
     eventually(lambda: used and not used[0].is_alive())

@@ -71,8 +71,11 @@ def _operation(one: Endpoint) -> dict[str, Any]:
 
 
 def _id(one: Endpoint) -> str:
-    words = re.sub(r"[{}]", "", one.path.removeprefix(f"{ROOT}/")).split("/")
-    return "_".join([one.method.lower(), *words])
+    """Return the name of the operation, from which generated clients name their functions:
+    `get_flow_topics` for `/flows/{flow}/topics`.
+    """
+    path = re.sub(r"\w+/\{(\w+)\}", r"\1", one.path.removeprefix(f"{ROOT}/"))
+    return "_".join([one.method.lower(), *path.split("/")])
 
 
 def _said(model: type[BaseModel]) -> str:

@@ -73,6 +73,11 @@ class ChannelClient:
         return self._frames.fileno()
 
     @property
+    def host(self) -> str:
+        """Return the address of this machine from which the driver is connected."""
+        return str(self._frames.socket.getsockname()[0])
+
+    @property
     def wants_write(self) -> bool:
         return self._frames.wants_write
 

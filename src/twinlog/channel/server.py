@@ -164,7 +164,7 @@ class ChannelServer:
         try:
             while not self._closing.is_set():
                 for key, events in self._selector.select(TICK_S):
-                    self._turn(key, events)
+                    self._process_event(key, events)
                 self._settle_woken()
                 for stranger in self._strangers.late():
                     self._dismiss(stranger, f"no hello within {HELLO_WITHIN_S:.0f} s")
@@ -176,7 +176,7 @@ class ChannelServer:
                 peer.shut()
             self._selector.close()
 
-    def _turn(self, key: selectors.SelectorKey, events: int) -> None:
+    def _process_event(self, key: selectors.SelectorKey, events: int) -> None:
         """Process one event. An error on a connection ends only that connection."""
         match key.data:
             case Peer() as peer:
@@ -227,8 +227,8 @@ class ChannelServer:
             sock.close()
             self._refusals.note(f"closed at once: {error}", f"{host}:{port}")
             return
-        for one in self._strangers.add(stranger):
-            self._dismiss(one, "too many connections without a hello")
+        for dismissed in self._strangers.add(stranger):
+            self._dismiss(dismissed, "too many connections without a hello")
 
     def _listen_again(self) -> None:
         if self._listens_at is not None and time.monotonic() >= self._listens_at:
@@ -275,7 +275,7 @@ class ChannelServer:
         except Exception as error:
             log.exception("internal error in the channel, %s", peer.identity)
             peer.ending = peer.ending or f"{type(error).__name__}: {error}"
-        self._settle(peer)
+        self._update_selector(peer)
 
     def _exchange(self, peer: Peer, events: int) -> None:
         if events & selectors.EVENT_READ:
@@ -287,7 +287,7 @@ class ChannelServer:
         if events & selectors.EVENT_WRITE:
             peer.flush()
 
-    def _settle(self, peer: Peer) -> None:
+    def _update_selector(self, peer: Peer) -> None:
         """Update the selector for the peer, or close the connection if it is to end."""
         if peer not in self._peers:
             return
@@ -306,7 +306,7 @@ class ChannelServer:
         with self._woken_lock:
             woken, self._woken = self._woken, set()
         for peer in woken:
-            self._settle(peer)
+            self._update_selector(peer)
 
 
 # The channel's certificate is created for one run. Lanes know it by its fingerprint, which the

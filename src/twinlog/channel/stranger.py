@@ -76,9 +76,9 @@ class Strangers:
     def add(self, stranger: Stranger) -> list[Stranger]:
         """Add a connection. Returns the connections that must be closed because of it."""
         self._all[stranger] = None
-        of_one = [one for one in self._all if one.host == stranger.host]
+        of_one = [other for other in self._all if other.host == stranger.host]
         surplus = of_one[: max(0, len(of_one) - MAX_OF_ONE_ADDRESS)]
-        rest = [one for one in self._all if one not in surplus]
+        rest = [stranger for stranger in self._all if stranger not in surplus]
         return [*surplus, *rest[: max(0, len(rest) - MAX_STRANGERS)]]
 
     def discard(self, stranger: Stranger) -> None:
@@ -90,7 +90,7 @@ class Strangers:
     def late(self) -> list[Stranger]:
         """Return the connections whose time for a hello has expired."""
         now = time.monotonic()
-        return [one for one in self._all if one.give_up_at < now]
+        return [stranger for stranger in self._all if stranger.give_up_at < now]
 
 
 class Refusals:

@@ -43,9 +43,9 @@ SECTIONS: Final = {
         "mirror-maker": ("mirror:mirror_maker", "Run with MirrorMaker 1's arguments"),
         "pack": ("pack:pack", "Create the archive for executors of a Spark cluster"),
     },
-    "Steer": {
+    "Control": {
         "flow": ("steer:flow", "Pause, resume, limit or promote flows"),
-        "topic": ("steer:topic", "Pause, resume, limit or release topics"),
+        "topic": ("steer:topic", "Pause, resume, release, promote or skip"),
         "repair": ("repair:repair", "Accept or skip records that stop a partition"),
     },
     "Move clients": {
@@ -190,8 +190,8 @@ def _exit_code(error: BaseException, answer: Envelope) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return EXIT_FAILED
         case TwinlogError():
-            for one in error.each if isinstance(error, ConfigError) else (error,):
-                write_line(f"twinlog: {one}", sys.stderr)
+            for problem in error.each if isinstance(error, ConfigError) else (error,):
+                write_line(f"twinlog: {problem}", sys.stderr)
             answer.errors.extend(errors_of(error))
             if logging.getLogger("twinlog").isEnabledFor(logging.DEBUG):
                 _write_traceback(error)

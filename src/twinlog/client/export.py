@@ -33,19 +33,19 @@ from twinlog.wire.records import Record
 # A record as one line of JSON without loss: UTF-8 as text, other bytes as base64.
 
 
-def record_line(partition: int, one: ExportedRecord, *, with_batch: bool = False) -> str:
+def record_line(partition: int, exported: ExportedRecord, *, with_batch: bool = False) -> str:
     """Return one line without the line break, in ASCII, so that it has no terminal control codes.
 
     `with_batch`: also the leader epoch and the outcome of the transaction.
     """
-    record = one.record
-    batch = {"leader_epoch": one.leader_epoch, "transaction": one.transaction.value}
+    record = exported.record
+    batch = {"leader_epoch": exported.leader_epoch, "transaction": exported.transaction.value}
     return json.dumps(
         {
             "partition": partition,
             "offset": record.offset,
             "timestamp": record.timestamp,
-            "timestamp_type": "LogAppendTime" if one.is_log_append_time else "CreateTime",
+            "timestamp_type": "LogAppendTime" if exported.is_log_append_time else "CreateTime",
             **(batch if with_batch else {}),
             "key": plain_value(record.key),
             "value": plain_value(record.value),
@@ -173,8 +173,8 @@ class Export:
             )
         self.counts = Counts(
             position=self.span.first,
-            before_log=_part(asked.first, self.span.first),
-            behind_log=_part(self.span.next, asked.next),
+            before_log=_span_or_none(asked.first, self.span.first),
+            behind_log=_span_or_none(self.span.next, asked.next),
         )
 
     @property
@@ -192,7 +192,7 @@ class Export:
             if answer is None:
                 continue
             before = counts.position
-            yield from self._of(answer)
+            yield from self._exported_records(answer)
             if counts.position == before:
                 self._end_early()
 
@@ -212,15 +212,15 @@ class Export:
                 return None
         return or_raise(answer)
 
-    def _of(self, answer: FetchedRecords) -> Iterator[ExportedRecord]:
+    def _exported_records(self, answer: FetchedRecords) -> Iterator[ExportedRecord]:
         counts = self.counts
         for records, after in exported(answer, self.span._replace(first=counts.position)):
-            for one in records:
-                if one.transaction is Transaction.ABORTED:
+            for record in records:
+                if record.transaction is Transaction.ABORTED:
                     counts.aborted += 1
                 else:
                     counts.records += 1
-                    yield one
+                    yield record
             counts.position = after
 
     def _end_early(self) -> None:
@@ -229,8 +229,8 @@ class Export:
         """
         counts = self.counts
         stable = offset_at(self._client, self.tp, LATEST, isolation=self._isolation)
-        counts.uncommitted = _part(max(stable, counts.position), self.span.next)
-        counts.unread = _part(counts.position, min(stable, self.span.next))
+        counts.uncommitted = _span_or_none(max(stable, counts.position), self.span.next)
+        counts.unread = _span_or_none(counts.position, min(stable, self.span.next))
         counts.position = self.span.next
 
 
@@ -277,7 +277,7 @@ def first_records(
     is_moved = True
     while wanted:
         if is_moved:
-            wanted = _inside(cluster, wanted)
+            wanted = _cut_to_logs(cluster, wanted)
         is_moved, left = False, dict[TopicPartition, Span]()
         ask = {tp: (span.first, PROBED_BYTES) for tp, span in wanted.items()}
         for tp, answer in fetch_records(cluster, ask, isolation=isolation).items():
@@ -294,7 +294,7 @@ def first_records(
     return offsets
 
 
-def _inside(
+def _cut_to_logs(
     cluster: ClusterClient, spans: Mapping[TopicPartition, Span]
 ) -> dict[TopicPartition, Span]:
     """Return each range cut to its log. Ranges that are then empty are left out."""
@@ -319,5 +319,5 @@ def _first_record(answer: FetchedRecords, span: Span) -> tuple[int, bool]:
     return position, False
 
 
-def _part(first: int, until: int) -> Span | None:
+def _span_or_none(first: int, until: int) -> Span | None:
     return Span(first, until) if first < until else None

@@ -24,7 +24,7 @@ from twinlog.config.flow.schema import FlowConfig
 from twinlog.errors import FlowError, Unreachable, Unsupported, or_raise
 from twinlog.mirror.findings import Span
 from twinlog.mirror.map.translation import Translation
-from twinlog.mirror.names.filters import is_remote_topic_of, policy_of
+from twinlog.mirror.names.filters import policy_of
 from twinlog.mirror.names.renaming import plain_upstream
 from twinlog.model import NO_TOPIC_ID, Isolation, TopicId, TopicPartition, is_own_group
 from twinlog.survey.exact_map import ExactMap
@@ -82,7 +82,7 @@ class FlowTranslation:
         self._is_lost = False
         """True if the source did not respond. Then it is not queried again."""
 
-    def one(self, tp: TopicPartition, offset: int, *, reverse: bool) -> TranslatedOffset:
+    def translate(self, tp: TopicPartition, offset: int, *, reverse: bool) -> TranslatedOffset:
         """Translate an offset of the source to the target or, with `reverse`, of the target to the
         source.
 
@@ -90,7 +90,7 @@ class FlowTranslation:
         re-created since.
         """
         offsets = {tp: offset}
-        (translated,) = (self._back if reverse else self._forth)(offsets)
+        (translated,) = (self._to_source if reverse else self._to_target)(offsets)
         self._require_same()
         if translated.to_offset is None:
             where = self._target.alias
@@ -105,17 +105,20 @@ class FlowTranslation:
     def all_of(
         self, offsets: Mapping[TopicPartition, int], *, reverse: bool
     ) -> tuple[TranslatedOffset, ...]:
-        """Translate like `one`, sorted; `to_offset` is None if nothing was copied.
+        """Translate like `translate`, sorted; `to_offset` is None if nothing was copied.
 
         An offset of the source that is ahead of the copy is exact if the source has no records in
-        between, as after a transaction marker. Raises FlowError (SOURCE_RECREATED) like `one`.
+        between, as after a transaction marker. Raises FlowError (SOURCE_RECREATED) like
+        `translate`.
         """
-        translated = (self._back if reverse else self._forth)(offsets)
+        translated = (self._to_source if reverse else self._to_target)(offsets)
         self._require_same()
         if reverse:
             return translated
         ends = self._ends_of_copies(translated)
-        return tuple(replace(one, is_exact=True) if one in ends else one for one in translated)
+        return tuple(
+            replace(offset, is_exact=True) if offset in ends else offset for offset in translated
+        )
 
     def group(self, group: str, *, reverse: bool) -> TranslatedGroup:
         """Return the translated offsets of a group of the source or, with `reverse`, of the target.
@@ -129,14 +132,13 @@ class FlowTranslation:
                 code="NO_OFFSETS",
             )
         if reverse:
-            there = _committed(self._target, group)
-            alias = self._config.source_alias
-            remote_offsets = {
-                tp: n
-                for tp, n in there.items()
-                if is_remote_topic_of(self._policy, alias, tp.topic)
-            }
-            return TranslatedGroup(offsets=self._back(remote_offsets))
+            committed = _committed(self._target, group)
+            copies = self._at_source({tp.topic for tp in committed})
+            return TranslatedGroup(
+                offsets=self._to_source(
+                    {tp: n for tp, n in committed.items() if tp.topic in copies}
+                )
+            )
         try:
             offsets = _committed(self._source, group)
         except Unreachable:
@@ -144,8 +146,8 @@ class FlowTranslation:
             offsets = self._by_checkpoints(group)
             if not offsets:
                 raise
-            return TranslatedGroup(offsets=self._forth(offsets), from_checkpoints=True)
-        return TranslatedGroup(offsets=self._forth(offsets))
+            return TranslatedGroup(offsets=self._to_target(offsets), from_checkpoints=True)
+        return TranslatedGroup(offsets=self._to_target(offsets))
 
     def sides(self, *, reverse: bool) -> tuple[ClusterClient, ClusterClient]:
         """Return the cluster that offsets are translated from, and the one they lead to."""
@@ -159,30 +161,32 @@ class FlowTranslation:
         """Return the offsets that are ahead of the copy only by markers, or by records that no
         reader gets. All partitions share each request.
         """
-        ahead = [one for one in translated if not one.is_exact]
-        ends = {one.to_tp: one.to_offset for one in ahead if one.to_offset is not None}
+        ahead = [offset for offset in translated if not offset.is_exact]
+        ends = {offset.to_tp: offset.to_offset for offset in ahead if offset.to_offset is not None}
         if self._is_lost or not ends:
             return set()
         copied = self._map.upstream(ends)
-        ahead = [one for one in ahead if one.to_tp in copied and copied[one.to_tp].is_exact]
-        spans = {one.tp: Span(copied[one.to_tp].offset, one.offset) for one in ahead}
+        ahead = [
+            offset for offset in ahead if offset.to_tp in copied and copied[offset.to_tp].is_exact
+        ]
+        spans = {offset.tp: Span(copied[offset.to_tp].offset, offset.offset) for offset in ahead}
         committed = self._config.isolation_level is Isolation.READ_COMMITTED
         try:
             records = first_records(self._source, spans, with_aborted=not committed)
         except Unreachable:
             self._is_lost = True  # it is also unknown which records the source has there
             return set()
-        return {one for one in ahead if one.tp not in records}
+        return {offset for offset in ahead if offset.tp not in records}
 
-    def _forth(self, offsets: Mapping[TopicPartition, int]) -> tuple[TranslatedOffset, ...]:
+    def _to_target(self, offsets: Mapping[TopicPartition, int]) -> tuple[TranslatedOffset, ...]:
         alias, format_remote = self._config.source_alias, self._policy.format_remote_topic
         plain = {tp.topic: format_remote(alias, tp.topic) for tp in offsets}
-        names = self._map.names_here(plain)
+        names = self._map.local_names(plain)
         remote = {
             tp: TopicPartition(names[tp.topic], tp.partition) for tp in offsets if tp.topic in names
         }
         ids = self._source_ids(names)
-        translations = self._map.downstream({here: offsets[tp] for tp, here in remote.items()}, ids)
+        translations = self._map.downstream({name: offsets[tp] for tp, name in remote.items()}, ids)
         return tuple(
             _line(tp, offset, plain[tp.topic], None)
             if tp not in remote
@@ -190,7 +194,7 @@ class FlowTranslation:
             for tp, offset in sorted(offsets.items())
         )
 
-    def _back(self, offsets: Mapping[TopicPartition, int]) -> tuple[TranslatedOffset, ...]:
+    def _to_source(self, offsets: Mapping[TopicPartition, int]) -> tuple[TranslatedOffset, ...]:
         names = self._at_source({tp.topic for tp in offsets})
         translations = self._map.upstream(offsets, self._source_ids(names.values()))
         return tuple(
@@ -232,9 +236,9 @@ class FlowTranslation:
     def _by_checkpoints(self, group: str) -> dict[TopicPartition, int]:
         topic = self._policy.checkpoints_topic(self._config.source_alias)
         upstreams: dict[TopicPartition, int] = {}
-        for one in Checkpoint.all_in(read_to_end(self._target, topic, 0)):
-            if one.group == group:
-                upstreams[one.topic_partition] = one.upstream_offset
+        for checkpoint in Checkpoint.all_in(read_to_end(self._target, topic, 0)):
+            if checkpoint.group == group:
+                upstreams[checkpoint.topic_partition] = checkpoint.upstream_offset
         names = self._at_source({tp.topic for tp in upstreams})
         return {
             TopicPartition(names[tp.topic], tp.partition): offset
@@ -255,7 +259,7 @@ def _committed(client: ClusterClient, group: str) -> dict[TopicPartition, int]:
             f"cluster {client.alias}: group {group} has no committed offsets: check its name",
             code="NO_OFFSETS",
         )
-    return {tp: one.offset for tp, one in offsets.items()}
+    return {tp: committed.offset for tp, committed in offsets.items()}
 
 
 def _line(

@@ -136,8 +136,8 @@ class MirrorClient:
         """
         if isinstance(group, re.Pattern):
             return self._checkpoints(remote_alias, group, timeout_s)
-        found = self._checkpoints(remote_alias, re.compile(re.escape(group)), timeout_s)
-        return found.get(group, {})
+        checkpoints = self._checkpoints(remote_alias, re.compile(re.escape(group)), timeout_s)
+        return checkpoints.get(group, {})
 
     def exact_consumer_offsets(
         self, group: str, remote_alias: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
@@ -147,10 +147,15 @@ class MirrorClient:
         It differs if MirrorMaker 2 wrote the checkpoint, which is before the exact offset by up to
         the group's lag. Partitions that Twinlog did not copy are left out.
         """
-        exact, alias = self._exact(remote_alias)
+        exact, alias = self._exact_map(remote_alias)
         known = self.remote_consumer_offsets(group, alias, timeout_s=timeout_s)
-        translations = exact.downstream({tp: one.upstream_offset for tp, one in known.items()})
-        return {tp: replace(known[tp], offset=one.offset) for tp, one in translations.items()}
+        translations = exact.downstream(
+            {tp: offset.upstream_offset for tp, offset in known.items()}
+        )
+        return {
+            tp: replace(known[tp], offset=translation.offset)
+            for tp, translation in translations.items()
+        }
 
     def to_downstream(
         self, remote_alias: str, offsets: Mapping[TopicPartition, int]
@@ -162,10 +167,10 @@ class MirrorClient:
         MirrorMaker 2 copied this part, and the result is somewhat before the exact offset.
         Partitions that Twinlog did not copy are left out.
         """
-        exact, alias = self._exact(remote_alias)
+        exact, alias = self._exact_map(remote_alias)
         format_remote = self._policy.format_remote_topic
         plain = {tp.topic: format_remote(alias, tp.topic) for tp in offsets}
-        names = exact.names_here(plain)  # the flow may have renamed them
+        names = exact.local_names(plain)  # the flow may have renamed them
         remote = {
             TopicPartition(names[tp.topic], tp.partition): offset
             for tp, offset in offsets.items()
@@ -180,7 +185,7 @@ class MirrorClient:
 
         `offsets` has partitions of this cluster, the result their names there.
         """
-        exact, _ = self._exact(remote_alias)
+        exact, _ = self._exact_map(remote_alias)
         translations = exact.upstream(offsets)
         names = exact.names_at_source({tp.topic for tp in translations})
         upstream = self._policy.upstream_topic
@@ -191,7 +196,7 @@ class MirrorClient:
             for tp, translation in translations.items()
         }
 
-    def _exact(self, remote_alias: str) -> tuple[ExactMap, str]:
+    def _exact_map(self, remote_alias: str) -> tuple[ExactMap, str]:
         """Return the offset map of the flow from a cluster, and the cluster's alias in topics."""
         known = self._maps.get(remote_alias)
         if known is not None:
@@ -264,7 +269,7 @@ def _policy(settings: Settings) -> DefaultReplicationPolicy:
 def _cluster(settings: Settings, role: Role) -> ClusterSettings:
     own = settings.stripped(f"{role}.")
     client_settings = {
-        name: one for name, one in {**settings, **own}.items() if is_connection_key(name)
+        name: setting for name, setting in {**settings, **own}.items() if is_connection_key(name)
     }
     if BOOTSTRAP_SERVERS not in client_settings:
         raise ConfigError(

@@ -31,7 +31,7 @@ from typing import Any, TypeAlias
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import Group, list_groups
-from twinlog.cluster.groups.group_members import group_members, named
+from twinlog.cluster.groups.group_members import group_members, members_text
 from twinlog.cluster.groups.group_offsets import (
     CommitResult,
     Committed,
@@ -47,7 +47,7 @@ from twinlog.encoded import picked
 from twinlog.errors import FlowError, TwinlogError, or_raise
 from twinlog.model import TopicId, TopicPartition, is_own_group
 from twinlog.quantities import first_few, plural
-from twinlog.survey.rights import denied, may
+from twinlog.survey.rights import denied_error, may
 
 Commit: TypeAlias = Callable[
     [Coordinators, Mapping[str, GroupOffsets]], Mapping[str, CommitResult | TwinlogError]
@@ -138,7 +138,7 @@ class GroupReset:
         return picked(self.refused, "code message")
 
 
-def fitted(goal: Goal, before: int | None, log: ResetBounds) -> tuple[int, Fit] | None:
+def fit_to_log(goal: Goal, before: int | None, log: ResetBounds) -> tuple[int, Fit] | None:
     """Return the new offset within the log, or None for a shift if the group has no offset."""
     match goal.kind:
         case GoalKind.EARLIEST:
@@ -150,12 +150,12 @@ def fitted(goal: Goal, before: int | None, log: ResetBounds) -> tuple[int, Fit] 
                 (log.end, Fit.NONE_SO_NEW) if log.at_time is None else (log.at_time, Fit.AS_ASKED)
             )
         case GoalKind.OFFSET:
-            return _within(goal.value, log)
+            return _clamped(goal.value, log)
         case GoalKind.SHIFT:
-            return None if before is None else _within(before + goal.value, log)
+            return None if before is None else _clamped(before + goal.value, log)
 
 
-def _within(wanted: int, log: ResetBounds) -> tuple[int, Fit]:
+def _clamped(wanted: int, log: ResetBounds) -> tuple[int, Fit]:
     if wanted < log.start:
         return log.start, Fit.AT_START
     return (log.end, Fit.AT_END) if wanted > log.end else (wanted, Fit.AS_ASKED)
@@ -205,7 +205,7 @@ class OffsetReset:
             for group, state in before.items()
             if not isinstance(state, TwinlogError)
         }
-        tps = sorted({tp for some in wanted.values() for tp in some})
+        tps = sorted({tp for of_group in wanted.values() for tp in of_group})
         active = [listed[g] for g in groups if g in listed and listed[g].is_active]
         now = _Now(
             listed=listed,
@@ -268,10 +268,10 @@ class OffsetReset:
         for tp in tps:
             log = or_raise(now.logs[tp])
             if not may(now.seen, tp.topic, Operation.READ):
-                raise denied(self._client.alias, "READ", tp.topic)
+                raise denied_error(self._client.alias, "READ", tp.topic)
             commit = before.get(tp)
             then = None if commit is None else commit.offset
-            goal_offset = fitted(goal, then, log)
+            goal_offset = fit_to_log(goal, then, log)
             if goal_offset is None:
                 raise FlowError(
                     f"cluster {self._client.alias}: group {group} has no offset of {tp} to shift "
@@ -330,7 +330,7 @@ class OffsetReset:
         """
         fetch = fetch_start_offsets if plan.is_share else fetch_offsets
         committed = or_raise(fetch(self._coordinators, [plan.group])[plan.group])
-        now = {tp: one.offset for tp, one in committed.items()}
+        now = {tp: before.offset for tp, before in committed.items()}
         moved = [offset.tp for offset in plan.offsets if now.get(offset.tp) != offset.before]
         where = f"cluster {self._client.alias}: group {plan.group}"
         if moved:
@@ -347,8 +347,11 @@ class OffsetReset:
                 "checked: run it again",
                 code="NO_OFFSETS",
             )
-        logs = self._logs(Goal(kind=GoalKind.EARLIEST), [one.tp for one in plan.offsets])
-        return replace(plan, offsets=tuple(_again(one, logs[one.tp]) for one in plan.offsets))
+        logs = self._logs(Goal(kind=GoalKind.EARLIEST), [offset.tp for offset in plan.offsets])
+        return replace(
+            plan,
+            offsets=tuple(_within_current_log(offset, logs[offset.tp]) for offset in plan.offsets),
+        )
 
     def _set(self, plan: GroupReset) -> None:
         commit: Commit = alter_start_offsets if plan.is_share else commit_offsets
@@ -361,7 +364,9 @@ class OffsetReset:
             raise self._set_back(plan, refused, commit)
 
     def _named(self, plan: GroupReset, error: TwinlogError) -> TwinlogError:
-        """Add the members to a refusal of a group that got members in the meantime."""
+        """Return the error to report: if members joined the group after the check, one that names
+        them.
+        """
         if not is_refused_as_active(error):
             return error
         listed = list_groups(self._coordinators).get(plan.group)
@@ -381,9 +386,9 @@ class OffsetReset:
         if before:
             answer = commit(self._coordinators, {plan.group: before})[plan.group]
         if isinstance(answer, TwinlogError):
-            left = [one.tp for one in done]
+            left = [offset.tp for offset in done]
         else:
-            left = [one.tp for one in done if one.before is None or answer.get(one.tp)]
+            left = [offset.tp for offset in done if offset.before is None or answer.get(offset.tp)]
         rest = "the others were set back"
         if left:
             rest = (
@@ -397,7 +402,7 @@ class OffsetReset:
         )
 
     def _active(self, group: str, members: Sequence[Any] | TwinlogError) -> FlowError:
-        who = str(members) if isinstance(members, TwinlogError) else named(members)
+        who = str(members) if isinstance(members, TwinlogError) else members_text(members)
         return FlowError(
             f"cluster {self._client.alias}: group {group} is active ({who}), so its offsets are "
             "left alone: stop its consumers first",
@@ -419,7 +424,7 @@ def _can_be_reset(group: Group) -> bool:
     return (group.has_offsets or group.is_share) and not is_own_group(group.name)
 
 
-def _again(one: ResetOffset, log: ResetBounds | TwinlogError) -> ResetOffset:
+def _within_current_log(offset: ResetOffset, log: ResetBounds | TwinlogError) -> ResetOffset:
     """Return the offset within the current log."""
-    after, fit = _within(one.after, or_raise(log))
-    return one if fit is Fit.AS_ASKED else replace(one, after=after, fit=fit)
+    after, fit = _clamped(offset.after, or_raise(log))
+    return offset if fit is Fit.AS_ASKED else replace(offset, after=after, fit=fit)

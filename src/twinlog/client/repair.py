@@ -63,10 +63,10 @@ INSTEAD: Final = {
 }
 """Reasons why these codes are not accepted, and what to do."""
 REPLAYED: Final = (
-    "a failback has begun to append the source's tail to it, and a copy that resumes would append "
-    "these records again: promote the topic (twinlog topic promote); finish a replay that was "
-    "interrupted with twinlog failback run --tail replay; to mirror the topic again, give the "
-    "source another alias, so that it gets a remote topic of its own [REPLAYED]"
+    "a failback has begun to append the source's tail to it. If the copy resumed, it would append "
+    "these records again. Promote the topic (twinlog topic promote). If the failback was "
+    "interrupted, finish it with twinlog failback run --tail replay. To mirror the topic again, "
+    "give the source another alias, so that it gets a new remote topic [REPLAYED]"
 )
 
 
@@ -86,7 +86,7 @@ class RepairLine:
 
     def printed(self) -> dict[str, Any]:
         """Return what is printed for programs."""
-        found = self.found
+        walk = self.found
         body: dict[str, Any] = {
             "topic": self.source.topic,
             "partition": self.source.partition,
@@ -94,17 +94,19 @@ class RepairLine:
             "code": self.standing.code,
             "problem": self.problem or None,
         }
-        if found is None:
+        if walk is None:
             return body
-        foreign = [one for one in found.foreign if one.max_timestamp >= 0]
+        foreign = [header for header in walk.foreign if header.max_timestamp >= 0]
         return body | {
-            "ranges": found.ranges,
-            "producer_ids": sorted({one.producer_id for one in found.foreign}),
-            "records": sum(max(0, one.count) for one in found.foreign if not one.is_control),
-            "first_timestamp": min((one.base_timestamp for one in foreign), default=None),
-            "last_timestamp": max((one.max_timestamp for one in foreign), default=None),
+            "ranges": walk.ranges,
+            "producer_ids": sorted({header.producer_id for header in walk.foreign}),
+            "records": sum(
+                max(0, header.count) for header in walk.foreign if not header.is_control
+            ),
+            "first_timestamp": min((header.base_timestamp for header in foreign), default=None),
+            "last_timestamp": max((header.max_timestamp for header in foreign), default=None),
             "resumes_upstream": self.resumes_at,
-            "resumes_downstream": found.end,
+            "resumes_downstream": walk.end,
         }
 
     def lines(self) -> Iterator[str]:
@@ -164,7 +166,7 @@ class TopicRepair:
     def accept(self, lines: list[RepairLine]) -> None:
         """Write the planned acceptances. All are refused if one of the logs has changed since."""
         shown = [line for line in lines if line.found is not None]
-        for line, again in zip(shown, self._lines([one.standing for one in shown]), strict=True):
+        for line, again in zip(shown, self._lines([line.standing for line in shown]), strict=True):
             if again.found is None or again.found != line.found:
                 raise FlowError(
                     f"{line.target}: its records have changed since they were shown; nothing was "
@@ -187,28 +189,31 @@ class TopicRepair:
         rows = state_rows(target)
         producers = producers_of(self._steering.flow, rows)
         replayed = rows.intents(self._steering.flow).topics(IntentKind.REPLAY)
-        return [self._line(one, maps, producers, self._instead(one, replayed)) for one in standing]
+        return [
+            self._line(unusual, maps, producers, self._why_not_acceptable(unusual, replayed))
+            for unusual in standing
+        ]
 
-    def _instead(self, one: Unusual, replayed: list[str]) -> str:
+    def _why_not_acceptable(self, unusual: Unusual, replayed: list[str]) -> str:
         """Return why no record of the partition can be accepted, or an empty text if some may."""
-        if one.topic in replayed:
+        if unusual.topic in replayed:
             return REPLAYED
-        if one.code not in INSTEAD and self._config.policy.kind is PolicyKind.IDENTITY:
+        if unusual.code not in INSTEAD and self._config.policy.kind is PolicyKind.IDENTITY:
             return INSTEAD["TAKEN_OVER"]
-        return INSTEAD.get(one.code, "")
+        return INSTEAD.get(unusual.code, "")
 
     def _line(
-        self, one: Unusual, maps: Maps, producers: frozenset[int], problem: str
+        self, unusual: Unusual, maps: Maps, producers: frozenset[int], problem: str
     ) -> RepairLine:
-        source = TopicPartition(one.topic, one.partition)
-        remote = self._policy.format_remote_topic(self._config.flow.source, one.topic)
-        target = TopicPartition(remote, one.partition)
-        blank = RepairLine(standing=one, source=source, target=target)
+        source = TopicPartition(unusual.topic, unusual.partition)
+        remote = self._policy.format_remote_topic(self._config.flow.source, unusual.topic)
+        target = TopicPartition(remote, unusual.partition)
+        blank = RepairLine(standing=unusual, source=source, target=target)
         if problem:
             return replace(blank, problem=problem)
         source_id = self._source.metadata([source.topic]).topics[source.topic].topic_id
         target_id = self._steering.target.metadata([remote]).topics[remote].topic_id
-        known = maps.get(PartitionKey(source_id, target_id, one.partition))
+        known = maps.get(PartitionKey(source_id, target_id, unusual.partition))
         if known is None or not known.runs or NO_TOPIC_ID in (source_id, target_id):
             return replace(
                 blank,
@@ -216,7 +221,7 @@ class TopicRepair:
                 "the positions of this flow's records are unknown",
             )
         try:
-            foreign = self._found(target, known, producers | known.producers)
+            foreign = self._walk_log(target, known, producers | known.producers)
         except TwinlogError as error:
             return replace(blank, problem=str(error))
         if foreign is None:
@@ -230,7 +235,7 @@ class TopicRepair:
             flow=self._steering.flow,
             topic=remote,
             topic_id=target_id,
-            partition=one.partition,
+            partition=unusual.partition,
             first=foreign.accepted.first,
             ranges=(*chain(*foreign.accepted.ranges),),
             k=foreign.accepted.k,
@@ -246,7 +251,7 @@ class TopicRepair:
             resumes_at=next_upstream(known.runs, foreign.next_ordinal, 0),
         )
 
-    def _found(
+    def _walk_log(
         self, tp: TopicPartition, known: PartitionMap, producers: frozenset[int]
     ) -> ForeignWalk | None:
         client = self._steering.target

@@ -90,7 +90,7 @@ class RecordSkip:
         for known in self._steering.intents().skips:
             if known.is_of(tp, topic_id) and known.skip.covers(offset):
                 return SkipChange(wanted=known, before=known)
-        standing = self._standing(tp)
+        standing = self._stopped_partition(tp)
         skip = self._judged(tp, offset, topic_id, standing)
         wanted = WantedSkip(
             flow=self._steering.flow,
@@ -137,7 +137,7 @@ class RecordSkip:
             raise self._refused(f"the source has no partition {tp}, or it may not be described")
         return topic.topic_id
 
-    def _standing(self, tp: TopicPartition) -> Unusual:
+    def _stopped_partition(self, tp: TopicPartition) -> Unusual:
         """Return the leader's report about the partition. Raises FlowError if it has no problem."""
         status = leader_status(self._steering.target, self._steering.flow)
         if status is None:
@@ -236,7 +236,7 @@ class Quarantine:
         ensure_kept_topic(
             self._target, self.home.topic, replication_factor=self._replication_factor
         )
-        return [self._put(wanted, record) for record in records]
+        return [self._write_skip(wanted, record) for record in records]
 
     def read(self, wanted: WantedSkip) -> list[Record]:
         """Read the skipped records from the source, or the bytes of a skipped batch."""
@@ -259,7 +259,7 @@ class Quarantine:
                     continue
                 verify_crc(answer.records, at, header)
                 known = decode_legacy(batch) if header.magic < 2 else decode_batch(batch)
-                out += (one for one in known if skip.covers(one.offset))
+                out += (record for record in known if skip.covers(record.offset))
                 position = header.next_offset
             if position == before:
                 break
@@ -271,7 +271,7 @@ class Quarantine:
             )
         return out
 
-    def _put(self, wanted: WantedSkip, record: Record) -> int:
+    def _write_skip(self, wanted: WantedSkip, record: Record) -> int:
         origin = origin_in(wanted, record.offset)
         for _ in range(TRIES):
             at, sequence = self._search(origin)

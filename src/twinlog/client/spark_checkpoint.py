@@ -117,7 +117,7 @@ def rewrite_checkpoint(
         shutil.rmtree(new)
         raise UsageError(f"{old}: the query of this checkpoint is running: stop it first")
     last = {tp for line in lines[noted.batch][1] for tp in _offsets(line)}
-    shown = tuple(one for tp, one in sorted(newest.items()) if tp in last)
+    shown = tuple(offset for tp, offset in sorted(newest.items()) if tp in last)
     return Rewritten(noted=noted, offsets=shown, other_sources=others)
 
 
@@ -178,8 +178,10 @@ def _offsets(line: str) -> dict[TopicPartition, int]:
 
 def _line(translated: Mapping[TopicPartition, TranslatedOffset]) -> str:
     out: dict[str, dict[str, int | None]] = {}
-    for one in sorted(translated.values(), key=lambda one: (one.to_topic, one.partition)):
-        out.setdefault(one.to_topic, {})[str(one.partition)] = one.to_offset
+    for offset in sorted(
+        translated.values(), key=lambda offset: (offset.to_topic, offset.partition)
+    ):
+        out.setdefault(offset.to_topic, {})[str(offset.partition)] = offset.to_offset
     return json.dumps(out, separators=(",", ":"))
 
 
@@ -194,11 +196,15 @@ def _translated(
         else answer
         for answer in answers
     }
-    copied = {one.topic for one in answers if one.to_offset is not None}
+    copied = {answer.topic for answer in answers if answer.to_offset is not None}
     if not copied:
         return {}
-    missing = [tp for tp, one in translated.items() if one.to_offset is None]
-    ahead = [tp for tp, one in translated.items() if one.to_offset is not None and not one.is_exact]
+    missing = [tp for tp, offset in translated.items() if offset.to_offset is None]
+    ahead = [
+        tp
+        for tp, offset in translated.items()
+        if offset.to_offset is not None and not offset.is_exact
+    ]
     if missing:
         raise _refused(flow, missing, offsets, "Twinlog has copied nothing of it")
     if ahead and not may_repeat:
@@ -206,7 +212,7 @@ def _translated(
             flow,
             ahead,
             offsets,
-            "it is not copied up to there, and records in between would be read again: let the "
+            "the mirror has not copied so far yet, so the query would read records again: let the "
             "mirror catch up, or give --may-repeat if the source is lost",
         )
     return translated
@@ -272,7 +278,7 @@ class MovedMark:
 
 @dataclass(slots=True, kw_only=True)
 class MovedMarks:
-    """The marks of a query."""
+    """The marks of a query's micro-batches that were moved to the other cluster."""
 
     moved: list[MovedMark] = field(default_factory=list)
     problem: str = ""
@@ -287,25 +293,27 @@ def move_marks(translation: FlowTranslation, query: str, *, reverse: bool) -> Mo
     out = MovedMarks()
     if not query:
         return out
-    here, _ = translation.sides(reverse=reverse)
+    client, _ = translation.sides(reverse=reverse)
     try:
-        there = Coordinators(here)
+        coordinators = Coordinators(client)
         names = [
-            one for one in list_groups(there) if is_own_group(one) and one.endswith(f".{query}")
+            group
+            for group in list_groups(coordinators)
+            if is_own_group(group) and group.endswith(f".{query}")
         ]
-        cluster_id = here.metadata([]).cluster_id
-        for group, offsets in fetch_offsets(there, names, settled=True).items():
+        cluster_id = client.metadata([]).cluster_id
+        for group, offsets in fetch_offsets(coordinators, names, settled=True).items():
             known = or_raise(offsets)
             mark, _ = read_mark(known, cluster_id)
             if mark is not None:
                 topics = {tp.topic for tp in known}
-                out.moved.append(_moved(translation, group, mark, topics, reverse=reverse))
+                out.moved.append(_move_mark(translation, group, mark, topics, reverse=reverse))
     except TwinlogError as error:
-        out.problem = str(error)  # the writer then refuses to resume there
+        out.problem = str(error)  # without a mark the writer refuses to resume on the other cluster
     return out
 
 
-def _moved(
+def _move_mark(
     translation: FlowTranslation,
     group: str,
     mark: CommitMark,
@@ -330,23 +338,27 @@ def _move(
     reverse: bool,
 ) -> str:
     """Set the mark. Return why it was not set, or an empty text if it was."""
-    here, there = translation.sides(reverse=reverse)
-    seen = here.metadata(sorted(topics), allow_missing=False)
+    old_client, new_client = translation.sides(reverse=reverse)
+    seen = old_client.metadata(sorted(topics), allow_missing=False)
     tps = [tp for topic in seen.topics.values() for tp in topic.tps]
-    ends = {tp: or_raise(one).offset for tp, one in list_offsets(here, tps, LATEST).items()}
+    ends = {
+        tp: or_raise(result).offset for tp, result in list_offsets(old_client, tps, LATEST).items()
+    }
     copies = translation.all_of(ends, reverse=reverse)
     missing = [
-        str(one.tp) for one in copies if one.offset and (one.to_offset is None or not one.is_exact)
+        str(copy.tp)
+        for copy in copies
+        if copy.offset and (copy.to_offset is None or not copy.is_exact)
     ]
     if missing:
         return f"the flow has not copied all of {first_few(missing)}"
-    coordinators, cluster_id = Coordinators(there), there.metadata([]).cluster_id
+    coordinators, cluster_id = Coordinators(new_client), new_client.metadata([]).cluster_id
     last_mark, _ = read_mark(
         or_raise(fetch_offsets(coordinators, [group], settled=True)[group]), cluster_id
     )
     if last_mark is not None and last_mark.batch > mark.batch:
         return f"the mark there is already at micro-batch {last_mark.batch}"
-    names = frozenset(one.to_topic for one in copies if one.topic in mark.topics)
+    names = frozenset(copy.to_topic for copy in copies if copy.topic in mark.topics)
     moved = replace(mark, topics=names)
     answer = commit_offsets(coordinators, {group: moved.offsets(cluster_id)})[group]
     problems = [answer] if isinstance(answer, TwinlogError) else answer.values()

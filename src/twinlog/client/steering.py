@@ -160,7 +160,10 @@ class FlowSteering:
         intents, pattern = self.intents(corrupt), name_pattern(names)
         changes: list[Change] = []
         for kind in kinds:
-            topics = {*intents.topics(kind), *(topic for one, topic in corrupt if one is kind)}
+            topics = {
+                *intents.topics(kind),
+                *(topic for corrupt_kind, topic in corrupt if corrupt_kind is kind),
+            }
             changes += [
                 self._change(intents, kind, topic, is_set=False, corrupt=corrupt)
                 for topic in sorted(topics - {""})
@@ -186,7 +189,7 @@ class FlowSteering:
 
     def require_no_replay(self, changes: Iterable[Change]) -> None:
         """Raise FlowError (REPLAYED) if the changes would let a replayed topic be copied."""
-        undone = _undone(changes)
+        undone = _undoing(changes)
         if undone:
             now = self.intents(set())
             after = now.after(change.intent for change in undone)
@@ -203,10 +206,10 @@ class FlowSteering:
             return
         intents = [change.intent for change in needed]
         is_of_copy = any(intent.is_set and intent.kind in OF_A_COPY for intent in intents)
-        self.append([one.encode() for one in intents], is_of_copy=is_of_copy)
-        if undone := _undone(needed):
+        self.append([intent.encode() for intent in intents], is_of_copy=is_of_copy)
+        if undone := _undoing(needed):
             self._require_no_replay_began(undone)
-        if demoted := {one.topic for one in intents if one.kind is IntentKind.PROMOTE}:
+        if demoted := {intent.topic for intent in intents if intent.kind is IntentKind.PROMOTE}:
             self._end_fences(demoted)
 
     def _end_fences(self, demoted: Collection[str]) -> None:
@@ -225,8 +228,8 @@ class FlowSteering:
                 standing = fenced_topics(topic_acls(source))
         except TwinlogError:
             return  # no source or no ACLs: switchover abort removes them
-        kind, ended = IntentKind.FENCE, [one for one in topics if one not in standing]
-        rows = [self._change(intents, kind, one, is_set=False).intent.encode() for one in ended]
+        kind, ended = IntentKind.FENCE, [topic for topic in topics if topic not in standing]
+        rows = [self._change(intents, kind, topic, is_set=False).intent.encode() for topic in ended]
         if rows:
             self.append(rows)
 
@@ -244,7 +247,7 @@ class FlowSteering:
         now = self.intents(set())
         begun = now.copied_replays - now.after(again).copied_replays
         if begun:
-            self.append([one.encode() for one in again])
+            self.append([intent.encode() for intent in again])
             self._refuse(begun)
 
     def _refuse(self, topics: frozenset[str]) -> None:
@@ -252,12 +255,12 @@ class FlowSteering:
             return
         raise FlowError(
             f"a failback has begun to append the tail of {first_few(sorted(topics))} to the "
-            "target, and a copy that resumes would append these records again: nothing was "
-            "changed. If that run was interrupted, finish it with twinlog failback run --tail "
-            "replay, or, if it has appended nothing, take it back with twinlog failback abort. "
-            "Otherwise leave these topics promoted (after twinlog topic promote the flow's other "
-            "topics can be demoted). To mirror them again, give the source another alias, so that "
-            "they get remote topics of their own",
+            "target. If the copy resumed, it would append these records again. Nothing was "
+            "changed. If that failback was interrupted, finish it with twinlog failback run --tail "
+            "replay; if it has appended nothing yet, twinlog failback abort undoes it. Otherwise "
+            "leave these topics promoted: promote them with twinlog topic promote, then the flow's "
+            "other topics can be demoted. To mirror them again, give the source another alias, so "
+            "that they get new remote topics",
             flow=self.flow,
             code="REPLAYED",
         )
@@ -313,7 +316,7 @@ class FlowSteering:
         return Change(intent=intent, before=intents.get(kind, topic), is_readable=is_readable)
 
 
-def _undone(changes: Iterable[Change]) -> list[Change]:
+def _undoing(changes: Iterable[Change]) -> list[Change]:
     """Return the changes that undo a promotion or a release."""
     kinds = (IntentKind.PROMOTE, IntentKind.RELEASE)
     return [

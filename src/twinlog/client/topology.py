@@ -135,7 +135,7 @@ def topology(
         for source in chain(policy, topic):
             copying.add(Flow(source, target))
             target = source
-    ways = _ways(alias, copying)
+    ways = _shortest_paths(alias, copying)
     flows = [
         KnownFlow(
             flow=str(flow),
@@ -155,15 +155,17 @@ def topology(
     ]
     return Topology(
         cluster=alias,
-        clusters=tuple(sorted(clusters, key=lambda one: (one.hops, one.alias))),
+        clusters=tuple(sorted(clusters, key=lambda cluster: (cluster.hops, cluster.alias))),
         flows=tuple(
-            sorted(flows, key=lambda one: (not one.copies, one.hops or -1, one.source, one.target))
+            sorted(
+                flows, key=lambda flow: (not flow.copies, flow.hops or -1, flow.source, flow.target)
+            )
         ),
         unread=tuple(unread),
     )
 
 
-def _ways(alias: str, flows: Iterable[Flow]) -> dict[str, tuple[str, ...]]:
+def _shortest_paths(alias: str, flows: Iterable[Flow]) -> dict[str, tuple[str, ...]]:
     """Return the shortest path to `alias` from each cluster that has one."""
     ways: dict[str, tuple[str, ...]] = {alias: (alias,)}
     waiting = deque([alias])

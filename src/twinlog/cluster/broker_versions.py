@@ -66,4 +66,6 @@ def _features(client: ClusterClient, node: int, offered: int) -> dict[str, int]:
         return {}
     request = protocol.api_versions_request(WITH_FEATURES)
     answer = client.attempt(node, request, minimum=WITH_FEATURES, maximum=WITH_FEATURES)
-    return {one.name: int(one.max_version_level) for one in answer.finalized_features or ()}
+    return {
+        feature.name: int(feature.max_version_level) for feature in answer.finalized_features or ()
+    }

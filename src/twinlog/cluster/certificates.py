@@ -110,7 +110,7 @@ def urgent(
     """Return those that expire soon or have expired at `now_s` (seconds since 1970; None: now)."""
     at = time.time() if now_s is None else now_s
     judged = ((end.ending(at), end) for end in ends)
-    return tuple(one for one in judged if one[0] is not Ending.FAR)
+    return tuple(pair for pair in judged if pair[0] is not Ending.FAR)
 
 
 def _ends(alias: str, security: SecuritySettings) -> Iterable[CertificateEnd]:
@@ -148,9 +148,9 @@ def _dates(pem: str) -> _Dates | None:
     certificates = []
     for block in pem.split(_END)[:-1]:
         try:
-            one = x509.load_pem_x509_certificate((block + _END).encode())
-            ends_at = int(one.not_valid_after_utc.timestamp())
-            certificates.append((ends_at, one.subject.rfc4514_string()))
+            certificate = x509.load_pem_x509_certificate((block + _END).encode())
+            ends_at = int(certificate.not_valid_after_utc.timestamp())
+            certificates.append((ends_at, certificate.subject.rfc4514_string()))
         except ValueError:
             continue
     if not certificates:

@@ -138,7 +138,7 @@ class ClusterClient:
 
         result = self.retrying(ask, timeout_s=timeout_s)
         if self.led is not None:
-            self.led.update((name, one) for name, one in result.topics.items() if one.is_led)
+            self.led.update((name, topic) for name, topic in result.topics.items() if topic.is_led)
         return result
 
     def metadata_from(self, node: int, topics: Collection[str] | None) -> ClusterMetadata:
@@ -190,7 +190,7 @@ class ClusterClient:
             if self._controller not in self._pool.brokers:
                 self._ask_metadata([], allow_missing=True)
             known = self._controller if self._controller in self._pool.brokers else None
-            self._controller = NO_NODE  # unknown again until it has responded
+            self._controller = NO_NODE  # the controller is unknown until a request to it succeeds
             answer = self.attempt(
                 known,
                 request,
@@ -243,7 +243,8 @@ class ClusterClient:
         self, node: int | None, silent_s: float | None
     ) -> Iterator[tuple[Connection, float, float]]:
         most_s = self.settings.request_timeout_ms / 1000
-        if self.api_timeout_s < API_TIMEOUT_S:  # this caller has less time than usual
+        # a caller with a shorter timeout than usual waits for no request longer than that
+        if self.api_timeout_s < API_TIMEOUT_S:
             most_s = min(most_s, self.api_timeout_s)
         if silent_s is None:
             silent_s = min(ANSWER_TIMEOUT_S, most_s)

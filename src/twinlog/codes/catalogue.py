@@ -111,7 +111,7 @@ def _unwrapped(text: str) -> str:
 def _closure(names: Iterable[str]) -> frozenset[Trait]:
     """Return the named traits and all that they imply."""
     traits = [Trait[name] for name in names]
-    implied = (_closure(one.name for one in IMPLIED.get(trait, ())) for trait in traits)
+    implied = (_closure(implied.name for implied in IMPLIED.get(trait, ())) for trait in traits)
     return frozenset(traits).union(*implied)
 
 

@@ -27,7 +27,7 @@ def read_files(paths: Iterable[Path], secrets: Path | None = None) -> list[RawCo
         raw = _read(path, secrets)
         for at, other in enumerate(read):
             if raw.connectors and raw.connectors[0].is_of_flow(other.connectors):
-                read[at] = _joined(other, raw)
+                read[at] = _merged(other, raw)
                 break
         else:
             read.append(raw)
@@ -62,7 +62,7 @@ def _read(path: Path, secrets: Path | None) -> RawConfig:
     )
 
 
-def _joined(first: RawConfig, second: RawConfig) -> RawConfig:
+def _merged(first: RawConfig, second: RawConfig) -> RawConfig:
     return replace(
         first,
         more_files=(*first.more_files, second.file),

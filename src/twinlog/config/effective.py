@@ -58,7 +58,7 @@ def effective(config: FlowConfig) -> dict[str, Effective]:
     by_name = {}
     for name, setting in config.settings.items():
         if name in RENAMED:
-            continue  # the settings also have it under its new name
+            continue  # the setting is also present under its new name
         value = _canonical(name, setting)
         if name not in DEFINITIONS or name in ACT_WHEN_GIVEN or value != _default(name):
             by_name[name] = Effective(value=value, setting=setting)
@@ -69,7 +69,7 @@ def effective(config: FlowConfig) -> dict[str, Effective]:
 
 def is_of_connection(name: str) -> bool:
     """Return True if a name configures the connection of any client to a cluster."""
-    return is_connection_key(_bare(name))
+    return is_connection_key(_without_prefix(name))
 
 
 def as_written(config: FlowConfig, name: str) -> str:
@@ -89,7 +89,7 @@ def _default(name: str) -> str:
 def _canonical(name: str, setting: Setting) -> str:
     text = trimmed(setting.value)
     if name not in DEFINITIONS:
-        return _canonical_of_client(_bare(name), text, setting)
+        return _canonical_of_client(_without_prefix(name), text, setting)
     match DEFINITIONS[name].kind:
         case KeyKind.BOOLEAN:
             return text.lower()
@@ -114,7 +114,7 @@ def _number(text: str) -> str:
     return str(int(text)) if _NUMBER.fullmatch(text) else text
 
 
-def _bare(name: str) -> str:
+def _without_prefix(name: str) -> str:
     return _CLIENT.sub("", name, count=1) if _CLIENT.match(name) else name
 
 
@@ -122,10 +122,10 @@ def _lone_heartbeats(config: FlowConfig) -> Iterator[tuple[str, str]]:
     """Yield the heartbeats of pairs that are not enabled, whose lines are not this flow's."""
     for beat in config.heartbeats:
         if (beat.source_alias, beat.target_alias) != (config.source_alias, config.target_alias):
-            yield f"heartbeats {beat.source_alias}->{beat.target_alias}", _said(beat)
+            yield f"heartbeats {beat.source_alias}->{beat.target_alias}", _heartbeat_text(beat)
 
 
-def _said(beat: HeartbeatConfig) -> str:
+def _heartbeat_text(beat: HeartbeatConfig) -> str:
     where = "target" if beat.into_target else "source"
     replicas = "" if beat.replication_factor is None else f", {beat.replication_factor} replicas"
     return f"every {beat.interval_seconds} s into the {where}{replicas}"
@@ -151,7 +151,7 @@ def digests(config: FlowConfig) -> dict[str, str]:
     return dict(sorted(out.items()))
 
 
-def differing(own: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
+def differing_keys(own: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
     """Return the keys whose values differ, sorted."""
     return sorted(key for key in {*own, *other} if own.get(key) != other.get(key))
 
@@ -201,7 +201,7 @@ def _differences(before: FlowConfig, after: FlowConfig) -> Iterator[str]:
         if old is not None and new is not None and old.value == new.value:
             continue
         # a line of the file may have several names in a flow, one for each client of a cluster
-        setting = next((one.setting for one in (new, old) if one and one.setting), None)
+        setting = next((config.setting for config in (new, old) if config and config.setting), None)
         key = name if setting is None else shown_key(setting.key)
         line = f"{key}: {_shown(before, name, old)} -> {_shown(after, name, new)}"
         if line not in lines:

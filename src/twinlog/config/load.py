@@ -89,9 +89,9 @@ def load_raw(
 
 
 def _load(
-    given: Settings, text: RawConfig, clusters: Sequence[str], environment: Mapping[str, str]
+    settings: Settings, text: RawConfig, clusters: Sequence[str], environment: Mapping[str, str]
 ) -> MirrorConfig:
-    raw = resolve_providers(given, environment)
+    raw = resolve_providers(settings, environment)
     aliases = _aliases(raw, text.file)
     check_flow_keys(raw)
     check_own_keys(raw, aliases)
@@ -107,7 +107,7 @@ def _load(
     own = tuple(_flow(raw, flow, text.file) for flow in switched_on)
     flows = with_lone_heartbeats(raw, own, aliases, nearby)
     others = [flow for flow in candidate_flows(aliases) if nearby and flow.target not in nearby]
-    elsewhere, unread = _elsewhere(raw, others, text.file)
+    elsewhere, unread = _flows_of_other_processes(raw, others, text.file)
     used = {alias for flow in switched_on for alias in (flow.source, flow.target)}
     return MirrorConfig(
         file=text.file,
@@ -168,7 +168,7 @@ def _no_clusters(raw: Settings, file: str) -> ConfigError:
 
 
 def _nearby(clusters: Sequence[str], aliases: Collection[str]) -> frozenset[str]:
-    asked = [alias.strip() for given in clusters for alias in given.split(",") if alias.strip()]
+    asked = [alias.strip() for wanted in clusters for alias in wanted.split(",") if alias.strip()]
     for alias in asked:
         if alias not in aliases:
             near = nearest(alias, aliases)
@@ -198,7 +198,7 @@ def _no_flow(
     return ConfigError(f"No source->target replication flows{where}; {todo}", file=file)
 
 
-def _elsewhere(
+def _flows_of_other_processes(
     raw: Settings, flows: Sequence[Flow], file: str
 ) -> tuple[tuple[FlowConfig, ...], list[ConfigWarning]]:
     """Return the enabled flows that other processes run, and warnings. Errors in these flows stop
@@ -305,7 +305,7 @@ def with_all_errors(
             if not every_error or not _may_follow(error, left_out, aliases or ()):
                 every_error.append(error)
             is_the_last = aliases is None or provider_key(error.key or "")
-            without = None if is_the_last else _without(settings, error)
+            without = None if is_the_last else _without_invalid(settings, error)
             if without is None:
                 break
             left_out.add(error.key or "")
@@ -321,15 +321,15 @@ def with_all_errors(
     raise first
 
 
-def _without(settings: Settings, error: ConfigError) -> Settings | None:
+def _without_invalid(settings: Settings, error: ConfigError) -> Settings | None:
     """Return the settings without the invalid one, or None if no setting caused the error."""
     key = error.key or ""
     stand_in = next((v for end, v in _STANDS_IN.items() if f".{key}".endswith(f".{end}")), None)
     changed = dict(settings)
     names = [
         name
-        for name, one in settings.items()
-        if (shown_key(one.key), one.file, one.line) == (key, error.file, error.line)
+        for name, setting in settings.items()
+        if (shown_key(setting.key), setting.file, setting.line) == (key, error.file, error.line)
     ]
     for name in names:
         if stand_in is None or changed[name].value == stand_in:
@@ -404,14 +404,16 @@ def combined(configs: Sequence[MirrorConfig]) -> MirrorConfig:
         flows=tuple(flow for config in configs for flow in config.flows),
         elsewhere=tuple(flow for config in configs for flow in config.elsewhere),
         http_listener=next((c.http_listener for c in configs if c.http_listener), None),
-        rest=_one(configs, "twinlog.rest.*", lambda config: config.rest, OPEN),
-        series=_one(configs, "twinlog.metrics.*", lambda config: config.series, ALL_SERIES),
+        rest=_shared_value(configs, "twinlog.rest.*", lambda config: config.rest, OPEN),
+        series=_shared_value(
+            configs, "twinlog.metrics.*", lambda config: config.series, ALL_SERIES
+        ),
         lines=tuple(line for config in configs for line in config.lines),
         warnings=tuple(warning for config in configs for warning in config.warnings),
     )
 
 
-def _one(
+def _shared_value(
     configs: Sequence[MirrorConfig], keys: str, value_of: Callable[[MirrorConfig], T], default: T
 ) -> T:
     """Return a value that all files with that setting share, because a process has one listener."""

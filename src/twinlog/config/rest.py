@@ -75,7 +75,7 @@ def rest_config(raw: Settings) -> RestConfig:
     is_open = keys.OPEN_MONITORING in raw and to_boolean(raw[keys.OPEN_MONITORING])
     role = RestRole.READ
     if keys.CLIENT_ROLE in raw:
-        role = RestRole(to_choice(raw[keys.CLIENT_ROLE], [one.value for one in RestRole]))
+        role = RestRole(to_choice(raw[keys.CLIENT_ROLE], [role.value for role in RestRole]))
     return RestConfig(
         tokens_file=path(keys.TOKENS_FILE),
         monitoring_is_open=is_open,

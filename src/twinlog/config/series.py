@@ -51,12 +51,12 @@ def series_config(raw: Settings) -> SeriesConfig:
     labels: dict[str, str] = {}
     if METRICS_LABELS in raw:
         setting = raw[METRICS_LABELS]
-        for one in to_list(setting):
-            name, equals, value = (part.strip() for part in one.partition("="))
+        for label in to_list(setting):
+            name, equals, value = (part.strip() for part in label.partition("="))
             if not equals or not _NAME.fullmatch(name) or not value:
                 raise refuse(
                     setting,
-                    f"{one!r} is not a label",
+                    f"{label!r} is not a label",
                     "write name=value, with letters, digits and _ in the name, as in "
                     "namespace=kafka",
                 )
@@ -72,11 +72,11 @@ def series_config(raw: Settings) -> SeriesConfig:
 
 def metric_names(setting: Setting) -> frozenset[MetricNames]:
     """Parse the formats of names. Raises ConfigError if one is unknown, or if there is none."""
-    given = to_list(setting)
+    words = to_list(setting)
     known = [name.value for name in MetricNames]
-    for one in given:
-        if one not in known:
-            raise refuse(setting, f"{one!r} is not a format of names", _NAMES)
-    if not given:
+    for word in words:
+        if word not in known:
+            raise refuse(setting, f"{word!r} is not a format of names", _NAMES)
+    if not words:
         raise refuse(setting, "has no format of names", _NAMES)
-    return frozenset(MetricNames(one) for one in given)
+    return frozenset(MetricNames(name) for name in words)

@@ -51,7 +51,7 @@ class Checker(DemoWorker):
             while not self._stop.is_set():
                 self._open_missing(readers)
                 moved = [reader.read() for reader in readers.values()]
-                self._note()
+                self._note_progress()
                 if not any(moved):
                     self._stop.wait(POLL_S)
         finally:
@@ -72,7 +72,7 @@ class Checker(DemoWorker):
             else:
                 self._stop.wait(TOPICS_POLL_S)
 
-    def _note(self) -> None:
+    def _note_progress(self) -> None:
         comparer = self.comparer
         self.state = CheckState(
             compared=comparer.compared,
@@ -104,10 +104,10 @@ class _Reader:
         self._resume()
         messages = self._consumer.consume(BATCH, timeout=POLL_S)
         for message in messages:
-            self._see(message)
+            self._check_message(message)
         return bool(messages)
 
-    def _see(self, message: Message) -> None:
+    def _check_message(self, message: Message) -> None:
         error = message.error()
         if error is not None:
             if error.retriable() or error.code() == confluent().KafkaError._TRANSPORT:

@@ -137,7 +137,7 @@ def _run(file: Path, serve: Serve, levels: dict[str, int], demo: Connection[Any,
         with lock, suppress(OSError):  # the demo is gone, and this process ends
             demo.send(what)
 
-    def hear() -> None:
+    def wait_for_stop() -> None:
         # if the demo was killed with unread data, recv raises OSError
         with suppress(EOFError, OSError):
             demo.recv()
@@ -150,7 +150,7 @@ def _run(file: Path, serve: Serve, levels: dict[str, int], demo: Connection[Any,
     logging.getLogger().addHandler(lines)
     # the page shows events of normal operation, too
     logging.getLogger("twinlog").setLevel(min(levels["twinlog"], logging.INFO))
-    threading.Thread(target=hear, name="demo", daemon=True).start()
+    threading.Thread(target=wait_for_stop, name="demo", daemon=True).start()
     config = load(file, environment={})
     try:
         with serve(file, config, report) as watch:

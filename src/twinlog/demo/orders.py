@@ -115,7 +115,7 @@ class _Shop:
 
     def _withdrawn(self) -> DemoRecord:
         order, _ = self._pick()
-        self._open = deque(one for one in self._open if one[0] != order)
+        self._open = deque(open_order for open_order in self._open if open_order[0] != order)
         return DemoRecord(topic="orders", key=order.encode(), value=None, headers=self._headers())
 
 

@@ -77,7 +77,7 @@ def run_demo(
     with ExitStack() as parts:
         clusters = parts.enter_context(_clusters(stop, view))
         if clusters is None:
-            return _nothing()
+            return _empty_result()
         source, target = clusters
         create_topics(source.bootstrap, PARTITIONS, TOPIC_CONFIGS)
         demo = _Demo(source, target, options, serve)
@@ -85,7 +85,7 @@ def run_demo(
         return demo.run(stop, view)
 
 
-def _nothing() -> DemoResult:
+def _empty_result() -> DemoResult:
     return DemoResult(produced=0, check=CheckState(), seconds=0.0, was_stopped_early=True)
 
 
@@ -144,21 +144,21 @@ class _Demo:
         self._checker.start()
         if self._options.mirrors:
             self._mirror.start()
-            self._turn(
+            self._run_phase(
                 stop, view, "Starting the mirror (Spark takes some seconds) ...", self._is_running
             )
         if stop.is_set():
-            return _nothing()
+            return _empty_result()
         self._began = time.monotonic()
         self._shop.start()
         phase = f"Mirroring a shop's orders from {SOURCE} to {TARGET}; Ctrl-C ends it"
         if not self._options.mirrors or self._mirror.was_killed:
             phase = f"A shop's orders wait in {SOURCE} to be mirrored to {TARGET}; Ctrl-C ends it"
-        self._turn(stop, view, phase, self._is_over)
+        self._run_phase(stop, view, phase, self._is_over)
         seconds = time.monotonic() - self._began
         self._shop.stop()
         # waits for the records, not for the user, who can end the process by a second signal
-        self._turn(
+        self._run_phase(
             threading.Event(), view, "Waiting for the remaining records ...", self._arrived()
         )
         self._checker.stop()
@@ -175,7 +175,7 @@ class _Demo:
         self._checker.stop()
         self._mirror.stop()
 
-    def _turn(
+    def _run_phase(
         self,
         stop: threading.Event,
         view: DemoView,
@@ -292,11 +292,11 @@ def ended_broker(clusters: Iterable[LocalCluster]) -> EnvironmentMissing | None:
         if cluster.folder is None or len(cluster.broker_pids) == cluster.brokers:
             continue
         free = shutil.disk_usage(cluster.folder).free
-        return EnvironmentMissing(said_of(cluster.name, cluster.logs(), cluster.folder, free))
+        return EnvironmentMissing(end_message(cluster.name, cluster.logs(), cluster.folder, free))
     return None
 
 
-def said_of(name: str, log: str, folder: Path, free: int) -> str:
+def end_message(name: str, log: str, folder: Path, free: int) -> str:
     """Return the error message. `log` is the end of the broker's log, and `free` are the free bytes
     on the disk of its folder.
     """

@@ -95,7 +95,7 @@ def demo_table(state: DemoState) -> RenderableType:
     """Return the whole screen for a terminal."""
     heading = Text.assemble((state.phase, "bold"), f"\n{state.hint}" if state.hint else "")
     if not state.topics:
-        # another process mirrors, or none does yet
+        # another process leads the flow, or none does yet
         return Group(heading, check_text(state.check)) if state.check.compared else heading
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
     table.add_column("topic")

@@ -375,7 +375,7 @@ class Assignments:
         for part in _writers(copy):
             self.target.add(part, searched_at)
 
-    # -- one partition
+    # -- the steps for one partition
 
     def arrived(self, copy: Copy) -> None:
         for part in copy.parts:
@@ -571,7 +571,7 @@ class Assignments:
     def report(self) -> None:
         """Report changes to the driver, and check every partition again. Called once a second."""
         self._stop_leaderless()
-        for copy, error in list(self._transforming.unanswered(self._copies())):
+        for copy, error in self._transforming.unanswered():
             self.troubled(copy.source, error)
         # what a filter drops is read again after a crash, unless its position is in the map
         self._note_marks(copy for copy in self._copies() if isinstance(copy, TransformedCopy))

@@ -17,7 +17,7 @@ from typing import Final
 
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.flow_log import FlowLog
-from twinlog.lane.dead_letter_search import with_dead_letters
+from twinlog.lane.dead_letter_search import quarantining, with_dead_letters
 from twinlog.lane.events import Found, LaneEvents
 from twinlog.lane.lane_partition import ColdStart, StartPhase
 from twinlog.lane.late_requests import USER_TIMEOUT_MS
@@ -302,10 +302,13 @@ class ColdStarts:
             for client in (source_client, target_client):
                 stack.enter_context(client.keeping_leaders())
             source, target = ClusterLogView(source_client), ClusterLogView(target_client)
-            if requests:
-                for some in starts_in_groups(requests, source, target, self._rules):
-                    self._say_compared(some)
-                    deliver(with_dead_letters(some, takes, target_client, self._work))
+            last: dict[TopicPartition, StartPoint] = {}
+            for some in starts_in_groups(requests, source, target, self._rules) if requests else ():
+                self._say_compared(some)
+                last |= quarantining(some, takes, self._work)
+                deliver({tp: point for tp, point in some.items() if tp not in last})
+            if last:  # the dead-letter topic is read once for all of them
+                deliver(with_dead_letters(last, takes, target_client, self._work))
             for take in takes:
                 if take.fan is not None:
                     whole = all_requests[take.source]

@@ -1,7 +1,8 @@
 """Which records of a partition are in the dead-letter topic already (`mirror.copy.dead_letters`).
 
 A start reads the whole log: no index says where the dead letters of a partition are, and their
-timestamps are those of the records. All partitions that start together share one reading.
+timestamps are those of the records. All partitions of a search share one reading, so they start
+last.
 """
 
 from __future__ import annotations
@@ -25,31 +26,34 @@ VISIBLE_WITHIN_S: Final = 5.0
 PAUSE_S: Final = 0.1
 
 
+def quarantining(
+    found: Mapping[TopicPartition, Found], takes: Iterable[TakePartition], work: Work
+) -> dict[TopicPartition, StartPoint]:
+    """Return the starts of partitions whose failed records go to the dead-letter topic."""
+    asked = (take.source for take in takes if take.transform and work.dead_letters)
+    return {tp: one for tp in asked if isinstance(one := found.get(tp), StartPoint)}
+
+
 def with_dead_letters(
-    found: Mapping[TopicPartition, Found],
+    starts: Mapping[TopicPartition, StartPoint],
     takes: Iterable[TakePartition],
     target: ClusterClient,
     work: Work,
 ) -> Mapping[TopicPartition, Found]:
-    """Add to the starts of transformed partitions which dead letters of them are on the target."""
-    starts: dict[TopicPartition, tuple[StartPoint, LetterOrigin]] = {}
-    for take in takes if work.dead_letters else ():
-        start = found.get(take.source)
-        if take.transform and isinstance(start, StartPoint):
-            ids = take.source_topic_id, take.target_topic_id
-            starts[take.source] = start, origin_of_copy(work.flow, take.source, *ids)
-    if not starts:
-        return found
-    home = TopicPartition(work.dead_letters, 0)
-    positions = {origin: start.upstream for start, origin in starts.values()}
-    try:
-        there = find_dead_letters(target, home, positions)
-    except TwinlogError as error:
-        return {**found, **dict.fromkeys(starts, error)}
-    known = {
-        tp: replace(start, dead_letters=there[origin]) for tp, (start, origin) in starts.items()
+    """Add to these starts which dead letters of them are on the target."""
+    origins = {
+        take.source: origin_of_copy(
+            work.flow, take.source, take.source_topic_id, take.target_topic_id
+        )
+        for take in takes
+        if take.source in starts
     }
-    return {**found, **known}
+    positions = {origin: starts[tp].upstream for tp, origin in origins.items()}
+    try:
+        there = find_dead_letters(target, TopicPartition(work.dead_letters, 0), positions)
+    except TwinlogError as error:
+        return dict.fromkeys(starts, error)
+    return {tp: replace(starts[tp], dead_letters=there[one]) for tp, one in origins.items()}
 
 
 def find_dead_letters(
@@ -60,6 +64,7 @@ def find_dead_letters(
     Records above the high watermark count as well: a response may have been lost because replicas
     were behind. They cannot be read, so this waits until there are none.
     """
+    topic_id = client.metadata([home.topic]).topics[home.topic].topic_id
     end = or_raise(log_ends(client, [home])[home])
     deadline = client.deadline(VISIBLE_WITHIN_S)
     while offset_at(client, home, LATEST) < end.end_offset:
@@ -78,6 +83,6 @@ def find_dead_letters(
             if known is not None and known[1] >= positions.get(known[0], known[1] + 1):
                 found[known[0]].add(known[1])
     return {
-        origin: DeadLettersThere(end.leader_epoch, tuple(sorted(found[origin])))
+        origin: DeadLettersThere(topic_id, end.leader_epoch, tuple(sorted(found[origin])))
         for origin in positions
     }

@@ -129,7 +129,9 @@ class LaneLoop:
         # the server needs modules for TLS, which other lanes do not load
         from twinlog.lane.sides.range_port import RangePort
 
-        return RangePort(self._clock, lambda: self._background.post(lambda: None))
+        return RangePort(
+            self._clock, lambda: self._background.post(lambda: None), host=self._channel.host
+        )
 
     # -- turning
 

@@ -214,6 +214,8 @@ class Troubled(Message, frozen=True, kw_only=True):
     is_retriable: bool
     wait_ms: int
     """For how long requests of this lane may still arrive, if responses were lost."""
+    had_begun: bool = False
+    """Whether the lane had found its start, and copied it."""
     lost: tuple[int, int] | None = None
     """Copied upstream offsets that the source lost."""
     poison: tuple[int, int] | None = None

@@ -24,6 +24,10 @@ class Channel(Protocol):
         """
 
     @property
+    def host(self) -> str:
+        """Address of this machine that the driver can reach."""
+
+    @property
     def wants_write(self) -> bool: ...
     def fileno(self) -> int: ...
     def receive(self) -> list[object]: ...

@@ -103,6 +103,7 @@ def given_back(
         message=error.message,
         is_retriable=error.fate is Fate.RETRIABLE,
         wait_ms=wait_ms,
+        had_begun=copy is not None,
         lost=next(iter(lost), None),
         poison=error.poison,
         finding=error.finding if isinstance(error, PartitionError) else None,

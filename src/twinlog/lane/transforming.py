@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from twinlog.errors import Fate, PartitionError
 from twinlog.lane.messages import TakePartition, Work
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.mirror.copy.dead_letters import DeadLetterTarget
-from twinlog.mirror.copy.fan_out import Copy
-from twinlog.mirror.copy.range_intake import Stretch
 from twinlog.mirror.copy.transformed import RangeDesk, TransformedCopy, Transformer
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 
 UNANSWERED_AFTER_S: Final = 180.0
-"""After this time without any answer, transformed partitions are given back. A job of the
-application ends before, and its ranges are offered again (`sides.range_port`).
+"""If a range waits for so long, its partition is given back. A job of the application ends before,
+and its ranges are offered again (`sides.range_port`).
 """
 
 
@@ -69,28 +67,11 @@ class Transforming:
         home = TopicPartition(self._work.dead_letters, 0)
         return DeadLetterTarget(home, self._letters_id, self._work.flow)
 
-    def unanswered(self, copies: Iterable[Copy]) -> Iterator[tuple[Copy, PartitionError]]:
-        """Yield the copies whose ranges are not answered, so that the problem becomes visible.
-
-        Their ranges are withdrawn.
-        """
-        if self.desk is None:
-            return
-        late = self.desk.overtaken(UNANSWERED_AFTER_S)
-        is_silent = self.desk.silent_s() >= UNANSWERED_AFTER_S
-        for copy in copies if is_silent or late else ():
-            if not isinstance(copy, TransformedCopy):
-                continue
-            waiting = (one for one in copy.unanswered if is_silent or one.number in late)
-            if (one := next(waiting, None)) is not None:
-                copy.let_go()
-                yield copy, _unanswered(copy, one)
-
-
-def _unanswered(copy: Copy, one: Stretch) -> PartitionError:
-    return PartitionError(
-        f"{copy.source}: the transforms' application has not answered upstream records "
-        f"[{one.first}, {one.end}) for {UNANSWERED_AFTER_S:.0f} s; checking again",
-        code="TRANSFORM_UNAVAILABLE",
-        fate=Fate.RETRIABLE,
-    )
+    def unanswered(self) -> Iterator[tuple[TransformedCopy, PartitionError]]:
+        """Yield the copies whose ranges are not answered, so that the problem becomes visible."""
+        for copy, one in () if self.desk is None else self.desk.unanswered(UNANSWERED_AFTER_S):
+            text = (
+                f"{copy.source}: the transforms' application has not answered upstream records "
+                f"[{one.first}, {one.end}) for {UNANSWERED_AFTER_S:.0f} s; checking again"
+            )
+            yield copy, PartitionError(text, code="TRANSFORM_UNAVAILABLE", fate=Fate.RETRIABLE)

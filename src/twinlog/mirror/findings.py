@@ -75,7 +75,9 @@ def lost_at(runs: Sequence[Run], upstream: int, target: LogEnds) -> Span | None:
     if run is None:
         return None
     reached = run.downstream + upstream - run.upstream
-    next_offset = next((one.downstream for one in runs if one.upstream > run.upstream), reached)
+    next_offset = next(
+        (known_run.downstream for known_run in runs if known_run.upstream > run.upstream), reached
+    )
     return Span(max(target.log_start, min(reached, next_offset)), target.log_end)
 
 

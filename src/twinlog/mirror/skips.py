@@ -42,6 +42,6 @@ class Poison:
     """ID of the upstream topic. Another topic of the same name has different records."""
 
 
-def skipped(skips: Iterable[Skip], offset: int) -> Skip | None:
+def skip_at(skips: Iterable[Skip], offset: int) -> Skip | None:
     """Return the skip that covers this offset, or None."""
     return next((skip for skip in skips if skip.covers(offset)), None)

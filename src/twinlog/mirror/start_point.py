@@ -41,7 +41,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from twinlog.mirror.map.offset_map import Mark, Run
-from twinlog.model import Isolation
+from twinlog.model import Isolation, TopicId
 from twinlog.wire.recompress import Recompression
 
 EXPIRY_MARGIN_MS: Final = 3_600_000
@@ -58,8 +58,9 @@ and 24 hours old are sent one batch at a time after a problem.
 class DeadLettersThere(NamedTuple):
     """The dead letters of a copy that are on the target (`mirror.copy.dead_letters`)."""
 
+    topic_id: TopicId
     epoch: int
-    """Leader epoch under which their log was read, or -1 if unknown."""
+    """Leader epoch under which the log of that topic was read, or -1 if unknown."""
     offsets: tuple[int, ...]
     """Source offsets of those at or after the position."""
 

@@ -20,7 +20,7 @@ from twinlog.model import TopicPartition
 from twinlog.records.connections import FIRST_REFUSED_S, connected
 from twinlog.records.gaps import OffsetRange, log_bounds
 from twinlog.records.options import ReadOptions
-from twinlog.records.planning import find_partitions, first_of_time, present, resolve, split
+from twinlog.records.planning import existing_parts, find_partitions, first_of_time, resolve, split
 from twinlog.records.tasks import PlanningReader
 from twinlog.records.upstreams import UpstreamMaps
 
@@ -35,12 +35,12 @@ class BatchReader(PlanningReader, DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return the ranges, one per task. Raises TwinlogError."""
         try:
-            return self._planned()
+            return self._plan_partitions()
         except TwinlogError as error:
             # Spark would show the whole traceback, but the message is complete
             raise error.with_traceback(None) from None
 
-    def _planned(self) -> Sequence[InputPartition]:
+    def _plan_partitions(self) -> Sequence[InputPartition]:
         with connected(self._options.cluster(), refused_at_first_s=FIRST_REFUSED_S) as client:
             ranges = split(self._ranges(client), self._options.min_partitions)
             return self._tasks(
@@ -55,15 +55,15 @@ class BatchReader(PlanningReader, DataSourceReader):
         firsts = resolve(client, options.starting, tps, isolation)
         wanted = [OffsetRange(tp=tp, first=firsts[tp], end=ends[tp]) for tp in tps]
         # records that the filters reject may be deleted
-        wanted = [self._bounds.within(one) for one in wanted if self._bounds.admit(one.tp)]
+        wanted = [self._bounds.within(span) for span in wanted if self._bounds.admit(span.tp)]
         fails = options.fails_on_data_loss
-        bounds = log_bounds(client, [one.tp for one in wanted], may_miss=not fails)
-        ranges = present(wanted, bounds, fails=fails)
+        bounds = log_bounds(client, [span.tp for span in wanted], may_miss=not fails)
+        ranges = existing_parts(wanted, bounds, fails=fails)
         if self._bounds.least_ms is None:
             return ranges
         tps = [span.tp for span in ranges]
         times = first_of_time(client, tps, self._bounds.least_ms, isolation)
-        return [self._bounds.within(one, times[one.tp]) for one in ranges]
+        return [self._bounds.within(span, times[span.tp]) for span in ranges]
 
 
 class FilteringReader(BatchReader):
@@ -121,43 +121,43 @@ class RowBounds:
 
 def bounds_of(filters: Iterable[datasource.Filter]) -> RowBounds:
     bounds = RowBounds()
-    for one in filters:
-        bounds = _narrowed(bounds, one)
+    for condition in filters:
+        bounds = _narrow(bounds, condition)
     return bounds
 
 
-def _narrowed(bounds: RowBounds, one: Any) -> RowBounds:
-    attribute: tuple[str, ...] = getattr(one, "attribute", ())
+def _narrow(bounds: RowBounds, condition: Any) -> RowBounds:
+    attribute: tuple[str, ...] = getattr(condition, "attribute", ())
     if len(attribute) != 1:
         return bounds
     match attribute[0]:
         case "topic":
-            return _by_topic(bounds, one)
+            return _by_topic(bounds, condition)
         case "partition":
-            return _by_partition(bounds, one)
+            return _by_partition(bounds, condition)
         case "offset":
-            return _by_offset(bounds, one)
+            return _by_offset(bounds, condition)
         case "timestamp":
-            return _by_time(bounds, one)
+            return _by_time(bounds, condition)
     return bounds
 
 
-def _by_topic(bounds: RowBounds, one: Any) -> RowBounds:
-    if isinstance(one, datasource.StringStartsWith):
-        return replace(bounds, prefixes=(*bounds.prefixes, one.value))
-    values = _values(one, str)
+def _by_topic(bounds: RowBounds, condition: Any) -> RowBounds:
+    if isinstance(condition, datasource.StringStartsWith):
+        return replace(bounds, prefixes=(*bounds.prefixes, condition.value))
+    values = _values(condition, str)
     if values is None:
         return bounds
     known = bounds.topics
     return replace(bounds, topics=values if known is None else known & values)
 
 
-def _by_partition(bounds: RowBounds, one: Any) -> RowBounds:
-    values = _values(one, int)
+def _by_partition(bounds: RowBounds, condition: Any) -> RowBounds:
+    values = _values(condition, int)
     if values is not None:
         known = bounds.partitions
         return replace(bounds, partitions=values if known is None else known & values)
-    least, most = _span(one)
+    least, most = _span(condition)
     return replace(
         bounds,
         least_partition=max(bounds.least_partition, least),
@@ -165,12 +165,12 @@ def _by_partition(bounds: RowBounds, one: Any) -> RowBounds:
     )
 
 
-def _by_offset(bounds: RowBounds, one: Any) -> RowBounds:
-    values = _values(one, int)
+def _by_offset(bounds: RowBounds, condition: Any) -> RowBounds:
+    values = _values(condition, int)
     if values is not None:
         first, last = (min(values), max(values)) if values else (_MOST, -1)
     else:
-        first, last = _span(one)
+        first, last = _span(condition)
     return replace(
         bounds,
         first_offset=max(bounds.first_offset, first),
@@ -178,17 +178,17 @@ def _by_offset(bounds: RowBounds, one: Any) -> RowBounds:
     )
 
 
-def _by_time(bounds: RowBounds, one: Any) -> RowBounds:
-    if isinstance(one, datasource.In):
-        times = list(one.value)
+def _by_time(bounds: RowBounds, condition: Any) -> RowBounds:
+    if isinstance(condition, datasource.In):
+        times = list(condition.value)
     elif isinstance(
-        one,
+        condition,
         datasource.EqualTo
         | datasource.EqualNullSafe
         | datasource.GreaterThan
         | datasource.GreaterThanOrEqual,
     ):
-        times = [one.value]
+        times = [condition.value]
     else:
         return bounds
     if not times or not all(isinstance(at, datetime) and at.tzinfo is not None for at in times):
@@ -200,23 +200,23 @@ def _by_time(bounds: RowBounds, one: Any) -> RowBounds:
     return replace(bounds, least_ms=max(least, bounds.least_ms or 0))
 
 
-def _values(one: Any, kind: type) -> frozenset[Any] | None:
+def _values(condition: Any, kind: type) -> frozenset[Any] | None:
     """Return the values of = and IN, or None for other filters or other types."""
-    if isinstance(one, datasource.EqualTo | datasource.EqualNullSafe):
-        values = [one.value]
-    elif isinstance(one, datasource.In):
-        values = list(one.value)
+    if isinstance(condition, datasource.EqualTo | datasource.EqualNullSafe):
+        values = [condition.value]
+    elif isinstance(condition, datasource.In):
+        values = list(condition.value)
     else:
         return None
     values = [value for value in values if value is not None]  # NULL is equal to nothing
     return frozenset(values) if all(type(value) is kind for value in values) else None
 
 
-def _span(one: Any) -> tuple[int, int]:
-    value = getattr(one, "value", None)
+def _span(condition: Any) -> tuple[int, int]:
+    value = getattr(condition, "value", None)
     if type(value) is not int:
         return 0, _MOST
-    match one:
+    match condition:
         case datasource.GreaterThan():
             return value + 1, _MOST
         case datasource.GreaterThanOrEqual():

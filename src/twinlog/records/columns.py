@@ -57,13 +57,13 @@ def ddl(columns: Sequence[str]) -> str:
     return ", ".join(f"{name} {SPARK_TYPES[name]}" for name in columns)
 
 
-def check_columns(given: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+def check_columns(columns: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     """Return the column names of a schema (given as name and type of each column).
 
     Raises ConfigError for an unknown column or another type: a schema selects columns, it cannot
     rename or convert them.
     """
-    for name, kind in given:
+    for name, kind in columns:
         if name not in SPARK_TYPES:
             hint = suggestion(name, SPARK_TYPES)
             raise ConfigError(
@@ -75,4 +75,4 @@ def check_columns(given: Sequence[tuple[str, str]]) -> tuple[str, ...]:
                 f'format("twinlog"): schema: column {name} is {SPARK_TYPES[name]}, not {kind}; '
                 "cast it after reading"
             )
-    return tuple(name for name, _ in given)
+    return tuple(name for name, _ in columns)

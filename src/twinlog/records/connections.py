@@ -75,8 +75,8 @@ def connected(
 
 
 def _take(settings: ClusterSettings, refused_at_first_s: float) -> ClusterClient:
-    for client in [one for one in _kept if one.settings == settings]:
-        with suppress(ValueError):  # another thread has taken it first
+    for client in [client for client in _kept if client.settings == settings]:
+        with suppress(ValueError):  # another thread has already removed it
             _kept.remove(client)
             return client
     client = ClusterClient(settings, refused_at_first_s=refused_at_first_s)

@@ -33,15 +33,15 @@ NO_THREAD: Final = "background_thread:false"
 
 def load() -> None:
     """Load everything that a task may need. Raises ImportError without PyArrow."""
-    given = os.environ.get(ALLOCATOR)
-    os.environ[ALLOCATOR] = ",".join(filter(None, (given, NO_THREAD)))
+    allocator = os.environ.get(ALLOCATOR)
+    os.environ[ALLOCATOR] = ",".join(filter(None, (allocator, NO_THREAD)))
     try:
         for name in NEEDED:
             import_module(name)
     finally:
         del os.environ[ALLOCATOR]
-        if given is not None:
-            os.environ[ALLOCATOR] = given
+        if allocator is not None:
+            os.environ[ALLOCATOR] = allocator
 
 
 def seed(daemon: int) -> None:

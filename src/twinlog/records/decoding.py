@@ -144,7 +144,9 @@ class ColumnDecoder:
     def _take_legacy(self, header: BatchHeader, batch: memoryview, first: int, end: int) -> None:
         """Decode the rare formats v0 and v1 through an object for each record."""
         records = [
-            one for one in decode_legacy(batch, self._limit_bytes) if first <= one.offset < end
+            record
+            for record in decode_legacy(batch, self._limit_bytes)
+            if first <= record.offset < end
         ]
         kind = LOG_APPEND_TIME if header.is_log_append_time else CREATE_TIME
         kind = NO_TIMESTAMP_TYPE if header.magic == 0 else kind
@@ -227,8 +229,8 @@ def binary_array(values: Sequence[bytes | None]) -> pa.Array:
     present = None
     if None in values:
         present = bytearray(-(-len(values) // 8))
-        for row, one in enumerate(values):
-            if one is not None:
+        for row, cell in enumerate(values):
+            if cell is not None:
                 present[row >> 3] |= 1 << (row & 7)
     return _of_buffers(pa.binary(), len(values), ends, b"".join(filter(None, values)), present)
 
@@ -276,8 +278,8 @@ def _timestamps(times: array[int]) -> pa.Array:
 
 def _kinds(parts: Sequence[_Part]) -> pa.Array:
     out = array("i")
-    for kind, some in groupby(parts, key=lambda part: part.kind):
-        out.extend(array("i", [kind]) * sum(part.end - part.first for part in some))
+    for kind, same_kind in groupby(parts, key=lambda part: part.kind):
+        out.extend(array("i", [kind]) * sum(part.end - part.first for part in same_kind))
     return number_array(out, pa.int32())
 
 
@@ -288,12 +290,12 @@ def _upstreams(parts: Sequence[_Part], origins: Origins | None) -> pa.Array:
     numbers, distances = array("i"), array("q")
     for part in parts:
         offsets = part.table.column(shapes.OFFSET, part.first, part.end)
-        ends = [bisect_left(offsets, one.begin) for one in part.stretches[1:]]
+        ends = [bisect_left(offsets, stretch.begin) for stretch in part.stretches[1:]]
         at = 0
-        for one, end in zip(part.stretches, [*ends, len(offsets)], strict=True):
-            number = nobody if one.origin == NOBODY else one.origin
+        for stretch, end in zip(part.stretches, [*ends, len(offsets)], strict=True):
+            number = nobody if stretch.origin == NOBODY else stretch.origin
             numbers.extend(array("i", [number]) * (end - at))
-            distances.extend(array("q", [one.distance]) * (end - at))
+            distances.extend(array("q", [stretch.distance]) * (end - at))
             at = end
     number = number_array(numbers, pa.int32())
     is_nobody = compute.equal(number, nobody)
@@ -301,9 +303,9 @@ def _upstreams(parts: Sequence[_Part], origins: Origins | None) -> pa.Array:
         number_array(_cells(parts, shapes.OFFSET), pa.int64()), number_array(distances, pa.int64())
     )
     columns = [
-        pa.array([*(one.cluster for one in known), None], pa.string()).take(number),
-        pa.array([*(one.source.topic for one in known), None], pa.string()).take(number),
-        pa.array([*(one.source.partition for one in known), None], pa.int32()).take(number),
+        pa.array([*(origin.cluster for origin in known), None], pa.string()).take(number),
+        pa.array([*(origin.source.topic for origin in known), None], pa.string()).take(number),
+        pa.array([*(origin.source.partition for origin in known), None], pa.int32()).take(number),
         compute.if_else(is_nobody, pa.scalar(None, pa.int64()), offset),
     ]
     return pa.StructArray.from_arrays(columns, fields=list(ORIGIN), mask=is_nobody)
@@ -312,11 +314,11 @@ def _upstreams(parts: Sequence[_Part], origins: Origins | None) -> pa.Array:
 def _headers_array(parts: Sequence[_Part]) -> pa.Array:
     rows = sum(part.end - part.first for part in parts)
     if rows < FEW_ROWS * len(parts):
-        encoded = [one for part in parts for one in _encoded_headers(part)]
+        encoded = [header for part in parts for header in _encoded_headers(part)]
         ends = array("q", accumulate(map(len, encoded), initial=0))
         return _header_lists(b"".join(encoded), ends[:-1], ends[1:])
     arrays = [
-        _header_lists(part.table.data, *(array("q", one) for one in _header_bounds(part)))
+        _header_lists(part.table.data, *(array("q", bounds) for bounds in _header_bounds(part)))
         for part in parts
     ]
     return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)

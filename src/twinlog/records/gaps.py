@@ -79,7 +79,7 @@ def log_bounds(
     wanted = list(tps)
     starts = all_answers(list_offsets(client, wanted, EARLIEST), may_miss=may_miss)
     ends = all_answers(list_offsets(client, list(starts), LATEST), may_miss=may_miss)
-    return {tp: LogBounds(start=starts[tp].offset, end=one.offset) for tp, one in ends.items()}
+    return {tp: LogBounds(start=starts[tp].offset, end=end.offset) for tp, end in ends.items()}
 
 
 def all_answers(
@@ -89,7 +89,7 @@ def all_answers(
 
     `may_miss`: leave out missing partitions instead.
     """
-    existing = {tp: one for tp, one in answers.items() if not (may_miss and is_gone(one))}
+    existing = {tp: answer for tp, answer in answers.items() if not (may_miss and is_gone(answer))}
     return {tp: or_raise(existing[tp]) for tp in sorted(existing)}
 
 
@@ -98,9 +98,9 @@ def is_gone(answer: object) -> bool:
     return isinstance(answer, ClusterError) and answer.code == TOPIC_MISSING
 
 
-def warn_of_gone(one: OffsetRange) -> None:
+def warn_of_gone(span: OffsetRange) -> None:
     """Warn that these offsets were deleted with their topic (with `failOnDataLoss=false`)."""
-    log.warning("%s: offsets [%d, %d) are gone with their topic", one.tp, one.first, one.end)
+    log.warning("%s: offsets [%d, %d) are gone with their topic", span.tp, span.first, span.end)
 
 
 def find_losses(wanted: OffsetRange, bounds: LogBounds) -> list[RecordsLost]:
@@ -145,7 +145,7 @@ def report(losses: Sequence[RecordsLost], *, fails: bool) -> None:
         log.warning("%s", loss)
 
 
-def what_is_left(wanted: OffsetRange, bounds: LogBounds) -> OffsetRange:
+def existing_part(wanted: OffsetRange, bounds: LogBounds) -> OffsetRange:
     """Return the part of a range that the log still has."""
     end = min(wanted.end, bounds.end)
     first = min(max(wanted.first, bounds.start), end)
@@ -206,10 +206,10 @@ class LeftOut:
     def between_batches(self, first: int, end: int, log_start: int) -> None:
         """Count or report offsets that are missing before the next batch. Raises TwinlogError."""
         gap = OffsetRange(tp=self._tp, first=first, end=end)
-        # in the meantime the broker may have deleted them
+        # the broker may have deleted the offsets in the meantime
         rest = LogBounds(start=log_start, end=end)
         report(find_losses(gap, rest), fails=self._fails)
-        gap = what_is_left(gap, rest)
+        gap = existing_part(gap, rest)
         if not gap.size:
             return
         if self._policy is None:

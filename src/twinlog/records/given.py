@@ -84,7 +84,7 @@ _GROUP_OF_COMMITS: Final = "consumer.commit.groupid"
 """The key of a widespread listener that commits a query's offsets to a group."""
 
 
-def named(
+def named_options(
     given: Mapping[str, str],
     role: Role,
     ignored: Mapping[str, str],
@@ -100,7 +100,7 @@ def named(
     properties = {
         name.removeprefix(_PREFIX): own.pop(name) for name in list(own) if name.startswith(_PREFIX)
     }
-    names = {name.lower(): name for some in OPTIONS.values() for name in some}
+    names = {name.lower(): name for spellings in OPTIONS.values() for name in spellings}
     for name in sorted(own.keys() - names.keys()):
         why = _why_unread(name, refused)
         if not why:
@@ -177,8 +177,8 @@ def settings_of(properties: ClientProperties, client_id: str) -> ClusterSettings
 
     Raises ConfigError.
     """
-    given = Settings({key: properties.origin(key) for key in properties})
-    properties = ClientProperties(resolve_providers(given, os.environ))
+    settings = Settings({key: properties.origin(key) for key in properties})
+    properties = ClientProperties(resolve_providers(settings, os.environ))
     bootstrap = parse_bootstrap(properties[BOOTSTRAP_SERVERS], _PREFIX + BOOTSTRAP_SERVERS)
     return ClusterSettings(
         alias=properties[BOOTSTRAP_SERVERS].split(",", maxsplit=1)[0].strip(),

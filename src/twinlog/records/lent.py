@@ -69,10 +69,10 @@ class LentRanges:
     codec: Codec
     max_bytes: int
 
-    def rows(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Take the task's ranges, and yield their rows."""
         task_begins()
-        for _ in given:  # Spark does not reuse a worker that has not read its input
+        for _ in batches:  # Spark does not reuse a worker that has not read its input
             pass
         for part in own_parts():
             with self._connected(part) as port:
@@ -82,7 +82,7 @@ class LentRanges:
             wanted = structs.replace(taken, first=part.first, end=part.end)
             yield from rows_of_range(wanted, part.left_out)
 
-    def encoded(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def encoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Encode the rows that the transform returns, and yield a row for each answer."""
         task_begins()
         parts = own_parts()
@@ -92,7 +92,7 @@ class LentRanges:
             max_bytes=self.max_bytes,
             now_ms=time.time_ns() // 1_000_000,
         )
-        for rows in given:
+        for rows in batches:
             encoder.add(rows)
         for part, answer in zip(parts, encoder.answers(), strict=True):
             yield row_of(answer, has_batches=part.answers)
@@ -159,10 +159,10 @@ def answer_of(part: RangePart, row: Mapping[str, Any]) -> RangeAnswer:
 
 def own_parts() -> list[RangePart]:
     context = TaskContext.get()
-    given = None if context is None else context.getLocalProperty(PARTS)
-    if context is None or given is None:
+    parts = None if context is None else context.getLocalProperty(PARTS)
+    if context is None or parts is None:
         raise EnvironmentMissing(f"Spark does not pass its tasks the property {PARTS}")
-    return json.decode(given, type=list[list[RangePart]])[context.partitionId()]
+    return json.decode(parts, type=list[list[RangePart]])[context.partitionId()]
 
 
 def encode_parts(tasks: Sequence[Sequence[RangePart]]) -> str:
@@ -197,5 +197,5 @@ def _connection(address: ChannelAddress) -> Iterator[LendingClient]:
         raise
     _kept[address] = client
     while len(_kept) > MOST_KEPT:
-        with suppress(KeyError):  # the other thread may take it
+        with suppress(KeyError):  # the other thread may have removed it
             _kept.pop(next(iter([*_kept]))).close()

@@ -108,7 +108,7 @@ class RangeReader:
     def _pass_gap(self, bounds: gaps.LogBounds) -> None:
         wanted = gaps.OffsetRange(tp=self._tp, first=self._position, end=self._end)
         gaps.report(gaps.find_losses(wanted, bounds), fails=self._fails)
-        left = gaps.what_is_left(wanted, bounds)
+        left = gaps.existing_part(wanted, bounds)
         self._position, self._end = left.first, left.end
 
     def _decode(self, answer: FetchedRecords) -> Iterator[pa.RecordBatch]:
@@ -125,7 +125,7 @@ class RangeReader:
         rolled_back = RolledBack(answer.aborted if committed else ())
         for header, at in read_headers(answer.records):
             if header.magic >= 2 and header.base_offset >= self._end:
-                self._jump(self._end, answer)
+                self._jump_to(self._end, answer)
                 return
             verify_crc(answer.records, at, header)
             batch = answer.records[at : at + header.length]
@@ -133,7 +133,7 @@ class RangeReader:
             if header.next_offset <= self._position:
                 continue
             if header.magic >= 2 and header.base_offset > self._position:
-                self._jump(header.base_offset, answer)
+                self._jump_to(header.base_offset, answer)
             if is_rolled_back or header.is_control:
                 self._left_out.in_transaction(self._position, min(header.next_offset, self._end))
             else:
@@ -142,7 +142,7 @@ class RangeReader:
             if self._position >= self._end:
                 return  # batches after the end are not needed, and may be damaged
 
-    def _jump(self, to: int, answer: FetchedRecords) -> None:
+    def _jump_to(self, to: int, answer: FetchedRecords) -> None:
         self._left_out.between_batches(self._position, to, answer.log_start)
         self._position = to
 

@@ -28,7 +28,7 @@ from twinlog.records.bounds import (
 from twinlog.records.given import (
     READER,
     client_of,
-    named,
+    named_options,
     no_effect,
     positive,
     settings_of,
@@ -97,7 +97,7 @@ class ReadOptions:
 
 def parse_options(given: Mapping[str, str], *, is_stream: bool) -> ReadOptions:
     """Parse the options. Raises ConfigError with the option, what is wrong, and what to do."""
-    options, properties = named(given, Role.CONSUMER, IGNORED, REFUSED_KEYS)
+    options, properties = named_options(given, Role.CONSUMER, IGNORED, REFUSED_KEYS)
     _check_kind(options, is_stream=is_stream)
     wants_headers(options)
     topics, pattern, assigned = _topics(options)
@@ -139,11 +139,11 @@ def _check_kind(options: Mapping[str, str], *, is_stream: bool) -> None:
 def _topics(
     options: Mapping[str, str],
 ) -> tuple[tuple[str, ...], str, tuple[TopicPartition, ...]]:
-    given = [name for name in _TOPICS if name in options]
-    if len(given) != 1:
-        what = " and ".join(given) if given else "no topic"
+    names = [name for name in _TOPICS if name in options]
+    if len(names) != 1:
+        what = " and ".join(names) if names else "no topic"
         raise wrong("subscribe", f"{what} given", f"give one of {', '.join(_TOPICS)}")
-    (name,) = given
+    (name,) = names
     text = options[name].strip()
     if name == "assign":
         return (), "", parse_assignment(name, text)
@@ -214,25 +214,25 @@ def _bound(
 
 
 def _isolation(own: str | None, of_client: str | None) -> Isolation:
-    given = {
+    texts = {
         name: text.strip().lower()
         for name, text in (("isolation", own), (_PREFIX + ISOLATION_LEVEL, of_client))
         if text is not None
     }
-    for name, text in given.items():
+    for name, text in texts.items():
         if text not in tuple(Isolation):
             raise wrong(
                 name, f"{text!r} is not an isolation level", f"write {' or '.join(Isolation)}"
             )
-    if len(set(given.values())) > 1:
+    if len(set(texts.values())) > 1:
         raise wrong("isolation", "kafka.isolation.level has another value", "remove one of them")
-    return Isolation(next(iter(given.values()), Isolation.READ_COMMITTED))
+    return Isolation(next(iter(texts.values()), Isolation.READ_COMMITTED))
 
 
 def _upstreams(options: Mapping[str, str]) -> tuple[str, ...]:
-    given = options.get("upstream")
-    aliases = sorted({alias for part in (given or "").split(",") if (alias := part.strip())})
-    if given is not None and not aliases:
+    text = options.get("upstream")
+    aliases = sorted({alias for part in (text or "").split(",") if (alias := part.strip())})
+    if text is not None and not aliases:
         raise wrong(
             "upstream", "it names no cluster", "write the alias of its flow, for example upstream=A"
         )

@@ -28,10 +28,10 @@ from twinlog.records.gaps import (
     LogBounds,
     OffsetRange,
     all_answers,
+    existing_part,
     find_losses,
     report,
     warn_of_gone,
-    what_is_left,
 )
 from twinlog.records.given import TOPIC_MISSING, no_topic
 from twinlog.records.options import ReadOptions
@@ -80,7 +80,7 @@ def _named(
     client: ClusterClient, names: Sequence[str], *, may_miss: bool
 ) -> Iterable[TopicMetadata]:
     if may_miss:
-        return _settled(client, client.metadata(names).topics, may_miss=True)
+        return _with_retried_errors(client, client.metadata(names).topics, may_miss=True)
     try:
         return client.metadata(names, allow_missing=False).topics.values()
     except ClusterError as error:
@@ -101,10 +101,10 @@ def _matching(
         for name, topic in client.metadata().topics.items()
         if not topic.is_internal and names.matches(name)
     }
-    return _settled(client, topics, may_miss=may_miss)
+    return _with_retried_errors(client, topics, may_miss=may_miss)
 
 
-def _settled(
+def _with_retried_errors(
     client: ClusterClient, metadata: Mapping[str, TopicMetadata], *, may_miss: bool
 ) -> Iterable[TopicMetadata]:
     """Return the topics, after those with an error (such as an election of leaders) were queried
@@ -114,7 +114,7 @@ def _settled(
     while True:
         if may_miss:
             gone = UNKNOWN_TOPIC_OR_PARTITION
-            topics = {name: one for name, one in topics.items() if one.error != gone}
+            topics = {name: topic for name, topic in topics.items() if topic.error != gone}
         unsure = [name for name, topic in topics.items() if topic.error]
         if not unsure:
             return topics.values()
@@ -139,7 +139,7 @@ def resolve(
         case BoundKind.LATEST:
             return _listed(client, wanted, LATEST, isolation)
         case BoundKind.OFFSETS:
-            return _given(client, bound, wanted, isolation)
+            return _given_offsets(client, bound, wanted, isolation)
         case BoundKind.TIMES:
             return _timed(client, bound, wanted, isolation)
         case BoundKind.GROUP:
@@ -158,10 +158,10 @@ def latest(
     `may_miss`: leave out missing partitions.
     """
     answers = list_offsets(client, list(tps), LATEST, isolation=isolation)
-    return {tp: one.offset for tp, one in all_answers(answers, may_miss=may_miss).items()}
+    return {tp: result.offset for tp, result in all_answers(answers, may_miss=may_miss).items()}
 
 
-def present(
+def existing_parts(
     wanted: Sequence[OffsetRange], bounds: dict[TopicPartition, LogBounds], *, fails: bool
 ) -> list[OffsetRange]:
     """Return the parts of these ranges that the logs still have.
@@ -169,12 +169,12 @@ def present(
     A deleted part is an error if it `fails` (`failOnDataLoss`), else a warning. A partition without
     bounds was deleted.
     """
-    for one in wanted:
-        if one.tp in bounds:
-            report(find_losses(one, bounds[one.tp]), fails=fails)
+    for span in wanted:
+        if span.tp in bounds:
+            report(find_losses(span, bounds[span.tp]), fails=fails)
         else:
-            warn_of_gone(one)
-    return [what_is_left(one, bounds[one.tp]) for one in wanted if one.tp in bounds]
+            warn_of_gone(span)
+    return [existing_part(span, bounds[span.tp]) for span in wanted if span.tp in bounds]
 
 
 def first_of_time(
@@ -187,7 +187,7 @@ def first_of_time(
     wanted = list(tps)
     ends = latest(client, wanted, isolation)
     results = _results(client, wanted, at_ms, isolation)
-    return {tp: ends[tp] if one.offset < 0 else one.offset for tp, one in results.items()}
+    return {tp: ends[tp] if result.offset < 0 else result.offset for tp, result in results.items()}
 
 
 def _results(
@@ -199,19 +199,19 @@ def _results(
 def _listed(
     client: ClusterClient, tps: list[TopicPartition], at: int, isolation: Isolation
 ) -> Offsets:
-    return {tp: one.offset for tp, one in _results(client, tps, at, isolation).items()}
+    return {tp: result.offset for tp, result in _results(client, tps, at, isolation).items()}
 
 
 def _check_complete(bound: Bound, tps: Iterable[TopicPartition]) -> None:
     """Require offsets for all partitions, and for no others, as Spark does."""
-    wanted, given = set(tps), set(bound.values)
-    if wanted - given:
-        raise wrong(bound.option, f"{min(wanted - given)} is missing", "give all partitions")
-    if given - wanted:
-        raise wrong(bound.option, f"{min(given - wanted)} is not read", "remove it")
+    wanted, with_bounds = set(tps), set(bound.values)
+    if wanted - with_bounds:
+        raise wrong(bound.option, f"{min(wanted - with_bounds)} is missing", "give all partitions")
+    if with_bounds - wanted:
+        raise wrong(bound.option, f"{min(with_bounds - wanted)} is not read", "remove it")
 
 
-def _given(
+def _given_offsets(
     client: ClusterClient, bound: Bound, tps: list[TopicPartition], isolation: Isolation
 ) -> Offsets:
     _check_complete(bound, tps)
@@ -231,15 +231,15 @@ def _timed(
         by_time[bound.values[tp] if bound.time_ms is None else bound.time_ms].append(tp)
     ends = latest(client, tps, isolation)
     out: Offsets = {}
-    for at, some in by_time.items():
-        for tp, one in _results(client, some, at, isolation).items():
-            if one.offset < 0 and bound.needs_match:
+    for at, with_value in by_time.items():
+        for tp, result in _results(client, with_value, at, isolation).items():
+            if result.offset < 0 and bound.needs_match:
                 raise wrong(
                     bound.option,
                     f"{tp} has no record at or after {at}",
                     "write startingOffsetsByTimestampStrategy=latest to begin at its end",
                 )
-            out[tp] = ends[tp] if one.offset < 0 else one.offset
+            out[tp] = ends[tp] if result.offset < 0 else result.offset
     return out
 
 
@@ -272,12 +272,14 @@ def split(ranges: Sequence[OffsetRange], least: int | None) -> list[OffsetRange]
     filled = [span for span in ranges if span.size]
     if least is None or len(filled) >= least:
         return filled
-    total = sum(one.size for one in filled)
+    total = sum(span.size for span in filled)
     out: list[OffsetRange] = []
-    for one in filled:
-        parts = min(one.size, max(1, math.ceil(one.size / total * least)))
-        bounds = [one.first + one.size * part // parts for part in range(parts + 1)]
-        out += (OffsetRange(tp=one.tp, first=first, end=end) for first, end in pairwise(bounds))
+    for filled_span in filled:
+        parts = min(filled_span.size, max(1, math.ceil(filled_span.size / total * least)))
+        bounds = [filled_span.first + filled_span.size * part // parts for part in range(parts + 1)]
+        out += (
+            OffsetRange(tp=filled_span.tp, first=first, end=end) for first, end in pairwise(bounds)
+        )
     return out
 
 
@@ -301,7 +303,7 @@ def joined(ranges: Iterable[OffsetRange], most: int) -> list[list[OffsetRange]]:
     return groups
 
 
-def limited(
+def limited_ends(
     ranges: Iterable[OffsetRange], most: int, weights: Mapping[TopicPartition, float] | None = None
 ) -> dict[TopicPartition, int]:
     """Return end offsets such that all ranges together have about `most` offsets (or bytes, by
@@ -311,12 +313,12 @@ def limited(
     ones are not starved.
     """
     known = list(ranges)
-    weight = {one.tp: 1.0 if weights is None else weights.get(one.tp, 1.0) for one in known}
-    total = sum(one.size * weight[one.tp] for one in known)
+    weight = {span.tp: 1.0 if weights is None else weights.get(span.tp, 1.0) for span in known}
+    total = sum(span.size * weight[span.tp] for span in known)
     if total <= most:
-        return {one.tp: max(one.first, one.end) for one in known}
+        return {span.tp: max(span.first, span.end) for span in known}
     out: dict[TopicPartition, int] = {}
-    for one in known:
-        share = int(most * one.size / total)
-        out[one.tp] = one.first + min(one.size, max(1, share)) if one.size else one.first
+    for span in known:
+        share = int(most * span.size / total)
+        out[span.tp] = span.first + min(span.size, max(1, share)) if span.size else span.first
     return out

@@ -32,21 +32,25 @@ COLUMNS: Final = all_columns(headers=True)
 _FALSE: Final = pa.Array.from_buffers(pa.bool_(), 1, [None, pa.py_buffer(b"\0")])[0]
 
 
-def rows_of_range(one: SourceRange, left_out: Sequence[int] = ()) -> Iterator[pa.RecordBatch]:
+def rows_of_range(
+    source_range: SourceRange, left_out: Sequence[int] = ()
+) -> Iterator[pa.RecordBatch]:
     """Yield the records in [first, end) as rows, without those at the offsets `left_out`. Raises
     CorruptData.
     """
-    decoder = ColumnDecoder(TopicPartition(one.topic, one.partition), COLUMNS)
-    buffer = memoryview(one.batches)
+    decoder = ColumnDecoder(TopicPartition(source_range.topic, source_range.partition), COLUMNS)
+    buffer = memoryview(source_range.batches)
     for header, at in read_headers(buffer):
-        if header.base_offset < one.end and header.next_offset > one.first:
+        if header.base_offset < source_range.end and header.next_offset > source_range.first:
             verify_crc(buffer, at, header)
             batch = buffer[at : at + header.length]
-            yield from _without(left_out, decoder.take(header, batch, one.first, one.end))
-    yield from _without(left_out, decoder.rest())
+            yield from _without_offsets(
+                left_out, decoder.take(header, batch, source_range.first, source_range.end)
+            )
+    yield from _without_offsets(left_out, decoder.rest())
 
 
-def _without(
+def _without_offsets(
     left_out: Sequence[int], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     if not left_out:
@@ -58,17 +62,17 @@ def _without(
 class _OneEncoder:
     """Encodes the rows of one range."""
 
-    def __init__(self, one: SourceRange, codec: Codec, max_bytes: int) -> None:
+    def __init__(self, source_range: SourceRange, codec: Codec, max_bytes: int) -> None:
         self.offsets = array("q")
-        self._range, self._codec = one, codec
-        self._tp = TopicPartition(one.topic, one.partition)
+        self._range, self._codec = source_range, codec
+        self._tp = TopicPartition(source_range.topic, source_range.partition)
         self._gatherer = Gatherer(max_bytes)
         self._batches: list[bytes] = []
-        topic = one.topic.encode()
+        topic = source_range.topic.encode()
         # scalars are made of arrays, because `pa.scalar` would load pandas
         self._topic = binary_array([topic]).cast(pa.string())[0]
-        self._partition = number_array(array("i", [one.partition]), pa.int32())[0]
-        self._bounds = number_array(array("q", [one.first, one.end]), pa.int64())
+        self._partition = number_array(array("i", [source_range.partition]), pa.int32())[0]
+        self._bounds = number_array(array("q", [source_range.first, source_range.end]), pa.int64())
 
     def leading(self, columns: Mapping[str, Any], at: int) -> int:
         """Return how many rows from `at` on are of this range."""
@@ -120,9 +124,11 @@ class RangeEncoder:
         Raises ClusterError (ROW_INVALID) if ranges overlap.
         """
         every = [*ranges]
-        if any(one.overlaps(other) for one, other in itertools.combinations(every, 2)):
+        if any(
+            source_range.overlaps(other) for source_range, other in itertools.combinations(every, 2)
+        ):
             raise _refused()  # a row of both would only be in the answer to the first one
-        self._encoders = [_OneEncoder(one, codec, max_bytes) for one in every]
+        self._encoders = [_OneEncoder(source_range, codec, max_bytes) for source_range in every]
         self._number = 0
         """The range whose rows arrive."""
         self._now_ms = now_ms

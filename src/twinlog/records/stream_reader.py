@@ -46,11 +46,11 @@ from twinlog.records.gaps import OffsetRange, find_losses, log_bounds, report, w
 from twinlog.records.options import ReadOptions
 from twinlog.records.planning import (
     Offsets,
+    existing_parts,
     find_partitions,
     joined,
     latest,
-    limited,
-    present,
+    limited_ends,
     resolve,
     split,
 )
@@ -147,11 +147,11 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
             for tp, end in self._latest.items()
             if tp not in self._rewound
         ]
-        truncated = [one for one in wanted if one.end < one.first]
-        ends = self._rewound | {one.tp: one.end for one in wanted}
+        truncated = [span for span in wanted if span.end < span.first]
+        ends = self._rewound | {span.tp: span.end for span in wanted}
         if truncated:
-            ends |= self._behind(client, truncated)
-        ready = [one for one in wanted if one.size]
+            ends |= self._ends_after_truncation(client, truncated)
+        ready = [span for span in wanted if span.size]
         if limit is not None and not isinstance(limit, ReadAllAvailable):
             ends |= self._limited(client, ready)
         # partitions that are missing now keep their offsets
@@ -169,20 +169,22 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
             for tp, last in from_json(end).items()
         ]
         # before Spark 4.2 `latestOffset` does not get the start in the checkpoint
-        truncated = [one for one in wanted if one.end < one.first and one.tp not in self._rewound]
+        truncated = [
+            span for span in wanted if span.end < span.first and span.tp not in self._rewound
+        ]
         if truncated:
-            self._behind(self._connected(), truncated)
-        ranges = [one for one in wanted if one.size]
+            self._ends_after_truncation(self._connected(), truncated)
+        ranges = [span for span in wanted if span.size]
         if not ranges:
             return []
         if self._may_miss:
-            ranges = self._still_there(ranges)
+            ranges = self._unchanged(ranges)
         tps = [span.tp for span in ranges]
         bounds = log_bounds(self._connected(), tps, may_miss=self._may_miss)
-        existing = present(ranges, bounds, fails=not self._may_miss)
+        existing = existing_parts(ranges, bounds, fails=not self._may_miss)
         least = self._options.min_partitions
         ranges = split(existing, least)
-        groups = joined(ranges, FEW_OFFSETS) if least is None else [[one] for one in ranges]
+        groups = joined(ranges, FEW_OFFSETS) if least is None else [[span] for span in ranges]
         return self._tasks(groups, self._upstream_maps)
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -257,52 +259,54 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         known = self._ids.get(tp, NO_TOPIC_ID)
         return NO_TOPIC_ID not in (known, topic_id) and known != topic_id
 
-    def _behind(self, client: ClusterClient, truncated: Sequence[OffsetRange]) -> Offsets:
+    def _ends_after_truncation(
+        self, client: ClusterClient, truncated: Sequence[OffsetRange]
+    ) -> Offsets:
         """Return the ends for partitions that end before the offset that was read already.
 
         This is temporary after `isolation` was changed to read_committed while a transaction is
         open. Otherwise the log was truncated, and reading continues at its end.
         """
-        bounds = log_bounds(client, [one.tp for one in truncated], may_miss=self._may_miss)
-        out: Offsets = {one.tp: one.first for one in truncated}
-        for one in truncated:
-            whole = bounds.get(one.tp)
+        bounds = log_bounds(client, [span.tp for span in truncated], may_miss=self._may_miss)
+        out: Offsets = {span.tp: span.first for span in truncated}
+        for span in truncated:
+            whole = bounds.get(span.tp)
             if whole is None:
                 continue  # the partition was deleted; its offset stays in the checkpoint
-            reached = OffsetRange(tp=one.tp, first=one.first, end=one.first)
+            reached = OffsetRange(tp=span.tp, first=span.first, end=span.first)
             losses = find_losses(reached, whole)
             report(losses, fails=not self._may_miss)
-            out[one.tp] = min(one.first, whole.end)
-            if losses and whole.start < one.end:
+            out[span.tp] = min(span.first, whole.end)
+            if losses and whole.start < span.end:
                 log.warning(
                     "%s: if the topic was re-created, offsets [%d, %d) of the new topic are "
                     "skipped: read them with another query",
-                    *(one.tp, whole.start, one.end),
+                    *(span.tp, whole.start, span.end),
                 )
         return out
 
-    def _still_there(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
+    def _unchanged(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
         """Return the ranges whose topics were not deleted or re-created since the micro-batch was
         planned. Warns of each other range.
         """
-        topics = self._connected().metadata(sorted({one.tp.topic for one in ranges})).topics
-        there = {tp: topic.topic_id for topic in topics.values() for tp in topic.tps}
+        topics = self._connected().metadata(sorted({span.tp.topic for span in ranges})).topics
+        existing = {tp: topic.topic_id for topic in topics.values() for tp in topic.tps}
         gone = [
             span
             for span in ranges
-            if span.tp not in there or self._is_another(span.tp, there[span.tp])
+            if span.tp not in existing or self._is_another(span.tp, existing[span.tp])
         ]
-        for one in gone:
-            warn_of_gone(one)
-        return [one for one in ranges if one not in gone]
+        for gone_span in gone:
+            warn_of_gone(gone_span)
+        return [span for span in ranges if span not in gone]
 
     def _limited(self, client: ClusterClient, ready: Sequence[OffsetRange]) -> Offsets:
-        ends = {one.tp: one.end for one in ready}
+        ends = {span.tp: span.end for span in ready}
         if self._options.max_offsets is not None:
-            ends = limited(ready, self._options.max_offsets)
+            ends = limited_ends(ready, self._options.max_offsets)
         if self._options.max_bytes is not None:
-            cut = [OffsetRange(tp=one.tp, first=one.first, end=ends[one.tp]) for one in ready]
-            ends = limited(cut, self._options.max_bytes, _bytes_per_offset(client, cut))
+            cut = [OffsetRange(tp=span.tp, first=span.first, end=ends[span.tp]) for span in ready]
+            ends = limited_ends(cut, self._options.max_bytes, _bytes_per_offset(client, cut))
         return ends
 
 

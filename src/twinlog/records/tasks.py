@@ -41,8 +41,8 @@ class RangesPartition(InputPartition):
         every_origin = [()] * len(ranges) if origins is None else origins
         super().__init__(
             tuple(
-                (one.tp.topic, one.tp.partition, one.first, one.end, tuple(some))
-                for one, some in zip(ranges, every_origin, strict=True)
+                (span.tp.topic, span.tp.partition, span.first, span.end, tuple(range_origins))
+                for span, range_origins in zip(ranges, every_origin, strict=True)
             )
         )
 
@@ -96,7 +96,7 @@ class PlanningReader:
     ) -> list[InputPartition]:
         if UPSTREAM not in self._columns:
             return [RangesPartition(group) for group in groups]
-        origins = iter(upstreams().of([one for group in groups for one in group]))
+        origins = iter(upstreams().of([span for group in groups for span in group]))
         return [RangesPartition(group, [next(origins) for _ in group]) for group in groups]
 
     def _task_reader(self) -> partial[TaskReader]:

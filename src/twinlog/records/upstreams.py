@@ -56,9 +56,9 @@ class UpstreamMaps:
         """Return the origins that a task needs, for each range. The ends must already be known.
         Raises TwinlogError.
         """
-        tps = sorted({one.tp for one in ranges})
+        tps = sorted({span.tp for span in ranges})
         log_ends = list_offsets(self._client, tps, LATEST)
-        ends = {tp: or_raise(one).offset for tp, one in log_ends.items()}
+        ends = {tp: or_raise(end).offset for tp, end in log_ends.items()}
         maps = self._maps(tps)
         return [
             tuple(
@@ -72,7 +72,7 @@ class UpstreamMaps:
 
     def _maps(self, tps: Sequence[TopicPartition]) -> Maps:
         topics = self._client.metadata(sorted({tp.topic for tp in tps})).topics.values()
-        names = {one.topic_id: one.name for one in topics}
+        names = {topic.topic_id: topic.name for topic in topics}
         if NO_TOPIC_ID in names:
             raise Unsupported(
                 f"cluster {self._client.alias}: its brokers have no topic IDs, which the offset "

@@ -252,14 +252,14 @@ class LocalCluster:
         names = (*self.listeners.on_brokers, CONTROLLER)
         self._release_ports()
         self._held = hold_ports(self.brokers * len(names))
-        ports = iter([int(one.getsockname()[1]) for one in self._held])
+        ports = iter([int(sock.getsockname()[1]) for sock in self._held])
         self.ports = {
             node: {name: next(ports) for name in names} for node in range(1, self.brokers + 1)
         }
 
     def _release_ports(self) -> None:
-        for one in self._held:
-            one.close()
+        for sock in self._held:
+            sock.close()
         self._held.clear()
 
     def _properties(self, node: KafkaNode) -> dict[str, str]:
@@ -272,7 +272,7 @@ class LocalCluster:
     def _spawn(self, node: KafkaNode, jars: Path) -> None:
         heap = self.heap_mb or _HEAP_MB.get(self.brokers, _HEAP_MB[3])
         node.write(self._properties(node))
-        archive = archive_flags(class_archive(jars)) if tuple(self.jvm_flags) == QUICK_JVM else ()
+        archive = archive_flags(class_archive(jars))
         node.spawn(jars, (f"-Xmx{heap}m", *self.jvm_flags, *archive))
 
     def _wait_ready(self, nodes: Iterable[KafkaNode]) -> None:

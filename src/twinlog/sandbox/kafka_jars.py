@@ -182,7 +182,7 @@ def _ivy_module(jars: _JarSet) -> str:
 
 def _ivy_jar() -> Path:
     # find_spec does not import pyspark, which would take half a second
-    require_extra("pyspark", "demo", "fetching Kafka's jars")
+    require_extra("pyspark", "spark", "fetching Kafka's jars")
     pyspark = importlib.util.find_spec("pyspark")
     folder = "" if pyspark is None else pyspark.origin or ""
     jars = sorted((Path(folder).parent / "jars").glob("ivy-*.jar"))

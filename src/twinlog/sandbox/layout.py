@@ -66,25 +66,25 @@ def hold_ports(count: int) -> list[socket.socket]:
     draw = secrets.SystemRandom()
     held: list[socket.socket] = []
     while len(held) < count:
-        one = socket.socket()
+        sock = socket.socket()
         try:
-            one.bind((HOST, draw.choice(_PORTS)))
+            sock.bind((HOST, draw.choice(_PORTS)))
         except OSError:
-            one.close()
+            sock.close()
             continue
         # a broker, which sets this option as well, may listen on a port that is bound but not
         # listening
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.append(one)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.append(sock)
     return held
 
 
 def free_ports(count: int) -> list[int]:
     """Return ports that were free a moment ago; callers must be ready to retry."""
     held = hold_ports(count)
-    ports = [int(one.getsockname()[1]) for one in held]
-    for one in held:
-        one.close()
+    ports = [int(sock.getsockname()[1]) for sock in held]
+    for sock in held:
+        sock.close()
     return ports
 
 
@@ -103,7 +103,7 @@ def server_properties(
     data: Path,
 ) -> dict[str, str]:
     """Return the settings of a combined broker and controller; `ports` are by node."""
-    mine = ports[node_id]
+    own_ports = ports[node_id]
     replicas = str(min(len(ports), 3))
     in_sync = "2" if len(ports) >= 3 else "1"
     voters = ",".join(f"{node}@{HOST}:{owned[CONTROLLER]}" for node, owned in sorted(ports.items()))
@@ -113,10 +113,10 @@ def server_properties(
         "controller.quorum.voters": voters,
         "controller.listener.names": CONTROLLER,
         "listeners": ",".join(
-            f"{name}://{HOST}:{mine[name]}" for name in (*listeners.on_brokers, CONTROLLER)
+            f"{name}://{HOST}:{own_ports[name]}" for name in (*listeners.on_brokers, CONTROLLER)
         ),
         "advertised.listeners": ",".join(
-            f"{name}://{HOST}:{mine[name]}" for name in listeners.on_brokers
+            f"{name}://{HOST}:{own_ports[name]}" for name in listeners.on_brokers
         ),
         "inter.broker.listener.name": listeners.internal,
         "listener.security.protocol.map": ",".join(
@@ -166,10 +166,10 @@ def log_settings() -> str:
             "appender.out.layout.type": "PatternLayout",
             "appender.out.layout.pattern": "%d{HH:mm:ss.SSS} %p %c{1}: %m%n",
             "rootLogger.level": "warn",
-            # "could not be established", up to 20 a second while another node is down
+            # hides up to 20 warnings a second that another node, which is down, cannot be reached
             "logger.network.name": "org.apache.kafka.clients.NetworkClient",
             "logger.network.level": "error",
-            # a line for each segment at each check, if records have future timestamps
+            # hides a line per segment and check, if records have timestamps in the future
             "logger.future.name": "LogFutureTimestampLogger",
             "logger.future.level": "error",
             "rootLogger.appenderRef.out.ref": "out",

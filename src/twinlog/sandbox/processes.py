@@ -67,7 +67,7 @@ def spawn(command: Sequence[str], *, marker: str, output: Path) -> MarkedProcess
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(output), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
             (os.POSIX_SPAWN_DUP2, 1, 2),
-            *((os.POSIX_SPAWN_CLOSE, one) for one in _handed_on()),
+            *((os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in _handed_on()),
         ],
         setsid=True,
     )

@@ -54,7 +54,7 @@ def up(names: Sequence[str], brokers: int = 1, folder: Path | None = None) -> li
                 f"{name!r} cannot name a cluster; use letters, digits, dots, dashes, underscores"
             )
     with _locked(folder) as home:
-        return [_up(name, brokers, home / name) for name in dict.fromkeys(names)]
+        return [_start_or_attach(name, brokers, home / name) for name in dict.fromkeys(names)]
 
 
 def status(folder: Path | None = None) -> list[SandboxCluster]:
@@ -93,12 +93,12 @@ def _locked(folder: Path | None) -> Iterator[Path]:
     with usable(home, "set TWINLOG_SANDBOX to a folder that can be written"):
         home.mkdir(parents=True, exist_ok=True)
         lock = (home / "lock").open("w")
-    with lock as file:  # a second command waits
+    with lock as file:  # another command waits for the lock
         fcntl.flock(file, fcntl.LOCK_EX)
         yield home
 
 
-def _up(name: str, brokers: int, folder: Path) -> SandboxCluster:
+def _start_or_attach(name: str, brokers: int, folder: Path) -> SandboxCluster:
     if (folder / STATE_FILE).exists():
         known = _report(LocalCluster.attach(folder))
         if known.brokers != brokers:
@@ -115,7 +115,7 @@ def _up(name: str, brokers: int, folder: Path) -> SandboxCluster:
 
 
 def _report(cluster: LocalCluster) -> SandboxCluster:
-    if cluster.folder is None:  # only before start() or after stop()
+    if cluster.folder is None:  # the cluster is not running
         raise UsageError(f"the cluster {cluster.name!r} is not running")
     return SandboxCluster(
         name=cluster.name,

@@ -24,6 +24,7 @@ from typing import Final
 from twinlog.channel.codec import Message, MessageCodec
 from twinlog.channel.frames import ChannelAddress
 from twinlog.config.flow.transforms import OnError
+from twinlog.config.values.renames import SOURCE_NAME, RemoteName
 
 MODULE: Final = "twinlog.transforms.application"
 STOP_WITHIN_S: Final = 5.0
@@ -42,9 +43,9 @@ class TransformStep(Message, frozen=True, kw_only=True):
 
     name: str
     topics: tuple[str, ...]
-    """Names and expressions of the source topics that it is for."""
-    prefix: str = ""
-    """What is before a name when it is compared with `topics`."""
+    """Names and expressions of the topics that it is for."""
+    compares: RemoteName = SOURCE_NAME
+    """The name of a topic that is compared with `topics`."""
     is_negated: bool = False
     """Whether it is for all other topics."""
     function: str = ""
@@ -125,13 +126,15 @@ class TransformsApplication:
         self._send(ports)
 
     def messages(self) -> Iterator[Message]:
-        """Yield its messages until it ends. Blocks. Raises CorruptData."""
+        """Yield the application's messages until the application ends. Blocks. Raises
+        CorruptData.
+        """
         assert self.process.stdout is not None  # noqa: S101 (a pipe)
         for line in self.process.stdout:
             yield self._codec.decode(line)
 
     def stop(self) -> None:
-        """End it. Its JVM and its workers end with it."""
+        """End the application, with its JVM and its workers."""
         assert self.process.stdin is not None  # noqa: S101 (a pipe)
         with suppress(BrokenPipeError):
             self.process.stdin.close()
@@ -144,7 +147,7 @@ class TransformsApplication:
         self.process.stdout.close()
 
     def kill(self) -> None:
-        """End it without waiting. `messages` then ends."""
+        """End the application without waiting. `messages` then ends."""
         self.process.kill()
 
     def _send(self, message: Message) -> None:
@@ -153,6 +156,6 @@ class TransformsApplication:
         self.process.stdin.flush()
 
 
-def environment_of(given: Mapping[str, str], names: Collection[str] = ()) -> dict[str, str]:
+def environment_of(environment: Mapping[str, str], names: Collection[str] = ()) -> dict[str, str]:
     """Return the variables that the application gets."""
-    return {name: value for name, value in given.items() if name in PASSED or name in names}
+    return {name: value for name, value in environment.items() if name in PASSED or name in names}

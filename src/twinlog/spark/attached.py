@@ -24,13 +24,13 @@ def session_options(spark: Any, *, may_be_open: bool) -> SparkOptions:
     if lanes cannot run there.
     """
     context = _context_of(spark)
-    given = dict(context.getConf().getAll())
-    if given.get(SPECULATION) == "true":
+    conf = dict(context.getConf().getAll())
+    if conf.get(SPECULATION) == "true":
         raise ConfigError(
             f"this session has {SPECULATION} true, which could start a second writer for a lane: "
             f"create it with {SPECULATION} false"
         )
-    missing = [f"{k} {v}" for k, v in AUTHENTICATED.items() if given.get(k) != v]
+    missing = [f"{k} {v}" for k, v in AUTHENTICATED.items() if conf.get(k) != v]
     if missing and not may_be_open:
         raise ConfigError(
             f"this session lacks {', '.join(missing)}: {NEEDED_BECAUSE}; create it with these "
@@ -38,7 +38,7 @@ def session_options(spark: Any, *, may_be_open: bool) -> SparkOptions:
             "allow_unauthenticated_spark=True",
             code="SPARK_UNAUTHENTICATED",
         )
-    return SparkOptions(master=context.master, given=given, context=context)
+    return SparkOptions(master=context.master, given=conf, context=context)
 
 
 def _context_of(spark: Any) -> SparkContext:

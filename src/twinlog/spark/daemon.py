@@ -9,6 +9,8 @@ time.
 from __future__ import annotations
 
 import gc
+import sys
+from zipimport import zipimporter
 
 import pyspark.worker  # noqa: F401 (for the lanes)
 from pyspark.daemon import manager
@@ -16,7 +18,18 @@ from pyspark.daemon import manager
 import twinlog.spark.lane
 import twinlog.spark.lease  # noqa: F401
 
+
+def keep_archives() -> None:
+    """Do not read the directories of archives again, which do not change. Otherwise each lane reads
+    those of Spark's archives when it starts (`setup_spark_files` in pyspark/worker_util.py).
+    """
+    for importer in sys.path_importer_cache.values():
+        if isinstance(importer, zipimporter):
+            importer.invalidate_caches = lambda: None  # type: ignore[method-assign]
+
+
 if __name__ == "__main__":
+    keep_archives()
     # a garbage collection in a lane must not touch, and so copy, every inherited page
     gc.freeze()
     manager()

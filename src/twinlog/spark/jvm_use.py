@@ -39,8 +39,8 @@ def jvm_use(context: Any) -> JvmUse | None:
             nonheap_bytes=memory.getNonHeapMemoryUsage().getUsed(),
             threads=management.getThreadMXBean().getThreadCount(),
             collection_s=tuple(
-                (one.getName(), one.getCollectionTime() / 1000)
-                for one in management.getGarbageCollectorMXBeans()
+                (collector.getName(), collector.getCollectionTime() / 1000)
+                for collector in management.getGarbageCollectorMXBeans()
             ),
         )
     except Exception as error:  # noqa: BLE001 (py4j raises anything, also while the JVM ends)

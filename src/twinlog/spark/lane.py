@@ -28,7 +28,7 @@ def run_lane(lane: int, lease: int, attempt: int, address: ChannelAddress) -> No
         first = _await_work(channel)
         if isinstance(first[0], Work):
             loop = LaneLoop(channel, first[0])
-            # messages that arrived with it, which may already include the end
+            # further messages that arrived with it, perhaps including the order to end
             loop.accept(first[1:])
             loop.run()
     except (Disconnected, DriverSilent) as error:

@@ -116,15 +116,15 @@ class LeaseJob:
         of the lanes' own tasks are of no use for that: only code in an executor's JVM can set them.
         """
         if copied:
-            self._noting = threading.Thread(target=self._note, args=[copied], daemon=True)
+            self._noting = threading.Thread(target=self._note_copies, args=[copied], daemon=True)
             self._noting.start()
 
-    def _note(self, copied: Sequence[LeaseCopy]) -> None:
-        records, total = sum(topic.records for topic in copied), sum(one.bytes for one in copied)
+    def _note_copies(self, copied: Sequence[LeaseCopy]) -> None:
+        records, total = sum(topic.records for topic in copied), sum(copy.bytes for copy in copied)
         lease = self._description.rpartition(", ")[0] or self._group
         description = f"{lease} copied {plural(records, 'record')}, {size(total)}"
         shown = ["\t".join(LeaseCopy._fields)]
-        shown += ["\t".join("?" if at == -1 else str(at) for at in one) for one in copied[:SHOWN]]
+        shown += ["\t".join("?" if at == -1 else str(at) for at in copy) for copy in copied[:SHOWN]]
         if len(copied) > SHOWN:
             shown.append(f"and {plural(len(copied) - SHOWN, 'more partition')}")
         with suppress(Exception):  # the application has ended
@@ -166,9 +166,9 @@ class LeaseJob:
 
 def _is_shown(context: SparkContext) -> bool:
     """Return True if Spark has a page or a history."""
-    given = context.getConf()
-    page = given.get("spark.ui.enabled", "true")
-    return "true" in (page, given.get("spark.eventLog.enabled", "false"))
+    conf = context.getConf()
+    page = conf.get("spark.ui.enabled", "true")
+    return "true" in (page, conf.get("spark.eventLog.enabled", "false"))
 
 
 def error_of(job: str, text: str) -> TwinlogError:
@@ -192,8 +192,8 @@ def reason_of(text: str) -> str:
         words = said.group(1).strip().splitlines() or ["without a word"]
         return f"the lanes' Python ended: {words[-1].strip()}"
     for pattern in (_LAST_WORDS, _CAUSE, _LOST_TASK):
-        if found := pattern.findall(text):
-            return str(found[-1]).strip()
+        if matches := pattern.findall(text):
+            return str(matches[-1]).strip()
     return (text.strip().splitlines() or ["no reason given"])[-1].strip()
 
 
@@ -239,11 +239,11 @@ def await_executor(context: SparkContext, *, has_python: bool = False) -> None:
     def run() -> None:
         context.setJobGroup("twinlog-waits", "twinlog waits for an executor")
         with suppress(Exception):  # the application has ended
-            one: RDD[str] = context.parallelize([""], 1)
-            (one.mapPartitions(_nothing) if has_python else one)._jrdd.count()
+            numbers: RDD[str] = context.parallelize([""], 1)
+            (numbers.mapPartitions(_identity) if has_python else numbers)._jrdd.count()
 
     threading.Thread(target=run, name="twinlog-waits", daemon=True).start()
 
 
-def _nothing(own: Iterable[str]) -> Iterable[str]:
+def _identity(own: Iterable[str]) -> Iterable[str]:
     return own

@@ -61,14 +61,14 @@ def slots_for(lanes: int, flows: int) -> int:
     return lanes + flows
 
 
-def cores_wanted(url: str, slots: int, given: Mapping[str, str]) -> dict[str, str]:
+def cores_wanted(url: str, slots: int, conf: Mapping[str, str]) -> dict[str, str]:
     """Return the setting that limits a standalone cluster's application to the cores of these task
     slots. It is empty if the user has set a limit, or `slots` is 0.
     """
-    if not url.startswith("spark://") or not slots or CORES_MAX in given:
+    if not url.startswith("spark://") or not slots or CORES_MAX in conf:
         return {}
-    each = int(given.get("spark.executor.cores", 1))
-    cores = slots * int(given.get("spark.task.cpus", 1))
+    each = int(conf.get("spark.executor.cores", 1))
+    cores = slots * int(conf.get("spark.task.cpus", 1))
     cores = -(-cores // each) * each  # the remaining cores would start no executor
     log.info(
         "%s: %d cores for %s; each flow keeps one slot for its next lease; %s sets another "
@@ -82,23 +82,23 @@ def cores_wanted(url: str, slots: int, given: Mapping[str, str]) -> dict[str, st
     return {CORES_MAX: str(cores)}
 
 
-def held_by_standby(given: Mapping[str, str]) -> dict[str, str]:
+def held_by_standby(conf: Mapping[str, str]) -> dict[str, str]:
     """Return the settings with which an idle application holds one executor, and requests others
     for its leases. Settings of the user are left out.
     """
     held = {"enabled": "true", "shuffleTracking.enabled": "true", "minExecutors": "1"}
     usual = {f"spark.dynamicAllocation.{key}": value for key, value in held.items()}
-    return {key: value for key, value in usual.items() if key not in given}
+    return {key: value for key, value in usual.items() if key not in conf}
 
 
-def memory_wanted(url: str, lane_bytes: int, given: Mapping[str, str]) -> dict[str, str]:
+def memory_wanted(url: str, lane_bytes: int, conf: Mapping[str, str]) -> dict[str, str]:
     """Return the setting for the memory of lanes beside an executor's heap, in the containers of
     YARN and Kubernetes. It is empty if the user has set this setting.
     `spark.executor.memoryOverhead` overrides it.
     """
-    if not lane_bytes or not (url == "yarn" or url.startswith("k8s://")) or OVERHEAD in given:
+    if not lane_bytes or not (url == "yarn" or url.startswith("k8s://")) or OVERHEAD in conf:
         return {}
-    lanes = int(given.get("spark.executor.cores", 1)) // int(given.get("spark.task.cpus", 1))
+    lanes = int(conf.get("spark.executor.cores", 1)) // int(conf.get("spark.task.cpus", 1))
     return {OVERHEAD: f"{HEAP_OVERHEAD_MIB + -(-lanes * lane_bytes >> 20)}m"}
 
 

@@ -31,6 +31,8 @@ USUAL: Final = {
     "spark.ui.retainedStages": "50",
     "spark.python.worker.faulthandler.enabled": "false",
     DRIVER_MEMORY: "512m",
+    # an executor's JVM only starts lanes, and with C1 alone it starts with half the CPU
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     # otherwise YARN and Kubernetes end an application after a few lost executors, even in a year
     "spark.executor.maxNumFailures": "1000",
     "spark.executor.failuresValidityInterval": "1h",
@@ -75,17 +77,10 @@ class SparkOptions:
     """The SparkContext of the caller's session, or None: Twinlog starts its own."""
 
     @property
-    def elsewhere(self) -> str:
-        """Where lanes run, for messages, or an empty string for processes of this machine."""
-        if self.context is not None:
-            return "the given session"
-        return "" if is_local(self.master) else str(self.master)
-
-    @property
     def usual(self) -> dict[str, str]:
         """Return Twinlog's settings that the user has not set."""
-        given = self.given
-        return {k: v for k, v in USUAL.items() if k not in given and _FORMER.get(k) not in given}
+        conf = self.given
+        return {k: v for k, v in USUAL.items() if k not in conf and _FORMER.get(k) not in conf}
 
 
 def spark_options(
@@ -101,7 +96,7 @@ def spark_options(
     """Return the options with the settings of Spark's files. Raises UsageError for a wrong option,
     and EnvironmentMissing for an environment in which no lane can run.
     """
-    asked = dict(_parted(one) for one in conf)
+    asked = dict(_key_and_value(key) for key in conf)
     given = asked if properties_file is None else {**_read(properties_file), **asked}
     master = master or given.get("spark.master")
     if archive is not None and master is None:
@@ -164,15 +159,15 @@ def spark_home() -> Path:
     return Path(home) if home else Path((package and package.origin) or "/").parent
 
 
-def name_replaced(given: Mapping[str, str], needed: Mapping[str, str]) -> None:
+def name_replaced(conf: Mapping[str, str], needed: Mapping[str, str]) -> None:
     """Log in one line which settings of the user were replaced, because lanes do not allow them."""
-    other = [key for key, value in needed.items() if given.get(key, value) != value]
+    other = [key for key, value in needed.items() if conf.get(key, value) != value]
     if other:
-        replaced = ", ".join(f"{key} {given[key]} (lanes need {needed[key]})" for key in other)
-        log.warning("not used of Spark's configuration: %s", replaced)
+        replaced = ", ".join(f"{key} {conf[key]} (lanes need {needed[key]})" for key in other)
+        log.warning("settings of Spark that are replaced: %s", replaced)
 
 
-def _parted(setting: str) -> tuple[str, str]:
+def _key_and_value(setting: str) -> tuple[str, str]:
     key, equals, value = setting.partition("=")
     if not equals or not key.strip().startswith("spark."):
         raise UsageError(f"--conf {setting}: write spark.KEY=VALUE")

@@ -27,8 +27,6 @@ ALIAS: Final = "twinlog-executors"
 """The folder's name beside an executor's work."""
 
 _CLUSTERS_OWN: Final = frozenset({"pyspark", "py4j"})
-_OF_THE_DRIVER: Final = frozenset({"h11", "pydantic", "starlette", "uvicorn"})
-"""Distributions that serve REST, which lanes do not."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _EARLIEST: Final = (1980, 1, 1, 0, 0, 0)
 """Zip files support no earlier time. A fixed one makes archives reproducible."""
@@ -77,11 +75,9 @@ def pack(path: Path) -> Packed:
 
 
 def _needed(name: str, names: frozenset[str] = frozenset()) -> frozenset[str]:
-    """Return a distribution and everything that it requires here, without Spark's packages and HTTP
-    servers.
-    """
+    """Return a distribution and everything that it requires here, without Spark's packages."""
     key = name.lower().replace("_", "-")
-    if key in names or key in _CLUSTERS_OWN | _OF_THE_DRIVER:
+    if key in names or key in _CLUSTERS_OWN:
         return names
     try:
         requires = importlib.metadata.requires(key) or []

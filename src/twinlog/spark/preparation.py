@@ -30,7 +30,7 @@ def prepare() -> None:
     engine = start_spark(None, 1, jvm_options=[f"-XX:ArchiveClassesAtExit={new}"])
     try:
         # loads what a lane's task loads
-        engine.context.parallelize([""], 1).mapPartitionsWithIndex(_nothing)._jrdd.count()
+        engine.context.parallelize([""], 1).mapPartitionsWithIndex(_no_work)._jrdd.count()
         engine.context.stop()
     finally:
         forget_gateway()
@@ -41,7 +41,7 @@ def prepare() -> None:
     install_archive(archive)
 
 
-def _nothing(index: int, _: Iterable[str]) -> list[int]:
+def _no_work(index: int, _: Iterable[str]) -> list[int]:
     return [index]
 
 

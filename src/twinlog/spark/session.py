@@ -86,20 +86,20 @@ class DriverJvm:
         self._options = options
         self._name = options.name or name
         self._task_failures = task_failures
-        master, given = options.master, options.given
+        master, conf = options.master, options.given
         if master is not None:
             require_known(master)
         hush_libraries()
         read_past_accumulators()
         convert_nothing_of_sql()
         needed = {**NEEDED, "spark.task.maxFailures": str(task_failures)}
-        name_replaced(given, needed)
-        self._settings = {**options.usual, **needed, **_archive_settings(options.archive, given)}
+        name_replaced(conf, needed)
+        self._settings = {**options.usual, **needed, **_archive_settings(options.archive, conf)}
         flags = [f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}", *jvm_options]
         archive = options.archive
         self.gateway: Gateway
         if is_local(master):
-            self._settings = {"spark.ui.enabled": "false", **given, **self._settings}
+            self._settings = {"spark.ui.enabled": "false", **conf, **self._settings}
             # executors of a cluster may have another interpreter
             os.environ["PYSPARK_PYTHON"] = sys.executable
         else:
@@ -117,7 +117,7 @@ class DriverJvm:
             # without the JVM, a SparkConf does not read Spark's files
             SparkContext._ensure_initialized()
             self.gateway.restore_environment()
-            self._configured = {**dict(SparkConf().getAll()), **given}
+            self._configured = {**dict(SparkConf().getAll()), **conf}
             security = security_settings(master, self._configured, may_be_open=options.may_be_open)
             name_replaced(self._configured, security)
             self._settings |= security
@@ -159,8 +159,8 @@ class DriverJvm:
 def submitted_options() -> SparkOptions:
     """Return the options of the `spark-submit` that has started this process."""
     SparkContext._ensure_initialized()
-    given = dict(SparkConf().getAll())
-    return SparkOptions(master=given["spark.master"], name=given.get("spark.app.name"), given=given)
+    conf = dict(SparkConf().getAll())
+    return SparkOptions(master=conf["spark.master"], name=conf.get("spark.app.name"), given=conf)
 
 
 def hush_libraries() -> None:
@@ -194,7 +194,11 @@ def convert_nothing_of_sql() -> None:
     To check whether a value is an array, the NumPy converter imports PySpark's own test tools, and
     these import Pandas and PyArrow if installed: 85 MB and 1 s at the start of a mirror.
     """
-    kept = [one for one in INPUT_CONVERTER if type(one).__module__ != "pyspark.sql.types"]
+    kept = [
+        converter
+        for converter in INPUT_CONVERTER
+        if type(converter).__module__ != "pyspark.sql.types"
+    ]
     INPUT_CONVERTER[:] = kept
 
 
@@ -216,17 +220,17 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in Path(record.pathname).parts
 
 
-def _archive_settings(archive: Path | None, given: Mapping[str, str]) -> dict[str, str]:
+def _archive_settings(archive: Path | None, conf: Mapping[str, str]) -> dict[str, str]:
     if archive is None:
         return {}
     if not archive.is_file():
         raise EnvironmentMissing(f"{archive}: no such file; create it with `twinlog pack`")
     own_archive = f"{archive.resolve().as_uri()}#{ALIAS}"
     return {
-        "spark.archives": ",".join(filter(None, (given.get("spark.archives"), own_archive))),
+        "spark.archives": ",".join(filter(None, (conf.get("spark.archives"), own_archive))),
         # beside an executor's work, where Spark unpacks archives
         "spark.executorEnv.PYTHONPATH": ":".join(
-            filter(None, (ALIAS, given.get("spark.executorEnv.PYTHONPATH")))
+            filter(None, (ALIAS, conf.get("spark.executorEnv.PYTHONPATH")))
         ),
     }
 

@@ -72,10 +72,10 @@ def verify_section(lane: int, lease: int, attempt: int, address: ChannelAddress)
     identity = LaneIdentity(lease=lease, lane=lane, attempt=attempt, pid=os.getpid())
     channel = ChannelClient.connect(address, identity, MessageCodec(VERIFY_MESSAGES))
     try:
-        work = _next(channel)
+        work = _next_message(channel)
         if isinstance(work, VerifyWork):
-            channel.send(_compared(work, channel))
-            _next(channel)
+            channel.send(_compare(work, channel))
+            _next_message(channel)
     except _DriverLost as lost:
         raise Disconnected(
             "the driver of this section cannot be reached", code="CHANNEL_LOST"
@@ -84,7 +84,7 @@ def verify_section(lane: int, lease: int, attempt: int, address: ChannelAddress)
         channel.close()
 
 
-def _compared(work: VerifyWork, channel: ChannelClient) -> VerifyDone:
+def _compare(work: VerifyWork, channel: ChannelClient) -> VerifyDone:
     compared, why_not = Compared(), ""
     done, said_at = 0, time.monotonic()
 
@@ -107,7 +107,7 @@ def _compared(work: VerifyWork, channel: ChannelClient) -> VerifyDone:
     return VerifyDone(compared=compared, why_not=why_not)
 
 
-def _next(channel: ChannelClient) -> Any:
+def _next_message(channel: ChannelClient) -> Any:
     """Return the next message of the driver."""
     deadline = time.monotonic() + ANSWER_WITHIN_S
     while time.monotonic() < deadline:

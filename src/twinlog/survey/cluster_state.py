@@ -24,7 +24,7 @@ from twinlog.mirror.state.copies import CopyRow
 from twinlog.mirror.state.generations import CLAIMS, Claim, winning_claims
 from twinlog.model import Flow, TopicId, TopicPartition
 from twinlog.survey.map_reader import map_reader
-from twinlog.survey.rights import denied, may
+from twinlog.survey.rights import denied_error, may
 from twinlog.survey.state_reader import state_rows
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
 
@@ -46,27 +46,29 @@ class ClusterState:
         """Return the rows that state what a topic of this cluster is a copy of."""
         named = self._by_topic.get(topic, ())
         return [
-            row for row in (*named, *self.older) if self._holds(row) and row.is_of(topic, topic_id)
+            row
+            for row in (*named, *self.older)
+            if self._is_current(row) and row.is_of(topic, topic_id)
         ]
 
-    def copied_by_others(self, flow: str) -> dict[str, list[CopyRow]]:
+    def copied_by_other_flows(self, flow: str) -> dict[str, list[CopyRow]]:
         """Return the copies that other flows write here, by the topic's name at their source."""
         out: dict[str, list[CopyRow]] = {}
         for row in (*self.rows.values(), *self.older):
-            if row.flow != flow and self._holds(row):
+            if row.flow != flow and self._is_current(row):
                 out.setdefault(row.source_topic, []).append(row)
         return out
 
     def copied_by(self, flow: str) -> list[CopyRow]:
         """Return the copies that one flow writes here."""
         rows = (*self.rows.values(), *self.older)
-        return [row for row in rows if row.flow == flow and self._holds(row)]
+        return [row for row in rows if row.flow == flow and self._is_current(row)]
 
     def is_begun(self, flow: str, topic: str, topic_id: TopicId) -> bool:
         rows = self.copies_of(topic, topic_id)
         return any(row.begun for row in rows if row.flow == flow)
 
-    def _holds(self, row: CopyRow) -> bool:
+    def _is_current(self, row: CopyRow) -> bool:
         # a cluster that was created from the disks of another one has its rows
         return not row.ended and row.target_cluster_id in ("", self.cluster_id)
 
@@ -86,13 +88,13 @@ def cluster_state(client: ClusterClient) -> ClusterState:
     if topic.error == TOPIC_AUTHORIZATION_FAILED or (
         not topic.error and not may(seen, STATE_TOPIC, Operation.READ)
     ):
-        missing = denied(client.alias, Operation.READ.name, STATE_TOPIC)
+        missing = denied_error(client.alias, Operation.READ.name, STATE_TOPIC)
         return ClusterState(cluster_id=cluster_id, unread=missing)
     if topic.error or not topic.partitions:
         return ClusterState(cluster_id=cluster_id)
     records = state_rows(client)
     winning = winning_claims(records.of_kinds(*CLAIMS))
-    claims = {name: one.latest for name, one in winning.items()}
+    claims = {name: history.latest for name, history in winning.items()}
     return ClusterState(
         cluster_id=cluster_id,
         claims={name: claim for name, claim in claims.items() if claim is not None},
@@ -155,14 +157,14 @@ def find_upstream(client: ClusterClient, name: str) -> Upstream | None:
     """
     rows = cluster_state(client).rows.values()
     known = sorted({Upstream(Flow.of(row.flow), _alias(row)) for row in rows if row.begun})
-    sources = {one.flow.source: one for one in known if one.alias == name}
+    sources = {upstream.flow.source: upstream for upstream in known if upstream.alias == name}
     if len(sources) > 1 and name not in sources:
         raise ConfigError(
             f"cluster {client.alias}: several sources have the alias {name} in remote topics: give "
             f"the source's name in the mirror's configuration, one of {', '.join(sources)}"
         )
     upstream = sources.get(name) or next(iter(sources.values()), None)
-    return upstream or next((one for one in known if one.flow.source == name), None)
+    return upstream or next((upstream for upstream in known if upstream.flow.source == name), None)
 
 
 def source_aliases(client: ClusterClient, flow: Flow) -> frozenset[str]:

@@ -29,14 +29,14 @@ class CopiedTopic:
     target_id: TopicId
 
 
-def still_there(
+def unchanged_pairs(
     topics: Iterable[CopiedTopic], source: ClusterClient, target: ClusterClient
 ) -> dict[str, str]:
     """Return target names by source name, for those pairs whose topics still have these IDs."""
     if not (topics := [*topics]):
         return {}
-    at_source = source.metadata([one.source for one in topics])
-    at_target = target.metadata([one.target for one in topics])
+    at_source = source.metadata([topic.source for topic in topics])
+    at_target = target.metadata([topic.target for topic in topics])
     return {
         topic.source: topic.target
         for topic in topics

@@ -35,7 +35,7 @@ from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
-from twinlog.survey.rights import denied, may
+from twinlog.survey.rights import denied_error, may
 from twinlog.survey.stale_metadata import require_gone
 from twinlog.survey.topic_configs import UNKNOWN_RULES, new_topic_configs, target_rules
 from twinlog.wire.error_codes import (
@@ -182,7 +182,7 @@ def discover(
     """
     all_topics = source.metadata(None)
     topics = selected_topics(flow, all_topics)
-    out = Discovery(source_topics=all_topics.topics, absent=absent(flow, all_topics))
+    out = Discovery(source_topics=all_topics.topics, absent=missing_named_topics(flow, all_topics))
     refusals = refused_names(flow, topics)
     out.fail_each(topics, refusals)
     topics = {name: topic for name, topic in topics.items() if name not in refusals}
@@ -312,7 +312,7 @@ def _create(
         configs=configs,
     )
     if not made.is_new and flow.policy.kind is not PolicyKind.IDENTITY:
-        raise made_meanwhile(flow, remote)
+        raise created_since(flow, remote)
     wait_for_topic(target, remote, partitions=max(made.partitions, 1))
 
 
@@ -360,7 +360,7 @@ def _plan(
     names = [name for name in topics if usable.get(name) != 0 and remote[name] not in out.missing]
     if not names:
         return
-    seen = _settled(target, sorted({remote[name] for name in names}))
+    seen = _settled_metadata(target, sorted({remote[name] for name in names}))
     at_target = seen.topics
     rules, unread = target_rules(flow, target, [remote[name] for name in names])
     out.notes += filter(None, (unread,))
@@ -372,11 +372,11 @@ def _plan(
             out.fail(topics[name], error)
             continue
         if not _is_judged(remote_topic, judged):
-            out.fail(topics[name], made_meanwhile(flow, remote[name]))
+            out.fail(topics[name], created_since(flow, remote[name]))
             continue
         lacks = [right for right in NEEDED if not may(seen, remote[name], right)]
         if lanes_are_us and lacks:
-            out.fail(topics[name], denied(flow.flow.target, lacks[0].name, remote[name]))
+            out.fail(topics[name], denied_error(flow.flow.target, lacks[0].name, remote[name]))
             continue
         differs = len(remote_topic.partitions) != len(topics[name].partitions)
         targets = len(remote_topic.partitions) if flow.keyed_partitions and differs else 0
@@ -403,7 +403,7 @@ def _is_judged(topic: TopicMetadata, judged: Mapping[str, TopicMetadata]) -> boo
     return before is None or before.error != NONE or before.topic_id == topic.topic_id
 
 
-def _settled(target: ClusterClient, names: list[str]) -> ClusterMetadata:
+def _settled_metadata(target: ClusterClient, names: list[str]) -> ClusterMetadata:
     """Return existing and new topics. A broker with stale metadata is given some time."""
     try:
         return target.metadata(names, allow_missing=False, timeout_s=MISSING_GRACE_S)
@@ -434,7 +434,7 @@ def with_group_starts(
 PLAIN_NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 
 
-def absent(flow: FlowConfig, metadata: ClusterMetadata) -> list[str]:
+def missing_named_topics(flow: FlowConfig, metadata: ClusterMetadata) -> list[str]:
     """Return missing topics that the configuration names without a pattern."""
     selector = TopicSelector.of(flow)
     plain = (e for e in flow.topics.entries if set(e) <= PLAIN_NAME and selector.selects(e))
@@ -494,7 +494,7 @@ def target_topic_too_small(
     )
 
 
-def made_meanwhile(flow: FlowConfig, remote: str) -> TwinlogError:
+def created_since(flow: FlowConfig, remote: str) -> TwinlogError:
     """Return the error if another client created the topic, or Twinlog did and the response was
     lost. The next discovery checks it.
     """

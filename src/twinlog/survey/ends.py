@@ -129,4 +129,6 @@ def known_offsets(
     Raises TwinlogError if the cluster cannot be queried.
     """
     offsets = list_offsets(client, partitions, at, isolation=isolation, timeout_s=timeout_s)
-    return {tp: one.offset for tp, one in offsets.items() if not isinstance(one, TwinlogError)}
+    return {
+        tp: offset.offset for tp, offset in offsets.items() if not isinstance(offset, TwinlogError)
+    }

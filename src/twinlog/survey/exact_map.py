@@ -55,7 +55,9 @@ class ExactMap:
         """
         replicas = self._replicas(list(upstream), source_ids)
         translated = {tp: replica.to_target(upstream[tp]) for tp, replica in replicas}
-        return {tp: one for tp, one in translated.items() if one is not None}
+        return {
+            tp: translation for tp, translation in translated.items() if translation is not None
+        }
 
     def upstream(
         self,
@@ -65,7 +67,9 @@ class ExactMap:
         """Translate offsets on this cluster to offsets of the source, as `downstream` does."""
         replicas = self._replicas(list(downstream), source_ids)
         translated = {tp: replica.to_source(downstream[tp]) for tp, replica in replicas}
-        return {tp: one for tp, one in translated.items() if one is not None}
+        return {
+            tp: translation for tp, translation in translated.items() if translation is not None
+        }
 
     def names_at_source(self, topics: Iterable[str]) -> dict[str, str]:
         """Return the source names of topics of this cluster, without topics that are no copies.
@@ -76,22 +80,24 @@ class ExactMap:
         names = self._names(metadata)
         return {t: names[metadata[t].topic_id] for t in topics if metadata[t].topic_id in names}
 
-    def names_here(self, plain: Mapping[str, str]) -> dict[str, str]:
+    def local_names(self, plain: Mapping[str, str]) -> dict[str, str]:
         """Return the names of source topics on this cluster, by source name.
 
         `plain` has the names by the policy alone; the map overrides it. If a topic with that name
         is the copy of another topic, and the map has no other name, the source topic is left out.
         """
         known = self.names_at_source(set(plain.values()))
-        odd = {name for name, here in plain.items() if known.get(here) != name}
-        out = {name: here for name, here in plain.items() if here not in known or name not in odd}
+        odd = {name for name, local in plain.items() if known.get(local) != name}
+        out = {
+            name: local for name, local in plain.items() if local not in known or name not in odd
+        }
         if odd:
             metadata = self._client.metadata(None).topics
             names = self._names(metadata)
-            for here, topic in metadata.items():
+            for local, topic in metadata.items():
                 name = names.get(topic.topic_id)
                 if name is not None and name in odd:
-                    out[name] = here
+                    out[name] = local
         return out
 
     def _names(self, topics: Mapping[str, TopicMetadata]) -> dict[TopicId, str]:
@@ -99,9 +105,11 @@ class ExactMap:
         reader = self._map(topics)
         newest: dict[TopicId, tuple[Term, str]] = {}
         for key, known in reader.read().items() if reader is not None else ():
-            one = known.term, known.topic
+            newest_name = known.term, known.topic
             if key.target_topic_id != NO_TOPIC_ID and known.topic:
-                newest[key.target_topic_id] = max(one, newest.get(key.target_topic_id, one))
+                newest[key.target_topic_id] = max(
+                    newest_name, newest.get(key.target_topic_id, newest_name)
+                )
         return {topic_id: name for topic_id, (_, name) in newest.items()}
 
     def _map(self, topics: Mapping[str, TopicMetadata]) -> MapReader | None:

@@ -189,8 +189,8 @@ def map_reader(client: ClusterClient, topic: TopicMetadata) -> MapReader:
         return new
     who = replace(client.settings, client_id="")
     with _readers_turn:
-        for key, one in list(_readers.items()):
-            if one.began_at < new.began_at - UNUSED_S:
+        for key, reader in list(_readers.items()):
+            if reader.began_at < new.began_at - UNUSED_S:
                 del _readers[key]
         return _readers.setdefault((who, topic.name, TopicId(topic.topic_id)), new)
 

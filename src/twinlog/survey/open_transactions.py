@@ -65,7 +65,7 @@ def _first_ms(source: ClusterClient, tp: TopicPartition, offset: int) -> int:
     answer = fetch_records(source, {tp: (offset, FIRST_BYTES)})[tp]
     if isinstance(answer, TwinlogError):
         return -1
-    header = next((one for one, _ in read_headers(answer.records)), None)
+    header = next((header for header, _ in read_headers(answer.records)), None)
     return -1 if header is None else header.base_timestamp
 
 

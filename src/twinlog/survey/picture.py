@@ -32,7 +32,7 @@ from twinlog.survey.ends import NO_ENDS, Ends, Want, read_ends
 from twinlog.survey.map_reader import map_missing, map_reader
 from twinlog.survey.replica import NOT_READ, Maps, Ownership, Replica
 from twinlog.survey.replica import replica as replica_of
-from twinlog.survey.rights import denied
+from twinlog.survey.rights import denied_error
 from twinlog.survey.state_reader import state_rows_if_any
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
 
@@ -121,7 +121,7 @@ def why_no_rows(client: ClusterClient, flow: Flow) -> TwinlogError | None:
     """
     name = map_topic_of(flow)
     if client.metadata([name]).topics[name].error == TOPIC_AUTHORIZATION_FAILED:
-        return denied(client.alias, Operation.READ.name, name)
+        return denied_error(client.alias, Operation.READ.name, name)
     rows = state_rows_if_any(client).copies.values()
     has_copied = any(row.is_live and Flow.of(row.flow).source == flow.source for row in rows)
     return map_missing(name) if has_copied else None

@@ -326,7 +326,7 @@ def by_headers(known: Replica, batch_from: Callable[[int, int], BatchHeader | No
     """
     if known.map is None:
         return known
-    shifts = {one.downstream - one.ordinal for one in (known.map.runs[0], known.map.runs[-1])}
+    shifts = {run.downstream - run.ordinal for run in (known.map.runs[0], known.map.runs[-1])}
     if len(shifts) > 1:
         raise BorderUnknown("accepted records of other clients are in between")
     end = known.target.end or 0
@@ -373,7 +373,7 @@ def foreign_after(known: PartitionMap, end: int, producers: Producers) -> int | 
     """
     # the end is the ordinal, if all records of the log are this flow's
     last = end - 1 - k_at(known.runs, end)
-    sequences = [one.last_sequence for id_, one in producers.items() if id_ in known.producers]
+    sequences = [state.last_sequence for id_, state in producers.items() if id_ in known.producers]
     distances = [sequence_of(last - sequence) for sequence in sequences]
     # records that were copied after the end was queried have a sequence after it
     return min((0 if n > SEQUENCE_MODULUS // 2 else n for n in distances), default=None)
@@ -423,7 +423,12 @@ def _newest(pair: Pairing, maps: Maps, targets: int | None) -> PartitionMap | No
     now = pair.source_topic_id
     candidates = [maps[key] for key in keys]
     return max(
-        candidates, key=lambda one: (_is_same(one.key.source_topic_id, now), one.term), default=None
+        candidates,
+        key=lambda partition_map: (
+            _is_same(partition_map.key.source_topic_id, now),
+            partition_map.term,
+        ),
+        default=None,
     )
 
 

@@ -10,7 +10,7 @@ from twinlog.errors import Unauthorized
 from twinlog.quantities import first_few, plural
 
 
-def denied(alias: str, right: str, topic: str) -> Unauthorized:
+def denied_error(alias: str, right: str, topic: str) -> Unauthorized:
     """Return the error for a missing permission."""
     return Unauthorized(
         f"cluster {alias}: Twinlog's user may not {right} topic {topic}: "
@@ -19,7 +19,7 @@ def denied(alias: str, right: str, topic: str) -> Unauthorized:
     )
 
 
-def seen_by(
+def visible_topics(
     lane: ClusterClient, usual: ClusterClient, known: ClusterMetadata, topics: Iterable[str]
 ) -> ClusterMetadata:
     """Return the topics as visible to the lanes' user."""
@@ -37,7 +37,7 @@ def may(metadata: ClusterMetadata, topic: str, right: Operation) -> bool:
     return described.operations is None or right in described.operations
 
 
-def unseen_configs(
+def hidden_configs(
     metadata: ClusterMetadata, alias: str, topics: Iterable[str], so: str
 ) -> list[str]:
     """Return a note on topics whose configs may not be read, if any."""

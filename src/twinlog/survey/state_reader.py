@@ -38,7 +38,7 @@ from twinlog.mirror.state.mapped import MappedCopies, is_mapped_row, mapped_copi
 from twinlog.mirror.state.rows import NO_ROWS, Row, RowFolder, StateRows
 from twinlog.mirror.state.state_row import read_row
 from twinlog.model import NO_TOPIC_ID, TopicPartition
-from twinlog.survey.rights import denied
+from twinlog.survey.rights import denied_error
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
 
 Rows = Iterable[Row]
@@ -109,13 +109,14 @@ class StateLog:
         except BrokerRefused as refusal:
             if refusal.code != "OFFSET_OUT_OF_RANGE":
                 raise
-            return self._read(client, unnamed_s)  # the log lost its end between the two requests
+            # the log was truncated between the two requests, so it is read again
+            return self._read(client, unnamed_s)
 
     def follow(self, client: ClusterClient) -> StateRows:
         """Return all rows that were appended until FOLLOWS_WITHIN_S before this call. If many flows
         follow the log at the same time, one of them reads it.
         """
-        with _waiting(self._follower_turn, client):
+        with _locked_within(self._follower_turn, client):
             rows = self.at_hand()
             return self.read(client, unnamed_s=UNNAMED_S) if rows is None else rows
 
@@ -126,7 +127,7 @@ class StateLog:
 
     def _read(self, client: ClusterClient, unnamed_s: float) -> StateRows:
         began, seen = time.monotonic(), _LogBounds.now(client)
-        with _waiting(self._turn, client):
+        with _locked_within(self._turn, client):
             if not self._has_all(seen, unnamed_s):
                 # another thread may have read further in the meantime; its rows do not show a lost
                 # end
@@ -167,7 +168,7 @@ class StateLog:
 
 
 @contextmanager
-def _waiting(turn: threading.Lock, client: ClusterClient) -> Iterator[None]:
+def _locked_within(turn: threading.Lock, client: ClusterClient) -> Iterator[None]:
     """Wait for another thread for as long as the client would wait for a cluster."""
     if not turn.acquire(timeout=client.api_timeout_s):
         raise Unreachable(
@@ -191,7 +192,7 @@ def state_log(client: ClusterClient) -> StateLog:
     with _logs_turn:
         if who not in _logs:
             old = time.monotonic() - UNUSED_S
-            for other in [one for one, log in _logs.items() if log.seen_at < old]:
+            for other in [settings for settings, log in _logs.items() if log.seen_at < old]:
                 del _logs[other]
             _logs[who] = StateLog()
         return _logs[who]
@@ -209,7 +210,7 @@ def state_rows_if_any(target: ClusterClient) -> StateRows:
     error = target.metadata([STATE_TOPIC]).topics[STATE_TOPIC].error
     if error == TOPIC_AUTHORIZATION_FAILED:
         # listing its offsets would require only DESCRIBE
-        raise denied(target.alias, Operation.READ.name, STATE_TOPIC)
+        raise denied_error(target.alias, Operation.READ.name, STATE_TOPIC)
     return NO_ROWS if error == UNKNOWN_TOPIC_OR_PARTITION else state_rows(target)
 
 
@@ -259,13 +260,13 @@ class StateReader:
     def at_hand(self) -> StateNews | None:
         """Return the same news, or None if that needs a request or the decoding of rows."""
         rows = state_log(self._target).at_hand()
-        if rows is None or self._news is None or not rows.says_the_same(self._flow, self._rows):
+        if rows is None or self._news is None or not rows.has_same_rows(self._flow, self._rows):
             return None
         return self._news_of(rows)
 
     def _news_of(self, rows: StateRows) -> StateNews:
         before, self._news = self._news, None
-        is_same = rows.says_the_same(self._flow, self._rows)
+        is_same = rows.has_same_rows(self._flow, self._rows)
         self._rows = rows
         self._producers |= rows.producers
         if before is not None and is_same:

@@ -92,7 +92,9 @@ def _unknown_configs(
     brokers validate the creation of a topic with each config.
     """
     values = {
-        name: (remote, value) for remote, some in wanted.items() for name, value in some.items()
+        name: (remote, value)
+        for remote, configs in wanted.items()
+        for name, value in configs.items()
     }
     if not values:
         return set()

@@ -57,6 +57,8 @@ BATCH_BYTES: Final = 1 << 20
 """Maximum size of a batch of an answer, uncompressed."""
 ROUNDS_AT_ONCE: Final = 2
 OFFERS_WITHIN_S: Final = 1.0
+REPORTED_AFTER: Final = 6
+"""Failed connections to a lane's port after which a warning is logged: lanes end all the time."""
 AFTER_FAILURE_S: Final = 0.2
 
 Offered = tuple[ChannelAddress, RangeOffer]
@@ -93,13 +95,22 @@ class LanePortWatch:
             except TwinlogError as error:
                 log.info("no offers of a lane: %s", error)
                 time.sleep(pause.next_s())
+                if pause.failures == REPORTED_AFTER and address in self.ports:
+                    log.warning(
+                        "this host cannot reach the port of a lane at %s:%d, so transformed "
+                        "partitions of that lane wait",
+                        address.host,
+                        address.port,
+                    )
             finally:
                 self.connected.discard(address)
 
 
 @dataclass(slots=True, kw_only=True)
 class Application:
-    """Answers offers. Each of its threads calls `step` for one round after the other."""
+    """Takes offered ranges from the lanes, and answers them in rounds. Each of its threads calls
+    `step` repeatedly, once per round.
+    """
 
     begin: Callable[[RangeOffer], Rounds | None]
     """Makes the rounds of the range's transforms. Returns None if it does not run them."""
@@ -130,7 +141,7 @@ class Application:
         try:
             if taken:
                 again = self._answer(taken)
-        finally:  # without the lock, which the other thread holds while it waits
+        finally:  # without the lock, because another thread may hold it while it waits
             self._running.difference_update(taken)
             for offered in again:
                 self.watch.offers.put(offered)
@@ -161,7 +172,8 @@ class Application:
         for offered in list(self._waiting):
             if taken and size >= self._chains[taken[0][1].transform].most_bytes:
                 break
-            # the encoder could not tell whose a row is that is in two ranges (`RangeEncoder`)
+            # if two ranges contain the same row, the encoder cannot decide which one it belongs to
+            # (`RangeEncoder`)
             if any(offered[1].overlaps(one) for _, one in taken):
                 continue
             if not taken or offered[1].transform == taken[0][1].transform:
@@ -180,7 +192,7 @@ class Application:
         except TwinlogError as error:
             if rounds.is_stopped:
                 raise self._ended() from error
-            # most often a lane has ended. Ranges that have an answer already do no harm
+            # usually a lane has ended. Ranges that are already answered do no harm
             log.info("a round of %d ranges failed: %s", len(taken), error)
             time.sleep(AFTER_FAILURE_S)
             return taken
@@ -233,7 +245,7 @@ def run(work: TransformsWork, watch: LanePortWatch, say: Callable[[Message], Non
 
         def begin(offer: RangeOffer) -> Rounds | None:
             if config.digest_of(offer.topic) != offer.transform:
-                return None  # the lane has another file
+                return None  # the lane runs another configuration file
             chain = config.of_topic(offer.topic)
             return Rounds(
                 spark=spark,
@@ -260,7 +272,8 @@ def _work(application: Application, errors: queue.SimpleQueue[BaseException]) ->
             application.step()
     except BaseException as error:  # noqa: BLE001 (it is raised in the main thread)
         if isinstance(error, TwinlogError):
-            application.say(failed(error))  # here: to stop a session without its JVM fails
+            # reported before the session is stopped, because stopping it fails without its JVM
+            application.say(failed(error))
         errors.put(error)
 
 
@@ -279,7 +292,8 @@ def _entry(flow: str, step: TransformStep) -> TransformConfig:
     key = f"{flow}.{TRANSFORMS_PREFIX}{step.name}.{'function' if step.function else 'sql'}"
     return TransformConfig(
         name=step.name,
-        topics=replace(compile_names(step.topics), prefix=step.prefix, is_negated=step.is_negated),
+        topics=replace(compile_names(step.topics), is_negated=step.is_negated),
+        compares=step.compares,
         function=step.function,
         sql=step.sql,
         origin=Setting(key=key, value=step.function or step.sql, file=""),
@@ -299,7 +313,7 @@ def main() -> None:
             out.flush()
 
     work = codec.decode(given.readline())
-    # as the lines of the mirror, among which they are printed
+    # the same format as the mirror's own log lines
     logging.basicConfig(format=f"%(levelname)s {work.flow}: transforms: %(message)s")
     watch = LanePortWatch()
     threading.Thread(target=_obey, args=[given, codec, watch], daemon=True).start()

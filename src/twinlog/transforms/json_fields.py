@@ -128,7 +128,7 @@ def _edited(
 
     def apply(rows: DataFrame) -> DataFrame:
         given = F.col(column)
-        # in brackets, so that what follows the first JSON text is not ignored
+        # as a JSON array, so that text after the first JSON value is an error
         text = F.try_validate_utf8(given.cast("string"))
         whole = F.try_parse_json(F.concat(F.lit("["), text, F.lit("]")))
         rows = rows.withColumn(_JSON, F.try_variant_get(whole, "$", _ARRAY))

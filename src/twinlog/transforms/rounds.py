@@ -12,6 +12,8 @@ the search continues, and the answer has all other records.
     trials     [0..450) succeeds, [450..675) fails, ... offset 512 fails by itself
     stop       [0..512), failure at 512
     skip       [0..900) without 512
+
+A range with many such records is answered up to the last one that was found in half a minute.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
@@ -124,7 +127,7 @@ class Rounds:
 
     def connect(self, ports: tuple[ChannelAddress, ...]) -> None:
         """Use the ports of these lanes."""
-        with _planning:  # or a plan with the earlier ports would be kept
+        with _planning:  # so that no plan with the earlier ports is stored after the clear
             self.lent = replace(self.lent, ports=ports)
             self._plans.clear()
 
@@ -197,34 +200,68 @@ class Rounds:
         """Answer a range, or return a smaller part of it if that takes too long. `error`: why the
         job fails, if that is known.
         """
-        whole, tries, skipped = part, 1, list[tuple[RangePart, RangeFailure]]()
+        whole, tries, skipped = part, 0, list[RangeFailure]()
         while (error := error or self._fails([part])) is not None:
             try:
-                failure = self._failure(part, error)
+                found, end = self._failures(part, error)
             except JobTimedOut:
                 return [_smaller(whole)]
-            if failure is None and tries < TRIES:
-                tries += 1
-            elif failure is not None and self.on_error is not OnError.STOP:
-                self._require_its_own(part, failure)
-                skipped.append((part, failure))
-                part = structs.replace(
-                    part,
-                    left_out=(*part.left_out, failure.offset),
-                    quarantined=self._quarantined(skipped),
-                )
+            tries, failure = 0 if found else tries + 1, part.failure
+            if tries == TRIES:
+                failure = RangeFailure(offset=part.first, text=f"{error} (of several)")
+            elif found and self.on_error is OnError.STOP:
+                failure = found[0]
             else:
-                failure = failure or RangeFailure(offset=part.first, text=f"{error} (of several)")
-                skipped = [one for one in skipped if one[1].offset < failure.offset]
-                part = structs.replace(
-                    part,
-                    end=failure.offset,
-                    failure=failure,
-                    quarantined=self._quarantined(skipped),
-                )
+                skipped += found
+            end = end if failure is None else failure.offset
+            skipped = sorted((one for one in skipped if one.offset < end), key=attrgetter("offset"))
+            part = structs.replace(
+                part,
+                end=end,
+                is_cut=part.is_cut or end < part.end,
+                failure=failure,
+                left_out=tuple(one.offset for one in skipped),
+                quarantined=tuple(skipped) if self.on_error is OnError.QUARANTINE else (),
+            )
             error = None
-        self.skipped.extend(skipped)
+        self.skipped.extend((whole, one) for one in skipped)
         return []
+
+    def _failures(self, part: RangePart, error: JobFailed) -> tuple[list[RangeFailure], int]:
+        """Return the records that fail by themselves, in order, and the offset below which there
+        are no others: the end of the part, unless that takes too long. With `on-error` stop it is
+        the first record. `error`: why the part fails.
+
+        After a record the next trial has the records after it, half as many as the trial before if
+        that one failed, and twice as many if it did not. The record itself is left out of the
+        trial, which shows that jobs do not fail without records too, as on a full disk. Raises
+        JobTimedOut, or TwinlogError if they do.
+        """
+        if isinstance(error, JobTimedOut) and _offsets(part) > 1:
+            raise error
+        found: list[RangeFailure] = []
+        at, size, until = part.first, _offsets(part), self.clock.monotonic() + self.limit_s / 2
+        reason, is_sure = str(error), isinstance(error, JobTimedOut)
+        while at < part.end:
+            end = min(at + size, part.end)
+            left_out = (*part.left_out, *(one.offset for one in found))
+            why = partial(self._why, structs.replace(part, left_out=left_out))
+            if not reason and not (reason := why(at, end) or ""):
+                at, size = end, size * 2
+                continue
+            failure = (at, reason) if is_sure else first_failure(at, end, why)
+            if failure is None:
+                break
+            at, size = failure[0], max(2, size // 2)
+            reason, is_sure = "", False
+            if at in left_out:
+                raise TwinlogError(f"the transforms also fail without records: {failure[1]}")
+            found.append(RangeFailure(offset=at, text=failure[1], transform=self.name))
+            if self.on_error is OnError.STOP:
+                break
+            if at > part.first and self.clock.monotonic() > until:
+                return found[:-1], at
+        return found, part.end
 
     def _fails(self, parts: Sequence[RangePart]) -> JobFailed | None:
         """Run a job. Return why the transform fails in it, or None. Raises TwinlogError."""
@@ -240,34 +277,6 @@ class Rounds:
         """Let the next jobs be smaller, after one that took too long."""
         self.most_bytes = LEAST_BYTES
         self.most_offsets = max(1, min(self.most_offsets, sum(map(_offsets, parts))) // 2)
-
-    def _quarantined(
-        self, skipped: Iterable[tuple[RangePart, RangeFailure]]
-    ) -> tuple[RangeFailure, ...]:
-        """Return the records that go to the dead-letter topic, in source order."""
-        failures = [failure for _, failure in skipped if self.on_error is OnError.QUARANTINE]
-        return tuple(sorted(failures, key=attrgetter("offset")))
-
-    def _require_its_own(self, part: RangePart, failure: RangeFailure) -> None:
-        """Raise TwinlogError if a job fails without the record too, as on a full disk."""
-        at = failure.offset
-        left_out = (*part.left_out, at)
-        if at in part.left_out or self._why(structs.replace(part, left_out=left_out), at, at + 1):
-            raise TwinlogError(f"the transforms also fail without records: {failure.text}")
-
-    def _failure(self, part: RangePart, error: JobFailed) -> RangeFailure | None:
-        """Return the first record that fails by itself. Raises JobTimedOut if that takes too long.
-
-        `error`: why the whole part fails.
-        """
-        if isinstance(error, JobTimedOut):
-            if _offsets(part) > 1:
-                raise error
-            return RangeFailure(offset=part.first, text=str(error), transform=self.name)
-        found = first_failure(part.first, part.end, lambda first, end: self._why(part, first, end))
-        if found is None:
-            return None
-        return RangeFailure(offset=found[0], text=found[1], transform=self.name)
 
     def _why(self, part: RangePart, first: int, end: int) -> str | None:
         """Return why the transform fails for these records, or None."""

@@ -64,9 +64,9 @@ class Rows:
         parts: list[Part] = []
         at = 0
         for table, picked in self.parts:
-            some = picked[max(0, begin - at) : max(0, end - at)]
-            if some:
-                parts.append((table, some))
+            selected = picked[max(0, begin - at) : max(0, end - at)]
+            if selected:
+                parts.append((table, selected))
             at += len(picked)
         return Rows(parts)
 
@@ -86,7 +86,7 @@ class Rows:
         """Return the records whose offset `keeps` accepts."""
         parts: list[Part] = []
         for table, picked in self.parts:
-            offsets = table.cells  # its first column
+            offsets = table.cells  # the first column: the offsets
             parts.append((table, array("q", (row for row in picked if keeps(offsets[row])))))
         return Rows(parts)
 
@@ -95,9 +95,9 @@ class Rows:
         shares: list[list[Part]] = [[] for _ in range(partitions)]
         for table, picked in self.parts:
             by_partition = CHOSEN.kernels.partition(table, picked, partitions)
-            for share, some in zip(shares, by_partition, strict=True):
-                if some:
-                    share.append((table, some))
+            for share, rows in zip(shares, by_partition, strict=True):
+                if rows:
+                    share.append((table, rows))
         return [Rows(share) for share in shares]
 
     def breaks(self) -> list[tuple[int, int]]:
@@ -105,7 +105,7 @@ class Rows:
         out: list[tuple[int, int]] = []
         at, expected = 0, None
         for table, picked in self.parts:
-            offsets = table.cells  # its first column
+            offsets = table.cells  # the first column: the offsets
             if offsets[picked[0]] != expected:
                 out.append((at, offsets[picked[0]]))
             indexes = CHOSEN.kernels.breaks(table, picked)
@@ -121,7 +121,7 @@ class Rows:
     def offsets(self) -> array[int]:
         out = array("q")
         for table, picked in self.parts:
-            cells = table.cells  # its first column
+            cells = table.cells  # the first column: the offsets
             out.extend([cells[row] for row in picked])
         return out
 
@@ -155,7 +155,9 @@ class Rows:
         return size, least, most
 
     def write(self, out: bytearray, start: int) -> None:
-        """Write their payload, which fills `out` from `start` on: `measure` returns its size."""
+        """Write the rows' payload, which fills `out` from `start` on: `measure` returns
+        its size.
+        """
         base, number = self.first_timestamp(), 0
         for table, picked in self.parts:
             written = CHOSEN.kernels.rebuild(table, picked, number, base, out, start)

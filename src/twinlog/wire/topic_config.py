@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class ConfigSource(IntEnum):
-    """The source of a value, by its number in the protocol. Newer brokers have more of them."""
+    """The source of a value, by its number in the protocol. Newer brokers know more sources."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC = 1
@@ -29,7 +29,7 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """Whether it is Kafka's default. As in Java's ConfigEntry, a value from the broker's file
-        is none.
+        """Whether the value is Kafka's default. As in Java's ConfigEntry, a value from the broker's
+        file is not a default.
         """
         return self.source == ConfigSource.DEFAULT

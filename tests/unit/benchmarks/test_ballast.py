@@ -1,4 +1,6 @@
-"""Memory that is held for a run, and freed while the run grows."""
+"""The benchmark's ballast: memory that it reserves before a run, and frees as the run needs
+more.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ def pss_mb(pid: int) -> int:
     return int(next(line for line in lines if line.startswith("Pss:")).split()[1]) // 1024
 
 
-def test_lets_go_what_others_took_and_a_little_ahead() -> None:
+def test_ballast_is_freed_for_other_processes_with_a_margin() -> None:
     free = 8000 * MB
     assert in_step(free, free, 0) == AHEAD
     assert in_step(free, free + AHEAD, AHEAD) == AHEAD  # what was let go is free: nothing was taken

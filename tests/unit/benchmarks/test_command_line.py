@@ -51,7 +51,7 @@ def test_help_shows_cases_and_examples(capsys: pytest.CaptureFixture[str]) -> No
     assert "unprotected" in text
 
 
-def test_producer_keys_stand_where_they_reach_the_data_producer() -> None:
+def test_producer_keys_are_written_where_they_reach_the_data_producer() -> None:
     flow = FlowFile(alias="A7", source="s:1", target="t:1", topic="orders", tasks=4)
     lines = flow.text(TUNED).splitlines()
     assert "B.producer.linger.ms = 20" in lines

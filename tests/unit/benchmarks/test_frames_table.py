@@ -31,6 +31,6 @@ def test_a_micro_batch_is_the_median_of_all_rounds() -> None:
     assert line(frames_table(found), MICRO_BATCH)[-5:] == ["100", "131", "1.31x", "1.3x", "missed"]
 
 
-def test_steps_that_others_disturbed_are_named() -> None:
+def test_steps_that_other_clients_disturbed_are_named() -> None:
     one = Step(round=2, format="kafka", name="count", seconds=1, rows=1, used_by_others=0.4)
     assert frames_table([one]).splitlines()[-1].endswith("2 kafka count 40%")

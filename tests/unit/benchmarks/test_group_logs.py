@@ -44,7 +44,7 @@ def offset_key(version: int, group: str, topic: str, partition: int) -> bytes:
     return struct.pack(">h", version) + text + struct.pack(">i", partition)
 
 
-def test_commits_are_told_from_groups_and_deletions() -> None:
+def test_commits_are_distinguished_from_groups_and_deletions() -> None:
     value = struct.pack(">hq", 4, 77) + b"whatever follows"
     found = commits_in(
         messages(

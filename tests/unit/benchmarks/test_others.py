@@ -23,7 +23,7 @@ def test_idle_stolen_and_guest_time_is_not_busy() -> None:
     assert busy_seconds(line(1, 2, 4, 1000, 1000, 8, 16, 1000, 1000, 1000)) == pytest.approx(31)
 
 
-def test_what_the_machine_spent_beyond_us_was_spent_by_others(tmp_path: Path) -> None:
+def test_cpu_time_beyond_the_benchmarks_belongs_to_other_programs(tmp_path: Path) -> None:
     stat = tmp_path / "stat"
     stat.write_text(line(10, 0, 0, 0))
     with Others(stat) as others:
@@ -32,7 +32,7 @@ def test_what_the_machine_spent_beyond_us_was_spent_by_others(tmp_path: Path) ->
         assert others.share() == 1
 
 
-def test_what_lost_its_parent_is_still_ours() -> None:
+def test_a_process_without_its_parent_still_belongs_to_the_benchmark() -> None:
     burn = "import time\nwhile time.process_time() < 0.8: pass"
     with Others() as others:
         parent = ["sh", "-c", '"$0" -c "$1" & sleep 1.5', sys.executable, burn]

@@ -27,7 +27,7 @@ def lines_of(text: str, variant: str) -> list[str]:
     return [line for line in text.splitlines() if f"  {variant} " in line]
 
 
-def test_medians_are_compared_with_what_each_stands_against() -> None:
+def test_medians_are_compared_with_their_counterparts() -> None:
     text = report(
         [
             *(cost(OFF, start=start) for start in (5, 6, 60)),
@@ -47,7 +47,7 @@ def test_medians_are_compared_with_what_each_stands_against() -> None:
     assert "NOT COMPARABLE" not in text
 
 
-def test_an_older_release_is_what_start_and_memory_are_compared_with() -> None:
+def test_start_and_memory_are_compared_with_an_older_release() -> None:
     text = report([cost(SERVED, start=6), cost(OFF, start=7), cost(BEFORE, start=5)])
     (start, *_) = lines_of(text, SERVED)
     assert "1.20x  of before: at most 1.10x" in start
@@ -80,7 +80,7 @@ def test_each_client_asks_again_and_only_answers_count(status: int) -> None:
     assert (polling.answered > 0, polling.refused > 0) == (status == 200, status != 200)
 
 
-def test_a_mirror_that_does_not_serve_yet_is_asked_again() -> None:
+def test_a_mirror_that_does_not_serve_yet_is_queried_again() -> None:
     with Polling(1, 3) as polling:
         eventually(lambda: polling.refused > 3)
     assert polling.answered == 0

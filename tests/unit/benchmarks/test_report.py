@@ -50,7 +50,7 @@ def test_people_read_goals_failures_duplicates_and_costs() -> None:
     assert "without a copier: p50 1.0, p99 4.0, p99.9 20.0 ms" in text
 
 
-def test_what_makes_runs_less_comparable_is_named() -> None:
+def test_reasons_why_runs_are_less_comparable_are_named() -> None:
     assert "NOT COMPARABLE" not in report().text()
     disturbed = replace(RUNS[1], used_by_others=0.34, processes_started_in_window=0)
     text = report([RUNS[0], disturbed]).text()

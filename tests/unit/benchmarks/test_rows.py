@@ -1,4 +1,4 @@
-"""From runs to rows, and from rows to the table."""
+"""The rows that a benchmark's runs give, and the table that is made from such rows."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_goals_include_their_bound(goal: Goal, value: float, *, met: bool) -> No
     assert goal.met_by(value) is met
 
 
-def test_the_table_aligns_numbers_right_and_says_what_was_missed() -> None:
+def test_the_table_aligns_numbers_right_and_names_missing_values() -> None:
     runs = [backlog(MIRROR_MAKER, 50_000), backlog(TWINLOG, 200_000)]
     lines = render_rows(make_rows(runs, ["backlog"], "")).splitlines()
     assert lines[0].split() == ["case", "measure", "MirrorMaker", "2", "Twinlog", "ratio", "goal"]

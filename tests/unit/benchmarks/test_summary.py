@@ -42,9 +42,7 @@ def test_at_least_the_share_does_not_exceed_its_percentile(
     ("values", "expected"),
     [([], None), ([None], None), ([3.0], 3.0), ([9.0, None, 1.0], 5.0), ([9.0, 2.0, 1.0], 2.0)],
 )
-def test_median_passes_over_what_was_not_measured(
-    values: list[float | None], expected: float | None
-) -> None:
+def test_median_ignores_missing_values(values: list[float | None], expected: float | None) -> None:
     assert median(values) == expected
 
 

@@ -402,7 +402,7 @@ def test_the_driver_can_end_a_connection(listen: Server) -> None:
             received(client, 1)
 
 
-def test_last_heard_is_when_the_answered_ping_was_sent(listen: Server) -> None:
+def test_last_heard_is_the_time_at_which_the_answered_ping_was_sent(listen: Server) -> None:
     driver = listen()
     with lane(driver.address) as client:
         first = client.last_heard

@@ -12,7 +12,7 @@ from twinlog.cli.terminal.output import configure_logging
 
 @pytest.fixture
 def logs_as_before() -> Iterator[None]:
-    """During the test it is that of a command that is not verbose."""
+    """Log like a command without -v during the test, and restore logging after it."""
     root, ours = logging.getLogger(), logging.getLogger("twinlog")
     handlers, level, our_level = root.handlers[:], root.level, ours.level
     configure_logging(verbose=False)

@@ -118,7 +118,7 @@ GROUP: Final = TranslatedGroup(
     from_checkpoints=True,
 )
 TRANSLATION: Final = {
-    "twinlog.client.group_translation.FlowTranslation": of(group=GROUP, one=offset(42, 40))
+    "twinlog.client.group_translation.FlowTranslation": of(group=GROUP, translate=offset(42, 40))
 }
 
 
@@ -337,7 +337,11 @@ def failover(promoted: str = "") -> dict[str, Any]:
 
 def failback(promoted: str) -> dict[str, Any]:
     plan = FailbackPlan(
-        flow="A->B", promoted=promoted, tails=(), way_back=("start B->A",), replayed=("3 of 5",)
+        flow="A->B",
+        promoted=promoted,
+        tails=(),
+        reverse_lines=("start B->A",),
+        replayed=("3 of 5",),
     )
     return moves("../failback.failback.Failback", plan)
 
@@ -728,7 +732,7 @@ def test_there_is_no_answer_without_a_case() -> None:
 
 
 @pytest.mark.usefixtures("logs_as_before")
-def test_yaml_says_what_json_says() -> None:
+def test_yaml_has_the_content_of_json() -> None:
     words, _ = CASES["explain"]
     as_yaml = output_of([*words, "--format", "yaml"]).partition("\n")[2]
     as_json = output_of([*words, "--format", "json"]).partition("\n")[2]

@@ -94,7 +94,7 @@ def test_one_line_with_its_place(
     assert SECRET not in out + err
 
 
-def test_what_is_missing_names_the_file(
+def test_a_missing_setting_is_reported_with_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -186,7 +186,7 @@ def test_nothing_is_wider_than_the_terminal(width: int) -> None:
         assert width < 80 or key in joined
 
 
-def test_a_long_key_is_broken_behind_dots() -> None:
+def test_a_long_key_is_broken_after_dots() -> None:
     key = "spec.mirrors[0].sourceConnector.config.replication.factor"
     shown = io.StringIO()
     console = Console(file=shown, width=120, force_terminal=True, color_system=None)
@@ -202,7 +202,7 @@ def test_a_long_key_is_broken_behind_dots() -> None:
 def test_a_wrong_provider_is_the_only_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its values are unknown, so nothing is reported about them."""
+    """The provider's values are unknown, so nothing else is reported about them."""
     monkeypatch.chdir(tmp_path)
     lines = [
         "clusters = A, B",
@@ -218,7 +218,7 @@ def test_a_wrong_provider_is_the_only_error(
     assert line.split()[:3] == ["error", "3", "config.providers.x.class"]
 
 
-def test_a_flow_that_is_off_by_mistake_is_read_all_the_same(
+def test_a_flow_that_is_off_by_mistake_is_read_nevertheless(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -43,7 +43,7 @@ def test_flows_are_named_or_match(
     ("name", "said"),
     [("A", "is not a flow of the file, which has "), ("(", "is no regular expression: ")],
 )
-def test_what_matches_nothing_is_refused(tmp_path: Path, name: str, said: str) -> None:
+def test_a_pattern_without_a_match_is_refused(tmp_path: Path, name: str, said: str) -> None:
     file = tmp_path / "mm2.properties"
     file.write_text(FILE)
     with pytest.raises(UsageError, match=f"--flow: .* {said}"):

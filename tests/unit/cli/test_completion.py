@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from twinlog.cli.commands.completion import SHELLS, VARIABLE
 from twinlog.cli.main import ASKED_BY_SHELLS, run
 from twinlog.control.watch.status_file import StatusFile
 
+SHARE = Path(__file__).parents[3] / "share"
 Offered = Callable[..., list[str]]
 
 
@@ -36,7 +38,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def offered(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Offered:
-    """Return the words that bash is offered for the last word of a line."""
+    """Return the candidates that bash gets for the last word of a line."""
 
     def ask(*words: str) -> list[str]:
         assert file.exists()
@@ -123,6 +125,23 @@ def test_fish_does_not_cut_a_list_at_its_first_comma(capsys: pytest.CaptureFixtu
     assert script.count("string split --max 1") == script.count("string split") == 1
 
 
+@pytest.mark.skipif(shutil.which("fish") is None, reason="needs fish")
+def test_fish_completes_with_the_file_of_the_wheel(file: Path) -> None:
+    folder = SHARE / "fish" / "vendor_completions.d"
+    line = f"twinlog flow pause {file.name} --flow A"
+    script = f"set -p fish_complete_path '{folder}'; complete -C '{line}'"
+    path = f"{Path(ENTRY[0]).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["fish", "--private", "-c", script],
+        env=os.environ | {"PATH": path, "HOME": str(file.parent)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+    )
+    assert done.stdout.split() == ["A->B"]
+
+
 def test_an_unknown_shell_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -132,7 +151,7 @@ def test_an_unknown_shell_is_refused(
     assert run([]) == 1
 
 
-INSTALLED = Path(__file__).parents[3] / "share" / "bash-completion" / "completions" / "twinlog"
+INSTALLED = SHARE / "bash-completion" / "completions" / "twinlog"
 
 
 @pytest.mark.parametrize(

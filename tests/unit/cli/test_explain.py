@@ -17,7 +17,7 @@ def test_every_code_is_explained_in_plain_words(capsys: pytest.CaptureFixture[st
     assert not [mark for mark in ("`", "](", "**") if mark in out]
 
 
-def test_a_code_as_it_stands_in_a_message(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_code_as_written_in_a_message(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", "[no_leader]", "USAGE"]) == 0
     out = capsys.readouterr().out
     assert (
@@ -35,7 +35,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert "twinlog export" in one["advice"]
 
 
-def test_what_is_no_code_names_those_that_are_near(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_code_is_answered_with_similar_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", "SOURCE_TRUNCATE"]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""

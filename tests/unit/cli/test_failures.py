@@ -21,7 +21,7 @@ class Said:
         self._failures = FailureLines(self.lines.append)
 
     def after(self, seconds: float, *parts: PartitionSnapshot, **changes: Any) -> list[str]:
-        """Return the lines that this moment adds."""
+        """Update at this time, and return the lines that it adds."""
         self.now += seconds
         before = len(self.lines)
         snapshot: FlowSnapshot = flow(*parts, **changes)
@@ -48,14 +48,14 @@ def test_partitions_of_one_topic_and_code_share_a_line() -> None:
     assert said.after(1, bad(0), bad(1), bad(3), bad(4, code="DIVERGED")) == []
 
 
-def test_while_it_is_tried_again_nothing_is_said() -> None:
+def test_while_it_is_tried_again_nothing_is_reported() -> None:
     said = Said()
     said.after(1, bad(0))
     assert said.after(1, bad(0, state="RETRYING")) == []
     assert said.after(1, bad(0)) == []
 
 
-def test_its_end_is_said() -> None:
+def test_its_end_is_reported() -> None:
     said = Said()
     said.after(1, bad(0))
     assert said.after(90, partition(number=0)) == [
@@ -63,7 +63,7 @@ def test_its_end_is_said() -> None:
     ]
 
 
-def test_one_that_comes_and_goes_is_said_every_ten_minutes() -> None:
+def test_an_intermittent_error_is_reported_every_ten_minutes() -> None:
     said = Said()
     for _ in range(60):
         said.after(30, bad(0))
@@ -71,14 +71,14 @@ def test_one_that_comes_and_goes_is_said_every_ten_minutes() -> None:
     assert len(said.lines) <= 2 * 7
 
 
-def test_passing_trouble_is_said_only_when_it_stays() -> None:
+def test_a_transient_problem_is_reported_only_if_it_lasts() -> None:
     said = Said()
     waits = bad(0, code="TARGET_UNDER_MIN_ISR", state="RETRYING")
     assert said.after(5, waits) == []
     assert len(said.after(30, waits)) == 1
 
 
-def test_trouble_that_is_said_late_says_since_when() -> None:
+def test_a_problem_that_is_reported_late_has_its_begin() -> None:
     said = Said()
     parts = [bad(number, code="X", state="RETRYING", since_ms=NOW_MS + number) for number in (0, 1)]
     (line,) = said.after(95, *parts)
@@ -88,8 +88,8 @@ def test_trouble_that_is_said_late_says_since_when() -> None:
     assert re.search(r"9 topics .* \[Y\], since \S+ \(1 min 35 s\)$", line)
 
 
-def test_what_the_flow_waits_for_is_not_said_again_of_its_topics() -> None:
-    """Otherwise it would be logged after an outage of half a minute, when the clusters already
+def test_the_flows_problem_is_not_repeated_for_its_topics() -> None:
+    """Otherwise, after an outage of half a minute, it would be logged when the clusters already
     respond.
     """
     said = Said()
@@ -147,7 +147,7 @@ def test_topics_of_a_flow_between_two_runs_are_not_released() -> None:
     assert said.after(60, partition()) == ["A->B: orders: UNREACHABLE is over after 2 min"]
 
 
-def test_whoever_stands_by_says_nothing_of_what_another_leads() -> None:
+def test_a_standby_reports_no_failure_of_another_leaders_flow() -> None:
     said = Said()
     said.after(1, bad(0))
     assert said.after(60, generation=None, state="STANDBY") == []

@@ -30,7 +30,7 @@ A->B.enabled = true
 
 @pytest.fixture
 def nowhere(tmp_path: Path) -> Path:
-    """A folder that nobody can make, root neither: the one above it is a file."""
+    """A folder that cannot be created, not even by root, because its parent is a file."""
     (tmp_path / "file").write_text("")
     return tmp_path / "file" / "below"
 
@@ -68,7 +68,9 @@ def only_line(error: str) -> str:
 
 
 def said_by(folder: Path, command: Sequence[str], variable: str, value: Path) -> str:
-    """The one line with which the command ends where this variable names this folder."""
+    """Run the command with this variable set to this folder, and return the only line of its
+    error.
+    """
     done = subprocess.run(
         command,
         cwd=folder,

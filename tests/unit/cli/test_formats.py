@@ -40,7 +40,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ["sandbox", "status"],
     ],
 )
-def test_yaml_says_what_json_says(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_yaml_has_the_content_of_json(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     code = run([*words, "--format", "json"])
     as_json = json.loads(capsys.readouterr().out)
     assert run([*words, "--format", "yaml"]) == code

@@ -47,7 +47,7 @@ def test_every_command_has_examples_that_it_understands(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_every_option_says_what_it_does(name: str) -> None:
+def test_every_option_has_a_description(name: str) -> None:
     options = [one for one in ALL[name].params if isinstance(one, click.Option)]
     silent = [one.opts for one in options if not (one.help or one.hidden)]
     assert silent == []
@@ -61,7 +61,7 @@ def headings(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, 
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-def test_options_of_a_mirror_stand_below_what_they_are_about(
+def test_options_of_a_mirror_are_grouped_by_subject(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     found = headings(["mirror"], capsys)

@@ -49,7 +49,7 @@ def fail(what: str) -> None:
 
 @pytest.mark.usefixtures("logs_as_before")
 @pytest.mark.parametrize("log_format", LogFormat)
-def test_no_secret_is_in_log_events_rest_and_what_is_published(
+def test_no_secret_is_in_log_events_rest_and_published_rows(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -71,7 +71,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(monitoring, "BINDS_AGAIN_S", 0.01)
 
 
-def test_what_dies_again_and_again_is_tried_less_and_less_often(
+def test_a_server_that_dies_repeatedly_is_restarted_less_and_less_often(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [0.0]
@@ -90,7 +90,7 @@ def test_what_dies_again_and_again_is_tried_less_and_less_often(
     assert pauses == ["0.01", "0.02", "0.04", "0.05", "0.05", "0.01"]
 
 
-def test_the_name_that_was_asked_for_stays_with_the_port_that_was_found() -> None:
+def test_the_configured_name_stays_with_the_port_that_was_bound() -> None:
     made = Made(Server())
     made.listener.start()
     made.wait(1).die()
@@ -99,7 +99,7 @@ def test_the_name_that_was_asked_for_stays_with_the_port_that_was_found() -> Non
     assert made.addresses == [NAMED, Address("localhost", 9405)]
 
 
-def test_whatever_goes_wrong_is_said_once_and_tried_again(
+def test_whatever_goes_wrong_is_reported_once_and_tried_again(
     caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     taken, odd = CannotListen("taken"), RuntimeError("can't start new thread")

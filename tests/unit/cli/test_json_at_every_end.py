@@ -201,7 +201,7 @@ def test_the_variable_asks_for_it_as_well(
     assert capsys.readouterr().out == ""
 
 
-def test_yaml_and_what_stands_behind_a_double_dash(capsys: pytest.CaptureFixture[str]) -> None:
+def test_yaml_and_words_after_a_double_dash(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["check", "no.properties", "--format", "yaml"]) == 2
     assert yaml.safe_load(capsys.readouterr().out)["errors"][0]["file"] == "no.properties"
     assert run(["check", "--", "--format", "json"]) == 2

@@ -101,7 +101,7 @@ def test_the_file_is_rotated_and_five_old_ones_are_kept(
 
 
 @pytest.mark.parametrize(("before", "after"), [(None, 0o600), (0o640, 0o640), (0o600, 0o600)])
-def test_the_file_is_this_users_alone_unless_somebody_wants_it_otherwise(
+def test_the_file_belongs_to_this_user_only_unless_its_mode_was_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int | None, after: int
 ) -> None:
     monkeypatch.setattr(mirror, "FILE_BYTES", 1000)
@@ -121,6 +121,6 @@ def test_the_file_is_this_users_alone_unless_somebody_wants_it_otherwise(
     assert set(found.values()) == {after}
 
 
-def test_a_file_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported_immediately(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"--log-file: .*No such file"):
         configure_logs(tmp_path / "missing" / "twinlog.log", LogFormat.TEXT, verbose=False)

@@ -48,21 +48,21 @@ def test_quiet_says_nothing_where_nothing_is_wrong(
     assert capsys.readouterr().out
 
 
-def test_quiet_check_says_what_is_odd_alone(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_check_prints_warnings_only(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["check", file, "--explain", "-q"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert line.split()[0] == "warning"
     assert "no.such.key" in line
 
 
-def test_quiet_status_says_what_stands_still(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_status_prints_problems_only(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     bad = partition("payments", state="FAILED", code="FOREIGN_DATA", message="not ours")
     StatusFile(Path(file)).write([flow(partition(), bad, state="PARTLY_FAILED")])
     assert run(["status", file, "-q"]) == 1
     assert capsys.readouterr().out == "A->B: payments-0: not ours [FOREIGN_DATA]\n"
 
 
-def test_quiet_keeps_errors_and_what_programs_read(
+def test_quiet_keeps_errors_and_output_for_programs(
     file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["explain", "GAP_WRITEN", "-q"]) == 2

@@ -100,7 +100,7 @@ def test_misspelt_option_names_the_nearest(
 
 
 @pytest.mark.parametrize("option", ["--offset", "--partition"])
-def test_translate_refuses_what_it_would_not_follow(
+def test_translate_refuses_options_without_effect(
     option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["offsets", "translate", "no.properties", "--group", "g", option, "3"]
@@ -119,7 +119,7 @@ def test_translate_refuses_what_it_would_not_follow(
         ["offsets", "translate", "no.properties", "--group", "g", "-v"],
     ],
 )
-def test_verbose_before_and_behind_the_command_shows_the_traceback(
+def test_verbose_before_and_after_the_command_shows_the_traceback(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(arguments) == 2

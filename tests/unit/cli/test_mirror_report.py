@@ -39,7 +39,7 @@ def test_all_copied() -> None:
     ]
 
 
-def test_a_failed_partition_is_told_with_its_code() -> None:
+def test_a_failed_partition_is_reported_with_its_code() -> None:
     bad = partition(number=3, state="FAILED", code="FOREIGN_DATA", message="A.orders-3: not ours")
     found = report(flow(partition(state="DONE"), bad))
     assert found.exit_code == 1
@@ -80,7 +80,7 @@ def test_exit_code_of_flows_that_never_ran(
     assert report(*(done() for _ in range(flows)), errors=errors).exit_code == code
 
 
-def test_the_error_of_a_whole_flow_is_said_once_with_its_code() -> None:
+def test_the_error_of_a_whole_flow_is_reported_once_with_its_code() -> None:
     error = Unreachable("cluster B: no broker answers")
     whole = flow(state="FAILED", reason=str(error), code=error.code, error=error)
     found = report(whole, errors=(error,))
@@ -101,7 +101,7 @@ def test_flow_that_could_not_begin_until_the_end_has_failed(state: str) -> None:
     assert list(found.flow_failures()) == [f"A->B: {why}"]
 
 
-def test_whoever_stood_by_has_not_failed() -> None:
+def test_a_standby_has_not_failed() -> None:
     found = report(flow(state="STANDBY", reason="east leads it", generation=None), once=False)
     assert found.exit_code == 0
     assert list(found.lines()) == ["A->B: STANDBY: east leads it"]
@@ -112,7 +112,7 @@ def test_a_flow_that_was_stopped_while_it_was_set_up_copied_nothing() -> None:
     assert line == "A->B: stopped before it started copying"
 
 
-def test_a_flow_without_topics_says_so() -> None:
+def test_a_flow_without_topics_reports_it() -> None:
     assert "no topic of the source matches" in next(iter(report(flow()).lines()))
 
 

@@ -120,7 +120,7 @@ def test_convert_prints_and_writes_but_never_over_a_file(
     assert capsys.readouterr().out == printed
 
 
-def test_what_convert_writes_is_for_its_user_alone(tmp_path: Path) -> None:
+def test_only_its_user_can_read_the_output_of_convert(tmp_path: Path) -> None:
     out, victim = tmp_path / "mm2.properties", tmp_path / "victim"
     arguments = ["convert", *pair_files(tmp_path), "--whitelist", "orders", "--output"]
     mask = os.umask(0o022)
@@ -135,7 +135,7 @@ def test_what_convert_writes_is_for_its_user_alone(tmp_path: Path) -> None:
     assert not victim.exists()
 
 
-def test_a_lone_star_becomes_what_mirror_maker_2_takes(
+def test_a_lone_star_becomes_a_pattern_that_mirror_maker_2_accepts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = [*pair_files(tmp_path), "--whitelist", "*", "--exclude", "a*,*"]
@@ -218,7 +218,7 @@ def test_a_missing_file_is_2(
     assert expected in capsys.readouterr().err
 
 
-def test_flags_that_do_nothing_are_said_once(
+def test_flags_that_do_nothing_are_reported_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     more = ["--include", "a", "--abort.on.send.failure", "false", "--new.consumer"]

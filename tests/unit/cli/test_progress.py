@@ -52,7 +52,14 @@ def test_once_has_a_line_at_the_start_and_one_every_ten_seconds() -> None:
     assert log.lines[1].startswith("A->B: copied 900 of 4,000 records (22 %), 100 records/s")
 
 
-def test_nothing_is_said_before_a_flow_is_set_up() -> None:
+def test_once_reports_no_progress_before_a_lane_has_found_a_position() -> None:
+    log = Log(once=True)
+    for _ in range(15):
+        log.second(flow(partition(records=0, lag=None, state="PENDING")))
+    assert log.lines[1:] == ["A->B: starting, no records to copy are known yet"]
+
+
+def test_nothing_is_reported_before_a_flow_is_set_up() -> None:
     log = Log(once=True)
     for _ in range(30):
         away = flow(state="DEGRADED", reason="no", flow="B->A", guarantee="")
@@ -60,7 +67,7 @@ def test_nothing_is_said_before_a_flow_is_set_up() -> None:
     assert log.lines == []
 
 
-def test_a_degraded_flow_is_said_at_once_and_at_most_once_a_minute() -> None:
+def test_a_degraded_flow_is_reported_immediately_and_at_most_once_a_minute() -> None:
     log = Log(once=False)
     log.second(flow(partition()))
     for second in range(300):
@@ -120,7 +127,7 @@ def test_bars_fit_the_terminal(width: int) -> None:
     assert ("━" in text) == (width == 120)
 
 
-def test_a_start_says_what_it_waits_for() -> None:
+def test_a_start_reports_what_it_waits_for() -> None:
     assert "querying both clusters" in shown(flow(state="STARTING", lanes=0))
     assert "starting Spark for 1 topic" in shown(flow(partition(), state="STARTING", lanes=0))
     again = shown(flow(partition(), state="STARTING", lanes=2))
@@ -147,13 +154,13 @@ def test_lag_of_an_outage_is_the_least_that_waits() -> None:
     assert "lag 1,000 " in shown(flow(*(partition(one, lag=500) for one in ("a", "b"))))
 
 
-def test_what_is_asked_again_is_not_said_to_be_at_the_end() -> None:
+def test_a_partition_whose_end_is_unknown_is_not_shown_at_its_end() -> None:
     away = partition(state="RETRYING", lag=0, code="UNREACHABLE", message="A: no answer")
     seen = shown(flow(away, state="DEGRADED", reason="A: no answer"))
     assert ("retrying" in seen, "at the end" in seen) == (True, False)
 
 
-def test_what_happens_is_said_once() -> None:
+def test_events_are_reported_once() -> None:
     lines: list[str] = []
     events = EventLines(lines.append)
     first = flow(partition(), state="STANDBY", generation=None, reason="it runs on east-1")
@@ -205,7 +212,7 @@ def test_the_end_of_each_outage_is_on_the_screen_with_its_length() -> None:
     assert said == ["A->B: RUNNING again after 16 s", "A->B: RUNNING again after 4.0 s"]
 
 
-def test_whoever_takes_over_does_not_run_again() -> None:
+def test_a_standby_that_takes_over_is_not_reported_as_recovered() -> None:
     console = Console(file=io.StringIO(), width=100)
     bars = BarProgress(console)
     waits = flow(state="STANDBY", generation=None, reason="east-1 leads it", lanes=0)
@@ -236,7 +243,7 @@ def test_log_that_fills_its_disk_for_a_moment_is_written_on(
 
 
 @pytest.mark.parametrize("what", ["full disk", "closed pipe"])
-def test_what_nobody_reads_ends_no_mirror(what: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_closed_stdout_ends_no_mirror(what: str, caplog: pytest.LogCaptureFixture) -> None:
     stream: TextIO
     if what == "full disk":
         stream = os.fdopen(os.open("/dev/full", os.O_WRONLY), "w")

@@ -80,7 +80,7 @@ def test_the_end_is_shown_however_soon_it_comes(
         assert "100 %, 0 of 0 offsets" in written()
 
 
-def test_it_is_taken_away_before_an_error_is_said(
+def test_it_is_removed_before_an_error_is_printed(
     terminal: Callable[[int], Callable[[], str]],
 ) -> None:
     written, screen = terminal(80), Screen(80)

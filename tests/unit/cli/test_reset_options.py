@@ -43,7 +43,7 @@ def file(tmp_path: Path) -> str:
         ((*GROUP, GOAL, "--yes", "--cluster", "B", "--flow", "A->B"), "--cluster or --flow"),
     ],
 )
-def test_what_is_not_meant_is_one_line(
+def test_invalid_options_are_one_line(
     file: str, options: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["offsets", "reset", file, *options]) == 2
@@ -52,7 +52,7 @@ def test_what_is_not_meant_is_one_line(
 
 
 @pytest.mark.parametrize(
-    ("before", "alias", "line", "is_said"),
+    ("before", "alias", "line", "is_written"),
     [
         (30, "B", "sync.group.offsets.enabled = true", True),
         (10, "B", "sync.group.offsets.enabled = true", False),  # forward
@@ -62,12 +62,12 @@ def test_what_is_not_meant_is_one_line(
     ],
     ids=["back", "forward", "source", "no sync", "excluded"],
 )
-def test_a_sync_that_would_undo_it_is_told(
-    tmp_path: Path, before: int, alias: str, line: str, is_said: bool
+def test_a_sync_that_would_undo_it_is_reported(
+    tmp_path: Path, before: int, alias: str, line: str, is_written: bool
 ) -> None:
     flows = loader(tmp_path)(line).flows
     one = ResetOffset(topic="A.orders", partition=0, before=before, after=20, start=0, end=99)
     plan = GroupReset(group="shop", offsets=(one,), topic_ids={})
     found = list(warnings_of(flows, alias, [plan]))
-    assert bool(found) is is_said
+    assert bool(found) is is_written
     assert all("pause it first" in each and "shop" in each for each in found)

@@ -75,7 +75,7 @@ def test_nearby_clusters_by_blanks_or_commas(run: Run, arguments: tuple[str, ...
 
 
 @pytest.mark.parametrize("arguments", [("--clusters",), ("--clusters", "--once")])
-def test_no_cluster_behind_the_option(run: Run, arguments: tuple[str, ...]) -> None:
+def test_no_cluster_at_the_options_address(run: Run, arguments: tuple[str, ...]) -> None:
     with pytest.raises((click.UsageError, ConfigError)):
         run("xdcr.properties", *arguments)
 
@@ -101,7 +101,7 @@ def test_a_wrong_setting_names_the_option(run: Run) -> None:
         run("mm2.properties", "--lease-seconds", "0")
 
 
-def test_a_flag_of_ours_wins_over_every_line(run: Run, tmp_path: Path) -> None:
+def test_an_override_of_the_command_line_wins_over_every_line(run: Run, tmp_path: Path) -> None:
     with (tmp_path / "mm2.properties").open("a") as file:
         file.write("\nA->B.twinlog.lease.seconds = 7\nB.twinlog.state.topic.replication.factor=2\n")
     (flow,) = run(

@@ -72,7 +72,7 @@ def assert_harmless(text: str) -> None:
         ("größe 日本 \U0001f600 \\x1b", "größe 日本 \U0001f600 \\x1b"),
     ],
 )
-def test_what_is_obeyed_is_written_out_and_nothing_else(text: str, expected: str) -> None:
+def test_control_characters_are_escaped_and_nothing_else_is(text: str, expected: str) -> None:
     assert shown(text) == expected
     assert shown_lines(f"\t{text}\n").strip() in (expected, shown_lines(text))
     assert json.loads(shown_in_json(json.dumps(text, ensure_ascii=False))) == text
@@ -101,7 +101,7 @@ def test_a_log_line_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[st
         assert all(line.startswith("  ") for line in trace), "none looks like a line of the log"
 
 
-def test_a_log_line_as_json_says_exactly_what_it_was(tmp_path: Path) -> None:
+def test_a_json_log_line_has_the_exact_message(tmp_path: Path) -> None:
     file = tmp_path / "twinlog.log"
     configure_logs(file, LogFormat.JSON, verbose=False)
     log.warning("%s", f"{EVIL}\x9b2J\u2028\udc80")
@@ -110,9 +110,7 @@ def test_a_log_line_as_json_says_exactly_what_it_was(tmp_path: Path) -> None:
     assert json.loads(line)["message"] == f"{EVIL}\x9b2J\u2028\udc80"
 
 
-def test_events_are_harmless_when_somebody_prints_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_printed_events_are_harmless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     kept = EventLog(tmp_path / "mm2.properties")
     kept.start()
@@ -162,18 +160,18 @@ def test_tables_of_offsets_are_harmless(
     monkeypatch.setenv("LINES", "50")  # else a dumb terminal has 80 columns
     found = TranslatedGroup(offsets=(one,))
     tables.write_all(offsets._translated(found, Flow(EVIL, EVIL), reverse=False))
-    tables.write_all(offsets._parts("B: to the log end offsets", plan))
+    tables.write_all(offsets._reset_parts("B: to the log end offsets", plan))
     text = capsys.readouterr().out
     assert_harmless(text)
     assert text.count(HARMLESS) >= 2
 
 
-def test_what_check_finds_is_harmless(capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_of_check_is_harmless(capsys: pytest.CaptureFixture[str]) -> None:
     problem = Problem(code="CLUSTER", message=f"a broker says {EVIL}")
     cluster = ClusterReport(alias="A", addresses="a:1", problem=problem)
     report = CheckReport(file="mm2.properties", warnings=(), clusters=(cluster,), flows=())
     config = MirrorConfig(file="mm2.properties", clusters=(), flows=(), warnings=(EVIL_WARNING,))
-    tables.write_all(check._parts(report, config))
+    tables.write_all(check._report_parts(report, config))
     error = ConfigError(EVIL, file=EVIL, line=1, key=EVIL)
     error.more, error.warnings = (ConfigError(EVIL, file=EVIL, key=MARKUP),), (EVIL_WARNING,)
     tables.write_all(error_parts(error))
@@ -182,7 +180,7 @@ def test_what_check_finds_is_harmless(capsys: pytest.CaptureFixture[str]) -> Non
     assert "[red]x[/red]" in text, "no key is taken for markup"
 
 
-def test_what_a_comparison_and_a_look_at_groups_find_is_harmless(
+def test_output_of_diff_and_groups_is_harmless(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     found = FlowComparison(flow=f"{MARKUP}->{EVIL}")
@@ -243,7 +241,7 @@ def test_the_service_manager_gets_one_line(monkeypatch: pytest.MonkeyPatch) -> N
     assert not any("\n" in line for lines in sent for line in lines)
 
 
-def test_what_the_jvm_passes_on_is_harmless() -> None:
+def test_output_of_the_jvm_is_harmless() -> None:
     program = (
         "import io; from types import SimpleNamespace; from twinlog.spark.gateway import Gateway; "
         r"out = io.BytesIO(b'evil\x1b]0;pwned\x07\n\tat java.lang.X\n\xff\r\n'); "

@@ -80,7 +80,7 @@ print(*said)
 """
 
 
-def test_a_signal_in_the_midst_of_a_wait_stops_nothing_for_good() -> None:
+def test_a_signal_in_the_midst_of_a_wait_stops_nothing_permanently() -> None:
     found = subprocess.run(
         [sys.executable, "-c", INTERRUPTED],
         check=False,

@@ -57,7 +57,7 @@ def test_partitions_that_copy_and_those_at_the_end_are_one_row() -> None:
     assert row.records_per_s == 12.5
 
 
-def test_totals_are_of_the_copy_and_of_what_is_known() -> None:
+def test_totals_count_the_copy_and_known_values() -> None:
     one = flow(
         partition(lag=3, lag_ms=10, copied=1000, records=5),
         partition("audit", lag=None, lag_ms=None),
@@ -69,7 +69,7 @@ def test_totals_are_of_the_copy_and_of_what_is_known() -> None:
     assert totals([]).lag is None
 
 
-def test_what_the_flow_waits_for_is_said_once() -> None:
+def test_the_flows_problem_is_shown_once() -> None:
     away: dict[str, Any] = {
         "state": "RETRYING",
         "code": "UNREACHABLE",
@@ -119,7 +119,7 @@ def test_a_trouble_says_since_when() -> None:
     assert re.search(r"orders-0: odd \[X\]$", text, re.MULTILINE), "it is not known"
 
 
-def test_what_was_known_before_an_outage_is_the_least_that_waits() -> None:
+def test_the_lag_before_an_outage_is_a_lower_bound() -> None:
     """The source is not queried in the meantime, and grows."""
     away = partition(
         state="RETRYING", lag=500, code="UNREACHABLE", message="B: refused", loss_ms=1000
@@ -182,7 +182,7 @@ def test_rows_that_do_not_fit_are_counted_and_troubles_stay() -> None:
     assert "total: 1 flow, 41 topics, 41 partitions  lag 780" in text
 
 
-def test_speeds_of_what_another_host_runs_come_of_two_looks() -> None:
+def test_rates_of_a_flow_on_another_host_come_from_two_reads() -> None:
     speeds = Speeds()
     for copied, now, rates in ((100, 10.0, {}), (150, 12.0, {"orders": 25.0})):
         (mirror,) = speeds.fill_in([mirror_of(flow(partition(copied=copied)))], now)
@@ -216,7 +216,9 @@ def test_exit_code_says_whether_all_is_well(states: tuple[str, ...], code: int) 
 
 
 @pytest.mark.parametrize(("lag", "code"), [(0, 0), (1, 1), (None, 1)])
-def test_flow_that_nobody_runs_is_well_while_nothing_waits(lag: int | None, code: int) -> None:
+def test_a_flow_that_does_not_run_has_no_problem_while_nothing_waits(
+    lag: int | None, code: int
+) -> None:
     gone = partition("gone", lag=None, state="SOURCE_DELETED")
     idle = flow(partition(), partition(number=1, lag=lag), gone, state="NOT_RUNNING")
     assert exit_code([mirror_of(idle, pid=None)], 1) == code
@@ -228,7 +230,7 @@ def test_flow_whose_process_was_killed_is_not_well_though_nothing_waits() -> Non
     assert exit_code([mirror_of(idle, pid=None)], 1) == 1
 
 
-def test_exit_code_of_what_is_wrong_below_the_flow() -> None:
+def test_exit_code_for_problems_of_partitions() -> None:
     failed = flow(partition(state="FAILED"), state="THROTTLED")
     assert exit_code([mirror_of(failed)], 2000) == 1
     assert exit_code([mirror_of(flow())], 2000) == 0
@@ -238,7 +240,7 @@ def test_exit_code_of_what_is_wrong_below_the_flow() -> None:
 
 @pytest.fixture
 def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Write the status file of a mirror that is this process."""
+    """Write a status file as if this process were a mirror."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     config = tmp_path / "mm2.properties"
     bad = partition("payments", state="FAILED", code="FOREIGN_DATA", message="A.payments-0: no")
@@ -262,10 +264,10 @@ def test_a_running_mirror_is_shown(running: Path, capsys: pytest.CaptureFixture[
     assert all(line == line.rstrip() for line in text.splitlines())
 
 
-def test_flows_that_no_mirror_here_runs_are_asked_for(
+def test_flows_that_no_local_mirror_runs_are_queried(
     running: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another mirror has `--clusters`."""
+    """The local mirror runs only some flows of the file, because of `--clusters`."""
     monkeypatch.setattr(offline_status, "GIVES_UP_S", 0.3)
     running.write_text(
         "clusters = A, B, C\nA.bootstrap.servers = 127.0.0.1:1\nB.bootstrap.servers = 127.0.0.1:2\n"
@@ -303,16 +305,16 @@ def test_a_leader_and_a_standby_on_one_host_are_one_flow(
 
 @pytest.mark.parametrize("state", [*FlowState, *PartitionState])
 def test_a_state_has_the_colour_of_how_much_it_matters(state: FlowState | PartitionState) -> None:
-    """The same as on the page: only errors are red."""
+    """States have the same colours as on the page: only errors are red."""
     style = {"good": "green", "warn": "yellow", "bad": "red"}[severity_of(state)]
     assert state_style(state) == style
     is_error = "FAILED" in state or state is PartitionState.TAKEN_OVER
     assert (style == "red") == is_error
 
 
-@pytest.mark.parametrize(("every_ms", "is_said"), [(None, True), (1000, True), (60_000, False)])
+@pytest.mark.parametrize(("every_ms", "is_written"), [(None, True), (1000, True), (60_000, False)])
 def test_a_mirror_is_silent_when_it_has_not_written_at_its_pace(
-    running: Path, capsys: pytest.CaptureFixture[str], every_ms: int | None, *, is_said: bool
+    running: Path, capsys: pytest.CaptureFixture[str], every_ms: int | None, *, is_written: bool
 ) -> None:
     (file,) = running.parent.glob("twinlog/*.json")
     value = json.loads(file.read_text())
@@ -322,7 +324,7 @@ def test_a_mirror_is_silent_when_it_has_not_written_at_its_pace(
         del value["every_ms"]  # an earlier release
     file.write_text(json.dumps(value))
     assert run(["status", str(running)]) == 1, "a partition of it has failed"
-    assert ("silent for 20 s" in capsys.readouterr().out) == is_said
+    assert ("silent for 20 s" in capsys.readouterr().out) == is_written
 
 
 def test_topics_are_chosen_by_either_name_and_by_their_lag(
@@ -376,7 +378,7 @@ def test_a_running_mirror_as_json(running: Path, capsys: pytest.CaptureFixture[s
     assert mirror["flows"][0]["partitions"][0]["lag"] == 12
 
 
-def test_what_a_mirror_has_verified_is_shown(
+def test_the_verification_of_a_mirror_is_shown(
     running: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now_ms = int(time.time() * 1000)

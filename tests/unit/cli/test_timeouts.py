@@ -98,7 +98,7 @@ def test_a_command_that_needs_a_cluster_says_at_once_that_it_refuses_connections
 
 
 @pytest.mark.parametrize(("command", "code"), [("status", 3), ("check", 1), ("doctor", 1)])
-def test_names_that_nobody_has_are_known_at_once(
+def test_unresolvable_names_are_reported_immediately(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -123,7 +123,7 @@ def test_names_that_nobody_has_are_known_at_once(
 
 
 @pytest.mark.parametrize(("command", "code"), [("status", 3), ("check", 1)])
-def test_silent_clusters_are_waited_for_as_long_as_is_said(
+def test_silent_clusters_are_waited_for_for_the_documented_time(
     frozen: Path, capsys: pytest.CaptureFixture[str], command: str, code: int
 ) -> None:
     with Stopwatch() as watch:

@@ -74,7 +74,7 @@ def test_a_trial_that_cannot_begin(
 def test_a_trial_of_a_cluster_that_cannot_be_reached(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It ends before Spark starts. No process listens at port 1."""
+    """The command ends before Spark starts. No process listens at port 1."""
     assert run(["transform", "try", str(file), "--topic", "orders", "--format", "json"]) == 1
     (error,) = json.loads(capsys.readouterr().out)["errors"]
     assert error["code"] == "UNREACHABLE"
@@ -98,7 +98,7 @@ def test_a_check_that_only_explains_imports_nothing(
     assert "company.privacy:mask_cards" in capsys.readouterr().out
 
 
-def test_a_trial_shows_each_change_beside_what_was_there(
+def test_a_trial_shows_each_change_with_the_value_before(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def shown(value: object, **more: object) -> dict[str, object]:

@@ -38,7 +38,7 @@ def said(
 
 
 WIDE = "400"
-"""Wide enough that no name is broken."""
+"""Terminal width at which no name is broken."""
 
 COMMANDS = ("check", "check --explain", "check --quiet")
 

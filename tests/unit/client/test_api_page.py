@@ -22,7 +22,7 @@ def test_every_method_is_explained() -> None:
     assert {name for name in methods if f"`{name}" not in PAGE} == set()
 
 
-def test_the_example_uses_what_is_there() -> None:
+def test_the_example_uses_existing_names() -> None:
     (example,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     compile(example, "api.md", "exec")
     used = set(re.findall(r"client\.(\w+)\(", example))

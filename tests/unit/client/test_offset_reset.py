@@ -15,8 +15,8 @@ from twinlog.client.offset_reset import (
     OffsetReset,
     ResetBounds,
     ResetOffset,
-    _again,
-    fitted,
+    _within_current_log,
+    fit_to_log,
 )
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
@@ -44,15 +44,15 @@ HERE, THERE = TopicPartition("orders", 0), TopicPartition("orders", 1)
         (Goal(kind=GoalKind.TIMESTAMP, value=1), 30, (50, Fit.NONE_SO_NEW)),
     ],
 )
-def test_new_offset_lies_within_the_log(
+def test_new_offset_is_within_the_log(
     goal: Goal, before: int | None, expected: tuple[int, Fit] | None
 ) -> None:
-    assert fitted(goal, before, LOG) == expected
+    assert fit_to_log(goal, before, LOG) == expected
 
 
 def test_time_is_where_the_broker_found_it() -> None:
     goal = Goal(kind=GoalKind.TIMESTAMP, value=1)
-    assert fitted(goal, 30, ResetBounds(start=10, end=50, at_time=17)) == (17, Fit.AS_ASKED)
+    assert fit_to_log(goal, 30, ResetBounds(start=10, end=50, at_time=17)) == (17, Fit.AS_ASKED)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_time_is_where_the_broker_found_it() -> None:
     ids=["same", "shorter", "truncated"],
 )
 def test_log_that_changed_since_the_plan(log: ResetBounds, expected: tuple[int, Fit]) -> None:
-    now = _again(offset(HERE, 7), log)
+    now = _within_current_log(offset(HERE, 7), log)
     assert (now.after, now.fit) == expected
 
 
@@ -106,7 +106,7 @@ def offset(tp: TopicPartition, before: int | None) -> ResetOffset:
         (None, [{HERE: 20, THERE: 20}], "1 other partition could not be set back (orders-0)"),
     ],
 )
-def test_what_was_taken_of_a_group_is_set_back_where_another_partition_is_refused(
+def test_accepted_partitions_are_set_back_if_another_partition_is_rejected(
     monkeypatch: pytest.MonkeyPatch,
     before: int | None,
     sent: list[Mapping[TopicPartition, int]],

@@ -124,14 +124,16 @@ def test_of_two_commands_that_put_the_same_record_one_does(
     monkeypatch: pytest.MonkeyPatch, step: int, deleted: int
 ) -> None:
     log = Log(monkeypatch, step, deleted=deleted)
-    assert made()._put(ONE, RECORD) == deleted
+    assert made()._write_skip(ONE, RECORD) == deleted
     assert len(log.batches) == 1
 
 
 def test_of_several_batches_that_are_left_out_as_a_whole_each_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The batch that the target rejected as corrupt was joined from small batches of the source."""
+    """The batch that the target rejected as corrupt was joined from small source batches, each of
+    which is kept.
+    """
     held = [
         bytes(
             encode_batch([RECORD, RECORD._replace(offset=n + 1)], codec=Codec.NONE, base_offset=n)

@@ -84,7 +84,7 @@ def test_the_newest_offsets_are_where_it_resumes(tmp_path: Path) -> None:
 
 
 def test_a_micro_batch_that_is_repeated_has_its_rows(tmp_path: Path) -> None:
-    """Both of its ends are translated."""
+    """The start and the end of a repeated micro-batch are translated, so it has the same rows."""
     old = checkpoint(tmp_path, {4: kafka(p0=3), 5: kafka(p0=7, p1=2)}, committed=4)
     new = rewritten(old)
     assert new["offsets/4"].decode().splitlines()[2] == '{"A.orders":{"0":30}}'
@@ -92,9 +92,13 @@ def test_a_micro_batch_that_is_repeated_has_its_rows(tmp_path: Path) -> None:
     assert "commits/5" not in new
 
 
-def test_what_is_ahead_of_the_copy_is_refused_unless_it_may_be_repeated(tmp_path: Path) -> None:
+def test_an_offset_ahead_of_the_copy_is_refused_unless_records_may_be_repeated(
+    tmp_path: Path,
+) -> None:
     old = checkpoint(tmp_path, {0: kafka(p0=3, p1=31)}, committed=0)
-    with pytest.raises(FlowError, match="orders-1 at 31: it is not copied up to there") as error:
+    with pytest.raises(
+        FlowError, match="orders-1 at 31: the mirror has not copied so far"
+    ) as error:
         rewritten(old)
     assert error.value.code == "NOT_COPIED"
     new = rewritten(old, may_repeat=True)
@@ -110,7 +114,7 @@ def test_what_is_ahead_of_the_copy_is_refused_unless_it_may_be_repeated(tmp_path
         ({3: kafka(p0=3), 5: kafka(p0=4)}, 3, "micro-batch 5 is planned, but 3 is the newest"),
     ],
 )
-def test_what_does_not_say_where_it_resumes(
+def test_checkpoints_without_a_position_to_resume_at(
     tmp_path: Path, batches: Mapping[int, str], committed: int, says: str
 ) -> None:
     with pytest.raises(UsageError, match=says):

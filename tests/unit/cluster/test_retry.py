@@ -11,7 +11,7 @@ from twinlog.errors import AuthenticationFailed, Disconnected, TwinlogError, Unr
 
 
 class Time:
-    """A clock that only `sleep` moves."""
+    """A clock that advances only by calls of `sleep`."""
 
     def __init__(self) -> None:
         self.now = 1000.0

@@ -416,7 +416,7 @@ class TestOAuth:
 
     @pytest.mark.parametrize("shaded", ["", "kafkashaded."])
     def test_classes_of_databricks(self, shaded: str) -> None:
-        """Databricks' clients have Kafka's classes with a prefix, which has no effect."""
+        """Class names of Databricks' clients have a prefix, which has no effect."""
         password = 'username="u" password="p";'
         for mechanism, module in (("PLAIN", PLAIN_MODULE), ("SCRAM-SHA-512", SCRAM_MODULE)):
             found = sasl(mechanism, f"{shaded}{module} required {password}")

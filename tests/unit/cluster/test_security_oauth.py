@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tests.support.certificates import shared_authority
 from tests.support.eventually import PATIENCE_S
-from twinlog.cluster.security import oauth
+from twinlog.cluster.security import oauth, token_endpoint
 from twinlog.cluster.security.oauth_keys import ALLOWED_URLS
 from twinlog.cluster.security.sasl import authenticate
 from twinlog.cluster.security.security_keys import load_security
@@ -57,6 +57,8 @@ class Endpoint:
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
     monkeypatch.setenv("no_proxy", "*")
+    # http here, and a context for https reads all certificates of the machine: 30 ms per request
+    monkeypatch.setattr(token_endpoint, "_context", lambda _: None)
     endpoint = Endpoint()
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(endpoint))
     endpoint.url = f"http://127.0.0.1:{server.server_port}/token"

@@ -92,7 +92,7 @@ class Quota:
 
 
 class OneBroker(ClusterClient):
-    """A client whose only broker is in memory. The mute belongs to its connection."""
+    """A client whose only broker is in memory, and whose only connection the broker may mute."""
 
     def __init__(self, quota: Quota, partitions: int = 1) -> None:
         self.quota = quota
@@ -143,7 +143,7 @@ def values(found: FetchedRecords | TwinlogError) -> list[int]:
 
 
 @pytest.mark.parametrize("bytes_s", [10_000.0, 50_000.0, 200_000.0])
-def test_a_quota_slows_reading_down_and_what_comes_is_as_much_as_without(bytes_s: float) -> None:
+def test_a_quota_slows_reading_down_without_losing_records(bytes_s: float) -> None:
     quota = Quota(bytes_s)
     client = OneBroker(quota)
     position = 0
@@ -185,7 +185,7 @@ def test_records_before_a_broken_connection_are_kept() -> None:
     assert sum(size for _, size in quota.passed) < 4 * 500_000
 
 
-def test_a_batch_that_no_quota_lets_pass_is_told_in_the_end() -> None:
+def test_a_batch_that_no_quota_lets_pass_is_reported_in_the_end() -> None:
     quota = Quota(100.0)
     tp = TopicPartition(TOPIC, 0)
     found = fetch_records(OneBroker(quota), {tp: (0, 1)})[tp]

@@ -75,7 +75,9 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
         ([*BASE, "a=\\u12"], "mm2.properties:5: \\u must be followed by", ""),
     ],
 )
-def test_what_is_wrong_is_said_once(read: Loader, base: list[str], starts: str, holds: str) -> None:
+def test_each_error_is_reported_once(
+    read: Loader, base: list[str], starts: str, holds: str
+) -> None:
     message = refusal(lambda: read(base=base))
     assert message.startswith(starts)
     assert holds in message
@@ -95,7 +97,7 @@ def test_what_is_wrong_is_said_once(read: Loader, base: list[str], starts: str, 
         ("B.twinlog.stat.topic.replication.factor = 1", "did you mean B.twinlog.state.topic."),
     ],
 )
-def test_own_keys_must_exist_where_they_stand(read: Loader, line: str, holds: str) -> None:
+def test_own_keys_must_exist_at_their_position(read: Loader, line: str, holds: str) -> None:
     message = refusal(lambda: read(line))
     assert message.startswith(f"mm2.properties:5: {line.split(maxsplit=1)[0]}: ")
     assert holds in message
@@ -172,7 +174,7 @@ def test_a_line_that_lost_its_continuation_does_not_show_the_password(read: Load
     assert warning.line == 6
 
 
-def test_what_lacks_a_wrong_line_is_no_error_of_its_own(tmp_path: Path) -> None:
+def test_a_consequence_of_a_wrong_line_is_no_separate_error(tmp_path: Path) -> None:
     file = tmp_path / "mm2.properties"
     file.write_text(
         "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\n"

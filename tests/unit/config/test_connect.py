@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.connect_chains import CHAINS, KAFKAS, chain_lines
+from tests.support.connect_chains import CHAINS, KAFKAS, ROUTED_TOPICS, ROUTES, chain_lines, router
 from tests.support.properties import BASE, IDENTITY, Loader, flow_of, refusal, warnings_of
+from twinlog.channel.codec import MessageCodec
 from twinlog.cli.main import run
 from twinlog.config.advice.explanation import explain, without_meaning
 from twinlog.config.advice.transforms import refuse_transforms
@@ -23,6 +24,8 @@ from twinlog.config.load import load
 from twinlog.config.values.warnings import WarningCode
 from twinlog.control.running.flow_transforms import transforms_work
 from twinlog.errors import ConfigError
+from twinlog.mirror.names.filters import policy_of
+from twinlog.spark.application import TransformsWork
 from twinlog.transforms.application import config_of
 
 Keys = Mapping[str, str]
@@ -129,10 +132,25 @@ REFUSED: dict[str, tuple[Keys, str, str]] = {
         for name in ("consumer", "producer.override")
     },
 }
-ROUTERS = {
-    "RegexRouter": {"regex": r"A\.(.*)", "replacement": "$1"},
-    "TimestampRouter": {"topic.format": "${topic}-${timestamp}", "timestamp.format": "yyyyMM"},
+STRIP = {"type": f"{KAFKAS}RegexRouter", "regex": r"A\.(.*)", "replacement": "$1"}
+OF_RECORDS: dict[str, tuple[Keys, Keys, str]] = {
+    "TimestampRouter": (
+        {"type": f"{KAFKAS}TimestampRouter", "topic.format": "${topic}-${timestamp}"},
+        {},
+        "by their timestamps",
+    ),
+    "tombstones": (
+        {**STRIP, "predicate": "p"},
+        {"type": f"{KAFKAS}predicates.RecordIsTombstone"},
+        "if its predicate is true for them, and not others",
+    ),
+    "all but those with a header": (
+        {**STRIP, "predicate": "p", "negate": "true"},
+        {"type": f"{KAFKAS}predicates.HasHeaderKey", "name": "h"},
+        "if its predicate is true for them, and not others",
+    ),
 }
+"""Routers by which the records of one topic may go to several: its options and its predicate's."""
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -150,20 +168,87 @@ def test_a_class_that_does_not_run_is_refused_by_its_name(
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", ROUTERS)
-def test_a_transform_that_routes_is_refused_after_its_options_are_checked(
+@pytest.mark.parametrize("name", OF_RECORDS)
+def test_a_router_that_would_separate_the_records_of_a_topic_is_refused(
     tmp_path: Path, form: str, name: str
 ) -> None:
-    options = {f"transforms.x.{key}": value for key, value in ROUTERS[name].items()}
-    keys = {"transforms": "x", "transforms.x.type": f"{KAFKAS}{name}", **options}
+    options, predicate, how = OF_RECORDS[name]
+    keys = {"transforms": "x", **{f"transforms.x.{key}": one for key, one in options.items()}}
+    if predicate:
+        keys |= {"predicates": "p", **{f"predicates.p.{key}": v for key, v in predicate.items()}}
     with pytest.raises(ConfigError) as caught:
         load(FORMS[form](tmp_path, keys), environment={})
     assert caught.value.code == "TRANSFORMS_NOT_RUN"
     assert caught.value.what == (
-        f'"{KAFKAS}{name}" sets the topic of records, and mirrors do not route records yet; name '
-        "remote topics with twinlog.rename (docs/rename.md), or route records in a stream of your "
-        "own (docs/transforms.md), and remove the line"
+        f'"{options["type"]}" sets the topic of records {how}, and a mirror copies a topic to one '
+        "topic; route records in a stream of your own (docs/transforms.md), or name remote topics "
+        "with twinlog.rename or RegexRouter for all of their records, and remove the line"
     )
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_router_names_remote_topics_in_each_form(
+    tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = {"transforms": "x", **{f"transforms.x.{key}": one for key, one in STRIP.items()}}
+    file = FORMS[form](tmp_path, keys)
+    config = load(file, environment={})
+    flow = flow_of(config)
+    names = {topic: policy_of(flow).format_remote_topic("A", topic) for topic in ROUTED_NAMES}
+    assert names == ROUTED_NAMES
+    assert not flow.transforms.entries and refuse_transforms(config) is config
+    assert [one for one in config.warnings if one.code is not WarningCode.READ_AS] == []
+    assert any("a RegexRouter names" in one for one in explain(flow).differences)
+    assert run(["convert", str(file)]) == 0
+    converted = tmp_path / "converted.properties"
+    converted.write_text(capsys.readouterr().out)
+    assert flow_of(load(converted, environment={})).policy == flow.policy
+
+
+ROUTED_NAMES = {
+    "orders": "orders",
+    "C.orders": "C.orders",
+    # clients find clusters by these
+    "heartbeats": "A.heartbeats",
+    "C.heartbeats": "A.C.heartbeats",
+    # of ACLs: `*` on the target would be a right to every topic
+    "*": "A.*",
+}
+
+
+@pytest.mark.parametrize(
+    ("lines", "topic", "remote"),
+    [
+        (("A->B.twinlog.rename = orders:eu-orders",), "orders", "eu-orders"),
+        (("replication.policy.separator = _",), "orders", "A_orders"),
+        (("source.cluster.alias = west",), "orders", "west.orders"),
+        ((IDENTITY,), "A.orders", "orders"),
+        ((IDENTITY,), "my-heartbeats", "my-heartbeats"),
+    ],
+    ids=str,
+)
+def test_a_router_gets_the_name_that_the_policy_makes(
+    read: Loader, lines: tuple[str, ...], topic: str, remote: str
+) -> None:
+    flow = flow_of(read(*(f"A->B.{one}" for one in chain_lines(router(r"A\.(.*)", "$1"))), *lines))
+    assert policy_of(flow).format_remote_topic(flow.source_alias, topic) == remote
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "replication.policy.class = twinlog.mirror.names.naming:DefaultReplicationPolicy",
+            "a custom replication policy names the topics itself",
+        ),
+        ("twinlog.sync.topic.acls.prefixed = true", "with A->B.transforms ("),
+        ("twinlog.sync.topic.acls.removal = true", "with A->B.transforms ("),
+    ],
+)
+def test_what_cannot_be_combined_with_a_router(read: Loader, line: str, said: str) -> None:
+    chain = [f"A->B.{one}" for one in chain_lines(router(r"A\.(.*)", "$1"))]
+    assert said in refusal(lambda: read(*chain, line))
+    read(line)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -223,11 +308,12 @@ def test_a_chain_of_another_connector_is_a_warning(tmp_path: Path, section: str)
     assert said == [f"has no effect in a {section}; write it in sourceConnector"] * 2
 
 
-@pytest.mark.parametrize("lines", CHAINS.values(), ids=CHAINS)
+@pytest.mark.parametrize("lines", [*CHAINS.values(), *ROUTES.values()], ids=[*CHAINS, *ROUTES])
 def test_the_application_has_the_same_chain(read: Loader, lines: tuple[str, ...]) -> None:
     flow = flow_of(read(*(f"A->B.{line}" for line in lines)))
-    there = config_of(transforms_work(flow))
-    for topic in ("orders", "other", "payments", "A.orders"):
+    codec = MessageCodec((TransformsWork,))
+    there = config_of(codec.decode(codec.encode(transforms_work(flow))))
+    for topic in ROUTED_TOPICS:
         assert there.digest_of(topic) == flow.transforms.digest_of(topic)
     assert there.digest == flow.transforms.digest
 
@@ -319,6 +405,13 @@ OF = {str(name): ("A->B.transforms = x", f"A->B.transforms.x.type = {name}") for
                 *("A->B.transforms.x.regex = (", "A->B.transforms.x.replacement = b"),
             ),
             '7: A->B.transforms.x.regex: "(" is not a usable expression: column 1: ',
+        ),
+        (
+            (
+                *("A->B.transforms = x", "A->B.transforms.x.type = RegexRouter"),
+                *("A->B.transforms.x.regex = .*", "A->B.transforms.x.replacement = a b"),
+            ),
+            '8: A->B.transforms.x.replacement: "a b" gives an invalid topic name; use letters, ',
         ),
     ],
 )

@@ -137,7 +137,7 @@ def test_a_heartbeat_connector_only_emits_heartbeats(tmp_path: Path) -> None:
     assert not flow.topics.matches("orders")
 
 
-def test_a_key_of_another_connector_has_no_effect_and_is_said(tmp_path: Path) -> None:
+def test_a_key_of_another_connector_has_no_effect_and_is_reported(tmp_path: Path) -> None:
     raw = one(tmp_path, sync_group_offsets_enabled="true")
     assert values(raw)["west->east.sync.group.offsets.enabled"] == "false"
     (dead,) = [one for one in raw.warnings if one.code == "DEAD_KEY"]
@@ -229,7 +229,7 @@ def test_several_connectors_are_converted(
     assert "is not another connector of the flow in" in capsys.readouterr().err
 
 
-def test_a_connector_alone_says_what_is_missing(tmp_path: Path) -> None:
+def test_a_connector_alone_reports_the_missing_ones(tmp_path: Path) -> None:
     (_, checkpoint, _) = files(tmp_path)
     (note,) = [one for one in read_raw(checkpoint).warnings if one.code == "READ_AS"]
     assert "give the file of the MirrorSourceConnector too" in note.message

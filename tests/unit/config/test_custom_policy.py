@@ -1,4 +1,4 @@
-"""A replication policy written in Python is found by its name and used, or refused."""
+"""A replication policy written in Python is imported by its name and used, or refused."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_one_that_keeps_names_counts_as_the_identity(read: Loader) -> None:
         (":", "cannot be used"),
     ],
 )
-def test_what_is_no_policy_is_refused_with_its_line(read: Loader, name: str, what: str) -> None:
+def test_an_invalid_policy_is_refused_with_its_line(read: Loader, name: str, what: str) -> None:
     message = refusal(lambda: read("topics = a", f"replication.policy.class = {name}"))
     assert message.startswith("mm2.properties:6: replication.policy.class: ")
     assert what in message

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from twinlog.cluster.groups.member import config_of, describe_member, who_we_are, with_config
-from twinlog.config.effective import differing, digests
+from twinlog.cluster.groups.member import config_of, describe_member, process_metadata, with_config
+from twinlog.config.effective import differing_keys, digests
 from twinlog.config.load import load
 
 BASE = {
@@ -38,7 +38,7 @@ def of(tmp_path: Path) -> Digested:
     return digested
 
 
-def test_only_what_is_not_the_default_is_told(of: Digested) -> None:
+def test_only_values_other_than_the_default_are_in_the_digest(of: Digested) -> None:
     assert set(of({})) == {"enabled", "topics", "heartbeats B->A"}
 
 
@@ -57,7 +57,7 @@ def test_only_what_is_not_the_default_is_told(of: Digested) -> None:
     ],
 )
 def test_a_changed_value_is_named_by_its_key(of: Digested, line: tuple[str, str], key: str) -> None:
-    assert key in differing(of({}), of(dict([line])))
+    assert key in differing_keys(of({}), of(dict([line])))
 
 
 @pytest.mark.parametrize(
@@ -72,15 +72,15 @@ def test_a_changed_value_is_named_by_its_key(of: Digested, line: tuple[str, str]
         {"A.sasl.jaas.config": LOGIN.format("bob")},
     ],
 )
-def test_what_means_the_same_or_is_this_process_s_own_does_not_differ(
+def test_equivalent_and_process_local_values_do_not_differ(
     of: Digested, more: Mapping[str, str]
 ) -> None:
-    assert differing(of({}), of(more)) == []
+    assert differing_keys(of({}), of(more)) == []
 
 
-def test_no_secret_is_told_in_any_form(of: Digested) -> None:
+def test_no_secret_is_reported_in_any_form(of: Digested) -> None:
     both = [
-        who_we_are(of({"A.sasl.jaas.config": LOGIN.format(user), "B.ssl.key.password": user}))
+        process_metadata(of({"A.sasl.jaas.config": LOGIN.format(user), "B.ssl.key.password": user}))
         for user in ("alice", "bob")
     ]
     assert config_of(both[0]) == config_of(both[1])
@@ -89,8 +89,8 @@ def test_no_secret_is_told_in_any_form(of: Digested) -> None:
         assert b"jaas" not in metadata
 
 
-def test_what_a_member_tells_is_read_back() -> None:
-    metadata = who_we_are({"topics": "0011"})
+def test_the_digest_in_a_members_metadata_is_read_back() -> None:
+    metadata = process_metadata({"topics": "0011"})
     assert config_of(metadata) == {"topics": "0011"}
     again = with_config(metadata, {"topics": "2233"})
     assert config_of(again) == {"topics": "2233"}
@@ -98,7 +98,7 @@ def test_what_a_member_tells_is_read_back() -> None:
 
 
 @pytest.mark.parametrize(
-    "metadata", [b"", b"somebody", b"[]", b'{"config":1}', who_we_are()], ids=range(5)
+    "metadata", [b"", b"somebody", b"[]", b'{"config":1}', process_metadata()], ids=range(5)
 )
 def test_a_member_that_tells_nothing_of_it(metadata: bytes) -> None:
     """The member is of an older release, or no Twinlog process, so there is nothing to compare."""

@@ -12,7 +12,7 @@ from twinlog.config.effective import (
     ACT_WHEN_GIVEN,
     ConfigChanges,
     changes_between,
-    differing,
+    differing_keys,
     digests,
 )
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
@@ -179,7 +179,9 @@ def test_every_value_that_changes_is_noticed(
     before, after = loaded({}), loaded(ANOTHER[path])
     assert at(before.flows[0], path) != at(after.flows[0], path), "the lines do not change it"
     assert reloaded(before, after).changed == after.flows, "a reload begins the flow again"
-    assert differing(*(digests(one.flows[0]) for one in (before, after))), "two processes differ"
+    assert differing_keys(*(digests(one.flows[0]) for one in (before, after))), (
+        "two processes differ"
+    )
 
 
 @pytest.mark.parametrize(
@@ -248,7 +250,7 @@ def test_how_to_enter_a_cluster_is_a_change_for_a_reload_alone(
     assert digests(before.flows[0]) == digests(after.flows[0])
 
 
-def test_a_change_is_told_with_both_values(loaded: Loaded) -> None:
+def test_a_change_is_reported_with_both_values(loaded: Loaded) -> None:
     changes = reloaded(loaded({"groups": "shop"}), loaded({"groups": "shop, cellar"}))
     assert changes.lines == ('A->B: groups: "shop" -> "shop, cellar"',)
     lone = reloaded(loaded({}), loaded(ANOTHER["heartbeats"]))

@@ -53,7 +53,7 @@ def test_a_star_of_a_shell(entry: str, meant: str | None) -> None:
     assert glob_like(entry) == meant
 
 
-def test_they_are_said_with_their_line(read: Loader) -> None:
+def test_they_are_reported_with_their_line(read: Loader) -> None:
     config = read("topics = a b, orders*", "A->B.groups.exclude = (?!.*)x")
     blank, never = warnings_of(config, WarningCode.MATCHES_NOTHING)
     assert (blank.line, never.line) == (5, 6)
@@ -103,7 +103,7 @@ def test_settings_that_contradict_each_other(
     assert holds in message
 
 
-def test_what_only_looks_like_a_contradiction(read: Loader) -> None:
+def test_patterns_that_only_look_like_a_contradiction(read: Loader) -> None:
     read("emit.offset-syncs.enabled = true", "offset-syncs.topic.location = target")
     read("emit.offset-syncs.enabled = false", "offset.lag.max = 5")
     read("exactly.once.support = required")

@@ -28,7 +28,7 @@ def test_every_example_is_here() -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES_SAY)
-def test_it_loads_and_says_what_is_odd(name: str) -> None:
+def test_it_loads_with_its_warnings(name: str) -> None:
     said = example(name).warnings
     expected = sorted(EXAMPLES_SAY[name], key=lambda one: one[0])
     found = sorted(said, key=lambda one: one.line or 0)
@@ -47,7 +47,7 @@ def test_the_line_that_cannot_be_is_named(name: str) -> None:
     assert caught.value.exit_code == 2
 
 
-def test_what_the_three_data_centres_run() -> None:
+def test_flows_of_the_three_data_centres() -> None:
     config = example("three-data-centres")
     assert len(config.flows) == 12
     nearby = load(EXAMPLES / "three-data-centres.properties", ["west-1", "west-2"], environment={})

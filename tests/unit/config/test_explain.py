@@ -59,7 +59,7 @@ def test_a_line_that_several_clients_read_is_one_row(read: Loader) -> None:
     assert "(B.admin.*)" in found(flow, "B.bootstrap.servers").meaning
 
 
-def test_the_line_that_wins_is_the_one_told(read: Loader) -> None:
+def test_the_line_that_takes_effect_is_shown(read: Loader) -> None:
     config = read("A->B.consumer.fetch.max.bytes = 1", "A.consumer.fetch.max.bytes = 2")
     assert found(explained(config), "A.consumer.fetch.max.bytes").value == "2"
 
@@ -119,7 +119,7 @@ def test_where_our_ways_differ(read: Loader, lines: list[str], expected: str) ->
     assert any(expected in line for line in explained(read(*lines)).differences)
 
 
-def test_what_the_file_decides_does_not_differ(read: Loader) -> None:
+def test_values_set_in_the_file_are_no_difference(read: Loader) -> None:
     lines = explained(
         read(
             "A.consumer.isolation.level = read_uncommitted",
@@ -162,7 +162,7 @@ def test_every_key_of_workers_and_clients_has_a_meaning() -> None:
         ("socket.connection.setup.timeout.ms", "10 s for all"),
     ],
 )
-def test_what_a_client_may_not_set_has_a_reason_of_its_own(keys: str, why: str) -> None:
+def test_forbidden_client_keys_have_their_own_reason(keys: str, why: str) -> None:
     rows = [MEANING_OF[role, key] for role in CLIENT_KEYS for key in keys.split()]
     assert {(row.support, why in row.meaning) for row in rows} == {(Support.NO_MEANING, True)}
 

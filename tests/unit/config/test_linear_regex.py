@@ -23,7 +23,7 @@ NAMES = ["", *("".join(word) for size in range(1, 6) for word in product("ab.", 
         *("(a{0,2}){1,2}b", "()*a", "(a?b?)*", r"[\W]+a", "(ab|a)(b|)", "(a|(b|a)+)?"),
     ],
 )
-def test_it_says_what_re_says(expression: str) -> None:
+def test_it_matches_like_re(expression: str) -> None:
     matches, known = linear_matcher(expression), re.compile(expression)
     found = [name for name in NAMES if matches(name)]
     assert found == [name for name in NAMES if known.fullmatch(name)]
@@ -54,6 +54,6 @@ def test_no_expression_takes_long(expression: str) -> None:
         ("(" * 490 + "a" + ")" * 490, "too large"),
     ],
 )
-def test_what_is_not_regular_or_too_large_is_refused(expression: str, said: str) -> None:
+def test_patterns_that_are_not_regular_or_too_large_are_refused(expression: str, said: str) -> None:
     with pytest.raises(RegexProblem, match=said):
         linear_matcher(expression)

@@ -22,12 +22,14 @@ def test_first_plain_one_counts(read: Loader, value: str, expected: str | None) 
     assert (None if found is None else str(found)) == expected
 
 
-def test_without_it_nothing_is_said(read: Loader) -> None:
+def test_without_it_nothing_is_reported(read: Loader) -> None:
     assert read().http_listener is None
 
 
 @pytest.mark.parametrize("value", ["8083", "http://localhost", "ftp://a:1", "http://a:99999"])
-def test_what_is_none_is_said_with_its_line_and_stops_nothing(read: Loader, value: str) -> None:
+def test_an_invalid_listener_is_reported_with_its_line_and_stops_nothing(
+    read: Loader, value: str
+) -> None:
     config = read(f"listeners = {value}")
     assert config.http_listener is None
     (warning,) = warnings_of(config, WarningCode.DEAD_KEY)
@@ -39,9 +41,7 @@ FOREIGN = ["", "0.0.0.0", "[::]", "10.0.0.7", "mirror.example"]  # noqa: S104 (r
 
 
 @pytest.mark.parametrize("host", FOREIGN)
-def test_others_reach_nothing_that_nobody_allowed_and_the_file_runs(
-    read: Loader, host: str
-) -> None:
+def test_other_hosts_reach_nothing_without_a_key_and_the_file_runs(read: Loader, host: str) -> None:
     config = read(f"listeners = http://{host}:8080")
     assert config.http_listener == Address("127.0.0.1", 8080)
     (warning,) = warnings_of(config, WarningCode.LISTEN_UNGUARDED)
@@ -59,7 +59,7 @@ def test_others_reach_nothing_that_nobody_allowed_and_the_file_runs(
         ["twinlog.rest.tls.certificate.file = /c", "twinlog.rest.tls.client.ca.file = /ca"],
     ],
 )
-def test_what_a_key_allows_is_served_where_the_file_says(
+def test_with_authentication_the_configured_address_is_served(
     read: Loader, host: str, keys: list[str]
 ) -> None:
     config = read(f"listeners = http://{host}:8080", *keys)
@@ -76,7 +76,7 @@ def test_this_machine_needs_no_key(read: Loader, value: str) -> None:
     assert warnings_of(read(f"listeners = {value}"), WarningCode.LISTEN_UNGUARDED) == []
 
 
-def test_https_is_not_served_and_said(read: Loader) -> None:
+def test_https_is_not_served_and_reported(read: Loader) -> None:
     (warning,) = warnings_of(
         read("listeners = https://:8443, http://localhost:8080"), WarningCode.DEAD_KEY
     )

@@ -75,7 +75,7 @@ def test_messages_name_the_keys_of_the_two_files(pair: Pair) -> None:
     ]
 
 
-def test_the_pasted_example_runs_and_says_what_is_odd(pair: Pair) -> None:
+def test_the_pasted_example_runs_with_its_warnings(pair: Pair) -> None:
     config = pair.load()
     (flow,) = config.flows
     assert str(flow.flow) == "mm1.Consumer->target"
@@ -193,7 +193,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_wrong_is_named(name: str, pair: Pair) -> None:
+def test_errors_are_named(name: str, pair: Pair) -> None:
     consumer, producer, expected = BAD[name]
     with pytest.raises(ConfigError) as caught:
         pair.load(consumer, producer)
@@ -237,7 +237,7 @@ def test_patterns_as_people_write_them(
     assert len(stars) == (include == "*")
 
 
-def test_a_cluster_that_is_away_is_said_of_the_file_that_names_it(pair: Pair) -> None:
+def test_an_unreachable_cluster_is_reported_for_the_file_that_names_it(pair: Pair) -> None:
     (flow,) = pair.load(CONSUMER.replace("localhost:9092", "127.0.0.1:1")).flows
     settings = cluster_settings("mm1.Consumer", flow.clients.source_consumer, "mm1")
     said = f"check bootstrap.servers ({pair.folder / 'consumer.properties'}:1) and the network"

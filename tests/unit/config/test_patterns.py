@@ -59,7 +59,7 @@ def matches(pattern: str, name: str) -> bool:
         ("(|a)b||c", ["b", "ab", "", "c"], ["a"]),
     ],
 )
-def test_means_what_it_means_in_java(pattern: str, hits: list[str], misses: list[str]) -> None:
+def test_has_the_meaning_of_java(pattern: str, hits: list[str], misses: list[str]) -> None:
     assert [name for name in hits if not matches(pattern, name)] == []
     assert [name for name in misses if matches(pattern, name)] == []
 
@@ -98,7 +98,7 @@ def test_means_what_it_means_in_java(pattern: str, hits: list[str], misses: list
         ("a{99999999999}", 2, "too large"),
     ],
 )
-def test_what_cannot_be_kept_is_refused_with_its_column(
+def test_untranslatable_patterns_are_refused_with_their_column(
     pattern: str, column: int, reason: str
 ) -> None:
     with pytest.raises(RegexProblem) as caught:
@@ -215,7 +215,7 @@ def test_patterns_that_read_a_name_in_one_way_are_kept(pattern: str) -> None:
     ),
     st.text("ab", max_size=20),
 )
-def test_what_is_kept_ends_soon(parts: list[str], name: str) -> None:
+def test_accepted_patterns_match_in_bounded_time(parts: list[str], name: str) -> None:
     try:
         pattern = compile_java(f"({''.join(parts)})*c")
     except RegexProblem:

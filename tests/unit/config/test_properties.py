@@ -112,7 +112,7 @@ def test_agrees_with_java_util_properties(java: Any, text: str) -> None:
 
 
 @given(st.dictionaries(st.text(), st.text()))
-def test_what_is_escaped_comes_back(entries: dict[str, str]) -> None:
+def test_escaped_text_is_read_back(entries: dict[str, str]) -> None:
     text = "\n".join(f"{escaped(key)}={escaped(value)}" for key, value in entries.items())
     assert pairs(text) == entries
 

@@ -61,7 +61,7 @@ def test_the_name_of_a_provider_is_free(read: Loader) -> None:
         "${env:PASS",
     ],
 )
-def test_what_no_provider_knows_stays_as_text(read: Loader, value: str) -> None:
+def test_placeholders_of_unknown_providers_stay_as_text(read: Loader, value: str) -> None:
     line = f"A.ssl.truststore.password = {value}"
     assert password(read, *ENV, line, environment={"PASS": "p"}) == value
 
@@ -125,7 +125,7 @@ def test_a_wrong_provider_of_a_flow_is_the_only_error(read: Loader) -> None:
         "A->B.offset-syncs.topic.location = ${env:NOBODY_SET_IT}",
     ],
 )
-def test_a_value_that_no_provider_has_is_told_as_that(read: Loader, line: str) -> None:
+def test_a_value_that_no_provider_has_is_reported_as_that(read: Loader, line: str) -> None:
     message = refusal(lambda: read(*ENV, line))
     assert message.startswith(f"mm2.properties:7: {line.split(maxsplit=1)[0]}: ")
     assert '"${env:NOBODY_SET_IT}" has a variable without a value' in message
@@ -156,7 +156,7 @@ def test_a_flow_may_be_switched_by_a_variable(read: Loader) -> None:
     assert len(read(*lines, environment={"BACK": "false"}).flows) == 1
 
 
-def test_an_address_that_no_provider_knows_is_told_as_that(read: Loader) -> None:
+def test_an_address_that_no_provider_knows_is_reported_as_that(read: Loader) -> None:
     message = refusal(lambda: read(*ENV, "A.bootstrap.servers = ${env:NOBODY_SET_IT}"))
     assert message.startswith("mm2.properties:7: A.bootstrap.servers: ")
     assert "no provider of config.providers has a value for it" in message

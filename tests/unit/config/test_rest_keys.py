@@ -11,7 +11,7 @@ from twinlog.config.rest import OPEN, RestConfig, RestRole
 from twinlog.errors import ConfigError
 
 
-def test_without_a_key_nobody_is_asked_who_it_is(read: Loader) -> None:
+def test_without_a_key_no_client_must_authenticate(read: Loader) -> None:
     assert read().rest == OPEN
     assert not read().rest.is_guarded
 
@@ -48,6 +48,6 @@ def test_all_keys(read: Loader) -> None:
         ("twinlog.rest.monitoring.open = yes", "true"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(read: Loader, line: str, said: str) -> None:
+def test_contradictory_keys_are_refused(read: Loader, line: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         read(line)

@@ -59,7 +59,7 @@ def test_formats_of_names_are_those_of_mirror_maker_2_for_each_flow(read: Loader
         ("A->B.twinlog.metrics.labels = a=b", r"write twinlog\.metrics\.labels"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(read: Loader, line: str, said: str) -> None:
+def test_contradictory_keys_are_refused(read: Loader, line: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         read(line)
 

@@ -39,7 +39,9 @@ def offset(value: int) -> StartAt:
         ("", EARLIEST),
     ],
 )
-def test_what_counts_for_a_partition(read: Loader, value: str, expected: StartAt) -> None:
+def test_precedence_of_start_entries_for_a_partition(
+    read: Loader, value: str, expected: StartAt
+) -> None:
     start = flow_of(read(f"A->B.twinlog.start = {value}")).start
     assert start.at(TopicPartition("orders", 3)) == expected
 
@@ -55,7 +57,7 @@ def test_what_counts_for_a_partition(read: Loader, value: str, expected: StartAt
         (["twinlog.start = orders:3=5", "twinlog.start.new = earliest"], offset(5)),
     ],
 )
-def test_what_counts_for_what_is_made_while_the_mirror_runs(
+def test_precedence_for_topics_created_while_the_mirror_runs(
     read: Loader, lines: list[str], expected: StartAt
 ) -> None:
     start = flow_of(read(*lines)).start
@@ -64,7 +66,7 @@ def test_what_counts_for_what_is_made_while_the_mirror_runs(
     assert start.at(orders) == flow_of(read(*lines[:1])).start.at(orders)
 
 
-def test_the_reset_counts_where_nothing_else_is_said(read: Loader) -> None:
+def test_the_reset_counts_where_nothing_else_is_reported(read: Loader) -> None:
     start = flow_of(
         read("A.consumer.auto.offset.reset = latest", "twinlog.start = a:0=7, b:earliest")
     ).start

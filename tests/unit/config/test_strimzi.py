@@ -93,7 +93,7 @@ def test_json_and_lists_of_kubectl_are_read_as_well(tmp_path: Path) -> None:
     assert raw.warnings == ()
 
 
-def test_a_file_of_another_name_is_known_by_what_it_holds(tmp_path: Path) -> None:
+def test_a_file_with_another_name_is_recognized_by_its_content(tmp_path: Path) -> None:
     file = tmp_path / "mirror"
     file.write_text("# a resource\n" + a_resource())
     assert values(read_raw(file))["clusters"] == "A, B"
@@ -162,7 +162,7 @@ def test_a_consumer_setting_of_the_connector_wins_over_the_clusters(tmp_path: Pa
     assert config.flows[0].isolation_level == "read_uncommitted"
 
 
-def test_keys_of_another_connector_do_nothing_and_are_said(tmp_path: Path) -> None:
+def test_keys_of_another_connector_do_nothing_and_are_reported(tmp_path: Path) -> None:
     mirror = """\
       sourceConnector: {config: {sync.group.offsets.enabled: true}}
       checkpointConnector: {config: {replication.policy.separator: _, replication.factor: 5}}"""
@@ -178,7 +178,7 @@ def test_keys_of_another_connector_do_nothing_and_are_said(tmp_path: Path) -> No
     ]
 
 
-def test_tasks_of_the_checkpoint_connector_are_said_to_set_nothing(tmp_path: Path) -> None:
+def test_tasks_of_the_checkpoint_connector_are_reported_as_without_effect(tmp_path: Path) -> None:
     mirror = "      sourceConnector: {tasksMax: 32}\n      checkpointConnector: {tasksMax: 8}"
     raw = read(tmp_path, a_resource(mirror=mirror))
     assert values(raw)["A->B.tasks.max"] == "32"
@@ -257,7 +257,7 @@ FIELDS = {
 
 
 @pytest.mark.parametrize("section", FIELDS)
-def test_the_table_has_what_strimzi_has(section: str) -> None:
+def test_the_table_has_every_field_of_strimzi(section: str) -> None:
     assert set(FIELDS[section].split()) <= {field.name for field in SECTIONS[section]}
 
 
@@ -266,7 +266,7 @@ def test_the_table_has_what_strimzi_has(section: str) -> None:
     [f for f in SECTIONS["spec"] if f.use is Use.NO_MEANING],
     ids=lambda field: str(field.name),
 )
-def test_what_has_no_meaning_is_said_once(tmp_path: Path, field: Any) -> None:
+def test_fields_without_effect_are_reported_once(tmp_path: Path, field: Any) -> None:
     raw = read(tmp_path, a_resource() + f"  {field.name}: {{anything: [1, 2]}}\n")
     (warning,) = raw.warnings
     assert f"spec.{field.name} (line 16)" in warning.message
@@ -375,7 +375,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_wrong_is_named_with_its_line(name: str, tmp_path: Path) -> None:
+def test_errors_are_named_with_their_line(name: str, tmp_path: Path) -> None:
     text, expected = BAD[name]
     assert refusal(tmp_path, text).startswith(expected)
 
@@ -496,7 +496,7 @@ def test_a_file_is_explained_and_converted_without_its_secrets(
     assert run(["check", str(file), "--explain"]) == 0
     said = capsys.readouterr().out
     assert "A.sasl.jaas.config = <hidden>" in said
-    assert "because --secrets is not given: /SECRETS is shown as its folder [UNRESOLVED]" in said
+    assert "because --secrets is not given; /SECRETS stands for its folder [UNRESOLVED]" in said
     assert run(["convert", str(file)]) == 0
     assert 'password="${strimzi:/SECRETS/mine:password}";' in capsys.readouterr().out
     assert run(["check", str(file)]) == 2, "to connect they are needed"

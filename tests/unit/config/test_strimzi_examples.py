@@ -24,7 +24,7 @@ def test_every_resource_is_here() -> None:
 
 
 @pytest.mark.parametrize("name", RESOURCES_SAY)
-def test_it_loads_and_says_what_is_odd(name: str, tmp_path: Path) -> None:
+def test_it_loads_with_its_warnings(name: str, tmp_path: Path) -> None:
     said = example(name, tmp_path).warnings
     found = sorted(said, key=lambda one: one.line or 0)
     assert [(w.line, w.code) for w in found] == [

@@ -53,7 +53,9 @@ def test_an_interval_of_nothing_is_refused(tmp_path: Path, what: str) -> None:
     ],
 )
 def test_whether_topics_are_made(tmp_path: Path, lines: tuple[str, ...], expected: bool) -> None:
-    """It is a key of Connect's workers, so the target's line is the usual one."""
+    """`topic.creation.enable` is a key of Connect's workers, which MirrorMaker 2 runs for the
+    target, so usually the target's line decides.
+    """
     assert flow_of(loader(tmp_path)(*lines)).new_topics.enabled is expected
 
 

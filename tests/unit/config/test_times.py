@@ -36,7 +36,7 @@ def test_times(text: str) -> None:
         ("9" * 23, "not a plausible time in milliseconds", "write milliseconds"),
     ],
 )
-def test_what_is_no_time(text: str, what: str, todo: str) -> None:
+def test_invalid_times(text: str, what: str, todo: str) -> None:
     with pytest.raises(NoTime) as caught:
         to_milliseconds(text)
     assert what in caught.value.what
@@ -57,6 +57,6 @@ def test_durations(text: str, ms: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["P", "PT", "P1DT", "30m", "", "P1M", "PT-5M"])
-def test_what_is_no_duration_is_told_so(text: str) -> None:
+def test_invalid_durations_are_reported(text: str) -> None:
     with pytest.raises(NoTime, match=r"is not a duration: write PT30M"):
         span_in_milliseconds(text)

@@ -111,7 +111,7 @@ def test_the_codec(read: Loader, lines: list[str], expected: Recompression | Non
         ("twinlog.compression = enforce", "write <target alias>.producer.compression.type too"),
     ],
 )
-def test_what_is_refused_names_its_line(read: Loader, line: str, what: str) -> None:
+def test_refusals_name_their_line(read: Loader, line: str, what: str) -> None:
     message = refusal(lambda: read("# a comment", line))
     assert message.startswith(f"mm2.properties:6: {line.partition(' ')[0]}: ")
     assert what in message

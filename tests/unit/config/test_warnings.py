@@ -259,7 +259,7 @@ def test_java_classes_that_change_records_or_security(read: Loader, key: str) ->
         assert "remove the line" in message
 
 
-def test_a_key_that_stands_twice(read: Loader) -> None:
+def test_a_key_that_is_set_twice(read: Loader) -> None:
     config = read("replication.factor = 1", "replication.factor = 3")
     (warning,) = warnings_of(config, WarningCode.DUPLICATE_KEY)
     assert (warning.line, warning.key) == (6, "replication.factor")
@@ -283,7 +283,7 @@ def test_a_flow_that_is_off_against_its_line(read: Loader, value: str) -> None:
     assert "write: B->A.enabled = true" in warning.message
 
 
-def test_a_blank_behind_true_where_it_matters(read: Loader) -> None:
+def test_a_blank_after_true_where_it_matters(read: Loader) -> None:
     (warning,) = read("B->A.enabled = true ", "emit.heartbeats.enabled = false").warnings
     assert warning.code is WarningCode.FLOW_OFF
     assert "a blank at the end" in warning.message
@@ -297,14 +297,14 @@ def test_a_comment_that_is_part_of_a_value(read: Loader, value: str) -> None:
     assert warning.line == 5
 
 
-def test_a_lone_star_is_taken_as_everything_and_said(read: Loader) -> None:
+def test_a_lone_star_is_read_as_everything_and_reported(read: Loader) -> None:
     config = read("topics = *", "B->A.enabled = true")
     assert flow_of(config).topics.matches("anything")
     (warning,) = warnings_of(config, WarningCode.STAR_PATTERN)
     assert warning.line == 5
 
 
-def test_a_variable_that_nobody_knows_stays_and_is_said(read: Loader) -> None:
+def test_an_unknown_variable_stays_and_is_reported(read: Loader) -> None:
     config = read("A->B.use.defaults.from = ${file:/x:y}")
     (warning,) = warnings_of(config, WarningCode.UNRESOLVED)
     assert warning.line == 5
@@ -372,7 +372,7 @@ def test_a_secret_beside_a_placeholder_is_in_the_file(read: Loader) -> None:
     assert len(warnings_of(config, WarningCode.SECRET_IN_FILE)) == 1
 
 
-def test_characters_beyond_ascii_are_said(read: Loader) -> None:
+def test_characters_beyond_ascii_are_reported(read: Loader) -> None:
     (warning,) = warnings_of(read("A->B.topics = gr\u00fcn"), WarningCode.NOT_ASCII)
     assert "write \\uXXXX" in warning.message
 
@@ -422,7 +422,7 @@ OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule req
     ],
     ids=["plain", "http", "names"],
 )
-def test_what_gives_something_away_is_said_once(
+def test_insecure_settings_are_reported_once(
     read: Loader, lines: list[str], key: str, words: str
 ) -> None:
     (warning,) = warnings_of(read(*lines), WarningCode.INSECURE)
@@ -441,11 +441,11 @@ def test_what_gives_something_away_is_said_once(
         ["A.ssl.endpoint.identification.algorithm ="],
     ],
 )
-def test_what_gives_nothing_away_is_not_said(read: Loader, lines: list[str]) -> None:
+def test_secure_settings_are_not_reported(read: Loader, lines: list[str]) -> None:
     assert warnings_of(read(*lines), WarningCode.INSECURE) == []
 
 
-def test_code_that_runs_with_check_is_said(read: Loader) -> None:
+def test_code_that_runs_with_check_is_reported(read: Loader) -> None:
     line = "replication.policy.class = twinlog.mirror.names.naming:DefaultReplicationPolicy"
     (warning,) = warnings_of(read(line), WarningCode.CUSTOM_CODE)
     assert "also by `check`" in warning.message
@@ -529,7 +529,7 @@ def test_secrets_in_the_file_are_one_warning(read: Loader) -> None:
     assert "s3cr3t-value" not in str(warning)
 
 
-def test_secrets_of_providers_and_what_is_public(read: Loader) -> None:
+def test_secrets_of_providers_and_public_values(read: Loader) -> None:
     lines = [
         "config.providers = env",
         "config.providers.env.class = EnvVarConfigProvider",
@@ -568,7 +568,7 @@ def test_a_blank_alias_and_separator_are_judged_together(
     assert all(words in one.message for one in found)
 
 
-def test_without_a_separator_heartbeats_are_undone_all_the_same(read: Loader) -> None:
+def test_without_a_separator_heartbeats_are_undone_nevertheless(read: Loader) -> None:
     """A name without a separator would be copied back and forth, longer each time."""
     policy = policy_of(flow_of(read(NO_SEPARATOR, IDENTITY)))
     remote = policy.format_remote_topic("west", "heartbeats")

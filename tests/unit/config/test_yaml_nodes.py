@@ -23,7 +23,7 @@ def refusal(text: str) -> str:
     return caught.value.message
 
 
-def test_merges_that_double_at_each_level_are_what_they_name() -> None:
+def test_merges_that_double_at_each_level_are_resolved() -> None:
     levels = "".join(f"a{n}: &a{n}\n  <<: [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 40))
     began = time.process_time()
     (document,) = parse_yaml("a0: &a0 {x: 1, y: 2}\n" + levels, file="m.yaml")
@@ -32,7 +32,7 @@ def test_merges_that_double_at_each_level_are_what_they_name() -> None:
     assert time.process_time() - began < SOON_S
 
 
-def test_the_first_of_several_that_are_merged_wins_and_what_stands_there_over_all() -> None:
+def test_the_first_merged_mapping_wins_and_own_fields_win_over_all() -> None:
     text = "a: &a {x: 1, y: 2}\nb: &b {x: 3, z: 4}\nc:\n  <<: [*a, *b]\n  y: 5\n"
     (document,) = parse_yaml(text, file="m.yaml")
     merged = document.fields()["c"].fields()

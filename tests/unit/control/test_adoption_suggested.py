@@ -34,7 +34,7 @@ def test_topics_that_twinlog_did_not_copy(names: list[str], *, is_identity: bool
     assert not_ours(report, is_identity=is_identity) == names
 
 
-def test_the_suggestion_says_why_and_what_to_do() -> None:
+def test_the_suggestion_has_a_reason_and_a_command() -> None:
     said = suggestion(["mm2-offsets.A.internal on B"], ["orders", "audit"])
     assert said.startswith("mm2-offsets.A.internal on B may belong to a MirrorMaker 2. ")
     assert "If it copied orders, audit, take over its work" in said

@@ -42,7 +42,7 @@ def history(generation: int) -> FlowHistory:
     return FlowHistory(latest=structs.replace(CLAIM, generation=generation), is_closed=False)
 
 
-def test_each_generation_is_waited_for_anew(
+def test_each_generation_is_waited_for_separately(
     ours: FlowClaims, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0

@@ -30,7 +30,7 @@ def comparison() -> FlowComparison:
     return out
 
 
-def test_totals_count_what_differs_and_what_is_left_alone(comparison: FlowComparison) -> None:
+def test_totals_count_differences_and_ignored_ones(comparison: FlowComparison) -> None:
     half = MANY // 2
     assert comparison.totals() == {
         Aspect.TOPIC: Total(compared=2 * MANY, different=half, left_alone=half),
@@ -52,14 +52,14 @@ def test_many_are_readable_and_programs_get_all(
     assert len(comparison.printed(with_left_alone=True)["deviations"]) == MANY
 
 
-def test_what_is_left_alone_says_why(
+def test_ignored_differences_have_a_reason(
     comparison: FlowComparison, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_all(parts(comparison, with_left_alone=True))
     assert "excluded" in capsys.readouterr().out
 
 
-def test_one_line_names_what_and_both_sides() -> None:
+def test_one_line_names_the_item_and_both_sides() -> None:
     one = Deviation(
         aspect=Aspect.CONFIG, name="orders", detail="retention.ms", source="1", target="2"
     )

@@ -99,7 +99,7 @@ def test_states_in_the_words_of_connect(
     assert listed["info"]["type"] == "source"
 
 
-def test_a_partition_that_stands_still_is_a_task_that_failed(rest: Rest, monitor: Monitor) -> None:
+def test_a_stopped_partition_is_a_failed_task(rest: Rest, monitor: Monitor) -> None:
     """In Connect, too, the connector keeps running, and alarms watch the tasks."""
     monitor.update([flow(state="PARTLY_FAILED", reason="1 partition has stopped")])
     found = rest.get(f"{SOURCE}/status")

@@ -43,16 +43,16 @@ def counterpart(*, log_start: int, before: tuple[Pair, ...] = ()) -> Counterpart
 
 
 @pytest.mark.parametrize("offset", [0, 50, 99])
-def test_what_mirror_maker_2_copied_before_us_is_not_skipped(offset: int) -> None:
+def test_records_copied_before_by_mirror_maker_2_are_not_skipped(offset: int) -> None:
     assert counterpart(log_start=40).translate(offset) == Translation(offset=40, is_exact=False)
 
 
 @pytest.mark.parametrize(("offset", "there"), [(100, 500), (105, 505), (110, 510)])
-def test_what_we_copied_is_exact(offset: int, there: int) -> None:
+def test_offsets_of_the_flows_own_copy_are_exact(offset: int, there: int) -> None:
     assert counterpart(log_start=40).translate(offset) == Translation(offset=there, is_exact=True)
 
 
-def test_without_records_before_ours_there_is_nothing_to_skip() -> None:
+def test_without_records_before_the_copy_there_is_nothing_to_skip() -> None:
     assert counterpart(log_start=500).translate(50) == Translation(offset=500, is_exact=True)
 
 
@@ -74,7 +74,7 @@ def test_the_way_back_skips_nothing_either(offset: int, there: int) -> None:
     assert found == Translation(offset=there, is_exact=offset == 500)
 
 
-def test_on_the_way_back_what_others_wrote_before_us_is_the_beginning_of_ours() -> None:
+def test_in_reverse_records_before_the_copy_map_to_its_beginning() -> None:
     found = upstream_within(a_map(None), Reach(110, 510), 50)
     assert found == Translation(offset=100, is_exact=True)
 
@@ -83,7 +83,7 @@ def test_on_the_way_back_what_others_wrote_before_us_is_the_beginning_of_ours() 
     ("offset", "copy_start", "is_progress"),
     [(499, 0, False), (500, 0, False), (501, 0, True), (505, 505, False), (506, 505, True)],
 )
-def test_who_is_at_the_copy_s_first_record_or_below_it_need_not_have_read_any(
+def test_a_group_at_or_before_the_copys_first_record_may_have_read_none(
     offset: int, copy_start: int, is_progress: bool
 ) -> None:
     """The sync sets groups there that are far behind on the other side. They must not follow."""

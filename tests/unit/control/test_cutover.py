@@ -104,7 +104,7 @@ def behind(topic: str, upstream: int, end: int) -> Behind:
     return Behind(topic=topic, partition=0, upstream=upstream, end=end)
 
 
-def test_what_is_missing_is_told_by_the_source_or_by_whoever_saw_it_last() -> None:
+def test_missing_records_are_counted_by_the_source_or_its_last_observer() -> None:
     now_ms = int(time.time() * 1000)
     seen = failover(copy(upstream=20, source_end=25), NewestStatus(status=None))
     assert seen.missing(seen.copies[0]) == 5
@@ -143,7 +143,7 @@ def test_what_is_missing_is_told_by_the_source_or_by_whoever_saw_it_last() -> No
 def test_a_row_of_another_clock_is_current_for_as_long_as_it_may_be_old(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its age is measured by this host's clock, since the command first read it."""
+    """The row's age is measured by this host's clock, since the command first read the row."""
     scope = cast("CutoverScope", SimpleNamespace(seen_row=None, target=None, name="A->B"))
     hour_ago = int(time.time() * 1000) - 3_600_000
     # the first one waits for no other
@@ -154,7 +154,7 @@ def test_a_row_of_another_clock_is_current_for_as_long_as_it_may_be_old(
         monkeypatch.setattr(newest_status, "leader_status", lambda *_: row)
         return newest_status.newest_status(scope).is_of_now
 
-    monkeypatch.setattr(newest_status, "_why_over", lambda *_: "")
+    monkeypatch.setattr(newest_status, "_why_ended", lambda *_: "")
     monkeypatch.setattr(newest_status, "POLL_S", 0.0)
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     assert not is_current(rows[0]), "it may be of any age"
@@ -191,7 +191,7 @@ def wrote(sequence: int) -> ProducerState:
     )
 
 
-def test_who_wrote_is_found_by_the_sequence_that_moved() -> None:
+def test_the_writer_is_found_by_its_moved_sequence() -> None:
     before = {HERE: {7: wrote(3), 9: wrote(5)}}
     after = {HERE: {7: wrote(3), 9: wrote(8)}}
     (one,) = _writers({HERE: 3}, before, after)

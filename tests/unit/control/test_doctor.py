@@ -88,7 +88,7 @@ def test_no_process_runs_it() -> None:
     assert found.todo.startswith("twinlog mirror mm2.properties")
 
 
-def test_flow_that_failed_and_what_its_code_asks_for() -> None:
+def test_failed_flow_with_the_remedy_of_its_code() -> None:
     found = only(seen(state="FAILED", reason="it is away", code="MAP_MISSING"), "failed")
     assert "twinlog offsets rebuild" in found.todo
 
@@ -111,7 +111,7 @@ def test_process_that_is_silent() -> None:
     assert "has not reported for 1 min 5 s" in found.what
 
 
-def test_flow_that_somebody_paused() -> None:
+def test_flow_that_an_operator_paused() -> None:
     reason = "paused by ann@east-1: brokers are upgraded"
     found = only(seen(lagging(lag=9), state="PAUSED", pause=reason, lanes=0), "paused")
     assert found.what == f"{reason}; 9 records wait"
@@ -132,7 +132,7 @@ def test_no_reason_is_read_for_a_pause() -> None:
     assert "paused" not in {one.cause for one in findings(named)}
 
 
-def test_topic_that_somebody_paused() -> None:
+def test_topic_that_an_operator_paused() -> None:
     part = lagging(lag=5, state="PAUSED", message="paused by ann@east-1")
     found = only(seen(part, snapshots.partition("audit")), "topic_paused")
     assert found.what == "orders: paused by ann@east-1; 5 records wait"
@@ -146,7 +146,7 @@ def test_no_lane_runs() -> None:
 
 
 @pytest.mark.parametrize("code", ["NO_LEADER", "TARGET_UNDER_MIN_ISR", "DIVERGED"])
-def test_partitions_that_stand_still_with_a_code(code: str) -> None:
+def test_stopped_partitions_with_a_code(code: str) -> None:
     failed = [
         snapshots.partition(
             number=n, state="FAILED", lag=None, code=code, message=f"orders-{n}: no"
@@ -188,7 +188,7 @@ def test_retention_that_takes_records_before_they_are_copied() -> None:
 
 
 @pytest.mark.parametrize("is_key", [True, False])
-def test_limit_and_who_set_it(is_key: bool) -> None:
+def test_limit_with_its_author(is_key: bool) -> None:
     who = "twinlog.max.bytes.per.second" if is_key else "ann@east-1: weekend"
     limit = Limit(bytes_per_second=30_000, who=who, is_key=is_key)
     rates = {TopicPartition("orders", 0): 29_000.0}
@@ -268,7 +268,7 @@ def test_tasks_max_on_another_host() -> None:
     assert "few_lanes" not in [each.cause for each in findings(seen(*behind, tasks_max=9))]
 
 
-def test_rate_that_a_leader_told_on_another_host() -> None:
+def test_rate_that_a_leader_on_another_host_reported() -> None:
     first = snapshots.PUBLISHED
     later = structs.replace(first, at_ms=first.at_ms + 10_000, bytes=first.bytes + 5 * MB)
     older = structs.replace(first, generation=3, bytes=0)
@@ -317,7 +317,7 @@ def test_share_of_batches_that_lanes_recoded() -> None:
     assert [each.cause for each in findings(few)] == ["at_its_limits"]
 
 
-def test_far_clusters_and_what_is_left() -> None:
+def test_distant_clusters_and_remaining_causes() -> None:
     far = replace(B, round_trips_ms={1: 180.0, 2: 20.0})
     found = only(seen(lagging(), target=far), "far_away")
     assert "a round trip to B takes 180 ms from here (broker 1)" in found.what
@@ -355,7 +355,7 @@ def test_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert "UNKNOWN, lag unknown" in head
 
 
-def test_a_status_file_is_heard_as_it_was_written(
+def test_a_status_file_is_read_as_it_was_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
@@ -371,10 +371,10 @@ def test_a_status_file_is_heard_as_it_was_written(
     assert heard(running_mirrors(), "A->B") is None
 
 
-def test_a_status_file_of_an_older_release_is_heard(
+def test_a_status_file_of_an_older_release_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It lacks fields, and its unknown numbers are -1."""
+    """An older release writes fewer fields, and -1 for unknown numbers."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     config = tmp_path / "mm2.properties"
     StatusFile(config).write([snapshots.flow(lagging(), generation=None)])

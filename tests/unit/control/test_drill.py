@@ -72,7 +72,7 @@ def test_a_flow_under_names_of_its_own(tmp_path: Path) -> None:
     assert first.groups.selects("twinlog-drill-0123abcds-0")
 
 
-def test_only_its_own_names_are_taken_away() -> None:
+def test_only_its_own_names_are_removed() -> None:
     ours = [
         NAMES.topic(Part.FAILOVER, 0),
         f"{NAMES.alias(Part.SWITCHOVER, 'A')}.{NAMES.topic(Part.SWITCHOVER, 0)}",
@@ -84,7 +84,7 @@ def test_only_its_own_names_are_taken_away() -> None:
     assert not any(map(OF_A_DRILL.search, theirs))
 
 
-def test_a_page_says_what_was_found() -> None:
+def test_a_page_shows_the_results() -> None:
     plan = DrillPlan(
         flow="A->B",
         shapes=(TopicShape(topic="<orders>", partitions=1, replicas=1),),
@@ -112,7 +112,7 @@ def test_it_is_red_where_it_ended_early_or_left_something(broken: dict[str, obje
     assert not result.is_green
 
 
-def test_a_cluster_that_is_away_while_it_cleans_up_is_no_error(
+def test_an_unreachable_cluster_during_the_cleanup_is_no_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Otherwise the other cluster would not be cleaned up, and there would be no report."""

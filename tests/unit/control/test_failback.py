@@ -38,7 +38,7 @@ from twinlog.control.failback.saved import (
     Owner,
     SavedFile,
     SavedTail,
-    uncovered,
+    uncovered_spans,
 )
 from twinlog.errors import BrokerRefused, FlowError, PartitionError
 from twinlog.mirror.findings import Span
@@ -82,10 +82,12 @@ def file(first: int, next_: int) -> SavedFile:
     ],
     ids=["none", "all", "more", "begin", "middle", "overlap", "elsewhere"],
 )
-def test_what_no_file_holds_is_saved(
+def test_ranges_that_no_file_holds_are_saved(
     files: list[tuple[int, int]], left: list[tuple[int, int]]
 ) -> None:
-    assert uncovered(Span(20, 40), [file(*one) for one in files]) == [Span(*one) for one in left]
+    assert uncovered_spans(Span(20, 40), [file(*one) for one in files]) == [
+        Span(*one) for one in left
+    ]
 
 
 ERROR = partial(FlowError, flow="A->B")
@@ -180,7 +182,7 @@ def test_a_folder_is_this_users_alone_and_so_is_each_file(
         SavedTail(ours, OWNER).files()
 
 
-def test_what_was_said_of_other_topics_stays_in_the_manifest(tmp_path: Path) -> None:
+def test_entries_of_other_topics_stay_in_the_manifest(tmp_path: Path) -> None:
     one = SavedTail(tmp_path, OWNER)
     first, again, other = (
         {"topic": topic, "partition": 0, "deleted": deleted}
@@ -249,7 +251,7 @@ def scope() -> CutoverScope:
     return cast("CutoverScope", found)
 
 
-def test_a_run_begins_only_behind_a_promotion_and_with_no_open_transaction() -> None:
+def test_a_run_begins_only_after_a_promotion_and_with_no_open_transaction() -> None:
     assert plan().is_open
     work = Failback(scope(), print)
     for wrong, code in ((plan(promoted=""), "NOT_PROMOTED"), (plan(stable=22), "TAIL_OPEN")):
@@ -259,7 +261,7 @@ def test_a_run_begins_only_behind_a_promotion_and_with_no_open_transaction() -> 
         assert caught.value.code == code
 
 
-def test_what_the_copy_still_brought_behind_the_plan_is_no_tail(
+def test_records_copied_after_the_plan_are_no_tail(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     work, shown, seen = Failback(scope(), print), plan(), list[Any]()
@@ -269,7 +271,7 @@ def test_what_the_copy_still_brought_behind_the_plan_is_no_tail(
     monkeypatch.setattr(work._reverse, "settled", lambda found: found)
     monkeypatch.setattr(work._reverse, "prepare", seen.append)
     monkeypatch.setattr(work._reverse, "lines", lambda _: [])
-    monkeypatch.setattr(work, "_until_over", lambda *_: None)
+    monkeypatch.setattr(work, "_wait_until_over", lambda *_: None)
     watch = SimpleNamespace(newest=None, require=lambda: None)
     monkeypatch.setattr(failback, "PromotionWatch", lambda *_: watch)
 
@@ -373,7 +375,7 @@ class Ends(CopyEnds):
             Ownership(False, {REMOTE: self._producers}, lambda _: True),
             target=LogState(start, end),
         )
-        return self._in_ours(found)
+        return self._in_unshared_topic(found)
 
 
 def cuts(total: int) -> Iterator[tuple[int, list[BatchHeader]]]:
@@ -388,7 +390,7 @@ def test_the_end_of_the_copy_is_found_by_producer_ids() -> None:
         assert Ends(*log).end(0, 21) == (border, border)
 
 
-def test_an_earlier_producer_id_of_ours_does_not_hide_what_the_last_one_wrote() -> None:
+def test_an_earlier_producer_id_does_not_hide_records_of_the_last_one() -> None:
     log = Ends(batch(0, 6, 6), batch(6, 9, 7), batch(9, 12, 9))
     log.remember(7, 8)
     assert log.end(0, 12) == (9, 9)
@@ -452,7 +454,7 @@ class SharedEnds(CopyEnds):
 
 
 @pytest.mark.parametrize("remembered", [True, False])
-def test_the_end_of_the_copy_among_others_is_what_a_start_finds(
+def test_the_end_of_the_copy_in_a_shared_topic_equals_that_of_a_start(
     monkeypatch: pytest.MonkeyPatch, *, remembered: bool
 ) -> None:
     log = SharedEnds(Mark(4, 4))
@@ -474,7 +476,9 @@ def test_a_final_mark_says_where_the_copy_ended(monkeypatch: pytest.MonkeyPatch)
     assert log.end(monkeypatch) == (4, 4)
 
 
-def test_what_would_stop_a_start_leaves_the_end_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_findings_that_would_stop_a_start_leave_the_end_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     gap, gone = SharedEnds(Mark(4, 4)), SharedEnds(Mark(4, 4))
     for one in (gap, gone):
         one.write(OURS, 0, 4)
@@ -492,7 +496,7 @@ def test_what_would_stop_a_start_leaves_the_end_unknown(monkeypatch: pytest.Monk
         assert caught.value.code == "TAIL_UNKNOWN"
 
 
-def test_what_may_be_ours_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_that_may_be_the_flows_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     log = SharedEnds(Mark(4, 4))
     log.write(OURS, 0, 4)
     log.write(OURS, 4, 2)
@@ -569,7 +573,7 @@ def test_a_partition_whose_tail_comes_later_is_begun_with_its_topic(
     assert later == {REMOTE: Committed(3, "begun")}
 
 
-def test_a_replay_goes_on_only_with_the_files_that_hold_what_was_appended_last(
+def test_a_replay_continues_only_with_the_files_of_the_last_appended_record(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, log: list[ExportedRecord]
 ) -> None:
     ours, other = tmp_path / "ours", tmp_path / "other"
@@ -593,7 +597,7 @@ def test_a_replay_goes_on_only_with_the_files_that_hold_what_was_appended_last(
 
 
 @pytest.mark.parametrize("metadata", ["something of theirs", "-1 x", "²"])
-def test_an_offset_that_somebody_else_committed_for_the_replay_is_not_believed(
+def test_an_offset_that_another_client_committed_for_the_replay_is_not_believed(
     monkeypatch: pytest.MonkeyPatch, metadata: str
 ) -> None:
     at = Committed(22, metadata)
@@ -602,7 +606,7 @@ def test_an_offset_that_somebody_else_committed_for_the_replay_is_not_believed(
     assert caught.value.code == "REPLAY_UNKNOWN"
 
 
-def test_what_was_left_out_of_the_copy_is_saved_and_not_replayed(
+def test_skipped_records_are_saved_and_not_replayed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, log: list[ExportedRecord]
 ) -> None:
     assert log
@@ -628,7 +632,7 @@ def test_what_was_left_out_of_the_copy_is_saved_and_not_replayed(
         assert [record.offset for record in found] == left
 
 
-def test_what_was_saved_and_written_anew_since_is_found_out(
+def test_saved_records_that_the_source_rewrote_since_are_detected(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, log: list[ExportedRecord]
 ) -> None:
     files, there = save(tmp_path), {one.record.offset: one.record for one in log}

@@ -62,7 +62,7 @@ def test_the_flow_back_has_the_map_turned_round_and_begins_behind_it() -> None:
     assert no_tail.runs == (Run(0, 0, 100), Run(3, 3, 104))
 
 
-def test_what_a_lost_comes_back_to_it() -> None:
+def test_records_that_a_lost_are_copied_back_to_it() -> None:
     start = reverse_start("A->B", partition(at=102, log=(0, 102), lost_records=3))
     assert start is not None
     assert start.runs == (Run(0, 0, 100),)
@@ -92,7 +92,7 @@ def test_where_b_has_records_among_the_copied_ones_there_is_no_one_place(copy: C
     assert caught.value.code == "REVERSE_UNKNOWN"
 
 
-def test_what_a_mirror_maker_2_had_copied_is_on_both_sides() -> None:
+def test_records_copied_by_a_mirror_maker_2_are_on_both_sides() -> None:
     copy = copied(Run(0, 100, 4), ordinal=2, downstream=6, before=())
     start = reverse_start("A->B", partition(copy=copy))
     assert start is not None
@@ -177,7 +177,7 @@ def test_where_that_place_is_cleaned_away_no_new_record_is_taken_for_a_common_on
     assert caught.value.code == "TAIL_UNKNOWN"
 
 
-def test_the_end_of_a_transaction_in_place_of_a_record_was_written_anew(
+def test_the_end_of_a_transaction_in_place_of_a_record_was_written_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A lost its last two records. At their offsets are the marker of a new transaction, and
@@ -210,7 +210,7 @@ def written_anew(wrong_from: int) -> Any:
 @pytest.mark.parametrize(
     ("end", "ordinal"), [(100, 0), (101, 1), (103, 3), (104, 3), (105, 4), (106, 5), (200, 5)]
 )
-def test_what_lies_behind_the_end_of_a_is_lost_there(
+def test_records_after_the_end_of_a_are_lost_there(
     monkeypatch: pytest.MonkeyPatch, end: int, ordinal: int
 ) -> None:
     monkeypatch.setattr(divergence, "record_at", lambda *_: None)

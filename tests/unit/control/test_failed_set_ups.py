@@ -29,7 +29,7 @@ from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.web.api import shown
 from twinlog.control.web.api.leaders import LeaderReport
 from twinlog.errors import TwinlogError, Unauthorized, Unreachable
-from twinlog.mirror.state.generations import Claim, closing
+from twinlog.mirror.state.generations import Claim, closing_row
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind
 from twinlog.mirror.state.published import PublishedStatus, failed_set_up
 from twinlog.survey.state_reader import Rows
@@ -51,7 +51,7 @@ CLAIM = Claim(
     source_cluster_id="s",
     target_cluster_id="t",
 )
-CLOSED = closing("A->B", CLAIM.generation)
+CLOSED = closing_row("A->B", CLAIM.generation)
 PROMOTED = Intent(
     bytes_per_second=None,
     reason="",
@@ -135,12 +135,12 @@ def test_each_of_its_tries_may_have_a_generation() -> None:
     assert report(FAILED, state=(own.encode(),)).status == FAILED
 
 
-def test_it_is_not_shown_where_nobody_knows_who_leads() -> None:
+def test_it_is_not_shown_if_the_leader_is_unknown() -> None:
     found = _report("A->B", None, [FAILED.encode()], NOW_MS, reports=True)
     assert found.status is None
 
 
-def test_one_that_cannot_be_read_is_a_problem_where_nobody_leads_alone() -> None:
+def test_an_unreadable_row_is_a_problem_only_without_a_leader() -> None:
     """A process of a later release fails beside a leader that copies."""
     key, value = FAILED.encode()
     rows = [LED.encode(), (key, value.replace(b'"v":1', b'"v":2'))]
@@ -151,7 +151,7 @@ def test_one_that_cannot_be_read_is_a_problem_where_nobody_leads_alone() -> None
     assert "upgrade Twinlog" in alone.problem
 
 
-def test_rest_shows_it_with_who_and_age_unless_it_knows_better(config: MirrorConfig) -> None:
+def test_rest_shows_it_with_process_and_age_unless_it_has_newer_data(config: MirrorConfig) -> None:
     row = structs.replace(FAILED, at_ms=int(time.time() * 1000) - 3000)
     reported = Reported(status=row, intents=FlowIntents())
 
@@ -277,7 +277,7 @@ def test_one_that_fails_again_before_its_end_is_written_is_shown(
     assert is_shown()
 
 
-def test_the_end_of_the_process_is_said(
+def test_the_end_of_the_process_is_reported(
     target: Target, setup: FlowSetup, failed: FailedSetUps
 ) -> None:
     failed.update([(setup, own())])
@@ -297,7 +297,7 @@ def test_the_end_of_the_process_is_said(
     ],
     ids=lambda one: one.state,
 )
-def test_what_is_led_or_waits_in_order_is_no_failure(
+def test_a_led_or_waiting_flow_is_no_failure(
     target: Target, setup: FlowSetup, failed: FailedSetUps, seen: FlowSnapshot
 ) -> None:
     failed.update([(setup, seen)])
@@ -314,7 +314,7 @@ def test_nothing_is_written_where_status_is_off(
     assert target.rows == []
 
 
-def test_nothing_is_created_where_no_set_up_was_let_in(
+def test_nothing_is_created_where_no_set_up_was_admitted(
     target: Target, setup: FlowSetup, failed: FailedSetUps
 ) -> None:
     target.has_state = False
@@ -323,7 +323,7 @@ def test_nothing_is_created_where_no_set_up_was_let_in(
     assert (target.made, target.rows) == ([], [])
 
 
-def test_a_target_that_is_away_is_asked_again_and_not_spoken_of(
+def test_an_unreachable_target_is_retried_and_not_reported(
     target: Target, setup: FlowSetup, failed: FailedSetUps, caplog: pytest.LogCaptureFixture
 ) -> None:
     target.fails = Unreachable("no broker")
@@ -334,7 +334,7 @@ def test_a_target_that_is_away_is_asked_again_and_not_spoken_of(
     assert caplog.text == ""
 
 
-def test_a_refusal_is_said_once(
+def test_a_refusal_is_reported_once(
     target: Target, setup: FlowSetup, failed: FailedSetUps, caplog: pytest.LogCaptureFixture
 ) -> None:
     target.fails = Unauthorized("grant WRITE on the topic")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.folded_rows import fold
-from twinlog.control.duties.own_topics import whole
+from twinlog.control.duties.own_topics import complete_partitions
 from twinlog.control.lanes.partitions import Partition, Placement
 from twinlog.control.lanes.takes import partitioned_as_before, take_of
 from twinlog.mirror.copy.fan_out import read_to
@@ -79,7 +79,7 @@ def test_each_branch_gets_its_own_map_from_the_mark_on() -> None:
     assert second.mark == Mark(0, 60)
 
 
-def test_where_a_group_stands_is_no_earlier_life_of_the_copy() -> None:
+def test_a_groups_offset_does_not_show_an_earlier_copy() -> None:
     one = a_partition(0)
     one.plan = replace(one.plan, begin_at=40, had_row=True)
     take = take_of(one, {}, EARLIEST)
@@ -96,8 +96,8 @@ def test_rows_of_other_branches_are_no_earlier_life_of_the_copy() -> None:
 
 def test_a_keyed_partition_has_its_rows_when_each_branch_has_one() -> None:
     keys = [branch(0), KEY._replace(partition=5), KEY._replace(partition=6, branch=1, branches=2)]
-    assert whole(keys) == {(SOURCE, TARGET, 5)}
-    assert whole([*keys, branch(1)]) == {(SOURCE, TARGET, 4), (SOURCE, TARGET, 5)}
+    assert complete_partitions(keys) == {(SOURCE, TARGET, 5)}
+    assert complete_partitions([*keys, branch(1)]) == {(SOURCE, TARGET, 4), (SOURCE, TARGET, 5)}
 
 
 def test_it_never_comes_from_a_map_of_another_number_of_partitions() -> None:

@@ -188,7 +188,9 @@ def test_partition_keeps_its_count_over_a_hand_over(running: tuple[Driver, list[
     assert driver.run.partitions[tp].total_records == before == 60
 
 
-def test_lease_notes_what_its_lanes_have_copied(running: tuple[Driver, list[LaneStub]]) -> None:
+def test_lease_notes_the_copied_records_of_its_lanes(
+    running: tuple[Driver, list[LaneStub]],
+) -> None:
     driver, old = running
     for lane in old:
         lane.progress(*lane.taken, ordinal=5)
@@ -274,7 +276,7 @@ def test_partitions_of_a_disconnected_lane_go_to_the_other_lane(
         assert takes[tp].late_requests_ms == 0
 
 
-def test_what_never_began_waits_until_nothing_of_the_lost_lane_can_arrive(
+def test_an_unstarted_partition_waits_until_no_request_of_the_lost_lane_can_arrive(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
     """The lost lane may have begun the partition: its first row may still arrive, and records after

@@ -326,7 +326,7 @@ NEW: Final = plan_of(0, "news")
         "another one removed",
     ],
 )
-def test_what_was_transformed_is_not_copied_unchanged(
+def test_a_transformed_topic_is_not_copied_unchanged(
     plans: list[PartitionPlan], removed: NamePattern, taken: list[str]
 ) -> None:
     driver = Driver(plans, lanes=1, untransformed=removed)
@@ -351,5 +351,9 @@ def test_application_that_does_not_answer_a_range_is_reported() -> None:
     lane.troubled(HERE, "RECORD_NOT_TRANSFORMED", said="a bad record")
     assert stub.said == []
     driver.pass_time(60)
-    lane.troubled(HERE, "TRANSFORM_UNAVAILABLE", said="no answer")
+    lane.troubled(HERE, "TRANSFORM_UNAVAILABLE", said="no topic for dead letters")
+    assert stub.said == [], "the application may be healthy: the partition had not begun"
+    assert driver.run.wants_discovery, "which creates the topic"
+    driver.pass_time(60)
+    lane.troubled(HERE, "TRANSFORM_UNAVAILABLE", said="no answer", had_begun=True)
     assert stub.said == ["no answer"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from twinlog.control.watch.groups_report import GroupsReport
 
 
-def test_a_group_may_be_left_alone_for_two_reasons() -> None:
+def test_a_group_may_be_left_unchanged_for_two_reasons() -> None:
     report = GroupsReport(
         skipped={"both": "it is active there", "one": "it is further there"},
         untranslated={"both": "records of t are placed by key", "other": "records of t are"},

@@ -37,7 +37,7 @@ def test_a_topic_is_handed_when_every_partition_of_it_was_begun() -> None:
     assert handed_topics([view(), view(number=1, is_begun=False)]).waiting == 1
 
 
-def test_one_partition_that_is_not_ours_keeps_its_whole_topic() -> None:
+def test_one_foreign_partition_excludes_its_whole_topic() -> None:
     found = handed_topics([view(), view(number=1, not_ours="DIVERGED"), view("pay")])
     assert [one.source for one in found.ours] == ["pay"]
     assert dict(found.left_alone) == {"A.orders": "DIVERGED"}
@@ -92,7 +92,7 @@ def test_topics_that_are_begun_later_need_not_wait_for_the_next_interval(flow: R
     assert flow.round() == (["orders", "pay"], True)
 
 
-def test_what_waits_for_hours_is_asked_for_less_and_less(flow: Rounds) -> None:
+def test_a_topic_that_waits_for_hours_is_checked_less_and_less_often(flow: Rounds) -> None:
     flow.views = (view(is_begun=False),)
     pauses = []
     for _ in range(8):
@@ -103,7 +103,7 @@ def test_what_waits_for_hours_is_asked_for_less_and_less(flow: Rounds) -> None:
     assert pauses[-1] == MAX_PAUSE_S
 
 
-def test_what_is_left_alone_is_said(flow: Rounds) -> None:
+def test_excluded_topics_are_reported(flow: Rounds) -> None:
     flow.views = (view(not_ours="TAKEN_OVER"),)
     assert flow.round() == ([], True)
     assert flow.logged == [

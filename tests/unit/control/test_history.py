@@ -20,7 +20,7 @@ def test_a_row_every_ten_seconds_for_an_hour() -> None:
     assert [row.lag for row in rows[-2:]] == [3630, 3640]
 
 
-def test_what_is_not_known_is_none_and_a_standby_has_no_row() -> None:
+def test_unknown_values_are_none_and_a_standby_has_no_row() -> None:
     history = LastHour()
     unknown = flow(partition("orders", lag=None), loss_records=None, loss_ms=None, latency=None)
     standby = flow(flow="C->B", state=FlowState.STANDBY)

@@ -58,7 +58,7 @@ def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keys:
     return Keys(tmp_path)
 
 
-def test_a_certificate_that_ends_soon_is_said_once_a_day_until_it_is_renewed(
+def test_a_certificate_that_ends_soon_is_reported_once_a_day_until_it_is_renewed(
     keys: Keys, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = end_of(SOON) - 3 * DAY_S
@@ -86,7 +86,7 @@ def test_a_certificate_that_ends_soon_is_said_once_a_day_until_it_is_renewed(
     assert said() == []
 
 
-def test_the_series_has_what_is_in_use_now(keys: Keys) -> None:
+def test_the_series_has_the_certificates_in_use(keys: Keys) -> None:
     monitor = Monitor()
 
     def served() -> dict[tuple[tuple[str, str], ...], float]:
@@ -106,7 +106,7 @@ def test_the_series_has_what_is_in_use_now(keys: Keys) -> None:
     assert served() == {labels: end_of(LATER)}
 
 
-def test_renewed_files_are_told_once(keys: Keys) -> None:
+def test_renewed_files_are_reported_once(keys: Keys) -> None:
     renewed: list[bool] = []
     watch = KeyFileWatch(on_renewed=lambda: renewed.append(True))
     watch.update([keys.flow])
@@ -118,13 +118,13 @@ def test_renewed_files_are_told_once(keys: Keys) -> None:
     assert renewed == [True]
 
 
-def test_no_secret_is_in_what_is_written_of_a_flow(keys: Keys) -> None:
+def test_no_secret_is_in_the_written_status_of_a_flow(keys: Keys) -> None:
     written = f"{keys.flow.status} {keys.flow!r} {keys.settings!r}"
     assert "PRIVATE KEY" not in written
     assert not hasattr(keys.flow.status, "clusters")
 
 
-def test_lanes_are_told_what_key_files_hold_at_their_start_and_when_they_change(
+def test_lanes_get_the_content_of_key_files_at_their_start_and_after_changes(
     keys: Keys,
 ) -> None:
     driver = Driver([plan_of(0)])

@@ -58,6 +58,14 @@ def test_lanes_of_a_flow(
     assert lanes_of(changed, cores, override, partitions) == lanes
 
 
+@pytest.mark.parametrize(("override", "lanes"), [(None, 1), (3, 3)])
+def test_flow_with_little_traffic_has_one_lane_unless_the_number_is_given(
+    flow: FlowConfig, override: int | None, lanes: int
+) -> None:
+    engine = an_engine([flow], lanes=override)
+    assert engine.lanes_for(flow, 100, flows=1, is_light=True) == lanes
+
+
 @pytest.mark.parametrize(
     ("slots", "flows", "lanes"), [(16, 1, 8), (8, 1, 7), (3, 1, 2), (1, 1, 1), (16, 2, 7)]
 )
@@ -146,7 +154,7 @@ def test_lanes_of_this_machine_stay_on_loopback(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_channel_is_tls_wherever_others_can_reach_it() -> None:
-    supervisor = Supervisor([], once=True, lease_s=1, lane_count=lambda _s, _p: 1)
+    supervisor = Supervisor([], once=True, lease_s=1, lane_count=lambda *_: 1)
     codec = MessageCodec(MESSAGES)
     for host, secured in (("127.0.0.1", False), ("0.0.0.0", True)):  # noqa: S104
         server = ChannelServer(codec, supervisor.deliver, host=host)

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from tests.support.snapshots import PUBLISHED
 from twinlog.codes import FlowState
-from twinlog.control.check.reported_status import last_run, lives_here, of_now
+from twinlog.control.check.reported_status import is_running_here, last_run, of_now
 from twinlog.control.watch.status_file import status_folder, write_status
 from twinlog.mirror.state.generations import Claim, FlowHistory
 from twinlog.mirror.state.published import PublishedStatus
@@ -107,9 +107,9 @@ def test_process_of_this_host_that_lives_may_run_it() -> None:
 
 
 def test_number_that_another_process_has_now_is_no_life() -> None:
-    assert lives_here(HERE, os.getpid(), int(time.time() * 1000)) is True
-    assert lives_here(HERE, os.getpid(), 1_000_000_000_000) is False
-    assert lives_here("elsewhere", os.getpid(), 0) is None
+    assert is_running_here(HERE, os.getpid(), int(time.time() * 1000)) is True
+    assert is_running_here(HERE, os.getpid(), 1_000_000_000_000) is False
+    assert is_running_here("elsewhere", os.getpid(), 0) is None
 
 
 def test_row_of_a_process_that_is_gone_counts_until_its_next_is_due(gone: int) -> None:

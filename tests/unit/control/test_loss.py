@@ -152,8 +152,8 @@ class Flow:
     def pass_time(self, seconds: int) -> FlowSnapshot:
         for _ in range(seconds):
             self.driver.pass_time(1)
-            self.resting.tend(at_once)
-            self.watch.tend(at_once)
+            self.resting.poll(at_once)
+            self.watch.poll(at_once)
         return self.seen()
 
     def seen(self) -> FlowSnapshot:
@@ -211,9 +211,9 @@ def test_loss_grows_while_the_flow_is_paused() -> None:
 
 
 @pytest.mark.parametrize("count", [50, 100, 150])
-def test_of_a_source_topic_made_anew_nobody_knows_what_would_be_lost(count: int) -> None:
-    """If the new topic has as many records as were copied, none seems to be missing, but none is
-    there.
+def test_the_possible_loss_of_a_recreated_source_topic_is_unknown(count: int) -> None:
+    """If the recreated topic has as many records as were copied, the offsets suggest that none is
+    missing, although none was copied.
     """
     flow = Flow()
     flow.pass_time(5)
@@ -227,7 +227,7 @@ def test_of_a_source_topic_made_anew_nobody_knows_what_would_be_lost(count: int)
     assert [part.loss_records for part in found.partitions] == [None, None]
 
 
-def test_beyond_the_rpo_the_flow_is_degraded_and_says_so_once(
+def test_beyond_the_rpo_the_flow_is_degraded_and_reports_it_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     flow = Flow()
@@ -269,7 +269,7 @@ def test_a_source_that_does_not_answer_proves_nothing() -> None:
     assert (found.loss_ms, found.rpo_excess) == (0, "")
 
 
-def test_what_lies_behind_an_open_transaction_would_be_lost() -> None:
+def test_records_after_an_open_transaction_would_be_lost() -> None:
     """Everything up to the last stable offset is copied, so there is no lag, but much to lose."""
     flow = Flow()
     flow.pass_time(1)
@@ -292,7 +292,7 @@ def held_back(flow: Flow, limit_s: float | None) -> None:
 @pytest.mark.parametrize(
     ("limit_s", "told_after_s"), [(300.0, 360), (900.0, 960), (None, 960), (86_400.0, 3660)]
 )
-def test_a_transaction_that_nobody_ends_is_told_of_until_it_ends(
+def test_a_hanging_transaction_is_reported_until_it_ends(
     limit_s: float | None, told_after_s: int
 ) -> None:
     flow = Flow()
@@ -437,9 +437,7 @@ BINDING = Binding()
     ],
     ids=["lanes", "quota", "unreachable", "limit", "code", "one", "none"],
 )
-def test_the_reason_names_what_holds_the_copy_back(
-    cause: Callable[[Flow], None], said: str
-) -> None:
+def test_the_reason_names_the_bottleneck(cause: Callable[[Flow], None], said: str) -> None:
     flow = Flow()
     flow.pass_time(1)
     flow.source.at = {FIRST: 2000, SECOND: 1900}
@@ -461,7 +459,7 @@ def far_behind(flow: Flow) -> None:
     flow.copied(100, end=10_000)
 
 
-def test_what_is_kept_for_long_enough_is_no_trouble() -> None:
+def test_records_that_are_kept_long_enough_are_no_problem() -> None:
     flow = Flow(rpo_seconds=None)
     far_behind(flow)
     for second in range(120):
@@ -476,7 +474,7 @@ def test_what_is_kept_for_long_enough_is_no_trouble() -> None:
     assert not part.is_near_deletion
 
 
-def test_a_copy_that_is_too_slow_for_the_retention_is_told_of_in_time(
+def test_a_copy_that_is_too_slow_for_the_retention_is_reported_in_time(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     flow = Flow(rpo_seconds=None)
@@ -498,7 +496,7 @@ def test_a_copy_that_is_too_slow_for_the_retention_is_told_of_in_time(
     assert "no longer at risk of retention" in caplog.messages[-1]
 
 
-def test_a_topic_that_falls_behind_later_has_its_outlook_as_soon() -> None:
+def test_a_topic_that_lags_later_gets_its_outlook_as_soon() -> None:
     flow = Flow(rpo_seconds=None, second="payments")
     payments = TopicPartition("payments", 1)
     flow.source.kept_ms = 2 * HOUR_S * 1000
@@ -514,7 +512,7 @@ def test_a_topic_that_falls_behind_later_has_its_outlook_as_soon() -> None:
 
 
 def test_a_partition_that_is_retried_in_vain_keeps_its_outlook() -> None:
-    """Each attempt is new to its lane, which knows of no record."""
+    """Each attempt begins in a lane that has read no record yet."""
     flow = Flow(rpo_seconds=None)
     far_behind(flow)
     stopped(flow)
@@ -530,7 +528,9 @@ def test_a_partition_that_is_retried_in_vain_keeps_its_outlook() -> None:
 
 @pytest.mark.parametrize("why", ["paused", "stopped"])
 def test_a_partition_that_no_lane_of_this_run_has_begun_has_its_outlook(why: str) -> None:
-    """The mirror started in this state. Two of four hours are left, and then one."""
+    """The partition was paused or had failed when the mirror started. Two of the four hours of its
+    retention are left, and later one.
+    """
     flow = Flow(rpo_seconds=None, begun=False)
     flow.source.kept_ms = KEPT_MS
     flow.source.at = {FIRST: 10_000, SECOND: 10_000}
@@ -566,7 +566,7 @@ def test_a_partition_that_no_lane_of_this_run_has_begun_has_its_outlook(why: str
         (EARLIEST, {"targets": 2}, 0),
     ],
 )
-def test_what_was_never_copied_rests_where_its_copy_would_begin(
+def test_an_uncopied_partition_is_at_the_start_of_its_copy(
     start: StartAt, changes: dict[str, Any], expected: int | None
 ) -> None:
     starts = Starts(otherwise=TopicStart(text="", rest=start))
@@ -574,7 +574,7 @@ def test_what_was_never_copied_rests_where_its_copy_would_begin(
 
 
 @pytest.mark.parametrize("targets", [0, 2])
-def test_what_was_begun_rests_where_the_map_says(targets: int) -> None:
+def test_a_copied_partition_is_at_the_position_of_the_map(targets: int) -> None:
     plan = plan_of(0, targets=targets)
     key = plan.map_key._replace(branch=1, branches=2) if targets else plan.map_key
     known = PartitionMap(key, "orders")
@@ -601,7 +601,7 @@ def begins(plan: PartitionPlan, maps: Maps, starts: Starts) -> int | None:
     return asked._begins(plan, found)
 
 
-def test_a_copy_that_stands_is_told_of_when_a_quarter_of_the_retention_is_left() -> None:
+def test_a_stopped_copy_is_reported_when_a_quarter_of_the_retention_is_left() -> None:
     flow = Flow(rpo_seconds=None)
     far_behind(flow)
     flow.at_ms += HOUR_S * 1000  # two hours are left
@@ -627,7 +627,7 @@ def test_a_log_that_is_cut_for_its_size_is_seen_by_its_start() -> None:
     assert second_part.left_ms is None
 
 
-def test_a_topic_that_is_kept_for_ever_is_near_nothing_and_one_that_is_hidden_not_known() -> None:
+def test_unlimited_retention_is_never_near_and_hidden_retention_is_unknown() -> None:
     flow = Flow(rpo_seconds=None)
     far_behind(flow)
     flow.source.kept_ms = None
@@ -639,8 +639,8 @@ def test_a_topic_that_is_kept_for_ever_is_near_nothing_and_one_that_is_hidden_no
     assert {(part.left_ms, part.is_left_known) for part in found.partitions} == {(None, True)}
 
 
-def test_a_flow_whose_source_nobody_asks_claims_nothing() -> None:
-    """This is so with `--once`."""
+def test_a_flow_whose_source_is_not_queried_reports_no_loss() -> None:
+    """With `--once` the source is not queried."""
     flow = Flow()
     far_behind(flow)
     found = flow_snapshot(flow.driver.run, "exact", None, [], Counter(), FlowSince())

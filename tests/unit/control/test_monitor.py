@@ -68,7 +68,7 @@ def metrics_of(*flows: Any, jvm: JvmUse | None = None) -> Series:
     return series(answer.body)
 
 
-def test_lag_is_told_in_records_and_seconds_for_every_partition() -> None:
+def test_lag_is_reported_in_records_and_seconds_for_every_partition() -> None:
     found = metrics_of(
         flow(partition("orders", 0, lag=12, lag_ms=2500, state="COPYING"), partition("orders", 1))
     )
@@ -78,7 +78,7 @@ def test_lag_is_told_in_records_and_seconds_for_every_partition() -> None:
     assert found["twinlog_lag_records", second] == found["twinlog_lag_seconds", second] == 0
 
 
-def test_a_flow_that_stands_by_has_a_state_of_its_own_and_is_ready() -> None:
+def test_a_standby_flow_has_its_own_state_and_is_ready() -> None:
     found = metrics_of(flow(state="STANDBY", generation=None, guarantee="", lanes=0))
     assert found["twinlog_flow_state", labels(state="STANDBY")] == 1
     assert found["twinlog_flow_state", labels(state="DEGRADED")] == 0
@@ -106,7 +106,7 @@ def test_no_series_is_served_twice() -> None:
     assert len(lines) == len(set(lines))
 
 
-def test_errors_are_counted_by_code_and_told_where_they_are_now() -> None:
+def test_errors_are_counted_by_code_and_current_ones_are_listed() -> None:
     stuck = partition("orders", 3, state="FAILED", code="RECORD_TOO_LARGE", message="no")
     found = metrics_of(flow(stuck, errors={"RECORD_TOO_LARGE": 4, "UNREACHABLE": 1}))
     assert found["twinlog_errors_total", labels(code="RECORD_TOO_LARGE")] == 4
@@ -181,7 +181,7 @@ def test_series_of_connect_count_the_flows_that_are_led_and_all_lanes() -> None:
     assert metrics_of()["kafka_connect_worker_connector_count", ()] == 0
 
 
-def test_lag_of_a_consumer_is_told_by_flow() -> None:
+def test_lag_of_a_consumer_is_shown_by_flow() -> None:
     found = metrics_of(
         flow(partition(lag=12)),
         flow(partition(lag=5), flow="C->B"),
@@ -195,7 +195,7 @@ def test_lag_of_a_consumer_is_told_by_flow() -> None:
     assert lags == {'"A->B|replication-consumer"': 12, '"C->B|replication-consumer"': 5}
 
 
-def test_loss_is_told_where_it_is_known() -> None:
+def test_loss_is_reported_where_it_is_known() -> None:
     found = metrics_of(flow(partition(), loss_records=7, loss_ms=2500, rpo_ms=30_000))
     names = ("loss_records", "loss_seconds", "loss_unknown", "rpo_seconds", "rpo_exceeded")
     assert [found[f"twinlog_flow_{name}", labels()] for name in names] == [7, 2.5, 0, 30, 0]
@@ -228,7 +228,7 @@ def test_rates_are_those_of_the_last_minute() -> None:
     assert found[prefix + "byte_rate", where] == pytest.approx(5000)
 
 
-def test_text_is_what_prometheus_reads() -> None:
+def test_prometheus_parses_the_text() -> None:
     monitor = Monitor()
     monitor.update([flow(partition('or"de\\rs\n'))])
     with served(monitor) as server:
@@ -238,7 +238,7 @@ def test_text_is_what_prometheus_reads() -> None:
     assert found["twinlog_records_total", labels(topic='or"de\\rs\n', partition="0")] == 100
 
 
-def test_openmetrics_and_gzip_are_served_to_who_asks_for_them() -> None:
+def test_openmetrics_and_gzip_are_served_on_request() -> None:
     monitor = Monitor()
     monitor.update([flow(*(partition(number=number) for number in range(100)))])
     headers = {
@@ -269,7 +269,7 @@ def test_openmetrics_and_gzip_are_served_to_who_asks_for_them() -> None:
         ("Accept-Encoding", "gzip; q=0.000"),
     ],
 )
-def test_what_is_not_asked_for_is_not_served(name: str, value: str) -> None:
+def test_paths_that_are_not_enabled_are_not_served(name: str, value: str) -> None:
     with served(Monitor()) as server:
         answer = ask(server.address, "/metrics", headers={name: value})
     assert (answer.status, answer.headers.get_content_type()) == (200, "text/plain")
@@ -348,7 +348,7 @@ def test_readers_that_say_nothing_do_not_keep_others_out() -> None:
                 one.close()
 
 
-def test_the_server_is_loaded_when_somebody_comes_or_the_mirror_has_started(
+def test_the_server_is_loaded_by_the_first_client_or_after_the_mirrors_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def is_loaded(server: WebServer) -> bool:
@@ -367,7 +367,7 @@ def test_the_server_is_loaded_when_somebody_comes_or_the_mirror_has_started(
         eventually(lambda: is_loaded(server), what="loaded without a client")
 
 
-def test_a_taken_port_says_where_and_what_to_do() -> None:
+def test_a_taken_port_is_reported_with_a_remedy() -> None:
     with (
         served(Monitor()) as server,
         pytest.raises(CannotListen, match=r"127.0.0.1:\d+: .*in use.*--listen"),
@@ -375,7 +375,7 @@ def test_a_taken_port_says_where_and_what_to_do() -> None:
         WebServer(Monitor(), server.address)
 
 
-def test_an_address_is_served_as_soon_as_who_had_it_is_gone(
+def test_an_address_is_served_as_soon_as_it_is_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
@@ -400,7 +400,7 @@ def test_an_address_is_served_as_soon_as_who_had_it_is_gone(
         ask(address, "/healthz")
 
 
-def test_an_address_that_comes_free_behind_the_end_is_left_free(
+def test_an_address_that_comes_free_after_the_end_is_left_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))

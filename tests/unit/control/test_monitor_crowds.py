@@ -105,7 +105,7 @@ def test_an_address_that_reads_no_answer_takes_places_from_itself_alone(now: lis
         one.close()
 
 
-def test_who_has_said_its_request_stays_before_who_has_not(now: list[float]) -> None:
+def test_a_client_with_a_sent_request_is_kept_before_one_without(now: list[float]) -> None:
     requests = OpenRequests(clock=lambda: now[0])
     made = list(pairs(open_requests.AT_ONCE + 1))
     for number, (ours, _) in enumerate(made):
@@ -119,7 +119,7 @@ def test_who_has_said_its_request_stays_before_who_has_not(now: list[float]) -> 
         one.close()
 
 
-def test_who_has_its_answer_goes_before_a_newcomer_that_was_not_read_yet(now: list[float]) -> None:
+def test_an_answered_client_is_closed_before_a_new_unread_one(now: list[float]) -> None:
     requests = OpenRequests(clock=lambda: now[0])
     made = list(pairs(open_requests.OF_AN_ADDRESS + 2))
     for number, (ours, _) in enumerate(made):

@@ -8,13 +8,13 @@ import pytest
 
 from tests.support.properties import IDENTITY, flows_of
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.loops.neighbours import Neighbours
+from twinlog.control.loops.neighbours import SiblingFlows
 
 
 def way(flows: dict[str, FlowConfig], first: str, topic: str, **ids: str) -> tuple[str, ...]:
-    neighbours = Neighbours(flows.values())
+    neighbours = SiblingFlows(flows.values())
     neighbours.learn(ids)
-    return neighbours.way_back(flows[first], topic)
+    return neighbours.return_path(flows[first], topic)
 
 
 def test_names_that_are_kept_come_back(tmp_path: Path) -> None:
@@ -68,12 +68,12 @@ def test_another_separator_each_way(
     flows = flows_of(
         tmp_path, "A->B.replication.policy.separator = _", "B->A.replication.policy.separator = -"
     )
-    assert Neighbours(flows.values()).is_named_copy(flows[flow], topic) is is_copy
+    assert SiblingFlows(flows.values()).is_named_copy(flows[flow], topic) is is_copy
 
 
 def test_two_flows_that_are_one(tmp_path: Path) -> None:
     flows = flows_of(tmp_path, "A->B.topics = pay, ship", "Z->B.topics = pay")
-    neighbours = Neighbours(flows.values())
+    neighbours = SiblingFlows(flows.values())
     neighbours.learn({"A": "one", "B": "two", "Z": ""})
     assert neighbours.twin(flows["A->B"], "pay") is None
     neighbours.learn({"Z": "one"})
@@ -90,6 +90,20 @@ def test_a_name_without_its_alias_comes_back_by_the_default_policy_too(tmp_path:
     renamed = flows_of(tmp_path, *ring, "A->C.twinlog.rename = B\\\\.(.*):$1", "B->A.topics = .*")
     assert way(renamed, "A->C", "A.pay") == ()
     assert way(renamed, "B->A", "B.pay") == ("B->A", "A->C", "C->B")
+
+
+def strip(flow: str) -> list[str]:
+    """A router of Kafka Connect that removes the alias of the flow's source."""
+    lines = ("transforms = x", "transforms.x.type = RegexRouter", "transforms.x.replacement = $1")
+    return [*(f"{flow}.{one}" for one in lines), f"{flow}.transforms.x.regex = {flow[0]}\\\\.(.*)"]
+
+
+@pytest.mark.parametrize("back", [strip("B->A"), []], ids=["routed", "default"])
+def test_a_router_that_removes_the_alias_closes_a_loop(tmp_path: Path, back: list[str]) -> None:
+    both = ["A->B.topics = .*", "B->A.topics = .*"]
+    flows = flows_of(tmp_path, *both, *strip("A->B"), *back)
+    assert way(flows, "A->B", "pay") == ("A->B", "B->A")
+    assert way(flows, "B->A", "pay" if back else "B.pay") == (("B->A", "A->B") if back else ())
 
 
 def test_renamed_under_identity_comes_back_under_the_new_name(tmp_path: Path) -> None:

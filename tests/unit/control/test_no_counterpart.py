@@ -55,7 +55,7 @@ def test_each_kind_has_its_words() -> None:
     assert why("bad") == "bad: has stopped, with a code"
 
 
-def test_a_promoted_topic_says_who_promoted_it_when_and_why() -> None:
+def test_a_promoted_topic_shows_author_time_and_reason() -> None:
     said = why("gone")
     assert said.startswith("gone: promoted by ops: A is lost, 2027-01-15T08:00:00Z: ")
 

@@ -10,7 +10,7 @@ from twinlog.control.lanes import pacing
 from twinlog.control.lanes.pacing import Pacer, shares
 
 
-def test_modest_topics_get_what_they_ask_for_and_the_rest_goes_by_weight() -> None:
+def test_topics_with_a_small_demand_are_served_and_the_rest_is_shared_by_weight() -> None:
     demands = {"quiet": 10.0, "payments": math.inf, "logs": math.inf}
     weights = {"quiet": 1.0, "payments": 4.0, "logs": 1.0}
     assert shares(110.0, demands, weights) == {"quiet": 10.0, "payments": 80.0, "logs": 20.0}
@@ -30,7 +30,7 @@ class World:
 
     def run(self, pacer: Pacer, seconds: int, efficiency: float = 1.0) -> None:
         for _ in range(seconds):
-            pacer._settle(self.clock, int(self.seen[-2]))
+            pacer._balance_copied(self.clock, int(self.seen[-2]))
             room = pacer.limit + pacing.SETTLED_A_SECOND * pacer._balance
             self.rate = max(room, pacing.LEAST_SHARE * pacer.limit) * efficiency
             self.copied += self.rate
@@ -39,7 +39,7 @@ class World:
             self.history.append(self.rate)
 
 
-def test_what_a_busy_machine_missed_is_made_up_for_within_bounds() -> None:
+def test_unused_budget_of_a_busy_machine_is_made_up_within_bounds() -> None:
     pacer = Pacer(limit=1000, priorities=Priorities(()))
     world = World(limit=1000)
     world.run(pacer, 20)

@@ -33,7 +33,7 @@ def rest(tmp_path: Path) -> Iterator[Rest]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_is_served_with_what_keeps_a_browser_to_them(rest: Rest, name: str) -> None:
+def test_each_file_is_served_with_headers_that_restrict_the_browser(rest: Rest, name: str) -> None:
     answer = rest.ask(f"/page/{'' if name == 'index.html' else name}")
     assert answer.status == 200
     assert answer.body == (FILES / name).read_bytes()

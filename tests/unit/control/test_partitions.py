@@ -21,7 +21,7 @@ from twinlog.control.lanes.partitions import (
     Placement,
     view_of,
 )
-from twinlog.control.lanes.wanted import unwanted
+from twinlog.control.lanes.wanted import mark_unwanted
 from twinlog.lane.messages import Away, HandOver, PartitionProgress
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.start_point import StartPoint
@@ -60,7 +60,9 @@ def a_partition(clock: Clock = CLOCK) -> Partition:
 
 @pytest.mark.parametrize("retriable", [True, False])
 def test_every_try_comes_within_half_a_minute(*, retriable: bool) -> None:
-    """An attempt begins with a check of both clusters, for which a few seconds are left."""
+    """The pause leaves a few seconds of the half minute for the attempt, which begins with a check
+    of both clusters.
+    """
     partition = a_partition()
     pauses = []
     for _ in range(20):
@@ -81,7 +83,9 @@ def test_every_try_comes_within_half_a_minute(*, retriable: bool) -> None:
         ("AUTHENTICATION", "cluster B: refused [AUTHENTICATION]"),
     ],
 )
-def test_a_cluster_that_is_away_is_one_code_however_its_lane_noticed(code: str, shown: str) -> None:
+def test_an_unreachable_cluster_has_one_code_however_its_lane_noticed(
+    code: str, shown: str
+) -> None:
     """A broker that dies refuses connections, or drops the one with the request."""
     partition = a_partition()
     partition.reached(Away(code=code, message="cluster B: refused"))
@@ -127,8 +131,8 @@ def test_trouble_with_the_map_is_over_when_nothing_waits_for_it(
         ("TARGET_UNDER_MIN_ISR", False),
     ],
 )
-def test_nobody_builds_on_offsets_of_a_log_that_is_wrong(*, code: str, is_broken: bool) -> None:
-    """Groups, offset syncs and MirrorMaker 2's positions get no offset."""
+def test_offsets_of_a_damaged_log_are_not_used(*, code: str, is_broken: bool) -> None:
+    """Groups, offset syncs and MirrorMaker 2's positions get no offset of a damaged log."""
     partition = a_partition()
     partition.on_progress(REPORT)
     before = view_of(partition)
@@ -169,7 +173,7 @@ def test_where_a_lane_stopped_is_no_position_in_a_topic_created_since(*, at_sour
 
 
 @pytest.mark.parametrize("is_planned", [True, False])
-def test_nobody_is_told_a_position_in_a_topic_created_since(*, is_planned: bool) -> None:
+def test_a_recreated_topic_has_no_reported_position(*, is_planned: bool) -> None:
     """A group's offset at the source would be in the middle of the new topic."""
     partition = a_partition()
     partition.taken = partition.plan
@@ -184,8 +188,8 @@ def test_nobody_is_told_a_position_in_a_topic_created_since(*, is_planned: bool)
     assert view_of(partition).reach is None
 
 
-def test_what_a_lane_has_begun_is_ours_while_a_lane_has_it() -> None:
-    """Between two lanes nothing detects that clients have moved to the target."""
+def test_a_begun_partition_is_the_flows_while_a_lane_has_it() -> None:
+    """While no lane has the partition, nothing detects that clients have moved to the target."""
     clock = HandClock()
     partition = replace(a_partition(), clock=clock)
     assert not view_of(partition).is_begun, "nobody has looked yet"
@@ -222,7 +226,7 @@ def test_what_a_lane_has_begun_is_ours_while_a_lane_has_it() -> None:
     assert not view_of(partition).is_begun, "what was found is not forgotten for it"
 
     begin()
-    unwanted(partition)
+    mark_unwanted(partition)
     partition.is_wanted = True
     assert not view_of(partition).is_begun, "somebody else had it meanwhile"
 
@@ -248,8 +252,8 @@ def test_trouble_does_not_last_while_late_requests_are_waited_for() -> None:
     assert partition.troubled_s() == pytest.approx(49, abs=5)
 
 
-def test_end_that_the_leader_names_counts_where_the_lane_reads_behind_an_old_one() -> None:
-    """Its responses are valid but empty, so it has nothing to report."""
+def test_end_that_the_leader_reports_counts_if_the_lane_reads_a_stale_replica() -> None:
+    """A stale replica returns valid but empty responses, so the lane has nothing to report."""
     clock = HandClock()
     partition = a_partition(clock)
     partition.on_progress(structs.replace(REPORT, source_end=REPORT.upstream, sees_end=True))

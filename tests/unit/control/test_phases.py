@@ -76,14 +76,14 @@ def test_a_flow_that_changes_while_it_is_set_up_ends_as_soon_as_it_is_led() -> N
     assert not life.why
 
 
-def test_what_comes_while_an_end_is_noted_is_followed_behind_it() -> None:
+def test_steps_during_the_end_of_a_run_are_followed_after_it() -> None:
     for step, then in ((Step.STOPPED, Phase.LEFT), (Step.REMOVED, Phase.CLOSED)):
         life = at(Phase.RESTARTING)
         life.take(step)
         assert life.take(Step.CLOSED) is then
 
 
-def test_a_set_up_that_ends_behind_the_end_of_the_process_ends_in_order() -> None:
+def test_a_set_up_that_ends_after_the_end_of_the_process_ends_in_order() -> None:
     life = at(Phase.SETTING_UP)
     assert life.take(Step.STOPPED) is Phase.LEFT
     assert life.is_over

@@ -54,7 +54,7 @@ def test_nothing_is_held_back_while_the_rpo_is_kept() -> None:
     assert {copy.see(loss) for loss in range(0, RPO_MS, 1000)} == {None}
 
 
-def test_producers_get_half_of_what_the_copy_carries() -> None:
+def test_producers_get_half_of_the_copys_rate() -> None:
     assert Copy().held() == SPEED // 2
 
 
@@ -80,7 +80,7 @@ def test_they_get_less_where_the_loss_grows_on_and_never_nothing() -> None:
     assert found[-1] == LEAST
 
 
-def test_who_is_held_back_in_vain_is_let_go() -> None:
+def test_an_ineffective_quota_is_removed() -> None:
     """Users with their own quotas continue to write, and the others must not be stopped because of
     that.
     """
@@ -94,7 +94,7 @@ def test_who_is_held_back_in_vain_is_let_go() -> None:
     assert again[-1] is not None, "the others may be gone by now"
 
 
-def test_a_copy_that_catches_up_holds_nobody_back() -> None:
+def test_a_copy_that_catches_up_throttles_no_producer() -> None:
     copy = Copy(waiting=100_000)  # a topic's history: the records are a day old
     found = [copy.see(86_400_000 + at, more=-100) for at in range(100)]
     assert {*found} == {None}
@@ -120,7 +120,7 @@ def test_partitions_that_become_known_are_nothing_that_grows() -> None:
         assert copy.rate.see(at + 2 * more, 86_400_000, copied + more * SPEED, 1, one) is None
 
 
-def test_a_copy_that_stands_still_holds_nobody_back() -> None:
+def test_a_stopped_copy_throttles_no_producer() -> None:
     copy = Copy()
     copy.held()
     standing = [copy.see(60_000, speed=0) for _ in range(int(STANDS_AFTER_S))]
@@ -129,7 +129,7 @@ def test_a_copy_that_stands_still_holds_nobody_back() -> None:
     assert copy.see(90_000) is not None, "it moves again"
 
 
-def test_a_copy_that_never_moved_holds_nobody_back() -> None:
+def test_a_copy_that_never_moved_throttles_no_producer() -> None:
     rate = ProducerRate(RPO_MS)
     assert {rate.see(2.0 * at, 10 * RPO_MS, 0, 1, Waiting(1, at)) for at in range(100)} == {None}
 
@@ -160,7 +160,9 @@ def test_bytes_of_partitions_that_left_are_no_speed() -> None:
     ],
     ids=["copied", "waits for a transaction", "has stopped", "paused"],
 )
-def test_producers_pay_for_what_they_can_cure_alone(what: dict[str, Any], expected: int) -> None:
+def test_producers_are_throttled_only_for_a_loss_that_they_can_reduce(
+    what: dict[str, Any], expected: int
+) -> None:
     late = partition(**{"lag": 5, "loss_ms": 9000, **what})
     assert curable_loss_ms([partition(lag=0, loss_ms=100), late]) == expected
     assert curable_loss_ms([]) == 0
@@ -169,7 +171,7 @@ def test_producers_pay_for_what_they_can_cure_alone(what: dict[str, Any], expect
 @given(
     st.lists(st.tuples(st.none() | st.integers(0, 10 * RPO_MS), st.integers(0, 10**9)), max_size=60)
 )
-def test_whoever_is_held_back_gets_something_and_only_beyond_the_rpo(
+def test_throttled_producers_get_a_minimum_and_only_beyond_the_rpo(
     losses: list[tuple[int | None, int]],
 ) -> None:
     rate, copied, exceeded = ProducerRate(RPO_MS), 0, False

@@ -81,7 +81,9 @@ def test_it_is_still_between_the_end_of_one_look_and_the_beginning_of_another(
         assert cluster.checked == [THERE, TopicPartition("A.orders", 1)], "those by key as well"
 
 
-def test_a_log_that_cannot_be_looked_at_is_not_still(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_cannot_be_checked_does_not_count_as_unchanged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def frozen(now: float) -> Answer:
         return Disconnected("its broker does not answer") if now < 20 else at(5)
 
@@ -95,6 +97,6 @@ def test_a_log_that_cannot_be_looked_at_is_not_still(monkeypatch: pytest.MonkeyP
 def test_a_source_that_may_be_written_to_is_waited_for_longer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its leader may be frozen, and its lanes would copy the next record."""
+    """The flow's leader may only be frozen. Its lanes would then copy the next record."""
     cluster = Cluster(lambda _: at(5), end_s=0.0, state_s=0.0)
     assert cluster.wait(monkeypatch, is_fenced=False) > promotion.OPEN_STILL_S

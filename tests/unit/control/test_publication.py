@@ -1,4 +1,4 @@
-"""The published status of a flow: totals, and unusual partitions, within limits."""
+"""The published status of a flow: totals and unusual partitions, within size limits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_partitions_that_are_simply_copied_are_only_counted() -> None:
     )
 
 
-def test_what_waits_the_objective_and_the_last_proof_are_told() -> None:
+def test_lag_objective_and_last_verification_are_published() -> None:
     found = published(
         flow(
             partition(lag=7),

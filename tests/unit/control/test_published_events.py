@@ -40,7 +40,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EventLog]:
     kept.stop()
 
 
-def test_others_are_told_what_is_not_normal_and_what_people_want(kept: EventLog) -> None:
+def test_unusual_events_and_commands_are_published(kept: EventLog) -> None:
     log = FlowLog(logging.getLogger("twinlog.test"), "A->B")
     log.info("of normal operation")
     log.info("no", partition=TopicPartition("orders", 3), code="DIVERGED")
@@ -60,7 +60,7 @@ def test_others_are_told_what_is_not_normal_and_what_people_want(kept: EventLog)
     ]
 
 
-def test_each_event_of_another_is_heard_once_and_our_own_not_again(kept: EventLog) -> None:
+def test_each_foreign_event_is_read_once_and_own_ones_are_not(kept: EventLog) -> None:
     logging.getLogger("twinlog.test").warning("one")
     FlowLog(logging.getLogger("twinlog.test"), "A->B").warning("two")
     last = kept.since(0)[-1].number
@@ -69,7 +69,7 @@ def test_each_event_of_another_is_heard_once_and_our_own_not_again(kept: EventLo
     )
     other = structs.replace(HAPPENED, flow="C->B", events=(structs.replace(DIVERGED, number=5),))
     for _ in range(2):
-        kept.hear([kept.of_flow("A->B"), HAPPENED, newer, other])
+        kept.add_published([kept.of_flow("A->B"), HAPPENED, newer, other])
     found = kept.since(last)
     assert [one.message for one in found] == [
         DIVERGED.message,
@@ -82,7 +82,7 @@ def test_each_event_of_another_is_heard_once_and_our_own_not_again(kept: EventLo
     assert kept.since(found[-1].number) == []
 
 
-def test_a_container_that_starts_again_tells_what_its_last_process_said(kept: EventLog) -> None:
+def test_a_restarted_container_shows_the_events_of_its_last_process(kept: EventLog) -> None:
     """Host and pid are the same, and a row of an earlier release has nothing else."""
     FlowLog(logging.getLogger("twinlog.test"), "A->B").warning("of now")
     own = kept.of_flow("A->B")
@@ -93,7 +93,7 @@ def test_a_container_that_starts_again_tells_what_its_last_process_said(kept: Ev
         before, run="", events=(structs.replace(DIVERGED, number=1, message="older"),)
     )
     for _ in range(2):
-        kept.hear([before, own, older])
+        kept.add_published([before, own, older])
     assert [one.message for one in kept.since(0)] == [
         "A->B: of now",
         DIVERGED.message,
@@ -108,17 +108,17 @@ def happens(writer: EventLog, text: str, at: float) -> PublishedEvents:
     return writer.of_flow("A->B")
 
 
-def test_a_process_whose_predecessor_was_far_ahead_is_heard_at_once(
+def test_a_process_whose_predecessors_clock_was_ahead_is_read_immediately(
     kept: EventLog, tmp_path: Path
 ) -> None:
     """A container's process has pid 1 again, and its clock was set in the meantime."""
     ahead, now = (EventLog(tmp_path / "mm2.properties") for _ in range(2))
-    kept.hear([happens(ahead, "of tomorrow", time.time() + 86_400)])
+    kept.add_published([happens(ahead, "of tomorrow", time.time() + 86_400)])
     rows = [ahead.of_flow("A->B"), happens(now, "of now", time.time())]
     # and the one before is not quite gone
     rows += [happens(ahead, "the last of it", 0.0), happens(now, "and again", time.time())]
     for _ in range(2):
-        kept.hear(rows)
+        kept.add_published(rows)
     assert {one.who for one in kept.since(0)} == {kept.who}
     assert [one.message for one in kept.since(0)] == [
         "of tomorrow",
@@ -134,20 +134,20 @@ def test_of_many_flows_the_newest_events_stay(kept: EventLog) -> None:
         some = tuple(structs.replace(DIVERGED, number=n + 1, at_ms=at_ms + n) for n in range(20))
         return structs.replace(HAPPENED, flow=f"F{flow}->B", events=some)
 
-    kept.hear(map(published, range(150)))
+    kept.add_published(map(published, range(150)))
     assert [one.flow for one in kept.since(0)[-40:]] == ["F1->B"] * 20 + ["F0->B"] * 20
 
 
 def test_a_clock_that_is_set_back_makes_our_own_events_no_other_s(kept: EventLog) -> None:
     earlier = {"created": 1.0, "levelno": logging.WARNING, "levelname": "WARNING", "flow": "A->B"}
     logging.getLogger().handle(logging.makeLogRecord({**earlier, "msg": "one"}))
-    kept.hear([kept.of_flow("A->B")])
+    kept.add_published([kept.of_flow("A->B")])
     assert [one.message for one in kept.since(0)] == ["one"]
 
 
-def test_no_row_makes_threads_that_log_wait_for_ever(kept: EventLog) -> None:
+def test_no_row_makes_threads_that_log_wait_forever(kept: EventLog) -> None:
     with pytest.raises(ValueError, match="out of range"):
-        kept.hear(
+        kept.add_published(
             [structs.replace(HAPPENED, events=(structs.replace(DIVERGED, at_ms=-(10**14) + 1),))]
         )
     other = threading.Thread(target=logging.getLogger("twinlog.test").warning, args=("one",))

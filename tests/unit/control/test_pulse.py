@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.support.driver import Driver, plan_of
 from twinlog.control.risk.source_watch import (
+    HEARD_S,
     LATELY_S,
     PULSE_EVERY_S,
     PULSE_WITHIN_S,
@@ -24,6 +25,7 @@ class Asked:
 
     driver: Driver = field(default_factory=lambda: Driver([plan_of(0), plan_of(1)], lanes=2))
     times: list[float] = field(default_factory=list)
+    heard_at: float = float("-inf")
     pulse: SourceLiveness = field(init=False)
 
     def __post_init__(self) -> None:
@@ -48,7 +50,7 @@ class Asked:
     def wait(self, seconds: float) -> None:
         for _ in range(int(seconds * 10)):
             self.driver.clock.now += 0.1
-            self.pulse.tend(self.background)
+            self.pulse.poll(self.background, self.heard_at)
 
     @property
     def is_silent(self) -> bool:
@@ -59,13 +61,27 @@ def no_answer() -> TwinlogError:
     return Disconnected("10.0.0.3:9092 of cluster A has not answered within 5 s")
 
 
-def test_it_is_asked_every_second_and_one_question_at_a_time() -> None:
+def test_it_is_queried_every_second_and_by_one_query_at_a_time() -> None:
     asked = Asked()
     for _ in range(3):
         asked.wait(PULSE_EVERY_S + 0.2)
         asked.answer(None)
     asked.wait(30)
     assert len(asked.times) == 4
+
+
+def test_it_is_not_asked_while_it_answers_another_question_every_second() -> None:
+    asked = Asked()
+    for _ in range(30):
+        asked.heard_at = asked.driver.clock.now
+        asked.wait(PULSE_EVERY_S + 0.2)
+    assert asked.times == []
+    asked.wait(HEARD_S)
+    assert len(asked.times) == 1
+    asked.fail(no_answer())
+    asked.heard_at = asked.driver.clock.now
+    asked.wait(PULSE_EVERY_S + 0.2)
+    assert len(asked.times) == 2, "the end of a silence is noticed as early as its begin"
 
 
 def test_silence_begins_with_a_question_without_an_answer_and_ends_with_an_answer() -> None:

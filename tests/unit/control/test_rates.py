@@ -45,7 +45,7 @@ def test_topics_of_one_name_in_two_flows_are_apart() -> None:
     assert [topic.flow for topic in found] == ["A->B", "B->A"]
 
 
-def test_rates_of_partitions_are_asked_of_what_was_seen_within_a_minute() -> None:
+def test_rates_of_partitions_are_computed_over_the_last_minute() -> None:
     rates, first = PartitionRates(), partition(records=0, bytes=0)
     assert rates.rate(0.0, "A->B", first) == Rate(), "never seen"
     rates.update(0.0, [flow(first)])

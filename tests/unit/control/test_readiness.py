@@ -46,7 +46,7 @@ def test_running_without_movement_is_ready_for_a_minute_and_no_longer() -> None:
     assert watch.after(1, copying(11, 1011))
 
 
-def test_at_its_end_a_flow_is_ready_for_ever() -> None:
+def test_at_its_end_a_flow_is_ready_forever() -> None:
     watch = Watch()
     assert watch.after(1000, flow(partition(state="AT_END"), partition(number=1, state="DONE")))
 
@@ -91,7 +91,7 @@ def test_degraded_while_it_moves_is_ready() -> None:
         ("DEGRADED", "", 60),
     ],
 )
-def test_flow_that_says_why_it_stands_still_has_seconds_and_no_minute(
+def test_flow_that_reports_why_it_stopped_has_seconds_instead_of_a_minute(
     state: str, code: str, seconds: int
 ) -> None:
     watch = Watch()
@@ -116,14 +116,16 @@ def test_a_flow_without_topics_is_at_its_end() -> None:
     assert not Watch().after(1, flow(generation=None)), "it is not known yet that there are none"
 
 
-def test_the_reason_is_told() -> None:
+def test_the_reason_is_reported() -> None:
     stuck = partition(state="FAILED", lag=None, code="RECORD_TOO_LARGE", message="too large")
     (one,) = Readiness().update(0.0, [flow(stuck)])
     assert (one.is_ready, one.reason) == (False, "too large [RECORD_TOO_LARGE]")
 
 
 def test_a_flow_that_another_process_leads_is_ready() -> None:
-    """It works as intended. When it takes over, it has a minute for that."""
+    """Standing by is the intended state. After taking over, the flow has a minute to
+    become ready.
+    """
     watch = Watch()
     standby = flow(state="STANDBY", generation=None, reason="standing by [CONFIG_MISMATCH]")
     assert watch.after(1000, standby)

@@ -36,7 +36,7 @@ def test_at_an_idle_end_it_moves_with_every_look() -> None:
         assert point.at == at_ms
 
 
-def test_where_nothing_is_copied_it_stands() -> None:
+def test_it_does_not_advance_without_copied_records() -> None:
     point = RecoveryPoint()
     point.reach(10)
     see(point, 10, 1000)
@@ -47,7 +47,7 @@ def test_where_nothing_is_copied_it_stands() -> None:
     assert point.at == 8000, "the end was still there when it was seen last"
 
 
-def test_what_the_source_lost_is_no_risk_any_more() -> None:
+def test_records_that_the_source_lost_are_no_longer_at_risk() -> None:
     point = RecoveryPoint()
     point.reach(10)
     see(point, 30, 1000)
@@ -59,7 +59,7 @@ def test_what_the_source_lost_is_no_risk_any_more() -> None:
     assert point.at == 4000
 
 
-def test_a_source_that_ends_below_what_was_copied_is_doubtful_until_a_lane_has_looked() -> None:
+def test_a_source_that_ends_before_the_copy_is_doubtful_until_a_lane_has_checked() -> None:
     point = RecoveryPoint()
     point.reach(100)
     see(point, 100, 1000)
@@ -79,7 +79,7 @@ def test_an_answer_that_the_copy_has_overtaken_is_no_doubt() -> None:
     assert (point.at, point.doubtful_since) == (1000, None)
 
 
-def test_what_the_target_lost_is_at_risk_since_it_was_seen() -> None:
+def test_records_that_the_target_lost_are_at_risk_from_their_observation_on() -> None:
     point = RecoveryPoint()
     point.reach(10)
     see(point, 10, 1000)
@@ -110,7 +110,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_it_never_claims_what_was_not_yet_copied(steps: list[tuple[str, int]]) -> None:
+def test_it_is_never_after_the_copied_records(steps: list[tuple[str, int]]) -> None:
     point, end, upstream, now_ms = RecoveryPoint(), 0, 0, 1
     history: list[tuple[int, int]] = []  # of the source's end, exactly
     seen: list[tuple[int, int]] = []

@@ -48,7 +48,7 @@ def this(tmp_path: Path) -> Rereading:
     return Rereading(tmp_path)
 
 
-def test_what_differs_is_said_flow_by_flow(this: Rereading) -> None:
+def test_differences_are_reported_by_flow(this: Rereading) -> None:
     this.write("A->B.topics = payments", "B->A.enabled = true")
     found = this.reloader.read()
     assert (names(found.changed), names(found.added)) == (["A->B"], ["B->A"])
@@ -60,7 +60,7 @@ def test_what_differs_is_said_flow_by_flow(this: Rereading) -> None:
 
 
 @pytest.mark.parametrize("is_bug", [False, True])
-def test_what_cannot_be_read_changes_nothing(
+def test_an_unreadable_file_changes_nothing(
     this: Rereading, caplog: pytest.LogCaptureFixture, is_bug: bool
 ) -> None:
     this.write("A->B.topics = orders-(")

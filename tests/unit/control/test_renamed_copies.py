@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tests.support.properties import IDENTITY, flows_of
 from twinlog.cluster.client import ClusterClient
@@ -13,7 +14,7 @@ from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.cutover.copies import FlowUpstreams
 from twinlog.control.loops.guard import LoopGuard
-from twinlog.control.loops.neighbours import Neighbours
+from twinlog.control.loops.neighbours import SiblingFlows
 from twinlog.mirror.names.filters import policy_of
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.model import TopicId
@@ -53,6 +54,12 @@ def row(remote: str, topic: str, *, renamed: bool = False, begun: bool = True) -
     )
 
 
+def of_another_flow(remote: str, *, begun: bool, ended: bool = False) -> CopyRow:
+    elsewhere = {"source_cluster_id": "c", "source_topic_id": id_of("c", "orders")}
+    mine = row(remote, "orders", renamed=True, begun=begun)
+    return structs.replace(mine, flow="C->B", ended=ended, **elsewhere)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Counting(ClusterState):
     asked: list[str] = field(default_factory=list)
@@ -75,7 +82,7 @@ def judged(
     guard = LoopGuard(
         config=flow,
         policy=policy_of(flow),
-        neighbours=Neighbours([flow]),
+        neighbours=SiblingFlows([flow]),
         log_once=lambda _: None,
     )
     nobody: ClusterClient = None  # type: ignore[assignment]
@@ -110,10 +117,24 @@ def test_a_look_goes_through_the_rows_once_and_not_once_per_topic(
             ["orders"],
             {},
         ),
+        ([of_another_flow("A.eu-orders", begun=True)], ["orders"], {"orders": "RENAME_CLASH"}),
+        ([of_another_flow("A.eu-orders", begun=False)], ["orders"], {"orders": "RENAME_CLASH"}),
+        ([of_another_flow("A.eu-orders", begun=True, ended=True)], ["orders"], {}),
+        (
+            [
+                row("A.eu-orders", "orders", renamed=True),
+                of_another_flow("A.eu-orders", begun=True),
+            ],
+            ["orders"],
+            {},
+        ),
     ],
-    ids=["changed", "by-map", "taken", "intention", "gone", "others", "begun-twice"],
+    ids=[
+        *("changed", "by-map", "taken", "intention", "gone", "others", "begun-twice"),
+        *("another flow", "another flow's intention", "another flow has ended", "ours is begun"),
+    ],
 )
-def test_who_holds_a_name_is_found(
+def test_the_owner_of_a_name_is_found(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     known: list[CopyRow],
@@ -121,7 +142,7 @@ def test_who_holds_a_name_is_found(
     codes: dict[str, str],
 ) -> None:
     flow = flows_of(tmp_path, "A->B.topics = .*", RENAME)["A->B"]
-    by_name = {("A->B", one.topic): one for one in known if one.topic}
+    by_name = {(one.flow, one.topic): one for one in known if one.topic}
     older = tuple(one for one in known if not one.topic)
     state = ClusterState(cluster_id="b", rows=by_name, older=older)
     there = metadata("b", "A.orders", "A.eu-orders", "A.pay")
@@ -150,7 +171,7 @@ def test_a_cutover_takes_the_copy_that_the_flow_writes_now(
     assert found == {now: "orders"}
 
 
-def test_what_was_begun_counts_and_an_intention_does_not(tmp_path: Path) -> None:
+def test_a_begun_copy_counts_and_an_intention_does_not(tmp_path: Path) -> None:
     flow = flows_of(tmp_path, "A->B.topics = .*", RENAME)["A->B"]
     rows = [row("A.orders", "orders"), row("A.eu-orders", "orders", begun=False)]
     there = metadata("b", "A.eu-orders", "A.orders")

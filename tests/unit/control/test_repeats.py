@@ -30,7 +30,7 @@ FLOWS = "/api/v1/flows"
 
 
 class Server(NamedTuple):
-    """Its address, and its clients' credentials."""
+    """A server's address, and its clients' credentials."""
 
     address: Address
     tls: ssl.SSLContext | None
@@ -185,7 +185,7 @@ def test_numbers_that_changed_are_shown_at_once(rest: Server, token: str, monito
     assert b'"lag":8' in asked(rest, get(token))
 
 
-def test_a_token_that_was_taken_away_is_out_at_its_next_request(
+def test_a_token_that_was_removed_is_out_at_its_next_request(
     rest: Server, token: str, tmp_path: Path
 ) -> None:
     warmed(rest, get(token))

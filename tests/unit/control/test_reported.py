@@ -1,5 +1,5 @@
-"""REST answers from the rows on the target: of leaders elsewhere, of no leader, and of this process
-before it lost the lead.
+"""REST answers that are made from rows on the target: of leaders on other hosts, of no leader, and
+of this process before it lost the lead.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def test_its_own_last_row_hides_no_outage(config: MirrorConfig) -> None:
     assert shown_flow(config, flow(state="STANDBY", generation=None), last).state == "RUNNING"
 
 
-def test_a_leader_that_said_nothing_for_long_is_not_known_to_run(config: MirrorConfig) -> None:
+def test_a_leader_without_a_recent_report_is_not_known_to_run(config: MirrorConfig) -> None:
     reported = of(row(age_s=60))
     found = shown_flow(config, None, reported, AWAY)
     assert (found.state, found.reason, found.problem) == ("UNKNOWN", AWAY, AWAY)
@@ -93,7 +93,7 @@ def test_a_leader_that_said_nothing_for_long_is_not_known_to_run(config: MirrorC
     assert shown_flow(config, None, of(row(age_s=20)), AWAY).state == "RUNNING"
 
 
-def test_of_a_flow_that_nobody_leads_it_is_said_how_it_ended(config: MirrorConfig) -> None:
+def test_a_flow_without_a_leader_shows_how_it_ended(config: MirrorConfig) -> None:
     gone = of(None, LastRun(FlowState.NOT_RUNNING, "killed", "PROCESS_GONE"))
     found = shown_flow(config, None, gone)
     assert (found.state, found.reason, found.code) == ("NOT_RUNNING", "killed", "PROCESS_GONE")
@@ -101,7 +101,7 @@ def test_of_a_flow_that_nobody_leads_it_is_said_how_it_ended(config: MirrorConfi
     assert (found.state, found.reason) == ("UNKNOWN", AWAY), "somebody may have begun since"
 
 
-def test_what_is_wanted_is_not_known_before_the_target_has_answered(config: MirrorConfig) -> None:
+def test_intents_are_unknown_before_the_target_has_responded(config: MirrorConfig) -> None:
     assert shown_flow(config, flow(), None, AWAY).wanted is None
     assert shown_flow(config, flow(), of(None)).wanted == []
 
@@ -140,7 +140,7 @@ def test_rows_that_cannot_be_read_are_a_trouble_of_their_own_flow_alone() -> Non
         (b'["flow","A->B","intent","pause",""]', b'{"v":1}'),
     ],
 )
-def test_no_row_of_the_state_hides_what_the_leader_says(key: bytes, value: bytes) -> None:
+def test_no_row_of_the_state_topic_hides_the_leaders_report(key: bytes, value: bytes) -> None:
     now_ms = int(time.time() * 1000)
     state = _by_flow([PAUSE.encode(), (key, value)])("A->B")
     found = _report("A->B", state, [row().encode()], now_ms, reports=True)
@@ -161,7 +161,7 @@ def test_of_a_state_topic_that_may_not_be_read_nothing_is_claimed() -> None:
     assert "grant READ on topic" in found.problem
 
 
-def test_a_target_that_is_away_makes_no_other_old(
+def test_an_unreachable_target_does_not_make_others_outdated(
     config: MirrorConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
@@ -183,7 +183,7 @@ def test_a_target_that_is_away_makes_no_other_old(
     async def run() -> None:
         some = Leaders()
         for _ in range(200):
-            heard = await some.hear(config.flows)
+            heard = await some.read(config.flows)
             if asked.count("C") > 3:
                 break
             await asyncio.sleep(0.05)
@@ -191,7 +191,7 @@ def test_a_target_that_is_away_makes_no_other_old(
         assert heard["A->C"].problem == ""
         ends.set()
         while "A->B" not in heard:
-            heard = await some.hear(config.flows)
+            heard = await some.read(config.flows)
             await asyncio.sleep(0.01)
         assert heard["A->B"].problem == f"{AWAY} [UNREACHABLE]"
 
@@ -215,7 +215,7 @@ def test_a_flow_that_cannot_enter_its_target_hides_no_other_of_it(
 
     monkeypatch.setattr(leaders, "reports_of", reports)
     found = sorted(load(file, environment={}).flows, key=str, reverse=is_reversed)
-    heard = asyncio.run(Leaders().hear(found))
+    heard = asyncio.run(Leaders().read(found))
     assert heard["A->B"].problem == f"{AWAY} [UNREACHABLE]"
     assert (heard["C->B"].problem, heard["C->B"].reported) == ("", of(None))
 

@@ -100,7 +100,7 @@ def test_flows_say_their_state_their_loss_and_how_old_that_is(rest: Rest) -> Non
     assert rest.get("/api/v1/flows/A:B")["flow"] == "A->B"
 
 
-def test_the_last_hour_is_told_of_a_flow_that_is_led_here(rest: Rest) -> None:
+def test_the_last_hour_is_shown_for_a_flow_led_by_this_process(rest: Rest) -> None:
     (row,) = rest.get(f"{A_B}/history")["rows"]
     assert 0 <= time.time() * 1000 - row.pop("atMs") < 60_000
     assert row == {
@@ -129,7 +129,7 @@ def test_flows_that_clusters_leaves_to_others_are_shown_and_steered(
         assert rest.ask(f"{A_B}/pause", "POST", {"dryRun": True}).status == 503, "B is away"
 
 
-def test_what_is_wrong_with_a_flow_of_others_stops_nothing_here(tmp_path: Path) -> None:
+def test_an_error_of_another_processs_flow_stops_nothing(tmp_path: Path) -> None:
     file = tmp_path / "mm2.properties"
     file.write_text(f"{FILE}A->C.enabled = true\nA->B.sync.topic.acls.interval.seconds = soon\n")
     config = load(file, ["C"], environment={})
@@ -139,7 +139,7 @@ def test_what_is_wrong_with_a_flow_of_others_stops_nothing_here(tmp_path: Path) 
     assert "A->B runs in other processes, and is not shown by this one" in str(found)
 
 
-def test_a_target_that_is_away_is_told_and_keeps_nobody_waiting(rest: Rest) -> None:
+def test_an_unreachable_target_is_reported_and_delays_no_client(rest: Rest) -> None:
     eventually(lambda: "connection refused" in rest.get(A_B)["problem"])
     assert rest.get(A_B)["state"] == "RUNNING", "its own numbers are there all the same"
 
@@ -203,7 +203,7 @@ def test_next_leads_through_all_pages(rest: Rest, path: str) -> None:
     assert len(found) == whole["total"] > 1
 
 
-def test_a_topic_has_the_numbers_of_its_partitions_and_says_what_is_not_known() -> None:
+def test_a_topic_sums_its_partitions_and_counts_unknown_ones() -> None:
     parts = [
         partition("orders", 0, lag=5, lag_ms=70, loss_records=2, loss_ms=30, left_ms=900, bytes=1),
         partition("orders", 1, lag=None, loss_records=None, is_left_known=False, bytes=2),
@@ -245,8 +245,8 @@ def test_of_ten_thousand_topics_a_page_is_made_at_once(rest: Rest, monitor: Moni
 def test_a_standby_of_ten_thousand_topics_answers_at_once(
     rest: Rest, monitor: Monitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It uses the row that its leader publishes, and the last data of both clusters, because
-    querying them takes seconds.
+    """The answer uses the row that the leader publishes, and the last read of both clusters,
+    because querying them takes seconds.
     """
     parts = [partition(f"topic-{n // 10:05}", n % 10, lag=n % 977) for n in range(100_000)]
     now_ms = int(time.time() * 1000)
@@ -306,7 +306,7 @@ def test_both_clusters_are_asked_for_all_partitions_as_often_as_it_costs_little(
     assert (found.is_new, found.is_too_old) == (is_new, is_too_old)
 
 
-def test_what_is_not_known_is_said_and_sorted_as_the_worst() -> None:
+def test_unknown_values_are_shown_and_sorted_as_the_worst() -> None:
     parts = [
         partition("orders", number, lag=lag, loss_records=lag)
         for number, lag in enumerate((5, None))
@@ -314,7 +314,7 @@ def test_what_is_not_known_is_said_and_sorted_as_the_worst() -> None:
     for column in ("lag", "lossRecords"):
         query = inputs.PartitionQuery.model_validate({"sort": f"-{column}"})
         assert [one["partition"] for one in shown.page(parts, query)[1]] == [1, 0]
-    found = answered(shown._seen(flow(*parts), 0, 0.0))
+    found = answered(shown._snapshot_fields(flow(*parts), 0, 0.0))
     assert (found.lag, found.lag_unknown_partitions) == (5, 1)
 
 
@@ -331,7 +331,7 @@ def test_of_a_flow_led_elsewhere_the_row_tells_lag_objective_and_proof() -> None
         PUBLISHED, lag=12, lag_unknown=1, rpo_ms=1000, rpo_excess="why", proof=proof
     )
     status = structs.replace(status, p50_ms=7, p99_ms=95)
-    found = answered(shown._reported(status, PUBLISHED.at_ms))
+    found = answered(shown._report_fields(status, PUBLISHED.at_ms))
     assert (found.lag, found.lag_unknown_partitions) == (12, 1)
     assert (found.loss.objective_ms, found.loss.excess) == (1000, "why")
     assert found.verified == answers.Verified(
@@ -339,26 +339,26 @@ def test_of_a_flow_led_elsewhere_the_row_tells_lag_objective_and_proof() -> None
     )
     assert found.latency == answers.Latency(p50_ms=7, p99_ms=95)
     assert found.retention is None, "its leader is of an earlier release"
-    earlier = answered(shown._reported(PUBLISHED, PUBLISHED.at_ms))
+    earlier = answered(shown._report_fields(PUBLISHED, PUBLISHED.at_ms))
     assert (earlier.lag, earlier.lag_unknown_partitions, earlier.verified) == (None, None, None)
     assert earlier.latency is None
 
 
-def test_the_soonest_end_of_retention_is_told_of_a_flow() -> None:
+def test_the_earliest_deletion_of_a_flow_is_reported() -> None:
     parts = [partition("a"), partition("b", lag=1, left_ms=900)]
     parts.append(partition("c", lag=9, left_ms=70, needs_ms=80, is_near_deletion=True))
-    found = answered(shown._seen(flow(*parts), 0, 0.0)).retention
+    found = answered(shown._snapshot_fields(flow(*parts), 0, 0.0)).retention
     soonest = answers.Retention(kept_ms=70, kept_known=True, topic="c", near_deletion=["c"])
     assert found == soonest
     row = published(flow(*parts), every_ms=5000)
-    assert answered(shown._reported(row, 0)).retention == soonest, "and so for other processes"
+    assert answered(shown._report_fields(row, 0)).retention == soonest, "and so for other processes"
     none = answers.Retention(kept_ms=None, kept_known=True, topic=None, near_deletion=[])
-    assert answered(shown._seen(flow(parts[0]), 0, 0.0)).retention == none
+    assert answered(shown._snapshot_fields(flow(parts[0]), 0, 0.0)).retention == none
     parts.append(partition("d", lag=1, is_left_known=False))
-    found = answered(shown._seen(flow(*parts), 0, 0.0)).retention
+    found = answered(shown._snapshot_fields(flow(*parts), 0, 0.0)).retention
     assert found is not None
     assert (found.kept_ms, found.kept_known) == (70, False)
-    standby = shown._seen(flow(*parts, state="STANDBY"), 0, 0.0)
+    standby = shown._snapshot_fields(flow(*parts, state="STANDBY"), 0, 0.0)
     assert answered(standby).retention is None
 
 
@@ -368,7 +368,7 @@ def test_partitions_that_no_cluster_tells_are_no_empty_page(rest: Rest) -> None:
     assert "connection refused" in answer.json["what"]
 
 
-def test_events_are_numbered_and_asked_for_by_flow(rest: Rest) -> None:
+def test_events_are_numbered_and_filtered_by_flow(rest: Rest) -> None:
     log = logging.getLogger("twinlog.test")
     FlowLog(log, "A->B").warning("one")
     FlowLog(log, "C->B").warning("two")
@@ -482,7 +482,7 @@ def test_no_secret_is_in_any_answer(rest: Rest) -> None:
         (f"{A_B}/pause", "POST", {}, 503, "UNREACHABLE", "connection refused"),
     ],
 )  # fmt: skip
-def test_what_is_refused_says_what_where_and_what_to_do(
+def test_refusals_have_reason_place_and_remedy(
     rest: Rest, path: str, method: str, body: Any, status: int, code: str, what: str
 ) -> None:
     answer = rest.ask(path, method, body)
@@ -501,7 +501,7 @@ def test_what_is_refused_says_what_where_and_what_to_do(
     assert (answer.headers["Retry-After"] is not None) == (status == 503)
 
 
-def test_a_bug_is_told_without_its_text(rest: Rest, monitor: Monitor) -> None:
+def test_a_bug_is_reported_without_its_text(rest: Rest, monitor: Monitor) -> None:
     monitor.update([flow(partition(lag="many"))])
     answer = rest.ask(A_B)
     assert (answer.status, answer.json["code"]) == (500, "INTERNAL")
@@ -577,7 +577,7 @@ def test_many_clients_are_answered_from_one_encoding_until_something_changes(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other kernels have no priority of a thread")
-def test_lanes_come_before_those_who_ask(rest: Rest) -> None:
+def test_lanes_have_priority_over_clients(rest: Rest) -> None:
     (thread,) = (one for one in threading.enumerate() if one.name == "twinlog-web")
     assert thread.native_id is not None
     eventually(lambda: os.getpriority(os.PRIO_PROCESS, thread.native_id or 0) >= server.NICE)

@@ -102,7 +102,7 @@ def test_answers_may_get_more_fields_and_have_no_part_without_a_type() -> None:
     assert bare == []
 
 
-def test_the_docs_name_every_path_and_what_it_takes() -> None:
+def test_the_docs_name_every_path_and_its_parameters() -> None:
     text = (DOCS / "rest.md").read_text()
     assert rest_page.with_table(text) == text, "run: python -m tools.pages"
     (pause,) = (line for line in rest_page.table().splitlines() if "{flow}/topics/pause" in line)

@@ -70,7 +70,7 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-def test_others_get_metrics_and_probes_alone_where_nobody_proves_who_it_is(serve: Serve) -> None:
+def test_without_authentication_other_hosts_get_only_metrics_and_probes(serve: Serve) -> None:
     with serve(EVERYWHERE, "twinlog.rest.monitoring.open = true") as rest:
         for path in ("/metrics", "/healthz", "/readyz"):
             assert here(rest).ask(path).status == 200
@@ -110,7 +110,7 @@ def test_a_mirror_whose_address_others_reach_unguarded_does_not_start(
 
 
 @pytest.mark.parametrize("address", [EVERYWHERE, LOCAL], ids=["everywhere", "local"])
-def test_with_tokens_nobody_comes_in_without(
+def test_with_tokens_every_request_needs_one(
     serve: Serve, token: Token, tmp_path: Path, address: Address
 ) -> None:
     good = token()
@@ -138,7 +138,7 @@ def test_probes_are_open_by_a_key(serve: Serve, token: Token, tmp_path: Path) ->
         assert here(rest).ask("/api/v1/codes").status == 401
 
 
-def test_who_may_read_may_not_operate(serve: Serve, token: Token, tmp_path: Path) -> None:
+def test_a_reader_may_not_operate(serve: Serve, token: Token, tmp_path: Path) -> None:
     reads = bearer(token("grafana", "read"))
     with serve(LOCAL, f"twinlog.rest.tokens.file = {tmp_path / 'tokens'}") as rest:
         assert rest.ask("/api/v1/codes", headers=reads).status == 200
@@ -154,7 +154,7 @@ def test_who_may_read_may_not_operate(serve: Serve, token: Token, tmp_path: Path
             assert "grafana may read" in answer.json["what"]
 
 
-def test_a_line_that_is_taken_away_shuts_its_client_out(
+def test_a_line_that_is_removed_shuts_its_client_out(
     serve: Serve, token: Token, tmp_path: Path
 ) -> None:
     first, second, file = token("one"), token("two"), tmp_path / "tokens"
@@ -172,7 +172,7 @@ def test_a_line_that_is_taken_away_shuts_its_client_out(
         assert rest.ask("/api/v1/codes", headers=bearer(second)).status == 401
 
 
-def test_a_line_that_is_taken_away_ends_its_streams(
+def test_a_line_that_is_removed_ends_its_streams(
     serve: Serve, token: Token, tmp_path: Path
 ) -> None:
     first, _, file = token("one"), token("two"), tmp_path / "tokens"
@@ -211,7 +211,9 @@ def test_a_token_has_a_name_of_its_own_and_a_dry_run_makes_none(
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602])
-def test_a_file_that_others_may_write_is_refused(token: Token, tmp_path: Path, mode: int) -> None:
+def test_a_file_that_other_clients_may_write_is_refused(
+    token: Token, tmp_path: Path, mode: int
+) -> None:
     from twinlog.control.web.tokens import Tokens
 
     token()
@@ -261,7 +263,7 @@ def test_pages_from_here_may_ask(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", ""])
-def test_what_a_form_can_send_changes_nothing(serve: Serve, kind: str) -> None:
+def test_a_request_that_a_form_can_send_changes_nothing(serve: Serve, kind: str) -> None:
     with serve(LOCAL) as rest:
         answer = rest.ask(f"{A_B}/pause", "POST", b"{}", {"Content-Type": kind})
         assert (answer.status, answer.json["code"]) == (400, "REQUEST_INVALID")
@@ -295,7 +297,7 @@ def test_a_body_that_drips_has_the_same_deadline(
         eventually(is_closed)
 
 
-def test_drippers_keep_nobody_from_rest(serve: Serve) -> None:
+def test_slow_clients_keep_no_other_client_from_rest(serve: Serve) -> None:
     with serve(LOCAL) as rest, dripping(rest.address, 16) as drippers:
         eventually(lambda: drippers.rounds >= 2)
         assert rest.ask("/api/v1/codes").status == 200
@@ -315,7 +317,7 @@ def trusting(authority: str) -> ssl.SSLContext:
     return context
 
 
-def test_certificates_stand_for_tokens(serve: Serve, tmp_path: Path) -> None:
+def test_certificates_replace_tokens(serve: Serve, tmp_path: Path) -> None:
     authority = shared_authority()
     server, client = tmp_path / "server.pem", tmp_path / "client.pem"
     for path, name in ((server, "localhost"), (client, "grafana")):
@@ -351,7 +353,7 @@ def test_certificates_stand_for_tokens(serve: Serve, tmp_path: Path) -> None:
             ask(rest, "/api/v1/codes", "GET", shows=False)
 
 
-def test_those_who_begin_tls_and_say_no_more_are_counted(
+def test_clients_that_stop_within_a_tls_handshake_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from twinlog.config.rest import RestConfig

@@ -37,7 +37,7 @@ class Counting:
         self.closed_in.append(threading.current_thread().name)
 
 
-def test_rounds_go_on_until_it_is_stopped_and_then_close_in_their_own_thread() -> None:
+def test_rounds_continue_until_it_is_stopped_and_then_close_in_their_own_thread() -> None:
     duty = Counting()
     duties = Duties("A->B", [duty])
     duties.start()
@@ -79,7 +79,7 @@ def test_no_round_begins_while_they_are_held(monkeypatch: pytest.MonkeyPatch) ->
         one.join(PATIENCE_S)
 
 
-def test_an_error_is_one_line_and_the_rounds_and_other_duties_go_on(
+def test_an_error_is_one_line_and_the_rounds_and_other_duties_continue(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("twinlog.control.duties.rounds.FIRST_PAUSE_S", 0.01)
@@ -162,7 +162,7 @@ class CountingTheEnd(Counting):
         raise Disconnected("B: the broker closed the connection")
 
 
-def test_the_end_is_told_to_those_who_want_to_know_and_stops_nobody(
+def test_duties_with_a_last_round_are_informed_of_the_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     first, other, second = CountingTheEnd(), Counting(), CountingTheEnd()

@@ -77,13 +77,13 @@ def test_a_password_is_found_in_every_form(form: str, password: str) -> None:
 
 @pytest.mark.parametrize("before", ["", "x", "xy", "xyz", "\0someone else\0"])
 @pytest.mark.parametrize("after", ["", "x", "\n", "and more"])
-def test_base64_is_found_wherever_the_secret_lies_in_it(before: str, after: str) -> None:
+def test_base64_is_found_at_every_alignment_of_the_secret(before: str, after: str) -> None:
     password = "correct horse"
     written = b64(f"{before}{password}{after}")
     assert scrubber_of(password).clean(f"({written})") == f"({HIDDEN})"
 
 
-def test_a_short_password_is_found_in_what_is_sent_and_not_in_every_base64() -> None:
+def test_a_short_password_is_found_in_credentials_and_not_in_every_base64() -> None:
     scrubber = scrubber_of("s3c")
     assert scrubber.clean(b64(f"\0{USER}\0s3c")).rstrip("=") == HIDDEN
     other = b64("nothing of the kind")
@@ -118,9 +118,7 @@ def test_a_short_password_is_found_in_what_is_sent_and_not_in_every_base64() -> 
         ),
     ],
 )
-def test_what_only_secrets_look_like_goes_without_being_known(
-    text: str, expected: str | None
-) -> None:
+def test_texts_with_the_form_of_a_secret_are_removed(text: str, expected: str | None) -> None:
     assert SecretScrubber().clean(text) == (text if expected is None else expected)
 
 
@@ -135,7 +133,7 @@ def test_what_only_secrets_look_like_goes_without_being_known(
         ("A.ssl.keystore.type", "PEMX", "a PEMX", f"a {HIDDEN}"),
     ],
 )
-def test_what_a_provider_gave_is_secret_too(key: str, value: str, text: str, expected: str) -> None:
+def test_values_of_providers_are_secret(key: str, value: str, text: str, expected: str) -> None:
     setting = Setting(key=key, value=value, file="f", from_provider=True)
     assert SecretScrubber([setting]).clean(text) == expected
 
@@ -241,7 +239,7 @@ def test_where_secrets_may_be_elsewhere_nothing_that_was_logged_goes_in(
     assert "left out" in files["README.txt"]
 
 
-def test_a_file_that_is_not_there_leaves_out_what_was_logged(config: Path, tmp_path: Path) -> None:
+def test_a_missing_file_leaves_out_the_logs(config: Path, tmp_path: Path) -> None:
     log = tmp_path / "twinlog.log"
     log.write_text("only-somebody-knows")
     files = support_bundle.collect({config: ConfigError("no such file")}, [log])

@@ -1,4 +1,6 @@
-"""Series as text: what the library reads in it, and its cost compared with the library's writer."""
+"""The text of the series: the library parses the same values, and its cost is compared with the
+library's writer.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ def samples(text: str, read: Read) -> list[tuple[str, dict[str, str], float]]:
     ),
     st.booleans(),
 )
-def test_what_is_written_is_read(
+def test_written_series_are_read_back(
     given: list[tuple[metrics.Metric, tuple[str, str, str, str], float]], is_openmetrics: bool
 ) -> None:
     text = SeriesText(SOME, is_openmetrics=is_openmetrics)

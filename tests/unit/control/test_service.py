@@ -106,7 +106,7 @@ def test_without_a_service_manager_nothing_is_sent() -> None:
     notifier.stopping()
 
 
-def test_a_reload_is_told_with_its_time_and_its_end(tmp_path: Path) -> None:
+def test_a_reload_is_reported_with_its_time_and_its_end(tmp_path: Path) -> None:
     address = str(tmp_path / "notify")
     with manager(address) as sock:
         before = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
@@ -119,7 +119,9 @@ def test_a_reload_is_told_with_its_time_and_its_end(tmp_path: Path) -> None:
         assert received(sock) == ["READY=1"]
 
 
-def test_a_reload_that_fails_ends_too_and_without_a_manager_nothing_is_told(tmp_path: Path) -> None:
+def test_a_reload_that_fails_ends_too_and_without_a_manager_nothing_is_reported(
+    tmp_path: Path,
+) -> None:
     address = str(tmp_path / "notify")
     with manager(address) as sock:
         with pytest.raises(ValueError, match="no number"), reloading(environment(address)):

@@ -11,9 +11,9 @@ from twinlog.cluster.groups.member import (
     MemberRole,
     MembershipState,
     Share,
+    process_metadata,
     share_of,
     successor_of,
-    who_we_are,
     with_share,
     with_successor,
 )
@@ -27,10 +27,10 @@ CONFIG = {"topics": "0011"}
 
 
 class Group:
-    """The state of a membership, and what it was told to announce."""
+    """The state of a membership, and its announcements."""
 
     def __init__(self, role: MemberRole, others: Sequence[bytes]) -> None:
-        self.metadata = who_we_are(CONFIG)
+        self.metadata = process_metadata(CONFIG)
         self.state = MembershipState(role=role, others=tuple(others))
 
     @property
@@ -54,7 +54,7 @@ def standby(
     process: str = "other", leads: int = 0, *, is_ready: bool = True, config: str = "0011"
 ) -> bytes:
     share = Share(process=process, leads=leads, is_ready=is_ready)
-    return with_share(who_we_are({"topics": config}), share)
+    return with_share(process_metadata({"topics": config}), share)
 
 
 class Process:
@@ -83,7 +83,7 @@ class Process:
             group.state = MembershipState(role=group.state.role, others=others)
 
     def after(self, seconds: float) -> int:
-        """Return the number of flows that are being handed over by then."""
+        """Let this much time pass, and return the number of flows that are being handed over."""
         end = self.now + seconds
         while self.now < end:
             self.now += 0.5
@@ -124,7 +124,7 @@ def test_a_sole_process_keeps_everything() -> None:
 def test_nothing_goes_to_a_process_that_could_not_lead_it() -> None:
     assert Process(4, standby(is_ready=False)).after(600) == 0
     assert Process(4, standby(config="2233")).after(600) == 0
-    assert Process(4, who_we_are(CONFIG)).after(600) == 0
+    assert Process(4, process_metadata(CONFIG)).after(600) == 0
 
 
 def test_a_process_that_comes_and_goes_gets_nothing() -> None:
@@ -136,14 +136,14 @@ def test_a_process_that_comes_and_goes_gets_nothing() -> None:
         process.others(standby())
 
 
-def test_what_was_given_is_counted_though_it_is_not_told_yet() -> None:
+def test_a_handed_over_flow_counts_before_it_is_announced() -> None:
     process = Process(4, standby())
     assert process.after(31) == 2
     process.moved()
     assert process.after(250) == 0
 
 
-def test_one_that_has_gone_meanwhile_is_handed_nothing() -> None:
+def test_a_process_that_has_left_gets_no_flow() -> None:
     process = Process(2, standby(), standby("third", leads=1))
     assert process.after(30.5) == 1
     process.others(standby("third", leads=1))
@@ -153,7 +153,7 @@ def test_one_that_has_gone_meanwhile_is_handed_nothing() -> None:
     assert [successor_of(metadata) for metadata in announced] == ["", ""]
 
 
-def test_where_several_stand_by_the_successor_is_named_first() -> None:
+def test_with_several_standbys_the_successor_is_named_first() -> None:
     process = Process(2, standby(), standby("third", leads=1))
     assert process.after(30.5) == 1
     flow = process.flows[-1]
@@ -166,7 +166,7 @@ def test_where_several_stand_by_the_successor_is_named_first() -> None:
     assert flow.run.is_stopping
 
 
-def test_a_process_tells_where_it_stands_by_how_many_flows_it_leads() -> None:
+def test_a_process_announces_how_many_flows_it_leads() -> None:
     process = Process(2, stands_by_for=1)
     process.after(5)
     membership = process.flows[-1].setup.membership
@@ -175,11 +175,11 @@ def test_a_process_tells_where_it_stands_by_how_many_flows_it_leads() -> None:
     assert announced == Share(process=process.sharing.process, leads=2, is_ready=True)
 
 
-def test_what_is_told_is_read_back() -> None:
+def test_announcements_are_read_back() -> None:
     metadata = standby("p", 3)
     assert share_of(metadata) == Share(process="p", leads=3, is_ready=True)
     assert successor_of(with_successor(metadata, "q")) == "q"
-    for strange in (b"", b"somebody", b"[]", b'{"share":1}', who_we_are()):
+    for strange in (b"", b"somebody", b"[]", b'{"share":1}', process_metadata()):
         assert share_of(strange) is None
         assert successor_of(strange) == ""
 

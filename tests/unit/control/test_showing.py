@@ -101,7 +101,7 @@ def test_the_status_file_is_written_by_its_own_thread_and_removed(tmp_path: Path
 
 
 @pytest.mark.usefixtures("_own_folder")
-def test_a_large_status_file_is_written_seldom_and_says_so(
+def test_a_large_status_file_is_written_seldom_and_reports_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(status_file, "SHARE_OF_TIME", 1e-9)  # as if it were very large

@@ -50,7 +50,7 @@ def test_each_round_is_one_request_for_all_looks_that_have_not_ended(
     assert not any(isinstance(found[tp], TwinlogError) for tp in TPS[:4])
 
 
-def test_what_a_round_asks_for_is_bounded(
+def test_the_bytes_of_a_round_are_bounded(
     rounds: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MOST_BYTES", 2)

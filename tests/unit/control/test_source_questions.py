@@ -14,7 +14,7 @@ from twinlog.errors import Disconnected
 from twinlog.model import TopicPartition
 
 
-def test_a_question_behind_the_end_opens_no_connection(tmp_path: Path) -> None:
+def test_a_question_after_the_end_opens_no_connection(tmp_path: Path) -> None:
     path = tmp_path / "mm2.properties"
     path.write_text("\n".join(BASE))
     (config, *_) = load(path, environment={}).flows

@@ -19,7 +19,7 @@ def summed(*passed_ms: int) -> Timings:
 
 
 @given(st.integers(min_value=0, max_value=1 << 40))
-def test_a_bucket_holds_what_falls_into_it_and_is_a_quarter_wide_at_most(ms: int) -> None:
+def test_a_bucket_contains_its_values_and_is_at_most_a_quarter_wide(ms: int) -> None:
     bucket = bucket_of(ms)
     lowest = upper_ms(bucket - 1) + 1 if bucket else 0
     assert lowest <= ms <= upper_ms(bucket)
@@ -36,7 +36,7 @@ def test_half_and_99_of_100_are_of_all_partitions_together() -> None:
     assert window.view(1.0) == Quantiles(p50_ms=5, p99_ms=upper_ms(bucket_of(1000)))
 
 
-def test_what_is_older_than_a_minute_is_forgotten() -> None:
+def test_values_older_than_a_minute_are_dropped() -> None:
     window = SpreadWindow()
     assert window.view(0.0) is None
     window.add(0.0, summed(1000))
@@ -46,7 +46,7 @@ def test_what_is_older_than_a_minute_is_forgotten() -> None:
     assert window.view(96.0) is None
 
 
-def test_the_histogram_keeps_what_the_window_forgets() -> None:
+def test_the_histogram_keeps_values_that_the_window_drops() -> None:
     window = SpreadWindow()
     window.add(0.0, summed(-5, 7, 8))
     window.add(500.0, summed(1023, 1024, 1 << 20))

@@ -30,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     logging.getLogger("twinlog").setLevel(level)
 
 
-def test_a_folder_that_was_cleaned_away_is_made_again(folder: Path) -> None:
+def test_a_folder_that_was_cleaned_away_is_recreated(folder: Path) -> None:
     config = Path("mm2.properties")
     status, kept = StatusFile(config), EventLog(config)
     kept.start()
@@ -56,7 +56,7 @@ def test_a_mirror_of_several_files_is_found_by_each(folder: Path) -> None:
     assert list(running_mirrors(Path("other.properties"))) == []
 
 
-def test_a_killed_mirror_that_nobody_has_waited_for_runs_no_more(folder: Path) -> None:
+def test_a_killed_mirror_that_is_a_zombie_does_not_run(folder: Path) -> None:
     """Below a container's first process that waits for no child, it stays a zombie forever."""
     code = (
         "import sys; from pathlib import Path; "
@@ -86,7 +86,7 @@ def test_mirror_of_an_older_release_is_shown(folder: Path) -> None:
     assert mirror.flows[0].groups_without_checkpoint == {}
 
 
-def test_a_disk_that_takes_nothing_ends_no_copy_and_is_said_once(
+def test_a_disk_that_takes_nothing_ends_no_copy_and_is_reported_once(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = Path("mm2.properties")

@@ -93,7 +93,7 @@ def test_links_within_are_not_written_through(folder: Path, victim: Path) -> Non
     assert [mirror.pid for mirror in running_mirrors()] == [os.getpid()]
 
 
-def test_who_takes_the_name_of_a_cleaned_folder_ends_no_copy_and_gets_nothing(
+def test_a_user_who_takes_the_name_of_a_removed_folder_gets_nothing(
     folder: Path, victim: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     status, kept = StatusFile(CONFIG), EventLog(CONFIG)
@@ -122,7 +122,7 @@ def test_who_takes_the_name_of_a_cleaned_folder_ends_no_copy_and_gets_nothing(
 
 
 def whole() -> dict[str, Any]:
-    """Write the file of a mirror that is this process."""
+    """Write a status file as if this process were a mirror."""
     StatusFile(CONFIG).write([flow(partition())])
     value: dict[str, Any] = json.loads((status_folder() / f"{os.getpid()}.json").read_text())
     return value
@@ -182,7 +182,7 @@ def test_a_partition_without_a_field_is_no_mirror(folder: Path, name: str) -> No
     assert run(["status"]) == 3
 
 
-def test_what_another_release_does_not_write_is_unknown(
+def test_fields_that_another_release_lacks_are_unknown(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written = whole()
@@ -204,7 +204,7 @@ def test_files_of_another_user_are_not_read(folder: Path) -> None:
     assert list(running_mirrors()) == []
 
 
-def test_what_a_killed_process_left_is_removed_by_the_next(folder: Path) -> None:
+def test_files_of_a_killed_process_are_removed_by_the_next(folder: Path) -> None:
     status_folder()
     (folder / f".{2**22 + 1}-0123.unfinished").write_text("{")
     (folder / f".{os.getpid()}-0123.unfinished").write_text("{")
@@ -214,7 +214,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next(folder: Path) -> None
     assert len(list(folder.iterdir())) == 1, "another thread's is left alone"
 
 
-def test_status_says_what_is_wrong_in_one_line(
+def test_status_reports_the_problem_in_one_line(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder.mkdir()

@@ -171,7 +171,9 @@ def test_pause_while_the_first_lease_warms_up(driver: Driver) -> None:
 def test_partition_that_was_handed_over_when_the_pause_came(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
-    """Its position is valid now. When it is resumed, the clusters may have changed."""
+    """A position that was handed over is valid now. By the time of the resume, the clusters may
+    have changed.
+    """
     driver, lanes = running
     driver.pass_time(301)
     for lane in driver.lanes_of(2):
@@ -257,7 +259,7 @@ def test_discovery_does_not_bring_a_paused_or_released_topic_back(
     assert TopicPartition("orders", 2) not in found
 
 
-def test_released_topic_is_mirrored_again_when_that_is_taken_back(
+def test_released_topic_is_mirrored_again_when_that_is_undone(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
     driver, lanes = running
@@ -270,7 +272,7 @@ def test_released_topic_is_mirrored_again_when_that_is_taken_back(
     assert all(driver.run.partitions[tp].placement is Placement.ASSIGNED for tp in ORDERS)
 
 
-def test_it_starts_cold_where_it_was_released_and_taken_back(
+def test_a_released_and_resumed_partition_starts_cold(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
     """Other clients may have written to it in the meantime."""
@@ -320,7 +322,7 @@ def test_flow_that_was_set_up_paused_waits_for_a_look_for_topics(
 ) -> None:
     steered.begin(news(PAUSED))
     assert set(states(driver).values()) == {PartitionState.PAUSED}
-    steered._found(news(NOTHING))
+    steered._apply_news(news(NOTHING))
     driver.run.tick()
     lanes = driver.lanes_of(1)
     assert not any(lane.taken for lane in lanes), "the guard against loops has not been asked"
@@ -329,7 +331,7 @@ def test_flow_that_was_set_up_paused_waits_for_a_look_for_topics(
     assert sorted(tp for lane in lanes for tp in lane.taken) == sorted(ORDERS + AUDIT)
 
 
-def test_lag_of_what_is_paused_grows_with_the_source(
+def test_lag_of_a_paused_partition_grows_with_the_source(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
     driver, lanes = running
@@ -370,7 +372,7 @@ def test_limit_that_goes_holds_until_lanes_without_one_are_there(
     driver.lanes_of(2)
     assert driver.run.current is not None
     assert driver.run.current.work.has_budget
-    steered._found(news(NOTHING))
+    steered._apply_news(news(NOTHING))
     driver.run.tick()
     assert driver.run.pacer is not None, "its lanes wait for shares"
     assert driver.run.pacer.limit > 1 << 30
@@ -382,7 +384,9 @@ def test_limit_that_goes_holds_until_lanes_without_one_are_there(
 def test_limit_that_comes_while_a_lease_warms_up_is_kept(
     driver: Driver, steered: Steering, when: str
 ) -> None:
-    """Its lanes have no budget, but the next ones do, and would copy nothing without shares."""
+    """The lanes of this lease have no budget, but those of the next one do, and would copy nothing
+    without shares.
+    """
     steered.begin(news(NOTHING))
     driver.run.work = work_of(has_budget=False)
     driver.run.tick()
@@ -390,10 +394,10 @@ def test_limit_that_comes_while_a_lease_warms_up_is_kept(
     if when != "first lease":
         old += driver.lanes_of(1)
         driver.pass_time(301)
-    steered._found(news(LIMITED))
+    steered._apply_news(news(LIMITED))
     if when == "off and on":
-        steered._found(news(NOTHING))
-        steered._found(news(LIMITED))
+        steered._apply_news(news(NOTHING))
+        steered._apply_news(news(LIMITED))
     old += driver.lanes_of(len(driver.jobs))
     driver.run.tick()
     lanes = driver.lanes_of(len(driver.jobs))
@@ -472,31 +476,31 @@ def test_it_asks_every_second_and_never_twice_at_once(
     driver: Driver, steered: Steering, asked: Asked
 ) -> None:
     for _ in range(30):
-        steered.tend(asked)
+        steered.poll(asked)
         driver.clock.now += 0.1
     assert asked.asked == 1
     asked.then(news(NOTHING))
-    steered.tend(asked)
+    steered.poll(asked)
     assert asked.asked == 2
 
 
-def test_what_another_flow_has_read_a_moment_ago_is_followed_without_a_question(
+def test_rows_that_another_flow_has_just_read_are_applied_without_a_query(
     driver: Driver, steered: Steering, asked: Asked
 ) -> None:
     steered.at_hand = lambda: news(PAUSED)
-    steered.tend(asked)
+    steered.poll(asked)
     assert driver.run.intents == PAUSED
     steered.at_hand = lambda: None
     driver.clock.now += 1.0
-    steered.tend(asked)
+    steered.poll(asked)
     assert asked.asked == 1
 
 
-def test_what_cannot_be_read_stops_nothing_and_begins_nothing(
+def test_unreadable_intents_stop_nothing_and_start_nothing(
     running: tuple[Driver, list[LaneStub]], steered: Steering, asked: Asked
 ) -> None:
     driver, lanes = running
-    steered.tend(asked)
+    steered.poll(asked)
     asked.otherwise(CorruptData("a row", code="STATE_CORRUPT"))
     driver.run.set_plans([*FOUR, plan_of(0, "new")])
     driver.pass_time(30)
@@ -516,16 +520,16 @@ def test_what_cannot_be_read_stops_nothing_and_begins_nothing(
     assert driver.partition(0, "new").placement is Placement.ASSIGNED
 
 
-def test_what_is_paused_stays_so_while_nothing_can_be_read(
+def test_a_pause_remains_while_intents_are_unreadable(
     running: tuple[Driver, list[LaneStub]], steered: Steering, asked: Asked
 ) -> None:
     driver, lanes = running
-    steered.tend(asked)
+    steered.poll(asked)
     asked.then(news(PAUSED))
     for lane in lanes:
         lane.gives_back(*lane.taken)
     driver.clock.now += 5
-    steered.tend(asked)
+    steered.poll(asked)
     asked.otherwise(CorruptData("a row", code="STATE_CORRUPT"))
     driver.pass_time(30)
     assert set(states(driver).values()) == {PartitionState.PAUSED}
@@ -538,7 +542,7 @@ def test_topic_without_a_leader_for_a_moment_holds_nothing_back(
     driver, _ = running
     for seconds, holds in ((0, False), (5, False), (6, True)):
         driver.clock.now += seconds
-        steered.tend(asked)
+        steered.poll(asked)
         asked.otherwise(Disconnected("gone"))
         assert bool(driver.run.holds_back) is holds
 
@@ -547,13 +551,13 @@ def test_time_that_a_look_takes_counts(
     running: tuple[Driver, list[LaneStub]], steered: Steering, asked: Asked
 ) -> None:
     driver, _ = running
-    steered.tend(asked)
+    steered.poll(asked)
     driver.clock.now += 11
     asked.otherwise(Disconnected("gone"))
     assert driver.run.holds_back
 
 
-def test_once_ends_though_what_is_wanted_cannot_be_read() -> None:
+def test_once_ends_although_intents_are_unreadable() -> None:
     driver = Driver(FOUR, once=True)
     driver.run.hold_back(CorruptData("a row", code="STATE_CORRUPT"))
     driver.run.tick()
@@ -563,7 +567,7 @@ def test_once_ends_though_what_is_wanted_cannot_be_read() -> None:
     assert {part.code for part in snapshot(driver).partitions} == {"STATE_CORRUPT"}
 
 
-def test_what_is_not_mirrored_any_more_is_not_held_back(driver: Driver) -> None:
+def test_a_partition_that_is_no_longer_mirrored_is_not_held_back(driver: Driver) -> None:
     driver.run.follow(wanted((IntentKind.RELEASE, "audit")))
     driver.run.hold_back(CorruptData("a row", code="STATE_CORRUPT"))
     found = states(driver)
@@ -574,12 +578,12 @@ def test_what_is_not_mirrored_any_more_is_not_held_back(driver: Driver) -> None:
     assert {part.code for part in snapshot(driver).partitions} == {""}
 
 
-def test_paused_flow_says_what_cannot_be_read(
+def test_paused_flow_reports_unreadable_intents(
     running: tuple[Driver, list[LaneStub]], steered: Steering, asked: Asked
 ) -> None:
     driver, _ = running
     steered.begin(news(PAUSED))
-    steered.tend(asked)
+    steered.poll(asked)
     asked.otherwise(CorruptData("a row", code="STATE_CORRUPT"))
     found = snapshot(driver)
     assert found.state is FlowState.PAUSED
@@ -590,24 +594,24 @@ def test_paused_flow_says_what_cannot_be_read(
 # -- topics that others write to
 
 
-def test_lanes_hear_of_another_flow_s_producer_and_go_on(
+def test_lanes_hear_of_another_flow_s_producer_and_continue(
     running: tuple[Driver, list[LaneStub]], steered: Steering
 ) -> None:
     driver, lanes = running
     driver.run.work = structs.replace(driver.run.work, is_ours_alone=False)
     for lease in driver.run.leases:
         lease.work = driver.run.work
-    steered._found(replace(news(NOTHING), producers=frozenset({7})))
+    steered._apply_news(replace(news(NOTHING), producers=frozenset({7})))
     for lane in lanes:
         assert lane.all_sent(KnownProducers) == [KnownProducers(producers=(7,))]
     jobs = len(driver.jobs)
     driver.pass_time(1)
     assert len(driver.jobs) == jobs, "no lane is renewed for it"
-    steered._found(replace(news(NOTHING), producers=frozenset({7})))
+    steered._apply_news(replace(news(NOTHING), producers=frozenset({7})))
     assert all(len(lane.all_sent(KnownProducers)) == 1 for lane in lanes), "it is told once"
 
 
-def test_what_was_a_stranger_s_is_tried_again_at_once_when_another_flow_is_known(
+def test_foreign_data_is_checked_again_when_another_flow_becomes_known(
     running: tuple[Driver, list[LaneStub]], steered: Steering
 ) -> None:
     driver, _ = running
@@ -619,7 +623,7 @@ def test_what_was_a_stranger_s_is_tried_again_at_once_when_another_flow_is_known
         placements.append(partition.placement)
     assert placements == [Placement.PENDING, Placement.FAILED]
     assert not partition.is_due(driver.clock.monotonic())
-    steered._found(replace(news(NOTHING), producers=frozenset({7})))
+    steered._apply_news(replace(news(NOTHING), producers=frozenset({7})))
     assert partition.is_due(driver.clock.monotonic())
 
 
@@ -633,6 +637,6 @@ def test_duties_rest_while_the_flow_is_paused(
     steered.begin(news(PAUSED))
     assert steered.duties.is_held  # type: ignore[attr-defined]
     assert not driver.run.wants_discovery
-    steered._found(news(NOTHING))
+    steered._apply_news(news(NOTHING))
     assert not steered.duties.is_held  # type: ignore[attr-defined]
     assert driver.run.wants_discovery

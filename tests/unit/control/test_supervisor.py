@@ -203,7 +203,7 @@ class Process:
             [cast("FlowSetup", one) for one in setups],
             once=once,
             lease_s=300.0,
-            lane_count=lambda _setup, _partitions: 1,
+            lane_count=lambda _setup, _partitions, _is_light: 1,
             reloader=None if once else cast("Reloader", self.files),
             clock=self.clock,
         )
@@ -427,7 +427,7 @@ def test_a_flow_that_ends_says_why(
     ("ends", "reason"),
     [(Process.stop, "this process is shutting down"), (done, "everything is done")],
 )
-def test_a_flow_that_has_ended_for_good_still_says_why(
+def test_a_flow_that_has_ended_permanently_still_says_why(
     config: FlowConfig, ends: Callable[[Process], None], reason: str
 ) -> None:
     process = Process(Setup(config), once=True)
@@ -439,7 +439,7 @@ def test_a_flow_that_has_ended_for_good_still_says_why(
     assert (shown.state, shown.reason) == (FlowState.STOPPED, reason)
 
 
-def test_a_flow_that_is_done_but_for_what_failed_says_how_much(config: FlowConfig) -> None:
+def test_a_flow_that_is_done_except_for_failures_counts_them(config: FlowConfig) -> None:
     process = Process(Setup(config), once=True)
     process.leads()
     run = process.flow.run
@@ -475,7 +475,7 @@ def test_a_standby_that_is_stopped_does_not_stay_in_its_group_while_others_drain
     assert leading.resigned == 0, "who leads goes when its end is noted"
 
 
-def test_a_handed_over_flow_stands_by_and_stays_out_for_a_while(config: FlowConfig) -> None:
+def test_a_handed_over_flow_is_on_standby_and_stays_out_for_a_while(config: FlowConfig) -> None:
     setup = Setup(config)
     process = Process(setup)
     prepared = process.leads()
@@ -528,7 +528,7 @@ def test_lanes_that_do_not_drain_in_time_are_cancelled(config: FlowConfig) -> No
 WAITS = TwinlogError("no executor", code="WAITING_FOR_SPARK", fate=Fate.RETRIABLE)
 
 
-def test_a_flow_without_an_executor_waits_for_spark_and_goes_on(
+def test_a_flow_without_an_executor_waits_for_spark_and_continues(
     config: FlowConfig, caplog: pytest.LogCaptureFixture
 ) -> None:
     setup = Setup(config)
@@ -592,7 +592,7 @@ def test_a_flow_that_never_ran_is_over_at_once_when_the_process_ends(config: Flo
     assert process.is_in(Phase.LEFT)
 
 
-def test_commands_are_answered_with_what_they_change(config: FlowConfig) -> None:
+def test_commands_return_their_changes(config: FlowConfig) -> None:
     process = Process(Setup(config))
     process.leads()
     assert process.reload(changing()) == Outcome()
@@ -616,7 +616,7 @@ def test_a_reload_that_fails_is_answered_with_its_error_and_changes_nothing(
     assert process.is_in(Phase.RUNNING)
 
 
-def test_whoever_asks_while_the_files_are_read_gets_the_next_reading(config: FlowConfig) -> None:
+def test_a_request_during_a_read_of_the_files_gets_the_next_read(config: FlowConfig) -> None:
     """The first reading may have begun before they were written."""
     process = Process(Setup(config))
     process.leads()
@@ -654,7 +654,7 @@ def test_with_once_the_configuration_is_read_once(config: FlowConfig) -> None:
         process.reload(changing(Setup(config)))
 
 
-def test_a_command_is_logged_with_who_and_why(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_command_is_logged_with_author_and_reason(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "twinlog"):
         CommandPort().put(Stop(who="anna (REST)", reason="new kernel"))
     assert [record.getMessage() for record in caplog.records] == [
@@ -662,7 +662,7 @@ def test_a_command_is_logged_with_who_and_why(caplog: pytest.LogCaptureFixture) 
     ]
 
 
-def test_prepared_stub_has_what_a_prepared_flow_has() -> None:
+def test_prepared_stub_has_the_attributes_of_a_prepared_flow() -> None:
     """The stub has the attributes of the real class."""
     names = {name for name in dir(Prepared) if not name.startswith("_")}
     real = {*PreparedFlow.__dataclass_fields__} | {*dir(PreparedFlow)}

@@ -40,7 +40,7 @@ def after(code: str, *, clean: bool) -> Partition:
         work=work_of(),
         generation=1,
         plans=[PLAN],
-        lane_count=lambda _partitions: 1,
+        lane_count=lambda _partitions, _is_light: 1,
         lease_s=300.0,
         first_change_s=300.0,
         start=Starts.everywhere(StartKind.EARLIEST),
@@ -55,7 +55,7 @@ def after(code: str, *, clean: bool) -> Partition:
 
 
 @pytest.mark.parametrize("code", sorted(with_trait(Trait.LOG_FINDING)))
-def test_a_log_in_motion_is_looked_at_again(code: str) -> None:
+def test_a_log_that_grows_is_checked_again(code: str) -> None:
     partition = after(code, clean=False)
     assert partition.placement is Placement.PENDING
     assert partition.failure is not None
@@ -63,13 +63,13 @@ def test_a_log_in_motion_is_looked_at_again(code: str) -> None:
 
 
 @pytest.mark.parametrize("code", sorted(with_trait(Trait.LOG_FINDING)))
-def test_a_log_that_nobody_else_writes_is_broken(code: str) -> None:
+def test_a_log_without_another_writer_is_damaged(code: str) -> None:
     partition = after(code, clean=True)
     assert partition.placement is Placement.FAILED
     assert partition.failure is not None
     assert partition.failure.code == code
 
 
-def test_what_no_motion_explains_is_said_at_once() -> None:
+def test_a_finding_that_late_requests_do_not_explain_is_reported_immediately() -> None:
     partition = after("TOPIC_UNAUTHORIZED", clean=False)
     assert partition.placement is Placement.FAILED

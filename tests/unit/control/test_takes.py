@@ -46,7 +46,7 @@ def partition(*, begin_at: int = -1, waits: bool = True) -> Partition:
 REFUSAL = Refusal(code="MM2_PLACE_UNKNOWN", message="said", is_retriable=False)
 
 
-def test_who_is_refused_does_not_begin_and_says_why() -> None:
+def test_a_refused_partition_does_not_start_and_shows_the_reason() -> None:
     free, refused, passing = partition(), partition(), partition()
     refused.plan = replace(refused.plan, refusal=REFUSAL)
     passing.plan = replace(passing.plan, refusal=replace(REFUSAL, is_retriable=True))
@@ -66,7 +66,7 @@ def test_a_row_of_the_map_counts_more_than_a_refusal_that_is_older() -> None:
 
 
 @pytest.mark.parametrize("begin_at", [-1, 7])
-def test_what_never_began_waits_for_a_lost_lanes_first_row(begin_at: int) -> None:
+def test_an_unstarted_partition_waits_for_a_lost_lanes_first_row(begin_at: int) -> None:
     """The row may arrive until then, and the records after it under the same sequences. This
     applies even to a constant start or the group's offset, because retention and the group move
     both.
@@ -119,7 +119,7 @@ def test_a_fan_waits_only_while_none_of_its_branches_has_a_row() -> None:
     assert not put_off(one, {key: PartitionMap(key=key, topic="orders")})
 
 
-def test_all_partitions_of_a_topic_that_was_created_again_know_its_former_copy() -> None:
+def test_all_partitions_of_a_topic_that_was_recreated_know_its_former_copy() -> None:
     plan = partition().plan
     old = TopicId(secrets.token_hex(16))
 
@@ -141,8 +141,10 @@ def test_all_partitions_of_a_topic_that_was_created_again_know_its_former_copy()
     assert former_targets(replace(plan, targets=5), maps(*former, begun)) == ()
 
 
-def test_where_a_group_stands_says_nothing_of_a_topic_whose_name_was_copied_before() -> None:
-    """Offsets belong to names, so this one may be of the earlier topic."""
+def test_a_groups_offset_is_ignored_if_the_topics_name_was_copied_before() -> None:
+    """Kafka keeps a group's offsets by topic name, so this offset may belong to an earlier topic of
+    the name.
+    """
     one = partition(begin_at=7)
     assert take_of(one, {}, LATEST).group_at == 7
     key = PartitionKey(TopicId(secrets.token_hex(16)), TopicId(secrets.token_hex(16)), 0)
@@ -153,7 +155,9 @@ def test_where_a_group_stands_says_nothing_of_a_topic_whose_name_was_copied_befo
 
 
 def test_a_start_gets_the_run_of_the_last_record_before_the_mark() -> None:
-    """It shows where that record is. The first run would show another position."""
+    """The run before the mark has the position of the last record, and the first run has another
+    one.
+    """
     key = PartitionKey(TopicId("a" * 32), TopicId("b" * 32), 0)
     runs = tuple(Run(10 * n, 20 * n, 30 * n) for n in range(40))
     term, mark = Term(1, -1), Mark(350, 1050)

@@ -43,7 +43,7 @@ def test_reports_of_a_minute_are_one_view() -> None:
     assert window.view(32.0) == expected
 
 
-def test_what_is_old_is_forgotten_but_the_last() -> None:
+def test_old_values_are_dropped_except_the_last() -> None:
     window = TimingWindow()
     window.add(0.0, summed(1000))
     window.add(35.0, summed(5))

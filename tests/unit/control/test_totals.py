@@ -99,7 +99,7 @@ def test_labels_of_the_configuration_are_those_of_every_series() -> None:
     assert {(name, tuple(sorted({*given, *fixed}))) for name, given in plain} == set(found)
 
 
-def test_without_partitions_only_those_that_stand_still_are_named() -> None:
+def test_without_partitions_only_stopped_ones_are_named() -> None:
     parts = [partition("orders", 0, lag=12), partition("orders", 1, state="FAILED", code="X")]
     found = served([flow(*parts)], config=SeriesConfig(has_partitions=False))
     named = {name for name, given in found if "partition" in dict(given)}
@@ -123,7 +123,7 @@ def test_ten_thousand_partitions_are_answered_within_a_second() -> None:
     assert min(took_s() for _ in range(3)) < 1
 
 
-def test_a_flow_says_what_retention_and_time_it_has_without_its_partitions() -> None:
+def test_a_flow_has_retention_and_time_without_its_partitions() -> None:
     parts = [
         partition("orders", 0, lag=9, left_ms=90_000),
         partition("orders", 1, lag=9, left_ms=7000),

@@ -52,7 +52,7 @@ class KnownCounterparts:
         self.failure: Exception | None = None
         self.topic_id = "a" * 32
         self.copy_id = COPY
-        self.is_way_back = False
+        self.is_reverse = False
         self.copy_start = -1
         self.reached = 100
         self.copied: dict[TopicPartition, PartitionView] = {tp: view_of(tp) for tp in tps}
@@ -74,7 +74,7 @@ class KnownCounterparts:
 
     def _of(self, tp: TopicPartition) -> Counterpart:
         there, topic_id = TopicPartition(f"A.{tp.topic}", tp.partition), TopicId(self.topic_id)
-        back = self.is_way_back
+        back = self.is_reverse
         pair = Pairing(
             source=there if back else tp,
             target=tp if back else there,
@@ -105,7 +105,7 @@ def offsets(found: TranslationCache) -> dict[tuple[str, TopicPartition], int]:
     }
 
 
-def test_nothing_is_looked_for_while_nobody_commits() -> None:
+def test_nothing_is_searched_without_new_commits() -> None:
     counterparts = KnownCounterparts(FIRST, SECOND)
     found = translations(counterparts)
     now: dict[str, GroupOffsets] = {
@@ -125,18 +125,18 @@ def test_nothing_is_looked_for_while_nobody_commits() -> None:
 
 
 def test_only_where_groups_are_set_checkpoints_have_more_than_mirrormaker_s_bytes() -> None:
-    def headers(*, has_sync: bool, is_way_back: bool) -> list[str]:
+    def headers(*, has_sync: bool, is_reverse: bool) -> list[str]:
         counterparts = KnownCounterparts(FIRST)
-        counterparts.is_way_back = is_way_back
+        counterparts.is_reverse = is_reverse
         found = translations(counterparts, has_sync=has_sync)
         found.update({"a": {FIRST: Committed(offset=3)}})
         (row,) = found.due({})
         return [name for name, _ in row.record(now_ms=0).headers]
 
-    assert headers(has_sync=False, is_way_back=False) == []
-    assert headers(has_sync=True, is_way_back=False) == [IDS]
+    assert headers(has_sync=False, is_reverse=False) == []
+    assert headers(has_sync=True, is_reverse=False) == [IDS]
     # a sync that is turned on later would take what nobody has set for seen to
-    assert headers(has_sync=False, is_way_back=True) == [IDS]
+    assert headers(has_sync=False, is_reverse=True) == [IDS]
 
 
 def test_a_sync_that_is_turned_on_later_announces_ids_and_nothing_is_written_twice() -> None:
@@ -145,12 +145,12 @@ def test_a_sync_that_is_turned_on_later_announces_ids_and_nothing_is_written_twi
     for found in (with_ids, plain):
         found.update({"a": {FIRST: Committed(offset=3)}})
     (row,), (bare,) = with_ids.due({}), plain.due({})
-    assert not row.is_said(bare)
-    assert row.is_said(row)
+    assert not row.is_written(bare)
+    assert row.is_written(row)
     assert list(plain.due({row.key: row})) == list(with_ids.due({bare.key: bare})) == []
 
 
-def test_what_has_no_place_yet_is_looked_for_in_every_round() -> None:
+def test_offsets_without_a_counterpart_are_searched_in_every_round() -> None:
     counterparts = KnownCounterparts(FIRST)
     found = translations(counterparts)
     now: dict[str, GroupOffsets] = {"a": {FIRST: Committed(offset=3), SECOND: Committed(offset=4)}}
@@ -174,7 +174,7 @@ def test_a_round_that_failed_is_made_up_for() -> None:
     assert list(offsets(found).values()) == [3]
 
 
-def test_everything_is_found_anew_when_asked_for() -> None:
+def test_everything_is_translated_again_on_request() -> None:
     counterparts = KnownCounterparts(FIRST)
     found = translations(counterparts)
     now: dict[str, GroupOffsets] = {"a": {FIRST: Committed(offset=3)}}
@@ -184,7 +184,7 @@ def test_everything_is_found_anew_when_asked_for() -> None:
     assert counterparts.asked == [{FIRST}, {FIRST}]
 
 
-def test_groups_of_which_nothing_has_a_place_are_named_with_what_they_committed() -> None:
+def test_groups_without_any_counterpart_are_named_with_their_partitions() -> None:
     found = translations(KnownCounterparts(FIRST))
     found.update(
         {
@@ -199,7 +199,7 @@ def test_groups_of_which_nothing_has_a_place_are_named_with_what_they_committed(
     assert found.without_counterpart() == {}
 
 
-def test_place_in_a_topic_that_was_made_anew_is_looked_for_again() -> None:
+def test_offset_in_a_recreated_topic_is_translated_again() -> None:
     counterparts = KnownCounterparts(FIRST)
     found = translations(counterparts)
     now: dict[str, GroupOffsets] = {"a": {FIRST: Committed(offset=3)}}
@@ -243,7 +243,7 @@ def test_translation_ends_with_the_copy_that_it_is_about(what: str) -> None:
 def test_without_checkpoints_the_first_round_sets_nothing_on_the_way_back() -> None:
     """After a restart no commit has been observed, so the group may have been moved back."""
     counterparts = KnownCounterparts(FIRST)
-    counterparts.is_way_back = True
+    counterparts.is_reverse = True
     found = translations(counterparts)
     found.update({"a": {FIRST: Committed(offset=3), SECOND: Committed(offset=4)}})
     assert found.to_set(None) == {}
@@ -265,18 +265,18 @@ def given(*offsets: int) -> SyncedOffsets:
 
 
 @pytest.mark.parametrize("before", [None, {}])
-def test_what_the_other_flow_gave_is_no_progress_and_what_goes_beyond_it_is(
+def test_an_offset_set_by_the_other_flow_is_no_progress_but_a_later_one_is(
     before: Newest | None,
 ) -> None:
     counterparts = KnownCounterparts(FIRST)
-    counterparts.is_way_back = True
+    counterparts.is_reverse = True
     synced = given(3)
     found = translations(counterparts, synced)
     found.update({"a": {FIRST: Committed(offset=3)}})
     assert found.to_set(before) == {}
     found.update({"a": {FIRST: Committed(offset=5)}})
     assert [one.upstream_offset for one in found.to_set(before)["a"]] == [5]
-    found.seen_to({})
+    found.mark_applied({})
     synced.note("source", "a", FIRST, 8, COPY)
     found.update({"a": {FIRST: Committed(offset=8)}})
     assert found.to_set(before) == {}, "the group here has moved on, and may be moved back by now"
@@ -284,7 +284,7 @@ def test_what_the_other_flow_gave_is_no_progress_and_what_goes_beyond_it_is(
 
 def test_progress_before_the_first_round_is_known_where_this_process_has_set_the_group() -> None:
     counterparts = KnownCounterparts(FIRST)
-    counterparts.is_way_back = True
+    counterparts.is_reverse = True
     found = translations(counterparts, given(3))
     found.update({"a": {FIRST: Committed(offset=5)}})
     assert [one.upstream_offset for one in found.to_set(None)["a"]] == [5]
@@ -301,9 +301,11 @@ def test_sync_is_known_by_the_last_offsets_that_it_gave() -> None:
     assert synced.gave("source", "a", FIRST, 5, None)
 
 
-def way_back(*, synced: SyncedOffsets | None = None) -> tuple[KnownCounterparts, TranslationCache]:
+def return_path(
+    *, synced: SyncedOffsets | None = None
+) -> tuple[KnownCounterparts, TranslationCache]:
     counterparts = KnownCounterparts(FIRST)
-    counterparts.is_way_back = True
+    counterparts.is_reverse = True
     return counterparts, translations(counterparts, synced)
 
 
@@ -318,63 +320,63 @@ def newest(found: TranslationCache, written: Newest) -> Newest:
     return {**written, **{row.key: row for row in found.due(written)}}
 
 
-def test_what_the_sync_gave_in_a_topic_that_was_made_anew_since_is_progress() -> None:
-    counterparts, found = way_back(synced=given(3))
+def test_an_offset_that_the_sync_set_before_the_topic_was_recreated_is_progress() -> None:
+    counterparts, found = return_path(synced=given(3))
     counterparts.copy_id = COPY_MADE_ANEW
     assert at(found, 3) == [3]
 
 
 def test_only_a_commit_that_was_seen_to_is_over_with_the_next_process() -> None:
-    _, found = way_back()
+    _, found = return_path()
     assert at(found, 5) == [5]
     written = newest(found, {})
-    found.seen_to({"a": "it is active there"})
+    found.mark_applied({"a": "it is active there"})
     assert newest(found, written) == written
-    _, later = way_back()
+    _, later = return_path()
     assert at(later, 5, written) == [5], "a checkpoint was written, and nothing was set"
-    later.seen_to({})
+    later.mark_applied({})
     written = newest(later, written)
-    assert [row.is_seen_to for row in written.values()] == [True]
+    assert [row.is_applied for row in written.values()] == [True]
     assert list(later.due(written)) == []
-    counterparts, last = way_back()
+    counterparts, last = return_path()
     assert at(last, 5, written) == []
     assert at(last, 6, written) == [6]
     counterparts.copy_id = COPY_MADE_ANEW
     last.forget()
-    last.seen_to({})
+    last.mark_applied({})
     assert at(last, 5, written) == [5], "the same offset in another topic"
 
 
 def test_checkpoints_of_earlier_releases_are_of_commits_that_were_seen_to() -> None:
-    _, found = way_back()
+    _, found = return_path()
     assert at(found, 5) == [5]
     old = {row.key: row._replace(ids=None) for row in found.due({})}
-    _, later = way_back()
+    _, later = return_path()
     assert at(later, 5, old) == []
-    later.seen_to({})
+    later.mark_applied({})
     assert list(later.due(old)) == [], "they are not all written again"
 
 
 def test_a_place_that_is_known_exactly_by_now_is_news() -> None:
-    counterparts, found = way_back()
+    counterparts, found = return_path()
     counterparts.reached = 4
     assert at(found, 5) == [4]
-    found.seen_to({})
+    found.mark_applied({})
     assert at(found, 5) == []
     counterparts.reached = 100
     assert at(found, 5) == [5]
 
 
-def test_who_need_not_have_read_anything_of_the_copy_moves_nobody() -> None:
-    counterparts, found = way_back()
+def test_a_group_that_may_have_read_nothing_of_the_copy_moves_no_group() -> None:
+    counterparts, found = return_path()
     counterparts.copy_start = 7
     assert at(found, 7) == [0], "where there is no group, at the start of the log"
     assert [row.checkpoint.downstream_offset for row in found.due({})] == [7]
     assert at(found, 8) == [8]
 
 
-def test_checkpoint_is_written_again_for_a_topic_that_was_made_anew() -> None:
-    counterparts, found = way_back()
+def test_checkpoint_is_written_again_for_a_topic_that_was_recreated() -> None:
+    counterparts, found = return_path()
     at(found, 5)
     written = newest(found, {})
     counterparts.copy_id = COPY_MADE_ANEW
@@ -390,7 +392,7 @@ def test_row_is_read_as_it_was_written() -> None:
     for row in (
         CheckpointRow(checkpoint, None),
         CheckpointRow(checkpoint, CopyIds(TopicId("a" * 32), COPY)),
-        CheckpointRow(checkpoint, CopyIds(TopicId("a" * 32), COPY), is_seen_to=True),
+        CheckpointRow(checkpoint, CopyIds(TopicId("a" * 32), COPY), is_applied=True),
     ):
         assert CheckpointRow.decode(row.record(1)) == row
 

@@ -26,12 +26,12 @@ def failure(code: str) -> TwinlogError:
 
 
 @pytest.mark.parametrize("code", ["UNREACHABLE", "DISCONNECTED"])
-def test_cluster_that_is_away_is_asked_every_five_seconds(code: str) -> None:
+def test_unreachable_cluster_is_queried_every_five_seconds(code: str) -> None:
     """Otherwise a standby would take over half a minute late, long after the outage."""
     assert pauses(failure(code)) == [0.5, 1, 2, 4, *[5] * 8]
 
 
-def test_what_is_refused_is_tried_less_often() -> None:
+def test_refused_set_ups_are_retried_less_often() -> None:
     assert pauses(failure("TARGET_REFUSED")) == [0.5, 1, 2, 4, 8, 16, *[30] * 6]
 
 

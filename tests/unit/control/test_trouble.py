@@ -172,7 +172,7 @@ def test_outage_that_lanes_notice_after_the_silence_is_the_same_one(
     assert (flow.state, len(flow.all_clear)) == ("", 1)
 
 
-def test_answer_of_the_source_is_no_all_clear_while_the_target_is_away(
+def test_a_response_of_the_source_ends_no_problem_while_the_target_is_unreachable(
     flow: WatchedFlow, silent: SourceLiveness
 ) -> None:
     lane = flow.lane()
@@ -187,7 +187,7 @@ def test_answer_of_the_source_is_no_all_clear_while_the_target_is_away(
     assert (flow.state, len(flow.all_clear)) == ("", 1)
 
 
-def test_it_is_told_at_once_for_each_code_and_once_a_minute(flow: WatchedFlow) -> None:
+def test_it_is_reported_immediately_for_each_code_and_once_a_minute(flow: WatchedFlow) -> None:
     flow.fails(Unreachable(AWAY))
     flow.fails(Unreachable(AWAY), after=30)
     flow.fails(Disconnected("no answer"), after=1)
@@ -197,13 +197,13 @@ def test_it_is_told_at_once_for_each_code_and_once_a_minute(flow: WatchedFlow) -
     assert flow.lines[0] == f"A->B: DEGRADED: {AWAY} [UNREACHABLE]; trying again"
 
 
-def test_it_is_told_until_when_a_flow_that_is_given_up_is_tried(flow: WatchedFlow) -> None:
+def test_it_is_reported_until_when_a_flow_that_is_given_up_is_tried(flow: WatchedFlow) -> None:
     at = time.strftime("%H:%M:%SZ", time.gmtime(1_790_000_000))
     flow.trouble.set_up_failed(Unreachable(AWAY), until_ms=1_790_000_000_400)
     assert flow.lines[0].endswith(f"; trying again until {at}, then it gives up")
 
 
-def test_whoever_stands_by_says_so_once(flow: WatchedFlow) -> None:
+def test_a_standby_is_reported_once(flow: WatchedFlow) -> None:
     for _ in range(5):
         flow.fails(StandingBy("standing by: another process leads it (east)"), after=100)
     assert (flow.state, len(flow.lines)) == ("STANDBY", 1)
@@ -211,7 +211,7 @@ def test_whoever_stands_by_says_so_once(flow: WatchedFlow) -> None:
     assert len(flow.lines) == 2
 
 
-def test_whoever_stands_by_has_asked_both(flow: WatchedFlow) -> None:
+def test_a_standby_has_reached_both_clusters(flow: WatchedFlow) -> None:
     flow.fails(Unreachable(AWAY))
     flow.fails(StandingBy("standing by"), after=60)
     assert [line for _, line in flow.all_clear] == [
@@ -219,7 +219,7 @@ def test_whoever_stands_by_has_asked_both(flow: WatchedFlow) -> None:
     ]
 
 
-def test_who_was_promoted_has_not_asked_the_source(flow: WatchedFlow) -> None:
+def test_a_promoted_flow_has_not_queried_the_source(flow: WatchedFlow) -> None:
     flow.fails(Unreachable(AWAY))
     flow.fails(Fenced("promoted"), after=60)
     assert (flow.state, flow.all_clear) == ("FENCED", [])

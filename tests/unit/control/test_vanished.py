@@ -23,7 +23,7 @@ def states(driver: Driver) -> dict[str, tuple[str, str]]:
     return {part.topic: (part.state, part.message) for part in found.partitions}
 
 
-def test_deleted_topic_is_told_once_and_its_copy_is_listed() -> None:
+def test_deleted_topic_is_reported_once_and_its_copy_is_listed() -> None:
     driver = Driver(BOTH, lanes=1)
     assert survey(driver, "orders", "payments") == {}
     assert survey(driver, "orders") == {"payments": "A.payments"}
@@ -35,7 +35,7 @@ def test_deleted_topic_is_told_once_and_its_copy_is_listed() -> None:
     assert states(driver)["payments"] == ("SOURCE_DELETED", said), "hours later"
 
 
-def test_topic_that_comes_back_is_copied_and_told_again_when_it_goes() -> None:
+def test_topic_that_reappears_is_copied_and_reported_again_when_it_disappears() -> None:
     driver = Driver(BOTH, lanes=1)
     survey(driver, "orders")
     survey(driver, "orders", "payments")

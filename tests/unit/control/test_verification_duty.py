@@ -142,7 +142,7 @@ def full(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Copy:
     return Copy(monkeypatch, tmp_path, "full")
 
 
-def test_full_compares_all_and_then_what_is_copied(full: Copy) -> None:
+def test_full_compares_everything_and_then_new_records(full: Copy) -> None:
     duty = full.duty()
     assert (full.found.records, full.found.at_ms) == (0, 0)
     duty.round()
@@ -171,6 +171,17 @@ def test_it_uses_no_more_than_its_share_of_the_mirrors_cpu(full: Copy) -> None:
         duty.round()
     assert full.cpu_s <= 0.03 * 3.0 + 0.02
     assert few < full.found.records < COUNT
+
+
+def test_its_share_includes_what_earlier_threads_have_used(full: Copy) -> None:
+    full.mirror_s = 1.0
+    duty, used_s = full.duty(), 0.0
+    for _ in range(20):
+        full.cpu_s = 0.0  # each round has a thread of its own
+        duty.round()
+        used_s += full.cpu_s
+    assert used_s <= 0.03 * 1.0 + 0.02
+    assert full.found.cpu_ms == pytest.approx(1000 * used_s, abs=1)
 
 
 def test_a_round_over_budget_reads_no_map(full: Copy) -> None:
@@ -234,7 +245,7 @@ def test_a_sample_is_of_the_newest_records(monkeypatch: pytest.MonkeyPatch, tmp_
     assert (copy.found.records, copy.found.differences, copy.found.is_complete) == (100, 0, False)
 
 
-def test_a_difference_is_said_once(full: Copy) -> None:
+def test_a_difference_is_reported_once(full: Copy) -> None:
     full.there = log_of(spoilt=450)
     duty = full.duty()
     duty.round()
@@ -243,34 +254,34 @@ def test_a_difference_is_said_once(full: Copy) -> None:
     assert (full.found.differences, full.found.records) == (1, COUNT - 1)
 
 
-def test_what_is_gone_when_it_is_compared_again_is_no_difference(full: Copy) -> None:
+def test_a_difference_that_is_gone_in_the_second_comparison_does_not_count(full: Copy) -> None:
     full.there = log_of(spoilt=450)
     duty = full.duty()
     right = log_of()
-    again = duty._compared_again
+    again = duty._compare_again
 
     def mended(section: Any) -> Any:
         duty._target.log = right  # type: ignore[attr-defined]
         return again(section)
 
-    duty._compared_again = mended  # type: ignore[method-assign]
+    duty._compare_again = mended  # type: ignore[method-assign]
     duty.round()
     assert (full.found.differences, full.found.records) == (0, COUNT)
     # nor is what another topic of that name holds
     full.there = log_of(spoilt=450)
     duty = full.duty()
-    again = duty._compared_again
+    again = duty._compare_again
 
     def another(section: Any) -> Any:
         full.view = replace(full.view, target_topic_id=TopicId("u"))
         return again(section)
 
-    duty._compared_again = another  # type: ignore[method-assign]
+    duty._compare_again = another  # type: ignore[method-assign]
     duty.round()
     assert full.found.differences == 0
 
 
-def test_what_the_source_has_deleted_is_passed_at_once(full: Copy) -> None:
+def test_deleted_source_records_are_passed_immediately(full: Copy) -> None:
     full.here = log_of(start=900)
     duty = full.duty()
     duty.round()
@@ -284,7 +295,7 @@ def test_what_the_source_has_deleted_is_passed_at_once(full: Copy) -> None:
     [{"is_broken": True}, {"is_keyed": True}, {"is_begun": False}, {"not_ours": "EXTRA_RECORDS"}],
     ids=lambda change: next(iter(change)),
 )
-def test_partitions_that_are_no_copy_of_ours_are_left_alone(
+def test_partitions_that_are_no_copy_of_this_flow_are_ignored(
     full: Copy, change: dict[str, Any]
 ) -> None:
     full.view = replace(full.view, **change)
@@ -292,7 +303,7 @@ def test_partitions_that_are_no_copy_of_ours_are_left_alone(
     assert (full.found.records, full.maps) == (0, 0)
 
 
-def test_a_missing_right_ends_the_round_with_what_to_do(
+def test_a_missing_right_ends_the_round_with_a_remedy(
     full: Copy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused: TwinlogError = Unauthorized("no", code="TOPIC_UNAUTHORIZED")

@@ -78,13 +78,13 @@ def compared(here: int, there: int, *, may_lack: bool = True, asked: int | None 
     return found
 
 
-def test_what_was_found_before_a_log_could_not_be_read_counts() -> None:
+def test_findings_before_a_read_error_count() -> None:
     (one,) = compared(100, 101, may_lack=False, asked=101).differences
     assert (one.kind, one.source) == (DifferenceKind.DIFFERENT, Range(0, 1))
 
 
 @pytest.mark.parametrize("may_lack", [False, True], ids=["kept", "compacted"])
-def test_what_the_source_never_reached_was_not_compacted_away(may_lack: bool) -> None:
+def test_offsets_that_the_source_never_reached_were_not_compacted_away(may_lack: bool) -> None:
     (one,) = compared(10, 12, may_lack=may_lack).differences
     assert (one.kind, one.target, one.records) == (DifferenceKind.EXTRA, Range(10, 12), 2)
     assert compared(10, 10, may_lack=may_lack).is_identical
@@ -97,7 +97,7 @@ def read(ends: list[int], *, isolation: Isolation) -> int:
 
 
 @pytest.mark.parametrize("isolation", Isolation)
-def test_a_new_leader_that_does_not_know_the_end_yet_is_asked_again(isolation: Isolation) -> None:
+def test_a_new_leader_that_does_not_know_the_end_yet_is_queried_again(isolation: Isolation) -> None:
     assert read([0, 0, 6], isolation=isolation) == 6
 
 
@@ -108,7 +108,7 @@ def test_a_log_that_lost_its_end_is_not_taken_for_a_cleaned_one() -> None:
         list(log.pieces(0))
 
 
-def test_what_follows_the_end_that_was_asked_may_not_be_there() -> None:
+def test_records_after_the_queried_end_may_be_missing() -> None:
     log = VerifiedLog(client=cast("Any", Cluster(log_of(6), [])), tp=HERE, start=0, end=6)
     log.end = 9  # the target has more records than that
     assert sum(1 for _ in log.pieces(0)) == 6

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from twinlog.cli.commands.verify import explained, problems
+from twinlog.cli.commands.verify import explained_gaps, problems
 from twinlog.control.verify import result, verification
 from twinlog.control.verify.result import (
     Asked,
@@ -70,7 +70,7 @@ def test_the_worst_answer_counts(
     assert (found, found.exit_code) == (expected, exit_code)
 
 
-def test_a_difference_counts_more_than_what_could_not_be_compared_behind_it() -> None:
+def test_a_difference_takes_precedence_over_an_uncompared_rest() -> None:
     assert partition(with_one(), "UNREACHABLE").answer is VerifyAnswer.DIFFERENT
     assert partition(None, "UNREACHABLE").answer is VerifyAnswer.UNKNOWN
 
@@ -109,18 +109,18 @@ def test_lines_name_ranges_of_both_sides() -> None:
         "group billing is at 19 in A.orders-0, but its translated offset is 18 (orders-0 20): it "
         "would skip records",
     ]
-    assert list(explained(flow)) == ["1,200 transaction markers"]
+    assert list(explained_gaps(flow)) == ["1,200 transaction markers"]
 
 
-def test_pending_records_are_said_while_a_mirror_runs() -> None:
+def test_pending_records_are_reported_while_a_mirror_runs() -> None:
     compared = Compared()
     compared.pending = Range(9, 12)
     flow = VerifiedFlow(flow="A->B", is_led=True, partitions=[partition(compared)])
     assert flow.answer is VerifyAnswer.IDENTICAL
-    assert list(explained(flow)) == ["not copied yet by the running mirror: orders-0 [9, 12)"]
+    assert list(explained_gaps(flow)) == ["not copied yet by the running mirror: orders-0 [9, 12)"]
 
 
-def test_ranges_go_on_until_something_is_equal() -> None:
+def test_ranges_continue_until_something_is_equal() -> None:
     found = Compared()
     for offset in range(5):
         found.differs(DifferenceKind.EXTRA, None, Range(offset, offset + 1), 1)
@@ -150,7 +150,7 @@ def test_digest_is_of_all_but_itself() -> None:
     assert digest({**report, "answer": "different"}) != whole
 
 
-def test_a_group_that_could_not_be_asked_is_not_called_identical() -> None:
+def test_a_group_without_a_response_is_not_called_identical() -> None:
     unasked = FlowError("its coordinator is away", code="UNREACHABLE")
     survey = SimpleNamespace(
         selected=(SimpleNamespace(name="billing"),), offsets={"billing": {}}, counterparts={}
@@ -168,7 +168,7 @@ def test_a_group_that_could_not_be_asked_is_not_called_identical() -> None:
 ASKED = Asked(began_ms=5, topics="orders.*", since=None, until=None, deep=True)
 
 
-def test_what_is_recorded_counts_what_the_report_has() -> None:
+def test_the_recorded_counts_equal_the_report() -> None:
     ahead = replace(GROUP, stands=19)
     parts = [partition(with_one()), partition(None, "UNREACHABLE")]
     found = VerifiedFlow(flow="A->B", partitions=parts, groups=[GROUP, ahead])
@@ -179,7 +179,9 @@ def test_what_is_recorded_counts_what_the_report_has() -> None:
     assert run.sha256 == digest(encoded(found))
 
 
-def test_who_may_not_record_has_a_line_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_who_may_not_record_gets_a_line_and_no_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise Unauthorized("grant DESCRIBE")
 

@@ -151,7 +151,9 @@ class Bar:
 def test_progress_reaches_all_that_is_to_be_compared(
     monkeypatch: pytest.MonkeyPatch, attempts: int
 ) -> None:
-    """This includes sections that are shorter than a step, and a task that is repeated."""
+    """The progress also reaches the total with sections that are shorter than a step, and after a
+    repeated task.
+    """
     monkeypatch.setattr(sections, "LEAST_OFFSETS", 8)
     some = [record(number) for number in range(COUNT)]
     here, there = log_of(some), log_of(some)
@@ -211,8 +213,10 @@ def test_threads_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"written": MappedCopy(runs=(Run(0, 10, 0), Run(15, 26, 16)))}, 50),
     ],
 )
-def test_what_a_walk_has_before_it(change: dict[str, Any], offsets: int) -> None:
-    """The copy began at offset 10. Offset 25, and 15 of the target, are no records."""
+def test_extent_of_a_walk(change: dict[str, Any], offsets: int) -> None:
+    """A copy that began at offset 10. Offset 25 of the source and offset 15 of the target are no
+    records.
+    """
     log = log_of([record(number) for number in range(50)])
     one = wanted(log, log, (Run(0, 10, 0), Run(15, 26, 16)), deep=False)
     one = replace(one, here=PartitionBounds(start=0, end=61))
@@ -247,7 +251,7 @@ FAULTS: dict[str, Callable[[list[Record]], list[Record]]] = {
 @pytest.mark.parametrize("deep", [False, True], ids=["quick", "deep"])
 @pytest.mark.parametrize("least", [3, 8, 10])
 @pytest.mark.parametrize("fault", FAULTS)
-def test_sections_find_what_the_whole_has(
+def test_sections_find_the_same_as_a_whole_walk(
     monkeypatch: pytest.MonkeyPatch, fault: str, least: int, deep: bool
 ) -> None:
     monkeypatch.setattr(sections, "LEAST_OFFSETS", least)
@@ -296,8 +300,8 @@ def test_shifted_row_and_gaps_of_the_map(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_digest_of_a_day_is_of_its_records_alone() -> None:
-    """It does not depend on batches, codecs or offsets, so that deep reports of one source can be
-    compared.
+    """The digest does not depend on batches, codecs or offsets, so that deep reports of one source
+    can be compared.
     """
     some = [record(number) for number in range(COUNT)]
     days = []
@@ -315,7 +319,7 @@ def test_digest_of_a_day_is_of_its_records_alone() -> None:
     assert all(not day.source.records and not day.target.records for day in days[0].values())
 
 
-def test_days_of_what_differs_have_other_digests_on_each_side() -> None:
+def test_days_with_differences_have_different_digests() -> None:
     some = [record(number) for number in range(COUNT)]
     here = log_of(some)
     for change in (flip, swap):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from twinlog.demo.run import said_of
+from twinlog.demo.run import end_message
 
 FOLDER = Path("/scratch/twinlog-us-1")
 ROOM = 10**10
@@ -30,8 +30,8 @@ MAKE_ROOM = "; make room on the disk of /scratch, or set TMPDIR to a folder with
         ),
     ],
 )
-def test_one_line_says_which_why_and_what_to_do(log: str, free: int, says: str) -> None:
-    said = said_of("us", f"--- us, node 1 ---\n{log}", FOLDER, free)
+def test_one_line_names_broker_reason_and_remedy(log: str, free: int, says: str) -> None:
+    said = end_message("us", f"--- us, node 1 ---\n{log}", FOLDER, free)
     assert said.startswith("the demo's broker of us ended: ")
     assert says in said
     assert said.endswith("and start it again")

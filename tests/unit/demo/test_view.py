@@ -49,7 +49,7 @@ def test_the_picture_has_every_number() -> None:
     assert lines[-1] == "source and target are identical: 1,200 records compared, 15 on the way"
 
 
-def test_what_to_look_at_is_said_once_in_lines_and_stays_in_the_picture() -> None:
+def test_hints_are_printed_once_in_lines_and_stay_on_the_screen() -> None:
     lines = list[str]()
     view = PlainView(lines.append, clock=lambda: 0.0)
     state = replace(MIRRORING, hint="http://127.0.0.1:1/page/ shows the state of all flows")
@@ -59,7 +59,7 @@ def test_what_to_look_at_is_said_once_in_lines_and_stays_in_the_picture() -> Non
     assert picture(state)[1] == state.hint
 
 
-def test_who_mirrors_it_himself_sees_what_was_compared() -> None:
+def test_a_user_with_an_own_mirror_sees_the_comparison() -> None:
     now, lines = [0.0], list[str]()
     view = PlainView(lines.append, clock=lambda: now[0])
     state = DemoState(phase="Waiting", check=CheckState(compared=9))

@@ -50,7 +50,7 @@ def suite(tmp_path: Path) -> Suite:
     return run
 
 
-def test_what_passes_alone_is_flaky_and_the_run_is_green(
+def test_a_test_that_passes_alone_is_flaky_and_the_run_is_green(
     suite: Suite,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -73,7 +73,7 @@ def test_what_passes_alone_is_flaky_and_the_run_is_green(
     assert capsys.readouterr().out.startswith(line)
 
 
-def test_what_fails_twice_is_red_beside_what_is_flaky(suite: Suite) -> None:
+def test_a_test_that_fails_twice_is_red_next_to_a_flaky_one(suite: Suite) -> None:
     verdict = suite(
         test_bad="def test_bad(): assert 1 == 2",
         test_lucky=ONCE_IN_THREE.format(n=3),
@@ -83,13 +83,13 @@ def test_what_fails_twice_is_red_beside_what_is_flaky(suite: Suite) -> None:
     assert list(verdict.flaky) == ["test_lucky.py::test_one_fails_the_3th_time"]
 
 
-def test_a_failing_fixture_is_looked_at_again_too(suite: Suite) -> None:
+def test_a_failing_fixture_is_checked_again_too(suite: Suite) -> None:
     broken = "import pytest\n@pytest.fixture\ndef it(): raise OSError('no')\ndef test_it(it): pass"
     verdict = suite(test_broken=broken)
     assert (verdict.exit_code, list(verdict.red)) == (1, ["test_broken.py::test_it"])
 
 
-def test_a_process_of_tests_that_dies_is_looked_at_again(suite: Suite) -> None:
+def test_a_process_of_tests_that_dies_is_checked_again(suite: Suite) -> None:
     verdict = suite(test_dies="import os\ndef test_dies(): os._exit(3)")
     assert verdict.exit_code == 1
 
@@ -115,7 +115,7 @@ def verdict(code: int, *red: str, **counts: int) -> Verdict:
     return Verdict(code, Outcomes(counts, failed), {}, failed)
 
 
-def test_what_runs_alone_counts_as_the_rest_does() -> None:
+def test_tests_that_run_alone_count_like_the_others() -> None:
     good, none, bad = verdict(0, passed=3), verdict(NO_TESTS), verdict(1, "slow", failed=1)
     assert both(good, none) == good
     assert both(good, bad) == verdict(1, "slow", passed=3, failed=1)
@@ -144,7 +144,7 @@ def test_the_whole_is_run_together_then_alone_with_the_longest_and_coverage(
 
 
 @pytest.mark.parametrize("worker", ["gw0", None])
-def test_what_runs_alone_is_skipped_beside_others(
+def test_tests_that_run_alone_are_skipped_in_parallel_runs(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, worker: str | None
 ) -> None:
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)

@@ -34,7 +34,6 @@ from twinlog.lane.messages import (
 from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import JobKind
 from twinlog.lane.sides.cluster_side import ClusterSide, Leader
-from twinlog.lane.transforming import UNANSWERED_AFTER_S
 from twinlog.lane.watches.no_leader import NO_LEADER_AFTER_S
 from twinlog.mirror.copy.partition import PartitionCopy
 from twinlog.mirror.copy.transformed import TransformedCopy
@@ -121,7 +120,7 @@ def lane() -> Iterator[Lane]:
 
 
 def handed(*, wait_ms: int = 0, map_epoch: int = -1) -> TakePartition:
-    """A hand-over of the lane before, drained after its first record."""
+    """Return the hand-over of the previous lane, which drained after its first record."""
     start = StartPoint(
         ordinal=1, upstream=1, k=0, last_fetched_epoch=0, is_protected=False, last_timestamp=-1
     )
@@ -249,7 +248,7 @@ def test_partition_taken_again_begins_with_fresh_state(lane: Lane) -> None:
 
 
 def transformed(**changes: Any) -> TakePartition:
-    """A transformed partition, handed over by the lane before."""
+    """A transformed partition that the previous lane has handed over."""
     one = handed()
     assert one.handed is not None
     over = structs.replace(one.handed, transform=DIGEST)
@@ -295,21 +294,6 @@ def test_partition_whose_ranges_are_not_answered_is_given_back(lane: Lane) -> No
     lane.take(transformed())
     (copy,) = lane.assignments._copies()
     copy.on_fetched(fetched(batch(1, 4)), (), NOW)
-    lane.application.silence_s = UNANSWERED_AFTER_S - 1
-    lane.assignments.report()
-    assert lane.after(0.0) == []
-    lane.application.silence_s = UNANSWERED_AFTER_S
-    lane.assignments.report()
-    (troubled,) = lane.after(0.0)
-    assert isinstance(troubled, Troubled)
-    assert (troubled.code, troubled.is_retriable) == ("TRANSFORM_UNAVAILABLE", True)
-    assert lane.application.waiting == {} and copy.queued_bytes == 0
-
-
-def test_partition_of_a_range_that_is_left_out_is_given_back(lane: Lane) -> None:
-    lane.take(transformed())
-    (copy,) = lane.assignments._copies()
-    copy.on_fetched(fetched(batch(1, 4)), (), NOW)
     copy.on_fetched(fetched(batch(5, 2)), (), NOW)
     lane.assignments.report()
     assert lane.after(0.0) == []
@@ -319,6 +303,7 @@ def test_partition_of_a_range_that_is_left_out_is_given_back(lane: Lane) -> None
     assert isinstance(troubled, Troubled)
     assert (troubled.code, troubled.is_retriable) == ("TRANSFORM_UNAVAILABLE", True)
     assert "has not answered upstream records [5, 7) for 180 s" in troubled.message
+    assert troubled.had_begun
     assert lane.application.waiting == {} and copy.queued_bytes == 0
 
 
@@ -349,7 +334,7 @@ def test_partition_that_this_lane_must_not_transform_now_is_given_back(
 ) -> None:
     lane.take(transformed(**changes))
     (troubled,) = [one for one in lane.said if isinstance(one, Troubled)]
-    assert (troubled.code, troubled.wait_ms) == (code, wait_ms)
+    assert (troubled.code, troubled.wait_ms, troubled.had_begun) == (code, wait_ms, False)
     assert lane.assignments.is_empty
     assert lane.jobs.waiting == [] or {kind for kind, _ in lane.jobs.waiting} != {JobKind.SEARCH}
 
@@ -374,7 +359,7 @@ def quarantining() -> Iterator[Lane]:
 
 
 def failing(lane: Lane) -> TransformedCopy:
-    """A copy with one dead letter that was sent: that of record 9."""
+    """A copy that has sent one dead letter, that of record 9."""
     lane.take(transformed())
     (copy,) = lane.assignments._copies()
     assert isinstance(copy, TransformedCopy) and copy.dead_letters is not None

@@ -118,7 +118,7 @@ def test_broker_with_an_impossible_name_is_not_reached_and_ends_no_lane(
 PAUSE_S = LEADERLESS_PAUSE_S
 
 
-def test_newer_leader_is_not_given_up_for_what_a_broker_says_that_is_behind(rig: Rig) -> None:
+def test_newer_leader_is_kept_despite_a_stale_response(rig: Rig) -> None:
     assert rig.hears(1, 4) == Leader(1, 4)
     assert rig.hears(2, 5) == Leader(2, 5)
     assert rig.hears(1, 4) == Leader(2, 5)
@@ -135,7 +135,7 @@ def test_replaced_leader_is_not_taken_where_the_newer_one_is_not_known_any_more(
     assert rig.client.closed == 1, "who was behind is asked again"
 
 
-def test_nobody_is_asked_for_ever_and_a_cluster_with_older_epochs_for_good_is_taken(
+def test_queries_end_and_a_cluster_with_permanently_older_epochs_is_accepted(
     rig: Rig,
 ) -> None:
     rig.hears(2, 5)
@@ -155,7 +155,7 @@ def test_seconds_begin_again_with_every_broker_that_is_not_behind(rig: Rig) -> N
         assert rig.hears(2, 5, after_s=PAUSE_S) == Leader(2, 5)
 
 
-def test_epochs_of_a_topic_that_was_created_again_begin_anew(rig: Rig) -> None:
+def test_epochs_of_a_topic_that_was_recreated_begin_again(rig: Rig) -> None:
     rig.hears(2, 5)
     assert rig.hears(1, 0, topic_id=SECOND) == Leader(1, 0)
 
@@ -168,7 +168,7 @@ def test_each_answer_counts_where_nothing_tells_which_is_older(
     assert rig.hears(1, epoch, topic_id=topic_id) == Leader(1, epoch)
 
 
-def test_who_asks_from_time_to_time_does_not_ask_the_same_broker_for_ever(rig: Rig) -> None:
+def test_occasional_queries_do_not_always_go_to_the_same_broker(rig: Rig) -> None:
     rig.hears(1, 4)
     rig.side.ask_another((TP.topic,))
     assert rig.hears(2, 5) == Leader(2, 5)

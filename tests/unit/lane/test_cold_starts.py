@@ -4,9 +4,9 @@ others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, Final, cast
 
@@ -16,17 +16,18 @@ from tests.support.driver import HandClock
 from tests.support.lane_takes import HERE_ID, PRODUCER, THERE_ID, take
 from tests.support.memory_log import MemoryLog, MemoryView
 from twinlog.errors import PartitionError, TwinlogError
-from twinlog.lane import cold_starts
+from twinlog.lane import cold_starts, dead_letter_search
 from twinlog.lane.cold_starts import SEARCHES_AT_ONCE, ColdStarts
 from twinlog.lane.events import Found
 from twinlog.lane.lane_partition import ColdStart
 from twinlog.lane.messages import TakePartition, Work
 from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import JobKind
+from twinlog.mirror.copy.dead_letters import LetterOrigin
 from twinlog.mirror.map.offset_map import Mark
 from twinlog.mirror.ports import RawRecords
 from twinlog.mirror.start.cold_start import AT_ONCE
-from twinlog.mirror.start_point import CopyRules, StartPoint
+from twinlog.mirror.start_point import CopyRules, DeadLettersThere, StartPoint
 from twinlog.model import Isolation, TopicId, TopicPartition
 from twinlog.wire.encoding import encode_batch
 from twinlog.wire.record_batch import Codec
@@ -131,6 +132,7 @@ class Lane:
         last_ms: Callable[[int], int] = lambda _number: OLD_MS,
         *,
         is_shared: bool = False,
+        dead_letters: str = "",
     ) -> None:
         self.jobs, self.leaders = Jobs(), Leaders()
         here, there = {}, {}
@@ -159,7 +161,7 @@ class Lane:
             isolation=Isolation.READ_COMMITTED,
             known_producers=(PRODUCER, OTHER_FLOW),
             accept_source_loss=False,
-            dead_letters="",
+            dead_letters=dead_letters,
         )
         rules = CopyRules(
             producer_id=PRODUCER,
@@ -210,7 +212,7 @@ def in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cold_starts, "ClusterLogView", lambda client: client.view)
 
 
-def test_what_waits_for_late_requests_is_looked_at_together() -> None:
+def test_partitions_that_wait_for_late_requests_are_searched_together() -> None:
     lane = Lane(200)
     takes = [take(number, wait_ms=2_000, stamps=True) for number in range(200)]
     lane.begin(takes)
@@ -250,7 +252,7 @@ def test_end_of_a_taken_over_copy_is_found_after_late_requests() -> None:
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_what_is_shared_waits_for_late_requests_where_the_target_may_not_know_us(
+def test_shared_topics_wait_for_late_requests_if_the_producer_id_may_be_expired(
     is_known: bool,
 ) -> None:
     """A mark is final only after late requests. Otherwise a later start reads everything that other
@@ -267,7 +269,7 @@ def test_what_is_shared_waits_for_late_requests_where_the_target_may_not_know_us
     assert lane.found
 
 
-def test_what_comes_while_looks_are_under_way_gathers() -> None:
+def test_partitions_that_arrive_during_searches_are_gathered() -> None:
     lane = Lane(100)
     for number in range(50):
         lane.begin([take(number)])
@@ -305,7 +307,7 @@ def test_partition_that_left_is_not_started_by_a_running_search() -> None:
     assert len(lane.found) == 2
 
 
-def test_who_was_written_last_starts_before_all_are_looked_at() -> None:
+def test_the_last_written_partition_starts_before_all_are_searched() -> None:
     busy = TopicPartition("t", 150)
     lane = Lane(200, lambda number: NOW_MS if number == busy.partition else OLD_MS)
     lane.begin(take(number) for number in range(200))
@@ -361,7 +363,7 @@ def others_write(log: MemoryLog, batches: int) -> None:
         log.append(bytes(data))
 
 
-def test_one_whose_end_is_searched_keeps_nobody_waiting() -> None:
+def test_a_partition_whose_end_is_searched_delays_no_other() -> None:
     searched = SEARCHES_AT_ONCE + 2
     lane = Lane(201, is_shared=True)
     for number in range(searched):
@@ -390,3 +392,33 @@ def test_starts_in_shared_topics_are_read_together() -> None:
     lane.jobs.run()
     assert len(lane.found) == 200
     assert lane.questions - before <= 12 + 2 * -(-200 // AT_ONCE)
+
+
+def test_dead_letters_of_all_partitions_of_a_search_are_read_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    readings: list[Collection[LetterOrigin]] = []
+
+    def find(
+        _client: object, home: TopicPartition, positions: Mapping[LetterOrigin, int]
+    ) -> dict[LetterOrigin, DeadLettersThere]:
+        assert home == TopicPartition("letters", 0)
+        readings.append(positions.keys())
+        there = DeadLettersThere(THERE_ID, 4, (7,))
+        return dict.fromkeys(positions, there)
+
+    monkeypatch.setattr(dead_letter_search, "find_dead_letters", find)
+    lane = Lane(3 * AT_ONCE, dead_letters="letters")
+    every = [replace(take(n), transform="ab" if n % 2 else "") for n in range(3 * AT_ONCE)]
+    lane.begin(every)
+    while lane.jobs.searches:
+        lane.jobs.run()
+    assert [len(one) for one in readings] == [len(every) // 2]
+    assert {tp.partition for tp, one in lane.found.items() if _has_letters(one)} == {
+        *range(1, 3 * AT_ONCE, 2)
+    }
+    assert len(lane.found) == len(every)
+
+
+def _has_letters(found: Found) -> bool:
+    return isinstance(found, StartPoint) and found.dead_letters is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -15,14 +16,16 @@ from twinlog.cluster.logs.offsets import EpochEnd
 from twinlog.cluster.net.retry import Deadline, Patience
 from twinlog.errors import Fate, TwinlogError
 from twinlog.lane import dead_letter_search
-from twinlog.lane.dead_letter_search import find_dead_letters, with_dead_letters
+from twinlog.lane.dead_letter_search import find_dead_letters, quarantining, with_dead_letters
+from twinlog.lane.events import Found
 from twinlog.mirror.copy.dead_letters import LetterOrigin, dead_letter, origin_of_copy
 from twinlog.mirror.copy.ranges import RangeFailure
 from twinlog.mirror.start_point import DeadLettersThere, StartPoint
-from twinlog.model import TopicPartition
+from twinlog.model import TopicId, TopicPartition
 from twinlog.wire.records import Record
 
 HOME = TopicPartition("letters", 0)
+LETTERS_ID = TopicId("e" * 32)
 A, B = (LetterOrigin("A->B", one, "t", "0") for one in "ab")
 REASON = RangeFailure(offset=0, text="ValueError")
 
@@ -54,6 +57,9 @@ class Log:
     def deadline(self, seconds: float) -> Deadline:
         return Deadline.within(seconds, self.clock.monotonic)
 
+    def metadata(self, topics: list[str]) -> Any:
+        return SimpleNamespace(topics={one: SimpleNamespace(topic_id=LETTERS_ID) for one in topics})
+
     def log_ends(self, *_: Any) -> dict[TopicPartition, EpochEnd]:
         return {HOME: EpochEnd(leader_epoch=6, end_offset=len(self.records) or -1)}
 
@@ -79,11 +85,14 @@ def test_letters_at_or_after_the_position_of_each_copy_are_found(log: Log) -> No
     log.add(A._replace(flow="C->B"), 8)
     log.records.append(Record(0, 1, None, b"of another client"))
     found = find_dead_letters(log.client, HOME, {A: 5, B: 10})
-    assert found == {A: DeadLettersThere(6, (5, 7)), B: DeadLettersThere(6, ())}
+    assert found == {
+        A: DeadLettersThere(LETTERS_ID, 6, (5, 7)),
+        B: DeadLettersThere(LETTERS_ID, 6, ()),
+    }
 
 
 def test_empty_topic_has_none(log: Log) -> None:
-    assert find_dead_letters(log.client, HOME, {A: 0}) == {A: DeadLettersThere(6, ())}
+    assert find_dead_letters(log.client, HOME, {A: 0}) == {A: DeadLettersThere(LETTERS_ID, 6, ())}
 
 
 def test_letters_that_not_all_replicas_have_are_waited_for(log: Log) -> None:
@@ -98,18 +107,25 @@ def test_letters_that_not_all_replicas_have_are_waited_for(log: Log) -> None:
 
 def test_only_starts_of_transformed_partitions_get_them(log: Log) -> None:
     work = work_of(dead_letters=HOME.topic)
+    raw, masked, failed = (
+        take(0),
+        replace(take(1), transform="ab"),
+        replace(take(2), transform="ab"),
+    )
     point = StartPoint(
         ordinal=0, upstream=4, k=0, last_fetched_epoch=0, is_protected=False, last_timestamp=-1
     )
-    one = take(0)
-    ids = one.source_topic_id, one.target_topic_id
-    log.add(origin_of_copy(work.flow, one.source, *ids), 3, 4)
-    found = {one.source: point}
-    assert with_dead_letters(found, [one], log.client, work) == found
-    changed = replace(take(0), transform="ab")
-    (start,) = with_dead_letters(found, [changed], log.client, work).values()
-    assert isinstance(start, StartPoint) and start.dead_letters == DeadLettersThere(6, (4,))
-    assert with_dead_letters(found, [changed], log.client, work_of()) == found
+    takes = [raw, masked, failed]
+    found: dict[TopicPartition, Found] = dict.fromkeys((raw.source, masked.source), point)
+    found[failed.source] = TwinlogError("no leader")
+    starts = quarantining(found, takes, work)
+    assert starts == {masked.source: point}
+    assert quarantining(found, takes, work_of()) == {}
+    ids = masked.source_topic_id, masked.target_topic_id
+    log.add(origin_of_copy(work.flow, masked.source, *ids), 3, 4)
+    (start,) = with_dead_letters(starts, takes, log.client, work).values()
+    assert isinstance(start, StartPoint)
+    assert start.dead_letters == DeadLettersThere(LETTERS_ID, 6, (4,))
 
 
 def test_unreadable_topic_fails_the_starts_that_need_it(log: Log) -> None:

@@ -119,7 +119,7 @@ def writers_in(copy: PartitionCopy, log: MemoryLog, span: Span) -> Writers:
     return found
 
 
-def test_a_repeat_of_ours_between_our_records_is_no_other_flow() -> None:
+def test_an_own_repeat_between_own_records_is_no_other_flow() -> None:
     copy = doubting()
     found = writers_in(copy, a_log((OURS, 0, 1), (OURS, 0, 1), (OURS, 1, 1)), Span(1, 2))
     assert found.repeat == Span(1, 2)
@@ -137,7 +137,7 @@ def test_repeated_own_records_after_an_idle_copy_are_extra() -> None:
     assert copy.trouble.code == "EXTRA_RECORDS"
 
 
-def test_what_we_sent_since_we_asked_is_neither_a_repeat_nor_another_flow() -> None:
+def test_own_records_sent_since_the_query_are_neither_a_repeat_nor_another_flow() -> None:
     copy = doubting()
     copy.others.unknown = None
     found = writers_in(copy, a_log((OURS, 0, 2), (OURS, 2, 3)), Span(2, FOREVER))
@@ -146,7 +146,7 @@ def test_what_we_sent_since_we_asked_is_neither_a_repeat_nor_another_flow() -> N
     assert not copy.others.has_other_flow
 
 
-def test_nothing_hides_what_is_in_doubt() -> None:
+def test_nothing_hides_doubtful_records() -> None:
     """A mark after the unknown records would hide them, and so would a lane that begins without a
     check.
     """
@@ -160,7 +160,7 @@ def test_nothing_hides_what_is_in_doubt() -> None:
     assert hand_over(copy) is not None
 
 
-def test_another_log_under_the_same_name_is_looked_at_from_its_beginning() -> None:
+def test_another_log_under_the_same_name_is_checked_from_its_beginning() -> None:
     """The topic was re-created while the lane had the partition, so its offsets begin again."""
     watch, before = a_watch([]), doubting()
     before.others.unknown = None

@@ -25,7 +25,7 @@ LONG_S = 0.5
 
 
 class Channel:
-    """A driver that says nothing."""
+    """A channel whose driver sends nothing."""
 
     def __init__(self) -> None:
         self.here, self.there = socket.socketpair()
@@ -38,7 +38,7 @@ class Channel:
 
 
 class Opened:
-    """What `HotConnection` takes over of a connection."""
+    """The attributes of a connection that `HotConnection` uses."""
 
     host, port, session_ends_at, trip_s = "target", 9092, None, 0.0
 

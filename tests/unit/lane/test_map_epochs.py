@@ -24,7 +24,7 @@ Answer = Callable[[Round], None]
 
 @pytest.fixture
 def answer(monkeypatch: pytest.MonkeyPatch, writer: MapWriter) -> Answer:
-    """Acknowledge every round."""
+    """Return a function that acknowledges a round of the writer."""
     there = SimpleNamespace(tp=HOME, error=0, message=None)
     monkeypatch.setattr(map_writer, "produce_answer", lambda *_: (0, [there]))
     return lambda sent: cast("Any", writer.on_answer)(sent, memoryview(b""))
@@ -48,7 +48,7 @@ def writer() -> MapWriter:
 
 @dataclass(eq=False)
 class Copy:
-    """What the writer needs of a copy."""
+    """The part of a copy that the map writer uses."""
 
     tail: MapTail
     source: TopicPartition = SOURCE

@@ -23,18 +23,19 @@ WITHIN_S = 10.0
 class Rig:
     """A port, and how often it woke its lane."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1") -> None:
         self.clock = HandClock()
         self.woken = threading.Semaphore(0)
-        self.port = RangePort(self.clock, self.woken.release)
+        self.port = RangePort(self.clock, self.woken.release, host=host)
 
     def client(self) -> LendingClient:
         return LendingClient(self.port.address)
 
 
-@pytest.fixture
-def rig() -> Iterator[Rig]:
-    made = Rig()
+@pytest.fixture(params=["127.0.0.1", "0.0.0.0"], ids=["this machine", "another host"])  # noqa: S104
+def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
+    made = Rig(request.param)
+    assert (made.port.address.fingerprint is None) == (request.param == "127.0.0.1")
     yield made
     made.port.close()
 
@@ -98,7 +99,7 @@ def test_withdrawn_range_is_not_lent_and_its_answer_is_dropped(rig: Rig) -> None
     assert rig.port.answers() == []
 
 
-def test_next_application_is_offered_what_the_last_one_left(rig: Rig) -> None:
+def test_next_application_is_offered_the_ranges_that_the_last_one_left(rig: Rig) -> None:
     for number in (7, 8):
         rig.port.offer(a_range(number))
     with rig.client() as application:
@@ -126,20 +127,33 @@ def test_range_that_is_not_answered_in_time_is_offered_again(rig: Rig) -> None:
         assert numbers(application) == [7]
 
 
-def test_silence_is_measured_from_the_last_answer_while_ranges_wait(rig: Rig) -> None:
-    rig.clock.now += 100
-    assert rig.port.silent_s() == 0
-    for number in (7, 8):
+@pytest.mark.parametrize(
+    ("answered", "late"),
+    [
+        ([], [7, 8, 9]),
+        ([(59, 7)], []),
+        ([(59, 8)], []),
+        ([(59, 9)], []),
+        ([(30, 9), (59, 8)], [7]),
+        ([(30, 8), (59, 7)], []),
+    ],
+    ids=["silent", "earlier", "between", "later", "left out", "in turn"],
+)
+def test_range_is_unanswered_if_nothing_happens_before_its_turn(
+    rig: Rig, answered: list[tuple[float, int]], late: list[int]
+) -> None:
+    for number in (7, 8, 9):
         rig.port.offer(a_range(number))
-    rig.clock.now += 5
-    assert rig.port.silent_s() == 5
+    began = rig.clock.now
     with rig.client() as task:
-        task.give(answer(7))
-    assert rig.port.silent_s() == 0
-    rig.clock.now += 3
-    assert rig.port.silent_s() == 3
-    rig.port.withdraw(8)
-    assert rig.port.silent_s() == 0
+        for at, number in answered:
+            rig.clock.now = began + at
+            task.give(answer(number))
+    rig.clock.now = began + 59
+    rig.port.offer(a_range(10))
+    assert rig.port.unanswered(60) == []
+    rig.clock.now = began + 60 + (30 if late == [7] else 0)
+    assert [one.number for one in rig.port.unanswered(60)] == late
 
 
 def test_client_without_the_ticket_gets_nothing(rig: Rig) -> None:
@@ -156,21 +170,3 @@ def test_lane_ends_if_no_connection_is_served_any_more(rig: Rig) -> None:
     eventually(lambda: not rig.port._server.is_alive)
     with pytest.raises(Exception, match="THREAD_DIED"):
         rig.port.answers()
-
-
-def test_range_that_is_left_out_while_later_ones_are_answered(rig: Rig) -> None:
-    for number in (7, 8, 9):
-        rig.port.offer(a_range(number))
-    with rig.client() as task:
-        task.give(answer(8))
-        assert not rig.port.overtaken(60)
-        rig.clock.now += 59
-        assert not rig.port.overtaken(60)
-        rig.clock.now += 1
-        task.give(answer(9))
-        rig.port.offer(a_range(10))
-        assert [*rig.port.overtaken(60)] == [7]
-        assert rig.port.silent_s() == 0, "the lane has answers"
-        task.give(answer(7))
-        rig.clock.now += 60
-        assert not rig.port.overtaken(60)

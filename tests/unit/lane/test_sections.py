@@ -105,7 +105,7 @@ def test_batches_arrive_in_order_and_once_whatever_was_estimated(seed: int) -> N
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_log_that_is_compacted_meanwhile_loses_nothing_that_was_kept(seed: int) -> None:
+def test_log_that_is_compacted_in_the_meantime_loses_nothing_that_was_kept(seed: int) -> None:
     log = Log(random.Random(seed))
     log.write(300, (10, 300, 2_000))
     copy = read_in_sections(log, also_compacts=True)
@@ -159,7 +159,7 @@ class Lane:
     chance: random.Random
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     taken: list[list[tuple[int, int]]] = field(default_factory=list)
-    """Of each copy: upstream offset and count of every batch that was sent."""
+    """For each copy, the upstream offset and record count of every batch that was sent."""
 
     def __post_init__(self) -> None:
         self.broker = FarBroker(self.chance, self.logs)
@@ -183,7 +183,7 @@ class Lane:
         self.most_used = 0
 
     def arrived(self, copy: PartitionCopy) -> None:
-        """Nothing waits for it."""
+        """Do nothing, because no part of this lane waits for arrivals."""
 
     def jumped(self, tp: TopicPartition, jumps: Iterable[tuple[int, int]]) -> None:
         raise AssertionError(f"{tp} lacks {jumps}")
@@ -192,7 +192,9 @@ class Lane:
         raise AssertionError(tp) from error
 
     def turn(self, *, target_takes: int) -> None:
-        """A hundredth of a round trip; the target accepts at most so many batches of each copy."""
+        """Run one turn, a hundredth of a round trip long. The target accepts at most this many
+        batches of each copy.
+        """
         self.broker.clock.now += TRIP_S / 10
         for key, connection in list(self.broker.connections.items()):
             try:
@@ -289,7 +291,7 @@ def test_memory_is_full_and_not_exceeded_while_the_target_takes_nothing() -> Non
 
 @pytest.fixture
 def large_sections(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many batches in each, as usual."""
+    """Read sections of many batches each, as usual."""
     monkeypatch.setattr(f"{__name__}.SECTION_BYTES", 40_000)
     monkeypatch.setattr("twinlog.lane.sides.sections.LEAST_REST_BYTES", 1_000)
 

@@ -77,7 +77,7 @@ def rig() -> Iterator[Rig]:
     made.selector.close()
 
 
-def test_leaders_of_what_is_quiet_are_asked_for_once_a_minute(rig: Rig) -> None:
+def test_leaders_of_idle_partitions_are_queried_once_a_minute(rig: Rig) -> None:
     rig.is_read_from(LEADER)
     assert not rig.asks(after_s=REFRESH_EVERY_S - 1)
     assert rig.asks(after_s=1)
@@ -85,7 +85,7 @@ def test_leaders_of_what_is_quiet_are_asked_for_once_a_minute(rig: Rig) -> None:
     assert rig.asks(after_s=1)
 
 
-def test_leader_is_asked_again_also_where_a_replica_nearby_has_nothing_new(rig: Rig) -> None:
+def test_leader_is_queried_again_although_a_near_replica_has_nothing_new(rig: Rig) -> None:
     rig.source._near.prefer(TP, NEAR)
     rig.is_read_from(NEAR)
     rig.asks(after_s=near_replicas.PREFERRED_FOR_S)

@@ -111,7 +111,7 @@ def test_nothing_is_removed_from_a_topic_that_is_no_copy(folder: Path) -> None:
     assert rules(folder, REMOVAL, PREFIXED).leftover(there, set(), REMOTES) == {acl("A.orders")}
 
 
-def test_nothing_is_removed_unless_asked_for(folder: Path) -> None:
+def test_nothing_is_removed_without_a_request(folder: Path) -> None:
     assert rules(folder).leftover([acl("A.orders")], set(), REMOTES) == set()
 
 

@@ -156,7 +156,7 @@ def test_any_history_with_a_marker_after_every_record_is_found_again() -> None:
         assert found.upstream == 2 * at, seed
 
 
-def test_identity_is_what_a_consumer_sees() -> None:
+def test_identity_is_the_content_that_a_consumer_sees() -> None:
     one = Record(0, 5, b"k", b"v", (("h", b"x"),))
     assert identity(one, with_timestamp=True) == identity(
         one._replace(offset=9), with_timestamp=True

@@ -26,7 +26,7 @@ def running(count: int = 40) -> PartitionCopy:
     return copy
 
 
-def test_nothing_more_is_sent_before_it_is_known_who_wrote_between_our_records() -> None:
+def test_nothing_is_sent_until_the_writer_between_own_records_is_known() -> None:
     copy = running()
     on_the_way = len(sent(copy))
     answer(copy, K + 1 + 5)

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from twinlog.errors import CorruptData
 from twinlog.mirror.state.copies import CopyRow, copy_rows
-from twinlog.mirror.state.generations import closing, fan_producers, winning_claims
+from twinlog.mirror.state.generations import closing_row, fan_producers, winning_claims
 from twinlog.model import NO_TOPIC_ID, TopicId
 
 HERE, THERE = TopicId("1" * 32), TopicId("2" * 32)
@@ -33,7 +33,7 @@ def test_the_newest_row_of_a_topic_counts() -> None:
 
 
 def test_rows_and_claims_share_a_topic() -> None:
-    rows = [ROW.encode(), closing("A->B", 1)]
+    rows = [ROW.encode(), closing_row("A->B", 1)]
     assert list(copy_rows(rows)) == [("A->B", "pay")]
     assert winning_claims(rows) == {}
     assert fan_producers(rows) == {}

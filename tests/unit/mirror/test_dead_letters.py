@@ -48,7 +48,7 @@ class LettersRig(Rig):
         super().__init__(fails_at_fives, **given)
         self.application.quarantines = True
         made = arguments(**given)
-        start = replace(made["start"], dead_letters=DeadLettersThere(4, there))
+        start = replace(made["start"], dead_letters=DeadLettersThere(HOME.topic_id, 4, there))
         self.copy = TransformedCopy(
             transform="ab", desk=self.desk, dead_letters=HOME, **made | {"start": start}
         )
@@ -60,7 +60,7 @@ class LettersRig(Rig):
         return self.copy.dead_letters
 
     def send_letters(self, error: int = 0) -> list[Record]:
-        """Everything that may be sent is answered."""
+        """Send all dead letters that may be sent, and acknowledge them."""
         found: list[Record] = []
         while batches := sent(self.letters):
             for one in batches:
@@ -192,7 +192,7 @@ def test_drained_copy_hands_over_the_letters_after_its_position() -> None:
     rig.acknowledge(first)
     assert rig.copy.is_drained
     over = hand_over(rig.copy)
-    assert over is not None and over.start.dead_letters == DeadLettersThere(4, (10,))
+    assert over is not None and over.start.dead_letters == DeadLettersThere(HOME.topic_id, 4, (10,))
 
 
 def test_drained_copy_waits_for_a_letter_in_flight_and_sends_no_other() -> None:
@@ -206,7 +206,9 @@ def test_drained_copy_waits_for_a_letter_in_flight_and_sends_no_other() -> None:
     rig.copy.use_answers(NOW)
     assert (rig.copy.is_drained, sent(rig.letters)) == (True, [])
     over = hand_over(rig.copy)
-    assert over is not None and over.start.dead_letters == DeadLettersThere(4, (only.upstream,))
+    assert over is not None and over.start.dead_letters == DeadLettersThere(
+        HOME.topic_id, 4, (only.upstream,)
+    )
 
 
 def quarantining(number: int, *failed: int) -> RangeAnswer:
@@ -271,3 +273,32 @@ def test_letters_of_a_part_precede_it_and_the_rest_is_another_range() -> None:
     assert values(rig.copied()) == [b"m9", b"m11"]
     assert rig.position == 13
     assert rig.copy.queued_bytes == 0 and rig.copy.is_drained
+
+
+def test_lane_forgets_letters_before_its_position() -> None:
+    rig = LettersRig(there=(10,))
+    for first in range(0, 60, 6):
+        rig.fetch(batch(first, 6))
+        rig.answer()
+        rig.send_letters()
+        rig.copied()
+        assert len(rig.letters.there) <= 3
+    rig.copy.drain()
+    over = hand_over(rig.copy)
+    assert over is not None and over.start.dead_letters == DeadLettersThere(HOME.topic_id, 4, ())
+
+
+@pytest.mark.parametrize(("topic_id", "is_checked"), [(HOME.topic_id, True), ("f" * 32, False)])
+def test_leader_epoch_of_another_topic_is_not_compared(topic_id: str, is_checked: bool) -> None:
+    made = arguments()
+    start = replace(made["start"], dead_letters=DeadLettersThere(TopicId(topic_id), 4, ()))
+    rig = Rig()
+    copy = TransformedCopy(
+        transform="ab", desk=rig.desk, dead_letters=HOME, **made | {"start": start}
+    )
+    assert copy.dead_letters is not None
+    leader = copy.dead_letters.leader
+    leader.is_now(0, requested_epoch=-1)
+    assert (leader.checked_epoch, leader.is_new) == (4 if is_checked else 0, False)
+    leader.is_now(5 if is_checked else 1, requested_epoch=-1)
+    assert leader.is_new

@@ -156,7 +156,9 @@ def test_foreign_records_move_k_and_stop_nothing() -> None:
 
 
 @pytest.mark.parametrize("listed", [True, False])
-def test_one_batch_is_on_its_way_unless_the_target_surely_remembers_us(listed: bool) -> None:
+def test_one_batch_is_in_flight_unless_the_target_certainly_remembers_the_producer_id(
+    listed: bool,
+) -> None:
     fan = a_fan(listed=listed)
     branch = fan.parts[0]
     branch.set_expiry(replace(RULES, producer_expiry_ms=DAY if listed else None))

@@ -25,7 +25,7 @@ def test_what_was_written_is_read() -> None:
     assert first_survey(FLOW, []) is None
 
 
-def test_first_whole_survey_counts_whoever_writes_later() -> None:
+def test_first_whole_survey_counts_despite_later_ones() -> None:
     assert (
         first_survey(FLOW, [*first_survey_rows(FLOW, SEEN), *first_survey_rows(FLOW, LATER)])
         == SEEN

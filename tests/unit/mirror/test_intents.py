@@ -176,7 +176,7 @@ ROWS = st.lists(
 
 @given(rows=ROWS, data=st.data())
 def test_compaction_changes_nothing(rows: list[Intent], data: st.DataObject) -> None:
-    """It removes any rows except the newest of each key."""
+    """Compaction may remove any rows except the newest of each key."""
     newest = {row.key: at for at, row in enumerate(rows)}
     kept = [
         row

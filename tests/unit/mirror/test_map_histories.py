@@ -232,8 +232,8 @@ def test_a_late_row_and_the_cleaner_take_no_run_away() -> None:
 
 
 def test_maps_of_earlier_releases_lose_nothing_to_a_late_row_either() -> None:
-    """Their terms begin with the position only, and the late row has the runs that the cleaner
-    removed.
+    """The terms of earlier releases begin with the position only, and the late row has the runs
+    that the cleaner removed.
     """
     first, second = Run(0, 0, 0), Run(5, 7, 5)
     old = ChunkRow(key=KEY, term=Term(1, 0), chunk=0, topic="orders", runs=(first, second))

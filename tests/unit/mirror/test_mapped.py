@@ -26,7 +26,9 @@ def test_partitions_that_are_noted_had_a_row() -> None:
 
 @pytest.mark.parametrize("some", [{1, 2}, {0, 3}, {0, 1, 5, 6}, {7}])
 def test_one_without_a_row_takes_no_other_along(some: set[int]) -> None:
-    """The partition may have waited for its leader since the topic was created."""
+    """A partition without a row may have waited for its leader since the topic was created, so the
+    others still count.
+    """
     known = mapped_copies("A->B", [noting_rows("A->B", (ORDERS, COPY), some)])
     assert {one for one in range(10) if known.has_row(ORDERS, COPY, one)} == some
 
@@ -45,7 +47,9 @@ def test_a_recreated_topic_is_another_copy(source: TopicId, target: TopicId) -> 
 
 
 def test_all_records_count_together_and_each_flow_has_its_own() -> None:
-    """A leader that has lost its leadership without knowing it writes what it knew."""
+    """A leader that lost its leadership without knowing it writes an outdated row, which takes
+    nothing from a newer one.
+    """
     rows = [
         noting_rows("A->B", (ORDERS, COPY), {0, 4}),
         noting_rows("C->B", (ORDERS, COPY), range(9)),

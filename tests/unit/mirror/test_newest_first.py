@@ -17,7 +17,7 @@ ANSWER = 10_000
 
 
 class Log:
-    """Batches of one record each, at these offsets and of these sizes."""
+    """A log with batches of one record each, at these offsets and of these sizes."""
 
     def __init__(self, sizes: dict[int, int]) -> None:
         self.batches = {
@@ -105,7 +105,9 @@ def test_newest_is_always_seen_and_no_newer_one_left_out(
         **{1: 1816, 41: 7573, 95: 9455, 97: 9861},
     }
 )
-def test_nothing_is_left_out_behind_what_is_said_to_be_whole(sizes: dict[int, int]) -> None:
+def test_nothing_is_missing_after_the_offset_from_which_the_read_is_whole(
+    sizes: dict[int, int],
+) -> None:
     log = Log(sizes)
     answers, whole_from = newest_first(log.read, range(100), max_reads=5)
     seen = {header.base_offset for raw in answers for header, _ in read_headers(raw)}

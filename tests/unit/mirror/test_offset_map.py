@@ -252,7 +252,7 @@ def test_rows_of_two_partitions_of_the_topic_read_as_one_map_in_any_order() -> N
     assert folded(*after, *before) == list(after[0].runs)
 
 
-def test_answer_for_a_run_that_was_replaced_in_a_chunk_that_filled_up_meanwhile() -> None:
+def test_answer_for_a_run_that_was_replaced_in_a_chunk_that_filled_up_in_the_meantime() -> None:
     tail = MapTail(key=KEY, topic="orders", term=Term(1, 0), chunk=0, runs=[Run(0, 0, 0)])
     tail.dirty = True
     written = tail.next_row()

@@ -35,7 +35,7 @@ def test_the_newest_is_the_last_copied_record() -> None:
     assert newest_point((), 0, 0) is None
 
 
-def test_a_record_behind_every_gap() -> None:
+def test_a_record_after_every_gap() -> None:
     last = SyncPoint(5, 108, 75)
     assert pairs(points_after(RUNS, SyncPoint(0, 100, 70), last, 100)) == [(104, 73), (108, 75)]
     assert points_after(RUNS, last, last, 100) == []
@@ -91,7 +91,7 @@ def translate(syncs: list[SyncPoint], offset: int) -> int:
     cut=st.integers(1, 200),
     data=st.data(),
 )
-def test_no_reader_ever_goes_on_behind_the_right_record(
+def test_no_reader_ever_continues_after_the_right_record(
     steps: list[tuple[int, int, int]], lag_max: int, cut: int, data: st.DataObject
 ) -> None:
     """Runs with gaps on the source, and foreign records on the target."""

@@ -78,7 +78,7 @@ class Copy:
         self.begins()
 
     def begins(self) -> None:
-        """Write the first row of the copy. No record is written yet."""
+        """Write the first row of the copy, before any record."""
         end = self.target.end
         self.runs = (read_to(0, 0),) if self.kind is Kind.KEYED else (Run(0, 0, end),)
         if self.kind is not Kind.OWN:
@@ -95,7 +95,9 @@ class Copy:
             self.runs = (*self.runs, Run(last, last, answer.base_offset + count - 1))
 
     def marked(self, *, is_final: bool = False) -> None:
-        """Write a mark: all records of this flow are before the log's end."""
+        """Write a mark at the log's end, which states that all records of this flow are before
+        it.
+        """
         if self.kind is not Kind.OWN:
             ours = [one.header for one in self.target.batches if one.header.producer_id == OURS]
             ordinal = ours[-1].base_sequence + ours[-1].count if ours else 0
@@ -114,7 +116,7 @@ class Copy:
         self.target.forget(NOW + 10_000_000)
 
     def starts(self) -> StartPoint | str:
-        """Return what a start finds: a point, or a code."""
+        """Run a start, and return its start point, or the code of its error."""
         request = replace(self.request, runs=self.runs, mark=self.mark)
         here = MemoryView({HERE: self.source}, SOURCE_ID)
         there = Counting({THERE: self.target}, TARGET_ID)
@@ -344,7 +346,7 @@ def test_a_mark_after_the_last_own_record_is_no_loss() -> None:
     assert resumes(copy.starts()) == (10, 10), "only records of the other flow are gone"
 
 
-def test_what_lay_behind_the_mark_is_deleted_and_forgotten(shared: Copy) -> None:
+def test_records_after_the_mark_are_deleted_and_the_producer_id_expired(shared: Copy) -> None:
     shared.ours(0, 5)
     shared.marked()
     shared.ours(5, 3)
@@ -406,7 +408,9 @@ def test_lost_rows_are_never_a_second_copy(copy: Copy) -> None:
 
 @pytest.mark.parametrize("bound", ["group_at", "began_at"])
 def test_lost_rows_are_detected_wherever_a_copy_would_begin(copy: Copy, bound: str) -> None:
-    """As with MirrorMaker 1, a copy begins at the offset of the source's group."""
+    """The copy begins at the offset of a group of the source, as after a takeover from MirrorMaker
+    1.
+    """
     copy.ours(0, 10)
     copy.runs, copy.mark = (), None
     where = {"group_at": 7} if bound == "group_at" else {"began_at": 7}
@@ -435,7 +439,7 @@ def test_a_copy_begins_at_the_group_offset_and_not_after_the_end(copy: Copy) -> 
     ("group_at", "began_at", "lost"),
     [(7, -1, (7, 10)), (7, 7, None), (12, -1, None), (-1, -1, None)],
 )
-def test_what_the_source_deleted_behind_the_group_s_place_is_told(
+def test_records_deleted_after_the_groups_offset_are_reported_at_the_start(
     copy: Copy, group_at: int, began_at: int, lost: tuple[int, int] | None
 ) -> None:
     copy.runs, copy.mark = (), None
@@ -569,7 +573,7 @@ class CommitsMeanwhile(MemoryView):
 
 
 @pytest.mark.parametrize("is_cleaned", [False, True])
-def test_what_is_committed_while_a_taken_over_copy_is_looked_at_is_not_passed(
+def test_records_committed_during_the_search_of_a_taken_over_copy_are_not_passed(
     *, is_cleaned: bool
 ) -> None:
     copy = Copy(Kind.SHARED, made=10)
@@ -609,7 +613,7 @@ def test_foreign_records_in_an_own_topic() -> None:
 
 @pytest.mark.parametrize("how", ["remembered", "final"])
 @pytest.mark.parametrize("who", [STRANGER, OTHER_FLOW], ids=["stranger", "other flow"])
-def test_a_start_does_not_read_all_that_others_wrote(shared: Copy, how: str, who: int) -> None:
+def test_a_start_does_not_read_all_foreign_records(shared: Copy, how: str, who: int) -> None:
     shared.made = 10
     shared.source = MemoryLog()
     shared.source.write([record(number) for number in range(10)])
@@ -625,7 +629,7 @@ def test_a_start_does_not_read_all_that_others_wrote(shared: Copy, how: str, who
 
 
 @pytest.mark.parametrize("who", [STRANGER, OTHER_FLOW], ids=["stranger", "other flow"])
-def test_a_look_that_others_wait_for_searches_little(shared: Copy, who: int) -> None:
+def test_a_search_that_others_wait_for_is_small(shared: Copy, who: int) -> None:
     shared.made = 10
     shared.source = MemoryLog()
     shared.source.write([record(number) for number in range(10)])

@@ -93,7 +93,7 @@ def test_unprotected_partition_has_one_request_in_flight_after_trouble(
     assert len(sent(copy, NOW + TROUBLE_MS)) == PIPELINE, "a minute of clean answers"
 
 
-def test_unprotected_batch_behind_a_pause_goes_alone() -> None:
+def test_unprotected_batch_after_a_pause_goes_alone() -> None:
     """The target may have forgotten the producer ID in the pause, and would accept a batch after
     one that it rejects.
     """
@@ -112,7 +112,7 @@ def test_unprotected_batch_behind_a_pause_goes_alone() -> None:
     assert len(sent(copy, quiet_after)) == PIPELINE
 
 
-def test_nothing_is_sent_behind_a_batch_that_makes_the_target_forget_us() -> None:
+def test_nothing_is_sent_after_a_batch_that_lets_the_producer_id_expire() -> None:
     copy = a_copy()
     copy.on_fetched(
         fetched(batch(0, 1), batch(1, 1, timestamp=NOW - 2 * DAY), batch(2, 1)), (), NOW
@@ -171,8 +171,8 @@ def test_higher_offset_than_k_promises_is_extra_records() -> None:
 @pytest.mark.parametrize("alone", [True, False], ids=["own", "shared"])
 @pytest.mark.parametrize("distance", [-3, 7])
 def test_a_repeat_is_recognized_at_any_offset(*, alone: bool, distance: int) -> None:
-    """A lane that was thought dead wrote these sequences after foreign records, so they are not
-    this lane's records.
+    """A lane that was considered dead has written these sequences after foreign records, so the
+    target's records are not this lane's.
     """
     copy = a_copy(alone=alone)
     copy.on_fetched(fetched(batch(0, 5)), (), NOW)
@@ -185,7 +185,7 @@ def test_a_repeat_is_recognized_at_any_offset(*, alone: bool, distance: int) -> 
     assert copy.acked_ordinal == 0
 
 
-def test_answer_of_a_repeat_that_we_did_not_send_means_another_writer() -> None:
+def test_a_repeat_response_to_an_unrepeated_request_means_another_writer() -> None:
     copy = a_copy()
     copy.on_fetched(fetched(batch(0, 1, timestamp=NOW - 5)), (), NOW)
     sent(copy)
@@ -214,7 +214,7 @@ HOUR = 3_600_000
         (None, NOW, NOW, True),
     ],
 )
-def test_repeat_is_told_by_its_answer(
+def test_repeat_is_shown_by_its_answer(
     stamps: bool | None, ours: int, answered: int, is_repeat: bool
 ) -> None:
     copy = a_copy(stamps=stamps)
@@ -238,7 +238,7 @@ def test_target_that_answered_without_a_time_once_does_not_stamp_its_own() -> No
     ("checked_epoch", "now", "requested_epoch", "is_new"),
     [(3, 3, -1, False), (3, 4, -1, True), (3, 4, 4, False), (-1, 4, -1, False), (4, 3, -1, False)],
 )
-def test_log_of_a_new_leader_is_looked_at_before_anything_is_sent(
+def test_log_of_a_new_leader_is_checked_before_anything_is_sent(
     checked_epoch: int, now: int, requested_epoch: int, is_new: bool
 ) -> None:
     copy = a_copy()
@@ -260,7 +260,7 @@ def test_log_of_a_leader_that_may_have_restarted_is_checked_before_sending() -> 
 
 
 @pytest.mark.parametrize("minutes", [-30, 30])
-def test_clock_that_is_off_by_minutes_takes_no_forgotten_producer_for_known(minutes: int) -> None:
+def test_a_clock_that_is_wrong_by_minutes_hides_no_expired_producer_id(minutes: int) -> None:
     """The broker forgets the ID after a day by its own clock. The local clock is wrong."""
     copy = a_copy(last_timestamp=NOW - DAY)
     assert not copy.is_protected(NOW, NOW + minutes * 60_000)
@@ -297,7 +297,7 @@ def test_epoch_that_is_handed_over_is_that_of_the_offset_before_the_position() -
     assert (copy.acked_upstream, copy.acked_epoch) == (3, 5), "the marker is read again"
 
 
-def test_markers_that_arrive_late_do_not_move_a_drained_copy_over_what_was_dropped() -> None:
+def test_late_markers_do_not_move_a_drained_copy_past_dropped_records() -> None:
     copy = a_copy(durable=False)
     copy.on_fetched(fetched(batch(0, 2)), (), NOW)
     assert copy.next_batch(NOW) is None, "its row is still to be written"
@@ -327,7 +327,7 @@ def trouble(copy: PartitionCopy) -> tuple[str, Fate | None]:
 GONE = PartitionError("gone", code="TARGET_DISCONNECTED", fate=Fate.RETRIABLE)
 
 
-def test_unknown_outcome_of_what_was_in_flight_is_remembered() -> None:
+def test_unknown_outcome_of_requests_in_flight_is_remembered() -> None:
     idle, busy = a_copy(), a_copy()
     for copy in (idle, busy):
         copy.on_fetched(fetched(batch(0, 1)), (), NOW)
@@ -338,7 +338,7 @@ def test_unknown_outcome_of_what_was_in_flight_is_remembered() -> None:
     assert busy.lost_answers
 
 
-def test_batch_behind_which_we_may_be_forgotten_waits_for_late_requests() -> None:
+def test_batch_after_which_the_producer_id_may_expire_waits_for_late_requests() -> None:
     """After a fresh batch the target still remembers the ID, so it recognizes a late request as a
     repeat.
     """
@@ -353,16 +353,16 @@ def test_batch_behind_which_we_may_be_forgotten_waits_for_late_requests() -> Non
     assert trouble(copy) == ("HELD_BACK", Fate.RETRIABLE)
 
 
-def test_fresh_batch_waits_for_no_late_request_though_the_target_has_forgotten_us() -> None:
+def test_fresh_batch_waits_for_no_late_request_although_the_producer_id_expired() -> None:
     """A late request begins with the same records, so whichever comes second is rejected."""
     copy = a_copy(late=True, listed=False, last_timestamp=NOW - 2 * DAY)
     copy.on_fetched(fetched(batch(0, 1)), (), NOW)
     assert [one.ordinal for one in sent(copy)] == [0]
 
 
-def test_fresh_batch_waits_for_a_lane_that_may_live_where_the_target_has_forgotten_us() -> None:
-    """That lane may send this batch and then an old one, after which the target forgets the ID
-    again.
+def test_fresh_batch_waits_for_a_lane_that_may_run_if_the_producer_id_expired() -> None:
+    """A lane that may still run may send this batch and then an old one, after which the target
+    forgets the ID again.
     """
     copy = a_copy(late=True, old_lane=True, listed=False, last_timestamp=NOW - 2 * DAY)
     copy.on_fetched(fetched(batch(0, 1)), (), NOW)
@@ -372,7 +372,7 @@ def test_fresh_batch_waits_for_a_lane_that_may_live_where_the_target_has_forgott
     assert trouble(copy) == ("HELD_BACK", Fate.RETRIABLE)
 
 
-def test_look_at_a_lane_that_may_live_is_no_look_at_what_it_sent_later() -> None:
+def test_a_check_while_the_lane_may_run_does_not_cover_its_later_requests() -> None:
     copy = a_copy(late=True, old_lane=True, listed=False, last_timestamp=NOW - 2 * DAY)
     copy.earlier_lane_ended(is_over=False)
     copy.earlier_lane_ended(is_over=True)
@@ -391,7 +391,7 @@ def test_old_batch_waits_for_late_requests_also_of_a_lane_that_has_stopped() -> 
     assert trouble(copy) == ("HELD_BACK", Fate.RETRIABLE)
 
 
-def test_what_is_held_back_takes_no_memory_and_moves_nothing() -> None:
+def test_held_back_records_take_no_memory_and_move_nothing() -> None:
     copy = a_copy(late=True, listed=False, last_timestamp=NOW - 2 * DAY)
     copy.on_fetched(fetched(batch(0, 1), batch(1, 1, timestamp=NOW - DAY), batch(2, 1)), (), NOW)
     assert [one.ordinal for one in sent(copy)] == [0]
@@ -414,7 +414,7 @@ def test_copy_with_held_back_batches_can_be_released() -> None:
 
 
 @pytest.mark.parametrize("last", [NOW, NOW - 3 * DAY])
-def test_old_batch_is_not_sent_behind_fresh_ones_that_are_not_answered(last: int) -> None:
+def test_old_batch_is_not_sent_after_fresh_ones_that_are_not_answered(last: int) -> None:
     """Both may arrive late, and let the target forget the ID before the next lane's fresh batch."""
     copy, later = a_copy(last_timestamp=last), NOW + TROUBLE_MS + 1
     old = batch(2, 1, timestamp=NOW - 2 * DAY)
@@ -426,12 +426,12 @@ def test_old_batch_is_not_sent_behind_fresh_ones_that_are_not_answered(last: int
     assert [one.ordinal for one in sent(copy, later)] == [2, 3]
 
 
-def test_copy_behind_which_a_late_request_may_land_is_not_handed_over() -> None:
+def test_copy_after_which_a_late_request_may_land_is_not_handed_over() -> None:
     assert hand_over(a_copy()) is not None
     assert hand_over(a_copy(late=True)) is None
 
 
-def test_log_is_looked_at_before_the_first_old_batch_however_late_that_comes() -> None:
+def test_log_is_checked_before_the_first_old_batch_however_late_it_is() -> None:
     copy = a_copy(late=True)
     copy.on_fetched(fetched(batch(0, 1)), (), NOW)
     sent(copy)
@@ -475,8 +475,8 @@ def test_record_too_large_holds_back_nothing_before_it() -> None:
 
 
 def test_batch_that_never_becomes_whole_is_corrupt() -> None:
-    """Its length is damaged. Waiting for the rest of it would never end, and would not be
-    reported.
+    """The batch's length field is damaged. A wait for the rest of the batch would never end, and
+    would not be reported.
     """
     copy = a_copy()
     bad = bytearray(batch(0, 2))
@@ -488,7 +488,7 @@ def test_batch_that_never_becomes_whole_is_corrupt() -> None:
     assert copy.intake.position == 2
 
 
-def test_release_drops_what_was_not_sent_and_keeps_what_was_answered() -> None:
+def test_release_drops_unsent_batches_and_keeps_acknowledged_ones() -> None:
     copy = a_copy()
     copy.on_fetched(fetched(*(batch(n, 1) for n in range(5))), (), NOW)
     sent(copy)
@@ -529,7 +529,7 @@ def an_intake(
     )
 
 
-def test_aborted_data_is_skipped_and_what_follows_its_marker_is_not() -> None:
+def test_aborted_data_is_skipped_but_not_records_after_its_marker() -> None:
     intake = an_intake()
     data = fetched(
         of_producer(0, 2, 50),
@@ -624,7 +624,7 @@ def test_batch_that_is_too_large_there_is_cut_and_sent_again() -> None:
     assert copy.tail.runs[-1] == Run(4, 6, K + 4), "the map knows the gap where it is"
 
 
-def test_what_was_on_its_way_behind_it_goes_again_in_its_order() -> None:
+def test_batches_in_flight_after_it_are_sent_again_in_order() -> None:
     copy = a_copy()
     copy.on_fetched(fetched(*(batch(n, 2) for n in (0, 2, 4, 6))), (), NOW)
     (first,) = sent(copy)
@@ -653,7 +653,7 @@ def test_single_record_that_is_too_large_stops_the_copy() -> None:
     assert (copy.trouble.code, copy.trouble.poison) == ("RECORD_TOO_LARGE", (0, 1))
 
 
-def test_batch_behind_one_that_was_refused_and_is_there_is_of_another_writer() -> None:
+def test_a_batch_after_a_rejected_one_that_is_in_the_log_is_another_writers() -> None:
     copy = a_copy()
     copy.on_fetched(fetched(*(batch(n, 2) for n in (0, 2, 4))), (), NOW)
     sent(copy)

@@ -53,7 +53,7 @@ def test_the_newest_row_of_the_flow_counts() -> None:
     assert published_status("C->B", rows) is None
 
 
-def test_whoever_lost_the_lead_does_not_hide_its_successor() -> None:
+def test_a_former_leader_does_not_hide_its_successor() -> None:
     leader, zombie = (
         structs.replace(PUBLISHED, generation=7),
         structs.replace(PUBLISHED, generation=6, at_ms=10**13),

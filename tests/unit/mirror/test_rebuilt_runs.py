@@ -161,7 +161,7 @@ def test_records_deleted_at_the_beginning_of_the_source_are_allowed() -> None:
     assert found.runs[0] == Run(20, 20, 20)
 
 
-def test_records_deleted_at_the_beginning_of_the_target_are_mapped_all_the_same() -> None:
+def test_records_deleted_at_the_beginning_of_the_target_are_mapped_nevertheless() -> None:
     copy = Copy()
     for number in range(1, 50):
         copy.write(number)

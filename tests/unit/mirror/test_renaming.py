@@ -98,6 +98,29 @@ def test_a_name_that_no_copy_may_have_is_refused(
         assert topic in str(found[topic])
 
 
+STRIP = (
+    *("A->B.transforms = strip", "A->B.transforms.strip.type = RegexRouter"),
+    *(r"A->B.transforms.strip.regex = A\\.(.*)", "A->B.transforms.strip.replacement = $1"),
+)
+"""A router of Kafka Connect that removes the alias."""
+
+
+def test_a_router_of_kafka_connect_is_a_rule_after_the_policy(tmp_path: Path) -> None:
+    flow = flow_of(tmp_path, "gone-(.*):$1, pay-v[12]:pay", *STRIP)
+    assert remote(flow, "pay-v1") == "pay"
+    assert is_renamed(flow, "orders") and not is_renamed(flow, "heartbeats")
+    found = refused_names(flow, ["pay-v1", "pay", "gone-", "gone-mm2-x.internal", "orders", "A.x"])
+    assert {topic: error.code for topic, error in found.items()} == {
+        "pay-v1": "RENAME_CLASH",
+        "pay": "RENAME_CLASH",
+        "gone-": "RENAME_INVALID",
+        "gone-mm2-x.internal": "RENAME_INVALID",
+    }
+    assert "(twinlog.rename: pay-v[12]:pay; transforms.strip)" in str(found["pay"])
+    assert plain_upstream(flow, "A.orders") is None, "the flow names orders otherwise"
+    assert FlowUpstreams.of(flow, [row("pay", NEW, "pay-v1")]).name("pay", NEW) == "pay-v1"
+
+
 def row(topic: str, topic_id: TopicId, source: str) -> CopyRow:
     return CopyRow(
         lineage=(),
@@ -115,7 +138,7 @@ def row(topic: str, topic_id: TopicId, source: str) -> CopyRow:
 
 
 @pytest.mark.parametrize("rules", ["orders:eu-orders", "", "pay:eu-orders"], ids=str)
-def test_names_map_back_to_what_was_copied_whatever_the_rules_are_now(
+def test_names_map_back_to_the_copied_topics_under_any_current_rules(
     tmp_path: Path, rules: str
 ) -> None:
     flow = flow_of(tmp_path, rules)
@@ -170,4 +193,7 @@ def test_topics_that_do_not_keep_their_names_under_the_identity_policy(tmp_path:
     (line,) = unkept_names(flow_of(tmp_path, "(.*):eu-$1", IDENTITY), topics)
     assert ": C.heartbeats is A.C.heartbeats, device-heartbeats is A.eu-device-heartbeats;" in line
     assert unkept_names(loader(tmp_path)(IDENTITY, base=BASE).flows[0], topics[3:]) == []
+    routed = loader(tmp_path)(IDENTITY, *STRIP, base=BASE).flows[0]
+    (line,) = unkept_names(routed, topics)
+    assert ": C.heartbeats is A.C.heartbeats, device-heartbeats is device-heartbeats;" in line
     assert unkept_names(loader(tmp_path)(base=BASE).flows[0], topics) == []

@@ -1,4 +1,4 @@
-"""Where the target's last record is at the source, if the offset map lacks its newest rows."""
+"""The resume point after the target's last record, if the offset map lacks its newest rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PRODUCER: Final = 9
 
 @dataclass(slots=True)
 class Logs:
-    """A source whose every record is a transaction, and what a lane has copied of it."""
+    """A source with a transaction per record, and the part that a lane has copied."""
 
     source: MemoryLog = field(default_factory=MemoryLog)
     target: MemoryLog = field(default_factory=MemoryLog)
@@ -73,7 +73,7 @@ class Logs:
         return found.upstream
 
 
-def test_what_was_rolled_back_is_no_neighbour_of_the_last_record() -> None:
+def test_aborted_records_are_no_neighbours_of_the_last_record() -> None:
     logs = Logs()
     logs.write(b"0")
     logs.write(b"rolled back", commit=False)
@@ -91,7 +91,7 @@ def test_copy_of_uncommitted_records_finds_aborted_ones() -> None:
     assert logs.resumes((0, 0), (1, second)) == last + 1
 
 
-def test_row_that_names_what_was_rolled_back_is_no_divergence() -> None:
+def test_row_that_names_aborted_records_is_no_divergence() -> None:
     """The row states how far the source was read. The next lane wrote it while the one before still
     wrote records.
     """
@@ -104,7 +104,7 @@ def test_row_that_names_what_was_rolled_back_is_no_divergence() -> None:
 
 
 @pytest.mark.parametrize("deleted", [True, False], ids=["deleted", "compacted"])
-def test_last_record_is_found_though_the_source_has_others_no_more(deleted: bool) -> None:
+def test_last_record_is_found_although_the_source_lacks_the_others(deleted: bool) -> None:
     logs = Logs()
     first, second = logs.write(b"0"), logs.write(b"1")
     last = logs.write(b"2")
@@ -164,7 +164,7 @@ def test_runs_that_were_lost_before_the_last_records_are_found_again(
     assert found.undecided is None
 
 
-def test_lost_runs_beyond_the_bound_skip_nothing_and_are_told(
+def test_lost_runs_beyond_the_bound_skip_nothing_and_are_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("twinlog.mirror.start.corrections.PORTION", 10)
@@ -213,7 +213,7 @@ def test_lost_runs_whose_first_records_the_source_has_deleted() -> None:
     assert {*runs[:5], *runs[21:]} <= {*said}
 
 
-def test_whole_map_costs_no_look_before_the_last_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whole_map_needs_no_read_before_the_last_records(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     monkeypatch.setattr(
         "twinlog.mirror.start.both_logs.BothLogs.target_record",

@@ -140,7 +140,7 @@ def test_batch_is_skipped_unread_and_the_next_one_is_fetched_again() -> None:
 
 
 def test_of_a_valid_longer_batch_only_the_records_to_skip_are_skipped() -> None:
-    """Another replica leads, and its header is right."""
+    """After a leader change, the new leader has the batch with a valid header and more offsets."""
     way = intake(Skip(first=0, next=3, is_batch=True))
     assert keys(way.take(fetched(batch(0, 5)), (), 1 << 60)) == [3, 4]
 

@@ -10,11 +10,11 @@ from twinlog.mirror.state.copies import CopyRow
 from twinlog.mirror.state.generations import (
     CLAIMS,
     Claim,
-    closing,
+    closing_row,
     giving_producer,
     having_written,
     producers_of,
-    superseded,
+    rows_to_remove,
     winning_claims,
 )
 from twinlog.mirror.state.rows import RowFolder, StateRows
@@ -72,8 +72,8 @@ def test_rows_that_were_given_stay_as_they_are() -> None:
     assert len(before.of(FLOW)) == 1
     assert after.copies[FLOW, "a"].begun
     assert {*after.copies} == {(FLOW, "a"), (FLOW, "b"), (OTHER, "a")}
-    assert after.says_the_same(OTHER, before)
-    assert not after.says_the_same(FLOW, before)
+    assert after.has_same_rows(OTHER, before)
+    assert not after.has_same_rows(FLOW, before)
     assert after.copies[OTHER, "a"] is before.copies[OTHER, "a"], "decoded once"
 
 
@@ -83,7 +83,7 @@ def test_the_newest_row_of_a_key_counts_at_its_position_in_the_log() -> None:
 
 
 def test_a_row_that_cannot_be_read_is_in_every_selection_until_it_is_replaced() -> None:
-    bad = closing(OTHER, 1)[0], b'{"v":99}'
+    bad = closing_row(OTHER, 1)[0], b'{"v":99}'
     rows = folded(CLAIM.encode(), bad)
     for some in (rows, rows.of(FLOW, *CLAIMS), rows.of_kinds("copy")):
         with pytest.raises(CorruptData):
@@ -91,7 +91,7 @@ def test_a_row_that_cannot_be_read_is_in_every_selection_until_it_is_replaced() 
     with pytest.raises(CorruptData):
         _ = rows.copies
     assert {*winning_claims(rows.of_alone(FLOW, *CLAIMS))} == {FLOW}, "it names another flow"
-    assert {*winning_claims(folded(CLAIM.encode(), bad, closing(OTHER, 1)))} == {FLOW}
+    assert {*winning_claims(folded(CLAIM.encode(), bad, closing_row(OTHER, 1)))} == {FLOW}
     assert {*winning_claims(folded(CLAIM.encode(), bad, (bad[0], None)))} == {FLOW}
     unnamed = folded(CLAIM.encode(), (b"\xff", b"{}"))
     with pytest.raises(CorruptData):
@@ -104,31 +104,31 @@ def test_a_leader_removes_all_claims_below_its_own_and_names_their_producer_ids(
     foreign = structs.replace(CLAIMED[0], flow=OTHER)
     rows = [
         *(one.encode() for one in (CLAIMED[0], former, CLAIMED[2], CLAIMED[3], same_number)),
-        closing(FLOW, 0),
-        closing(FLOW, 2),
+        closing_row(FLOW, 0),
+        closing_row(FLOW, 2),
         foreign.encode(),
-        closing(OTHER, 0),
+        closing_row(OTHER, 0),
         giving_producer(FLOW, 0, "x", 77),
     ]
-    found = superseded(FLOW, 3, rows)
+    found = rows_to_remove(FLOW, 3, rows)
     gone = [CLAIMED[0].encode(), former.encode(), CLAIMED[2].encode()]
-    gone += [closing(FLOW, 0), closing(FLOW, 2)]
+    gone += [closing_row(FLOW, 0), closing_row(FLOW, 2)]
     assert found == [having_written(FLOW, 9), *((key, None) for key, _ in gone)]
     after = folded(*rows, *found)
     assert producers_of(FLOW, after) == producers_of(FLOW, rows)
     assert winning_claims(after) == winning_claims(rows)
-    assert superseded(FLOW, 3, after) == []
+    assert rows_to_remove(FLOW, 3, after) == []
 
 
 @pytest.mark.parametrize("written", range(7))
 def test_a_leader_that_dies_amid_the_rows_loses_no_producer_id(written: int) -> None:
     """A process that no longer leads does not remove anything that a later leader needs either."""
     rows = [structs.replace(one, producer_id=one.generation // 2).encode() for one in CLAIMED]
-    rows += [closing(FLOW, 0), closing(FLOW, 1)]
-    late = superseded(FLOW, 3, rows)
+    rows += [closing_row(FLOW, 0), closing_row(FLOW, 1)]
+    late = rows_to_remove(FLOW, 3, rows)
     newer = structs.replace(CLAIM, generation=4, producer_id=8).encode()
     half = folded(*rows, *late[:written], newer)
-    after = folded(*half, *superseded(FLOW, 4, half), *late)
+    after = folded(*half, *rows_to_remove(FLOW, 4, half), *late)
     assert producers_of(FLOW, after) == {0, 1, 8}
     assert winning_claims(after)[FLOW].latest == winning_claims([newer])[FLOW].latest
     assert len(after.of(FLOW, *CLAIMS)) == 1

@@ -1,4 +1,6 @@
-"""What the last records prove about the map, and how much."""
+"""The check of the last records against the map: which differences it finds, and how many records
+it compares.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,7 @@ def test_record_that_differs_speaks_against_the_map() -> None:
         (6, 0, 9),
     ],
 )
-def test_source_is_read_on_right_behind_the_last_record(
+def test_source_is_read_from_directly_after_the_last_record(
     ordinal: int, log_start: int, upstream: int
 ) -> None:
     assert next_upstream(RUNS, ordinal, log_start) == upstream

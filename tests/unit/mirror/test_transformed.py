@@ -105,7 +105,7 @@ def test_filter_that_drops_everything_moves_the_position_and_announces_it_once()
     assert rig.send() == []
 
 
-def test_dropped_range_behind_batches_moves_the_position_only_after_them() -> None:
+def test_dropped_range_after_batches_moves_the_position_only_after_them() -> None:
     rig = Rig()
     rig.fetch(batch(0, 2))
     rig.fetch(batch(2, 1))
@@ -282,7 +282,7 @@ def test_batch_that_is_split_announces_the_end_of_every_part() -> None:
     assert runs(rig) == [Run(at, at, K + at) for at in range(3)]
 
 
-def test_drained_copy_drops_what_is_not_answered_and_hands_over_what_is_decided() -> None:
+def test_drained_copy_drops_unanswered_ranges_and_hands_over_decided_ones() -> None:
     rig = Rig()
     rig.fetch(batch(0, 4), batch(4, 1))
     rig.fetch(batch(5, 4))
@@ -304,7 +304,7 @@ def test_copy_beside_late_requests_or_other_writers_is_impossible() -> None:
             Rig(late=late, alone=alone)
 
 
-def test_damaged_source_batch_ends_reading_after_what_precedes_it() -> None:
+def test_damaged_source_batch_ends_reading_after_the_records_before_it() -> None:
     rig = Rig()
     damaged = bytearray(batch(4, 4))
     damaged[-1] ^= 1
@@ -332,13 +332,15 @@ def test_batch_of_skipped_records_alone_is_read_past() -> None:
 
 
 def beginning(asked: SourceRange, end: int) -> RangeAnswer:
-    """The answer of an application that has tried the records before `end` only."""
+    """Return the answer of an application that has processed only the records before `end`."""
     found = transformed(structs.replace(asked, end=end), odd)
     return structs.replace(found, is_part=True)
 
 
 def test_remaining_records_of_a_part_are_another_range() -> None:
-    """Whatever is answered first, and to the first number later."""
+    """Holds in whichever order the parts are answered, and if the first number is answered again
+    later.
+    """
     rig = Rig()
     rig.fetch(batch(0, 4), batch(4, 4))
     rig.fetch(batch(8, 4))

@@ -67,8 +67,10 @@ def _uses_any_answer(self: TransformedCopy, now_ms: int) -> None:
     use_answers(self, now_ms)
 
 
-def _forgets_the_rest(self: Stretch, at: int, _batches: bytes) -> Stretch:
-    return cut(self, at, b"")
+def _forgets_the_rest(self: Stretch, at: int) -> Stretch:
+    rest = cut(self, at)
+    rest.batches, rest.size = [], 0
+    return rest
 
 
 cut: Final = Stretch.cut
@@ -106,7 +108,7 @@ RULES: Final = (
         hands_over_what_was_read,
     ),
     Mutant("part: the rest is another range", 1, Stretch, "cut", _forgets_the_rest),
-    Mutant("term: newer chunks void older ones", 0, PartitionMap, "_put", appends_anywhere),
+    Mutant("term: newer chunks void older ones", 0, PartitionMap, "_store_entry", appends_anywhere),
     Mutant("window: nothing goes out after an error", 2, PartitionCopy, "_trouble", always(None)),
 )
 

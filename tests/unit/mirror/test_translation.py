@@ -81,7 +81,7 @@ def copies(draw: st.DrawFn, *, foreign: int = 0) -> Copy:
 
 
 @given(copies())
-def test_every_committed_offset_goes_on_at_the_next_record(copy: Copy) -> None:
+def test_every_committed_offset_continues_at_the_next_record(copy: Copy) -> None:
     for upstream in range(copy.reach.upstream + 1):
         expected = Translation(offset=copy.first_at_or_after(upstream), is_exact=True)
         assert downstream_of(copy.runs, copy.reach, upstream) == expected

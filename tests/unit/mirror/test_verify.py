@@ -1,4 +1,6 @@
-"""What a comparison of two logs finds: logs in memory, copied as a lane copies, then damaged."""
+"""The findings of a comparison of two logs in memory, which are copied as by a lane and then
+damaged.
+"""
 
 from __future__ import annotations
 
@@ -186,7 +188,7 @@ def test_lost_last_record_is_pending(plain: Copied) -> None:
     assert (found(compared), compared.pending) == ([], Range(29, 30))
 
 
-def test_lost_record_within_what_was_copied(plain: Copied) -> None:
+def test_lost_record_within_the_copy(plain: Copied) -> None:
     plain.rewrite(lambda records: records[:-1])
     assert found(plain.compare(until=30)) == [(DifferenceKind.MISSING, Range(29, 30), None, 1)]
 

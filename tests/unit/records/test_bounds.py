@@ -77,14 +77,14 @@ def test_times_of_partitions() -> None:
     ],
     ids=[*"abcdefghijklmnop"],
 )
-def test_what_is_no_place(text: str, said: str) -> None:
+def test_invalid_places(text: str, said: str) -> None:
     with pytest.raises(ConfigError, match="option startingOffsets: ") as error:
         parsed(text)
     assert said in error.value.message
 
 
 @pytest.mark.parametrize("text", ["now", "-5", "1" * 30, "\u0665"], ids=["a", "b", "c", "d"])
-def test_what_is_no_timestamp(text: str) -> None:
+def test_invalid_timestamps(text: str) -> None:
     with pytest.raises(ConfigError, match="write milliseconds since 1970"):
         parse_timestamp("startingTimestamp", text, needs_match=True)
 
@@ -103,7 +103,7 @@ def test_assigned_partitions() -> None:
     ["orders", "{}", '{"orders": 0}', '{"orders": ["0"]}', '{"orders": [-1]}'],
     ids=[*"abcde"],
 )
-def test_what_is_no_assignment(text: str) -> None:
+def test_invalid_assignments(text: str) -> None:
     with pytest.raises(ConfigError, match="option assign: "):
         parse_assignment("assign", text)
 
@@ -111,7 +111,7 @@ def test_what_is_no_assignment(text: str) -> None:
 @given(
     st.dictionaries(st.tuples(st.sampled_from(["a", "b.c"]), st.integers(0, 12)), st.integers(0))
 )
-def test_offsets_of_a_checkpoint_come_back(offsets: dict[tuple[str, int], int]) -> None:
+def test_offsets_of_a_checkpoint_are_read_back(offsets: dict[tuple[str, int], int]) -> None:
     known = {TopicPartition(*tp): offset % 2**62 for tp, offset in offsets.items()}
     text = json.dumps(to_json(known))
     assert from_json(json.loads(text)) == known

@@ -255,7 +255,7 @@ def test_messages_of_format_v0_have_no_type_of_timestamp() -> None:
 
 @settings(max_examples=400)
 @given(RECORDS, CODECS, COLUMNS, st.data())
-def test_damage_is_corrupt_where_the_other_decoder_says_so(
+def test_damage_is_corrupt_if_the_other_decoder_finds_it(
     records: list[Record], codec: Codec, columns: list[str], data: st.DataObject
 ) -> None:
     # the CRC would find it; that it is not asked here is the point

@@ -116,7 +116,7 @@ def test_offsets_and_times_narrow_a_range() -> None:
 
 
 @pytest.mark.parametrize("filters", [[], [GreaterThan(("offset",), 10)]], ids=["none", "one"])
-def test_a_range_that_begins_behind_the_log_is_not_cut_to_an_empty_one(
+def test_a_range_that_begins_after_the_log_is_not_cut_to_an_empty_one(
     filters: list[Filter],
 ) -> None:
     wanted = OffsetRange(tp=TopicPartition("orders", 0), first=1000, end=100)
@@ -138,5 +138,5 @@ def test_a_range_that_begins_behind_the_log_is_not_cut_to_an_empty_one(
     ],
     ids=["not", "null", "value", "nested", "upper", "naive", "float"],
 )
-def test_what_is_not_understood_narrows_nothing(one: Filter) -> None:
+def test_unknown_filters_narrow_nothing(one: Filter) -> None:
     assert bounds_of([one]) == RowBounds()

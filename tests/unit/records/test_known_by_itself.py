@@ -44,12 +44,12 @@ def test_looking_loads_nothing_of_twinlog() -> None:
 
 def test_without_pyarrow_it_is_an_error_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(EnvironmentMissing, match=r"pip install 'twinlog\[records\]'"):
+    with pytest.raises(EnvironmentMissing, match=r"pip install .*'pyarrow>=18'"):
         DefaultSource(GIVEN)
 
 
 @pytest.mark.skipif(not HAS_FILTERS, reason="Spark passes no filters before 4.1")
-def test_filters_narrow_only_a_reader_that_is_asked_to() -> None:
+def test_filters_narrow_only_a_reader_with_that_option() -> None:
     """Spark assumes that readers with such a method want filters."""
     found = [
         TwinlogSource({**GIVEN, **more}).reader(SCHEMA) for more in ({}, {"pushFilters": "true"})

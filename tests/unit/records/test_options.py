@@ -34,7 +34,7 @@ def refusal(more: Mapping[str, str], *, of_stream: bool = False) -> str:
     return error.value.message
 
 
-def test_what_counts_where_nothing_is_said() -> None:
+def test_defaults_of_options() -> None:
     options = batch()
     assert options.topics == ("orders",)
     assert (options.starting.kind, options.ending.kind) == (BoundKind.EARLIEST, BoundKind.LATEST)
@@ -45,7 +45,7 @@ def test_what_counts_where_nothing_is_said() -> None:
     assert options.cluster().bootstrap == (("kafka1", 9092), ("kafka2", 9092))
 
 
-def test_a_cluster_that_is_away_is_said_of_the_option_that_names_it() -> None:
+def test_an_unreachable_cluster_is_reported_for_the_option_that_names_it() -> None:
     options = batch({"kafka.bootstrap.servers": "127.0.0.1:1"})
     with (
         ClusterClient(options.cluster(), refused_s=0.0) as client,
@@ -139,7 +139,7 @@ def test_isolation(given: dict[str, str], level: Isolation) -> None:
     ],
     ids=[f"{number:02}" for number in range(23)],
 )
-def test_what_is_wrong_is_said_with_what_to_do(given: dict[str, str], said: str) -> None:
+def test_errors_are_reported_with_a_remedy(given: dict[str, str], said: str) -> None:
     assert said in refusal(given)
 
 
@@ -193,7 +193,7 @@ def test_no_topic_at_all() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(IGNORED))
-def test_what_sparks_source_knows_is_taken_and_said(
+def test_options_of_sparks_source_are_accepted_with_a_warning(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert stream({name: "1"}) == stream()
@@ -210,7 +210,7 @@ def test_a_batch_warns_of_a_limit_of_micro_batches(
 
 
 @pytest.mark.parametrize("of_stream", [True, False], ids=["stream", "batch"])
-def test_keys_and_options_of_writers_are_taken_and_said(
+def test_keys_and_options_of_writers_are_accepted_with_a_warning(
     caplog: pytest.LogCaptureFixture, *, of_stream: bool
 ) -> None:
     keys = CLIENT_KEYS[Role.PRODUCER] - CLIENT_KEYS[Role.CONSUMER]
@@ -240,7 +240,7 @@ def test_keys_and_options_of_writers_are_taken_and_said(
         ),
     ],
 )
-def test_what_sparks_source_ignores_is_taken_and_said(
+def test_options_that_sparks_source_ignores_are_accepted_with_a_warning(
     caplog: pytest.LogCaptureFixture, name: str, why: str
 ) -> None:
     assert stream({name: "1"}).topics == ("orders",)

@@ -17,11 +17,11 @@ from twinlog.records.gaps import (
     LogBounds,
     OffsetRange,
     Policy,
+    existing_part,
     find_losses,
     report,
-    what_is_left,
 )
-from twinlog.records.planning import joined, limited, split
+from twinlog.records.planning import joined, limited_ends, split
 
 SIZES = st.lists(st.integers(0, 1000), max_size=6)
 
@@ -75,7 +75,7 @@ def test_larger_ranges_get_more_parts() -> None:
 @given(SIZES, st.integers(1, 5000))
 def test_a_limit_holds_and_every_range_moves(sizes: list[int], most: int) -> None:
     ranges = ranges_of(sizes)
-    ends = limited(ranges, most)
+    ends = limited_ends(ranges, most)
     taken = {one.tp: ends[one.tp] - one.first for one in ranges}
     assert all(0 <= taken[one.tp] <= one.size for one in ranges)
     assert all(taken[one.tp] > 0 for one in ranges if one.size)
@@ -84,18 +84,18 @@ def test_a_limit_holds_and_every_range_moves(sizes: list[int], most: int) -> Non
         assert {one.tp: one.end for one in ranges} == ends
 
 
-def test_bytes_are_shared_by_what_offsets_weigh() -> None:
+def test_bytes_are_shared_by_bytes_per_offset() -> None:
     heavy, light = of(0, 0, 100), of(1, 0, 100)
-    ends = limited([heavy, light], 5_500, {heavy.tp: 100.0, light.tp: 10.0})
+    ends = limited_ends([heavy, light], 5_500, {heavy.tp: 100.0, light.tp: 10.0})
     assert ends == {heavy.tp: 50, light.tp: 50}
 
 
-def test_what_retention_deleted() -> None:
+def test_records_deleted_by_retention() -> None:
     (loss,) = find_losses(of(0, 10, 50), LogBounds(start=20, end=90))
     assert (loss.code, loss.lost) == ("RETENTION", (10, 20))
     assert "orders-0: offsets [10, 20) were deleted" in loss.message
-    assert what_is_left(of(0, 10, 50), LogBounds(start=20, end=90)) == of(0, 20, 50)
-    assert what_is_left(of(0, 10, 50), LogBounds(start=70, end=90)).size == 0
+    assert existing_part(of(0, 10, 50), LogBounds(start=20, end=90)) == of(0, 20, 50)
+    assert existing_part(of(0, 10, 50), LogBounds(start=70, end=90)).size == 0
 
 
 @pytest.mark.parametrize(
@@ -103,19 +103,19 @@ def test_what_retention_deleted() -> None:
     [((10, 50), (5, 50)), ((3, 50), (5, 50)), ((10, 10), (5, 10))],
     ids=["behind", "half", "position"],
 )
-def test_what_was_cut_off(wanted: tuple[int, int], lost: tuple[int, int]) -> None:
+def test_truncated_records(wanted: tuple[int, int], lost: tuple[int, int]) -> None:
     bounds = LogBounds(start=0, end=5)
     (loss,) = find_losses(of(0, *wanted), bounds)
     assert (loss.code, loss.lost) == ("TRUNCATED", lost)
-    left = what_is_left(of(0, *wanted), bounds)
+    left = existing_part(of(0, *wanted), bounds)
     assert (left.end, left.size) == (5, max(0, 5 - wanted[0]))
 
 
 @pytest.mark.parametrize("wanted", [(10, 50), (20, 20), (50, 50)], ids=["all", "start", "end"])
-def test_what_is_there_is_no_loss(wanted: tuple[int, int]) -> None:
+def test_existing_records_are_no_loss(wanted: tuple[int, int]) -> None:
     bounds = LogBounds(start=10, end=50)
     assert find_losses(of(0, *wanted), bounds) == []
-    assert what_is_left(of(0, *wanted), bounds) == of(0, *wanted)
+    assert existing_part(of(0, *wanted), bounds) == of(0, *wanted)
     report([], fails=True)
 
 
@@ -123,7 +123,7 @@ def test_an_empty_range_before_the_log_start_misses_nothing() -> None:
     assert find_losses(of(0, 5, 5), LogBounds(start=10, end=50)) == []
 
 
-def test_a_loss_is_raised_or_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_loss_is_raised_or_reported(caplog: pytest.LogCaptureFixture) -> None:
     loss = find_losses(of(0, 10, 50), LogBounds(start=20, end=90))
     with caplog.at_level(logging.WARNING):
         report(loss, fails=False)
@@ -133,7 +133,7 @@ def test_a_loss_is_raised_or_said(caplog: pytest.LogCaptureFixture) -> None:
         report(loss, fails=True)
 
 
-def test_what_is_lost_on_both_sides_is_said_of_both(caplog: pytest.LogCaptureFixture) -> None:
+def test_losses_at_both_ends_are_reported_separately(caplog: pytest.LogCaptureFixture) -> None:
     wanted, bounds = of(0, 0, 100), LogBounds(start=50, end=80)
     losses = find_losses(wanted, bounds)
     assert [(one.code, one.lost) for one in losses] == [
@@ -147,11 +147,11 @@ def test_what_is_lost_on_both_sides_is_said_of_both(caplog: pytest.LogCaptureFix
     ) as caught:
         report(losses, fails=True)
     assert (caught.value.code, caught.value.lost) == ("RETENTION", (0, 50))
-    assert what_is_left(wanted, bounds) == of(0, 50, 80)
+    assert existing_part(wanted, bounds) == of(0, 50, 80)
 
 
 @pytest.mark.parametrize("bounds", [(60, 60), (50, 50)], ids=["behind", "at the end"])
-def test_what_is_deleted_is_not_truncated_as_well(bounds: tuple[int, int]) -> None:
+def test_deleted_records_do_not_also_count_as_truncated(bounds: tuple[int, int]) -> None:
     start, end = bounds
     (loss,) = find_losses(of(0, 10, 50), LogBounds(start=start, end=end))
     assert (loss.code, loss.lost) == ("RETENTION", (10, 50))
@@ -173,7 +173,9 @@ def test_gaps_of_a_topic_that_was_compacted_before(caplog: pytest.LogCaptureFixt
     )
 
 
-def test_a_gap_that_nobody_can_tell_from_compaction(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_gap_that_cannot_be_distinguished_from_compaction(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     noted = left_out(Policy.HIDDEN, fails=True)
     noted.between_batches(3, 5, 0)
     noted.between_batches(7, 10, 0)

@@ -12,7 +12,7 @@ ROWS = 30_000
 
 
 def test_a_row_takes_about_90_bytes_whatever_its_size() -> None:
-    """docs/dataframes.md has this number."""
+    """docs/dataframes.md states the 90 bytes."""
     log = appending._Log()
     (table, picked), *_ = rows_of(
         [Record(0, at, None, b"%d" % at * (100 if at % 2 else 1), ()) for at in range(ROWS)]

@@ -183,7 +183,7 @@ def test_a_topic_is_deleted_between_two_questions(
 
 
 @pytest.mark.parametrize("records", [3, 50], ids=["shorter", "longer"])
-def test_a_topic_that_is_created_again_is_read_from_its_begin(
+def test_a_topic_that_is_recreated_is_read_from_its_begin(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, records: int
 ) -> None:
     cluster = Cluster({"a": 20, "b": 5})
@@ -201,7 +201,7 @@ def test_a_topic_that_is_created_again_is_read_from_its_begin(
 
 
 @pytest.mark.skipif(not HAS_LIMITS, reason="Spark ends AvailableNow by itself before 4.2")
-def test_available_now_reads_a_topic_that_is_created_again_meanwhile(
+def test_available_now_reads_a_topic_that_is_recreated_in_the_meantime(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster = Cluster({"a": 1000})
@@ -218,7 +218,7 @@ def test_available_now_reads_a_topic_that_is_created_again_meanwhile(
     assert query.plan(limit) == query.at, "it ends where the new log ended"
 
 
-def test_a_planned_micro_batch_of_a_topic_that_was_created_again(
+def test_a_planned_micro_batch_of_a_topic_that_was_recreated(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster = Cluster({"a": 20, "b": 5})
@@ -231,7 +231,7 @@ def test_a_planned_micro_batch_of_a_topic_that_was_created_again(
     assert query.run() == [("a", 0, 30)]
 
 
-def test_a_topic_that_was_created_again_ends_a_query_that_fails_on_data_loss(
+def test_a_topic_that_was_recreated_ends_a_query_that_fails_on_data_loss(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """This applies even if its log is longer than what was read."""
@@ -248,7 +248,7 @@ def test_a_topic_that_was_created_again_ends_a_query_that_fails_on_data_loss(
 def test_offsets_of_a_new_topic_that_are_passed_over_are_named(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, has_ids: bool
 ) -> None:
-    """Without an ID it looks like a truncated log whose records were read."""
+    """Without a topic ID, a re-created topic looks like a truncated log whose records were read."""
     cluster = Cluster({"a": 20}, has_ids=has_ids)
     query = Query(monkeypatch, cluster, subscribe="a", failOnDataLoss="false")
     query.run()

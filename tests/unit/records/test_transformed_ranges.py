@@ -146,7 +146,9 @@ def test_a_task_answers_several_ranges(size: int, kept: set[int]) -> None:
 
 @pytest.mark.parametrize(("first", "end"), [(0, 25), (5, 11), (20, 30)])
 def test_ranges_with_the_same_records_are_refused(first: int, end: int) -> None:
-    """One was withdrawn and has no rows. It would get those of the other one."""
+    """One of the two ranges was withdrawn and has no rows. It would get those of the
+    other range.
+    """
     withdrawn = range_of(RECORDS, number=0, partition=1, first=first, end=end)
     for ranges in ([withdrawn, *RANGES], [*RANGES, withdrawn]):
         with pytest.raises(ClusterError) as raised:

@@ -16,7 +16,7 @@ from twinlog.records.options import parse_options
 
 
 def test_a_read_of_a_wrong_port_ends_before_a_job_would(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error is one line, without a traceback of this package."""
+    """A read from a wrong port fails with one line, without a traceback of this package."""
     asked: list[float] = []
 
     class Client(ClusterClient):

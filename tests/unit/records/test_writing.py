@@ -79,7 +79,7 @@ def test_runs_of_one_checkpoint_have_one_transactional_id() -> None:
         ({"kafka.bootstrap.servers": ""}, "kafka.bootstrap.servers: missing"),
     ],
 )
-def test_what_is_wrong(more: dict[str, str], says: str) -> None:
+def test_invalid_options_of_writing(more: dict[str, str], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         stream(**more)
 
@@ -88,7 +88,7 @@ def test_what_is_wrong(more: dict[str, str], says: str) -> None:
     ("key", "value", "always"),
     [("acks", "1", "all"), ("acks", "0", "all"), ("enable.idempotence", "false", "true")],
 )
-def test_a_weaker_setting_is_taken_and_said(
+def test_a_weaker_setting_is_accepted_and_reported(
     key: str, value: str, always: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     stream(**{f"kafka.{key}": value})
@@ -98,7 +98,9 @@ def test_a_weaker_setting_is_taken_and_said(
     assert caplog.text == ""
 
 
-def test_keys_and_options_of_readers_are_taken_and_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_keys_and_options_of_readers_are_accepted_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     keys = CLIENT_KEYS[Role.CONSUMER] - CLIENT_KEYS[Role.PRODUCER]
     names = {*OPTIONS[Role.CONSUMER]} - {*OPTIONS[Role.PRODUCER]}
     given = {f"kafka.{key}" for key in keys} | names
@@ -342,7 +344,7 @@ def test_columns_that_are_not_written_are_warned_of(caplog: pytest.LogCaptureFix
     assert caplog.messages == ["columns that records do not have are ignored: price"]
 
 
-def test_rows_of_large_tables_do_not_wait_for_ever() -> None:
+def test_rows_of_large_tables_do_not_wait_forever() -> None:
     """A partition with one row of each would keep all tables in memory."""
     gatherer, tp = Gatherer(1 << 20), TopicPartition("t", 0)
     for at in range(20):
@@ -351,7 +353,7 @@ def test_rows_of_large_tables_do_not_wait_for_ever() -> None:
         assert [len(one) for one in due.get(tp, [])] == ([8] if at % 8 == 7 else [])
 
 
-def test_what_waits_is_bounded() -> None:
+def test_waiting_rows_are_bounded() -> None:
     gatherer = Gatherer(1000)
     rows = rows_of([Record(0, 1, None, b"x" * 320, ())])
     one, other = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -30,7 +30,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
 
 @pytest.fixture(autouse=True)
 def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A list with one set. Another test checks the real list."""
+    """A list of known checksums with one set of jars. Another test checks the real list."""
     path = tmp_path / "list.sha256"
     sums = {name: hashlib.sha256(data).hexdigest() for name, data in JARS.items()}
     path.write_text("".join(f"{digest}  kafka-1.2.3/{name}\n" for name, digest in sums.items()))
@@ -67,7 +67,7 @@ def test_others_are_one_error_and_nothing_is_installed(
     assert not list(cache.glob(".fetch-*"))
 
 
-def test_a_version_that_nobody_listed_is_refused(fetched: dict[str, bytes], tmp_path: Path) -> None:
+def test_an_unlisted_version_is_refused(fetched: dict[str, bytes], tmp_path: Path) -> None:
     with pytest.raises(EnvironmentMissing, match=r"Kafka 9\.9\.9 is not a version whose jars"):
         find_or_fetch(tmp_path / "cache", "9.9.9")
     assert fetched, "and not even asked for"
@@ -77,7 +77,7 @@ def test_a_version_that_nobody_listed_is_refused(fetched: dict[str, bytes], tmp_
 @pytest.mark.parametrize(
     "name", [*(f"kafka-{v}" for v in ("2.8.2", "3.4.1", "3.9.1", KAFKA_VERSION)), "mirror-maker"]
 )
-def test_every_set_that_is_used_is_listed_and_what_is_installed_here_is_it(
+def test_every_used_set_is_listed_and_equals_the_installed_jars(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(

@@ -104,7 +104,7 @@ def test_python_without_venv(machine: Path) -> None:
     assert "sudo apt install python3-venv" in line
 
 
-def test_end_says_what_to_do_next(machine: Path) -> None:
+def test_the_end_names_the_next_step(machine: Path) -> None:
     clone = machine.parent / "clone"
     kernels, jars = "src/twinlog/wire/kernels/kernels.c", "src/twinlog/sandbox/kafka_jars.py"
     for name, text in (("hatch_build.py", ""), (kernels, ""), (jars, 'KAFKA_VERSION = "4.3.0"\n')):
@@ -132,7 +132,7 @@ def test_checkout_on_a_read_only_mount(machine: Path) -> None:
 
 
 @pytest.mark.parametrize("module", re.findall(r" -m (twinlog[\w.]+)", SETUP.read_text()))
-def test_what_it_runs_is_not_loaded_by_its_own_package(module: str) -> None:
+def test_the_module_that_it_runs_is_not_imported_by_its_package(module: str) -> None:
     """Otherwise runpy prints a RuntimeWarning, which looks like an error."""
     package = module.rpartition(".")[0]
     loads = f"import sys, {package}; sys.exit({module!r} in sys.modules)"

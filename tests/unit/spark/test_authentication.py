@@ -43,7 +43,7 @@ def test_any_other_master_without_a_secret_is_refused(master: str) -> None:
     assert f"`{SECRET}` in conf/spark-defaults.conf" in caught.value.message
 
 
-def test_an_operator_may_name_it_and_hears_what_that_means(
+def test_an_operator_may_allow_it_and_is_warned(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING):

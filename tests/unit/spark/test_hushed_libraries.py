@@ -66,7 +66,7 @@ def test_a_port_scan_of_pysparks_accumulators_is_no_traceback(
 
 
 @pytest.mark.parametrize("hushed", [False, True])
-def test_jvm_that_ends_within_a_call_is_raised_and_not_told(
+def test_jvm_that_ends_within_a_call_is_raised_and_not_reported(
     dying_jvm: int,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,

@@ -21,7 +21,7 @@ from twinlog.spark.options import is_local
         ("local[*, 5]", "local[8,5]"),
     ],
 )
-def test_a_local_master_repeats_failed_tasks_unless_told_how_often(
+def test_a_local_master_repeats_failed_tasks_unless_configured(
     given: str | None, started: str
 ) -> None:
     assert is_local(given)
@@ -35,7 +35,7 @@ def test_a_master_with_executors_is_not_local(master: str) -> None:
     assert not is_local(master)
 
 
-def test_the_last_error_of_ours_in_a_traceback_counts() -> None:
+def test_the_last_twinlog_error_in_a_traceback_counts() -> None:
     text = """An exception was thrown from the Python worker:
 Traceback (most recent call last):
   File "x.py", line 1, in run

@@ -73,7 +73,7 @@ def test_a_setting_that_lanes_do_not_allow_is_refused_or_named(
         name_replaced(given, {**NEEDED, "spark.task.maxFailures": "1000"})
     (line,) = caplog.messages
     assert line == (
-        "not used of Spark's configuration: spark.speculation true (lanes need false), "
+        "settings of Spark that are replaced: spark.speculation true (lanes need false), "
         "spark.task.maxFailures 4 (lanes need 1000)"
     )
 
@@ -156,7 +156,7 @@ def test_lost_executors_of_a_year_do_not_end_an_application(
     assert both & spark_options(master="yarn").usual.keys() == {kept}
 
 
-def test_a_warm_standby_holds_what_the_user_allows() -> None:
+def test_a_warm_standby_uses_the_configured_resources() -> None:
     prefix = "spark.dynamicAllocation"
     assert held_by_standby({f"{prefix}.minExecutors": "2", f"{prefix}.enabled": "false"}) == {
         f"{prefix}.shuffleTracking.enabled": "true"

@@ -17,7 +17,7 @@ from twinlog.spark.pack import pack
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One file instead of everything that is installed."""
+    """Pack a single file instead of all installed packages."""
     monkeypatch.setattr(module, "_files", lambda _names: iter([("a.py", Path(__file__))]))
 
 
@@ -30,7 +30,7 @@ def test_a_link_beside_it_is_not_written_through(tmp_path: Path) -> None:
     assert zipfile.ZipFile(made.path).namelist() == ["a.py"]
 
 
-def test_it_replaces_what_is_there_and_leaves_nothing_beside(tmp_path: Path) -> None:
+def test_it_replaces_an_existing_file_and_leaves_no_other(tmp_path: Path) -> None:
     victim, path = tmp_path / "victim", tmp_path / "executors.zip"
     victim.write_text("precious")
     path.symlink_to(victim)
@@ -54,7 +54,7 @@ def test_a_folder_that_takes_nothing_is_one_line(tmp_path: Path) -> None:
         pack(tmp_path / "missing" / "executors.zip")
 
 
-def test_what_serves_http_stays_with_the_driver() -> None:
+def test_modules_of_the_http_server_are_not_packed() -> None:
     needed = module._needed("twinlog")
     assert {"cramjam", "kafka-python"} <= needed
     assert needed & {"pydantic", "starlette", "uvicorn", "h11"} == set()

@@ -57,7 +57,7 @@ def translation(
     copied: TopicId = COPIED,
     unread: dict[int, TwinlogError] = READ,
 ) -> FlowTranslation:
-    """Of a flow that copied the offsets [0, 10) of `orders` to [5, 15)."""
+    """The translation of a flow that copied the offsets [0, 10) of `orders` to [5, 15)."""
     key = PartitionKey(copied, REMOTE, 0)
     known = PartitionMap(key=key, topic="orders")
     mark = Mark(10, 15, is_final=True)
@@ -94,7 +94,7 @@ def translation(
 
 
 @pytest.mark.parametrize("reverse", [False, True], ids=["there", "back"])
-def test_a_source_topic_that_was_created_again_has_no_counterpart(
+def test_a_recreated_source_topic_has_no_counterpart(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reverse: bool
 ) -> None:
     offset, other = (9, 4) if reverse else (4, 9)
@@ -106,7 +106,7 @@ def test_a_source_topic_that_was_created_again_has_no_counterpart(
         recreated.all_of({TP: offset}, reverse=reverse)
     assert caught.value.code == "SOURCE_RECREATED"
     with pytest.raises(FlowError, match="created again"):
-        recreated.one(TP, offset, reverse=reverse)
+        recreated.translate(TP, offset, reverse=reverse)
 
 
 @pytest.mark.parametrize(
@@ -133,4 +133,4 @@ def test_a_map_that_cannot_all_be_read_translates_nothing(
     (found,) = known.all_of({TP: 4}, reverse=False)
     assert found.to_offset is None
     with pytest.raises(FlowError, match="no offset map"):
-        known.one(TP, 4, reverse=True)
+        known.translate(TP, 4, reverse=True)

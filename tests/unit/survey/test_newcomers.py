@@ -43,13 +43,13 @@ def new_of(newcomers: Newcomers, *topics: TopicMetadata, planned: str = "orders"
     return [plan.source.partition for plan in marked if plan.is_new]
 
 
-def test_what_the_first_survey_shows_is_not_new() -> None:
+def test_topics_of_the_first_survey_are_not_new() -> None:
     newcomers = Newcomers()
     assert new_of(newcomers, topic("orders", 3)) == []
     assert new_of(newcomers, topic("orders", 3)) == []
 
 
-def test_topics_partitions_and_second_lives_are_new_for_good() -> None:
+def test_new_topics_partitions_and_recreated_topics_stay_new() -> None:
     newcomers = Newcomers()
     assert new_of(newcomers) == []
     assert new_of(newcomers, topic("orders", 1)) == [0]
@@ -70,7 +70,7 @@ def test_without_topic_ids_the_name_counts() -> None:
     assert new_of(newcomers, topic("other", 1, NO_TOPIC_ID), planned="other") == [0]
 
 
-def test_what_was_away_for_a_look_is_not_new() -> None:
+def test_a_topic_that_one_survey_missed_is_not_new() -> None:
     newcomers = Newcomers()
     assert new_of(newcomers, topic("orders", 2)) == []
     assert new_of(newcomers) == []

@@ -39,13 +39,13 @@ OURS, EARLIER, OTHER = 9, 8, 7
 
 ALL = Copied(Certainty.EXACT, Witness.PRODUCER, 10, 112, 80, 112)
 TWO = Copied(Certainty.EXACT, Witness.PRODUCER, 2, 102, 72, 103)
-"""The log was truncated there, or the earlier producer ID wrote up to there. Offset 102 has no
-record.
+"""The result if the log was truncated there, or if the earlier producer ID wrote up to there.
+Offset 102 has no record.
 """
 MARK = Copied(Certainty.AT_LEAST, Witness.MARK, 4, 105, 74, 105)
 FINAL = replace(MARK, certainty=Certainty.EXACT)
 NONE = Copied(Certainty.AT_LEAST, Witness.MARK, 0, 100, 70, 100)
-"""The beginning of the map."""
+"""The result if nothing of the copy is known: the beginning of the map."""
 BRANCHES = Copied(Certainty.AT_LEAST, Witness.MARK, 6, 105, resumes_at=105)
 """One branch has 4 records up to offset 105, the other 2 up to 110."""
 
@@ -245,7 +245,7 @@ def test_batch_headers_show_the_border_or_nothing(
     assert copied == Copied(Certainty.EXACT, Witness.HEADERS, 10, 112, 80, 112, log[1] - 80)
 
 
-def test_accepted_records_of_others_leave_no_single_border() -> None:
+def test_accepted_foreign_records_leave_no_single_border() -> None:
     facts = Facts("own", "forgotten", "plain", "promoted", "whole", "same", "read")
     found = replica_of(facts)
     assert found.key is not None
@@ -257,7 +257,7 @@ def test_accepted_records_of_others_leave_no_single_border() -> None:
 # -- which pair it is
 
 
-def test_a_partition_without_rows_is_copied_by_nobody() -> None:
+def test_a_partition_without_rows_is_not_copied() -> None:
     pair = Pairing(source=SOURCE, target=TARGET, source_topic_id=COPIED, target_topic_id=REMOTE)
     found = replica(pair, Maps({}, {}, 1), Ownership(is_shared=False), target=LogState(0, 0))
     assert (found.copied, found.problem) == (NOTHING, None)
@@ -276,7 +276,7 @@ def test_a_plan_says_whether_records_are_placed_by_key() -> None:
         assert found.copied.ordinal == ordinal, targets
 
 
-def test_the_newest_source_topic_of_a_copy_is_the_one_that_still_is() -> None:
+def test_the_newest_source_topic_of_a_copy_is_the_existing_one() -> None:
     old, new = PartitionKey(COPIED, REMOTE, 0), PartitionKey(AGAIN, REMOTE, 0)
     maps = Maps({old: a_map(old, (Run(0, 0, 0),)), new: a_map(new, (Run(0, 0, 0),))}, {}, 1)
     maps[new].term = Term(2, 0)
@@ -303,7 +303,7 @@ def test_the_newest_source_topic_of_a_copy_is_the_one_that_still_is() -> None:
         (Run(SEQUENCE_MODULUS, 0, 0), 3, 1, 1),
     ],
 )
-def test_records_of_others_behind_the_copy_are_told_by_our_sequences(
+def test_foreign_records_after_the_copy_are_recognized_by_sequences(
     first: Run, end: int, sequence: int, foreign: int
 ) -> None:
     known = a_map(PartitionKey(COPIED, REMOTE, 0), (first,))

@@ -69,7 +69,7 @@ def client() -> ClusterClient:
     return ClusterClient(ClusterSettings(alias="B", bootstrap=(("b", 1),)), api_timeout_s=0.01)
 
 
-def test_who_decides_asks_and_who_follows_takes_what_another_has_read(
+def test_deciding_readers_query_and_followers_use_existing_reads(
     topic: Topic, client: ClusterClient, now: list[float]
 ) -> None:
     log = StateLog()
@@ -132,7 +132,7 @@ def test_a_log_that_became_shorter_is_read_again(topic: Topic, client: ClusterCl
     assert log.read(client).producers == {0}
 
 
-def test_a_topic_without_an_id_is_read_again_by_whoever_decides(
+def test_a_topic_without_an_id_is_read_again_by_deciding_readers(
     topic: Topic, client: ClusterClient, now: list[float]
 ) -> None:
     topic.bounds = BOUNDS._replace(topic_id=NO_TOPIC_ID)
@@ -146,7 +146,7 @@ def test_a_topic_without_an_id_is_read_again_by_whoever_decides(
     assert topic.read == [0, 0, 0]
 
 
-def test_nobody_waits_for_another_thread_longer_than_for_the_cluster(
+def test_no_thread_waits_for_another_longer_than_for_the_cluster(
     topic: Topic, client: ClusterClient
 ) -> None:
     log = StateLog()
@@ -155,7 +155,7 @@ def test_nobody_waits_for_another_thread_longer_than_for_the_cluster(
     assert log.read(client).producers == {0}
 
 
-def test_a_flow_keeps_what_a_topic_that_was_made_again_lacks(
+def test_a_flow_keeps_rows_that_a_recreated_topic_lacks(
     topic: Topic, client: ClusterClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = StateLog()

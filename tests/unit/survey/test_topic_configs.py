@@ -77,7 +77,7 @@ def test_unknown_configs_are_left_out_and_named_in_one_line(
 @pytest.mark.parametrize(
     "target", [Target(), Target("state", is_closed=True)], ids=["empty", "closed"]
 )
-def test_without_a_topic_to_describe_the_brokers_are_asked_for_each_name(
+def test_without_a_topic_to_describe_each_config_is_tried_on_the_brokers(
     target: Target, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A value that they reject stays, so that the topic is not silently created without it."""
@@ -93,7 +93,7 @@ def test_known_configs_need_no_line(tmp_path: Any, monkeypatch: pytest.MonkeyPat
     assert Target("state").configs(tmp_path, monkeypatch).unknown == ""
 
 
-def test_topics_that_may_not_be_read_are_said(
+def test_topics_that_may_not_be_read_are_reported(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = Target("state")

@@ -59,7 +59,7 @@ def test_an_unknown_name_or_an_intention_is_no_flow(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_alias_comes_before_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Users see the alias."""
+    """If alias and name differ, the alias is tried first, because users see it in topic names."""
     rows = row("A->B", "x.orders", source_alias="x"), row("C->B", "A.orders", source_alias="A")
     assert found(monkeypatch, "A", *rows) == Upstream(Flow("C", "B"), "A")
     assert found(monkeypatch, "x", *rows) == Upstream(Flow("A", "B"), "x")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -12,15 +13,18 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from tests.support.driver import HandClock
+from tests.support.eventually import eventually
+from tests.support.standalone import free_port
 from twinlog.channel.frames import ChannelAddress
 from twinlog.channel.lending import RangeOffer
+from twinlog.clock import GrowingPause
 from twinlog.config.flow.transforms import OnError
 from twinlog.errors import TwinlogError
 from twinlog.lane.transforming import UNANSWERED_AFTER_S
 from twinlog.mirror.copy.ranges import RangeFailure
 from twinlog.records.lent import LentRanges, RangePart
-from twinlog.spark.application import ApplicationAnswers, RecordSkipped
-from twinlog.transforms.application import Application
+from twinlog.spark.application import ApplicationAnswers, RangePorts, RecordSkipped
+from twinlog.transforms.application import Application, LanePortWatch
 from twinlog.transforms.rounds import (
     CORE_BYTES,
     LEAST_BYTES,
@@ -105,7 +109,7 @@ def test_skip_answers_everything_else(bad: set[tuple[int, int]]) -> None:
 
 
 @given(st.sets(st.tuples(st.integers(0, 2), st.integers(0, 999)), max_size=6))
-def test_quarantine_answers_everything_else_and_names_what_failed(
+def test_quarantine_answers_the_other_records_and_names_failed_ones(
     bad: set[tuple[int, int]],
 ) -> None:
     rounds = ComputedRounds(bad=frozenset(bad), on_error=OnError.QUARANTINE, name="mask, cut")
@@ -218,7 +222,9 @@ def test_a_round_is_limited_by_bytes() -> None:
 
 
 def test_ranges_with_the_same_records_are_in_different_rounds() -> None:
-    """One was withdrawn, and the next lane has the other. A row must not get into the wrong one."""
+    """One range was withdrawn, and the next lane has the other. A row must not get into the wrong
+    range.
+    """
     a = ComputedRounds()
     made, _ = application(a=a)
     old, new, after = (
@@ -233,7 +239,7 @@ def test_ranges_with_the_same_records_are_in_different_rounds() -> None:
 
 
 def test_no_record_is_skipped_because_everything_fails() -> None:
-    """This is like a full disk, and includes a job without records."""
+    """Every job fails, as with a full disk, even a job without records."""
     broken = [True]
     rounds = ComputedRounds(
         fails=lambda _: "No space left" if broken else None, on_error=OnError.SKIP
@@ -290,9 +296,11 @@ def test_offers_of_a_lane_that_has_ended_are_dropped() -> None:
 
 @dataclass(slots=True, kw_only=True)
 class SlowRounds(ComputedRounds):
-    """Each record takes some time, by a clock of their own."""
+    """Rounds whose records take some time each, by a clock that only these rounds move."""
 
     record_s: Callable[[int], float]
+    job_s: float = 0.0
+    """What a job takes besides its records."""
     clock: HandClock = field(default_factory=HandClock)
     waited_s: float = 0.0
     """The longest time without an answer."""
@@ -301,7 +309,7 @@ class SlowRounds(ComputedRounds):
     def _run(self, parts: Sequence[RangePart]) -> None:
         offsets = {at for one in parts for at in range(one.first, one.end)}
         offsets -= {at for one in parts for at in one.left_out}
-        needed_s, limit_s = sum(map(self.record_s, offsets)), self._limit_s(parts)
+        needed_s, limit_s = sum(map(self.record_s, offsets)) + self.job_s, self._limit_s(parts)
         self.clock.now += min(needed_s, limit_s)
         if needed_s > limit_s:
             raise JobTimedOut(f"no result within {limit_s:g} s")
@@ -356,7 +364,7 @@ def test_a_record_that_hangs_does_not_hold_up_other_ranges() -> None:
 
 
 def test_rounds_have_full_size_again_after_a_moment() -> None:
-    """As after a machine that stood still."""
+    """Small rounds follow a slow one, for example after the machine stood still."""
     late = [True]
     rounds = SlowRounds(record_s=lambda _: 61.0 if late else 1e-6)
     rounds._fails([part(0)])
@@ -380,3 +388,70 @@ def test_poison_of_a_slow_transform_is_the_record_that_fails() -> None:
             break
     assert found.failure.offset == 150
     assert rounds.waited_s < UNANSWERED_AFTER_S
+
+
+def test_a_port_that_this_host_cannot_reach_is_named(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never = GrowingPause(first_s=0.0, most_s=0.0)
+    monkeypatch.setattr("twinlog.transforms.application.GrowingPause", lambda **_: never)
+    watch, port = LanePortWatch(), free_port()
+    closed = ChannelAddress(host="127.0.0.1", port=port, token="t" * 43)
+    watch.connect(RangePorts(ports=(closed,)))
+    eventually(lambda: caplog.messages, what="a warning")
+    watch.connect(RangePorts(ports=()))
+    (line,) = caplog.messages
+    assert line.startswith(f"this host cannot reach the port of a lane at 127.0.0.1:{port}, so ")
+
+
+@pytest.mark.parametrize(
+    ("every", "jobs"), [(1, 3.1), (2, 5.1), (20, 9), (100, 13)], ids=lambda one: f"{one}"
+)
+def test_many_records_that_fail_cost_few_jobs(every: int, jobs: float) -> None:
+    bad = [*range(0, 1000, every)]
+    rounds = ComputedRounds(bad=frozenset((0, at) for at in bad), on_error=OnError.SKIP)
+    rounds.answer([part(0)])
+    assert [*rounds.answers[0].left_out] == bad
+    assert len(rounds.runs) <= jobs * len(bad) + 15
+
+
+@pytest.mark.parametrize("every", [1, 2, 4])
+def test_range_with_many_records_that_fail_is_answered_in_parts(every: int) -> None:
+    bad = [*range(0, 200, every)]
+    rounds = SlowRounds(
+        record_s=lambda _: 0.0,
+        job_s=0.5,
+        bad=frozenset((number, at) for number in range(30) for at in bad),
+        on_error=OnError.QUARANTINE,
+    )
+    assert rounds.copied(200) == 200
+    assert rounds.waited_s < 60
+    assert [failure.offset for _, failure in rounds.skipped] == bad
+    answers = [*rounds.answers.values()]
+    assert [one.offset for it in answers for one in it.quarantined] == bad
+    assert len(answers) > 2
+    assert all(one.is_cut is (one.end < 200) for one in answers)
+
+
+@given(st.integers(0, 1 << 30), st.sampled_from([*OnError]))
+def test_transform_that_decides_anew_gets_answers_that_fit(seed: int, on_error: OnError) -> None:
+    dice = random.Random(seed)
+
+    def fails(one: RangePart) -> str | None:
+        tried = {*range(one.first, one.end)} - {*one.left_out}
+        return "unlucky" if any(dice.random() < 0.05 for _ in tried) else None
+
+    rounds = SlowRounds(record_s=lambda _: 0.0, job_s=4.0, fails=fails, on_error=on_error)
+    first, number = 0, 0
+    while first < 60 and number < 60:
+        rounds.answer([part(number, first, 60)])
+        found = rounds.answers[number]
+        failed = [one.offset for one in found.quarantined]
+        assert failed == (sorted(found.left_out) if on_error is OnError.QUARANTINE else [])
+        assert all(found.first <= at < found.end for at in found.left_out)
+        assert found.end == 60 or found.is_cut
+        if found.failure is None:
+            assert found.end > first
+        else:
+            assert found.failure.offset == found.end
+        first, number = found.end, number + 1

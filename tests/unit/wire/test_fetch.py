@@ -189,7 +189,7 @@ def test_random_responses_raise_nothing_but_corrupt_data(version: int, raw: byte
         return
 
 
-def test_end_that_was_told_counts_while_the_broker_has_no_reason_to_tell_it_again() -> None:
+def test_an_end_that_was_reported_counts_while_the_broker_omits_it() -> None:
     session = a_session()
     asked(session)
     assert session.reported_end(tp(1)) == -1

@@ -36,7 +36,7 @@ compiled = pytest.mark.skipif(
 with_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 
 QUICKLY = "-O0"
-"""Takes a fifth of the compiler's usual time."""
+"""Compiler option: takes a fifth of the usual time."""
 FOUND_BY: Final = {
     "deltas rise": 1,
     "headers end": 6,
@@ -161,7 +161,7 @@ def test_a_key_that_is_not_utf_8_is_handled_by_the_twin(text: bytes) -> None:
 
 
 def test_many_headers_of_a_row(each: Kernels) -> None:
-    """Their count has three bytes, and their ends exceed 16 bits."""
+    """The count of a row's headers has three bytes, and their ends exceed 16 bits."""
     headers = [(f"key-{at}", b"%d" % at if at % 3 else None) for at in range(70_000)]
     data = encode_headers(headers)
     found = each.unpack_headers(data, array("q", [0]), array("q", [len(data)]))

@@ -52,8 +52,8 @@ KEY_WIDTH: Final = 36
 def names_lines(error: ConfigError) -> bool:
     """Return whether all errors are about lines, not about the file itself or an option."""
     return all(
-        one.file is not None and one.key is not None and not one.file.startswith("--")
-        for one in error.each
+        line.file is not None and line.key is not None and not line.file.startswith("--")
+        for line in error.each
     )
 
 
@@ -66,11 +66,17 @@ def error_parts(error: ConfigError) -> Iterator[RenderableType]:
     file = errors[0].file
     yield text(("NOT READY", "bold red"), f": {file}: {', '.join(problems)}; no cluster was asked")
     table = _keys_table()
-    for one in errors:
+    for mistake in errors:
         # the usual code gives no information
-        code = "" if one.code == ConfigError.code else f" [{one.code}]"
-        where = _location(one.file, one.line, file)
-        row(table, text("error", style="red"), where, _key(one.key or ""), f"{one.what}{code}")
+        code = "" if mistake.code == ConfigError.code else f" [{mistake.code}]"
+        where = _location(mistake.file, mistake.line, file)
+        row(
+            table,
+            text("error", style="red"),
+            where,
+            _key(mistake.key or ""),
+            f"{mistake.what}{code}",
+        )
     _add(table, error.warnings, file)
     yield table
 
@@ -86,14 +92,14 @@ def warning_parts(warnings: Iterable[ConfigWarning]) -> Iterator[RenderableType]
 
 def _add(table: Table, warnings: Iterable[ConfigWarning], file: str | None) -> None:
     """Add a row for each warning; warnings of `file` are shown with their line only."""
-    for one in sorted(warnings, key=lambda one: (one.file, one.line or 0)):
-        where = _location(one.file, one.line, file)
+    for warning in sorted(warnings, key=lambda warning: (warning.file, warning.line or 0)):
+        where = _location(warning.file, warning.line, file)
         row(
             table,
             text("warning", style="yellow"),
             where,
-            _key(one.key),
-            f"{one.message} [{one.code}]",
+            _key(warning.key),
+            f"{warning.message} [{warning.code}]",
         )
 
 
@@ -215,7 +221,7 @@ def check(
     explain: bool,
     adopt_mm2: bool,
     connector: str | None,
-    **given: Any,
+    **arguments: Any,
 ) -> Answer:
     """Parse FILE, connect to every cluster, and print what would be mirrored and what is wrong.
 
@@ -233,11 +239,11 @@ def check(
     """
     from twinlog.control.check.mirror_check import check as check_config
 
-    defaults, timeout_s = given.pop("defaults"), given.pop("timeout_s")
+    defaults, timeout_s = arguments.pop("defaults"), arguments.pop("timeout_s")
     if explain:
         leave_secrets_unread()
     try:
-        config = files_or_pair(files, clusters, given)()
+        config = files_or_pair(files, clusters, arguments)()
         if explain:
             warnings = [*warning_parts(config.warnings)]
             text = chain(explanation_parts(config, with_defaults=defaults), warnings)
@@ -250,11 +256,11 @@ def check(
     except ConfigError as error:
         if is_for_programs() or not names_lines(error):
             raise
-        found = [*error_parts(error)]
-        return Answer({}, found, error.exit_code, problems=found)
+        lines = [*error_parts(error)]
+        return Answer({}, lines, error.exit_code, problems=lines)
     return Answer(
         lambda: {**to_builtins(report), **explanation_json(config)},
-        _parts(report, config),
+        _report_parts(report, config),
         1 if report.problems else 0,
         problems=_what_is_wrong(report, config),
         errors=(error_object(problem.code, problem.message) for problem in report.problems),
@@ -274,13 +280,13 @@ def with_transforms(config: MirrorConfig, report: CheckReport) -> CheckReport:
         require_extra("pyspark", "records", "the check of transforms")
         from twinlog.transforms.loading import check_flows
 
-        reports = {one.flow: one for one in report.flows}
-        for flow, one, checked in check_flows(flows):
+        reports = {flow.flow: flow for flow in report.flows}
+        for flow, transform, checked in check_flows(flows):
             to = reports[str(flow.flow)]
             if isinstance(checked, ConfigError):
                 to.problems.append(Problem.of(checked))
             else:
-                to.transforms.append(f"{one.name} of {one.topics}: {checked}")
+                to.transforms.append(f"{transform.name} of {transform.topics}: {checked}")
         for flow in flows:
             if topic := dead_letter_topic(flow.flow, flow.transforms):
                 what = f"records on which a transform fails go to {topic}"
@@ -288,7 +294,7 @@ def with_transforms(config: MirrorConfig, report: CheckReport) -> CheckReport:
     return replace(report, refused=tuple(map(Problem.of, unrun_transforms(config))))
 
 
-def _parts(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType]:
+def _report_parts(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType]:
     """Yield the verdict, the plan, the problems, and the warnings last."""
     from twinlog.config.advice.explanation import explain
 
@@ -298,8 +304,8 @@ def _parts(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType
     ]
     verdict, style = ("NOT READY", "bold red") if report.problems else ("READY", "bold green")
     yield text((verdict, style), ": " if totals else "", ", ".join(totals))
-    for one in report.refused:
-        yield _problem("refused by mirror", str(one))
+    for transform in report.refused:
+        yield _problem("refused by mirror", str(transform))
     for certificate in report.certificates:
         yield _problem("certificate", str(certificate))
     for cluster in report.clusters:
@@ -323,8 +329,8 @@ def _parts(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType
 def _what_is_wrong(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType]:
     """Yield a line for each warning and each problem, with its location."""
     yield from warning_parts(config.warnings)
-    for one in report.refused:
-        yield _problem("refused by mirror", str(one))
+    for problem in report.refused:
+        yield _problem("refused by mirror", str(problem))
     for cluster in report.clusters:
         if cluster.problem is not None:
             yield _problem("not reached", str(cluster.problem))

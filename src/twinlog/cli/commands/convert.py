@@ -26,7 +26,7 @@ from twinlog.private_files import private_opener
     "mode 0600.",
 )
 @secrets_option
-def convert(files: tuple[Path, ...], output: Path | None, **given: Any) -> int:
+def convert(files: tuple[Path, ...], output: Path | None, **arguments: Any) -> int:
     """Print a configuration as a canonical mm2.properties file.
 
     FILE is an mm2.properties file, a KafkaMirrorMaker2 resource, or a connector of MirrorMaker 2 on
@@ -47,7 +47,7 @@ def convert(files: tuple[Path, ...], output: Path | None, **given: Any) -> int:
     from twinlog.config.load import load_raw
 
     if files:
-        no_pair(given)
+        no_pair(arguments)
         leave_secrets_unread()
         raw, *others = read_files(files, secrets_folder())
         if others:
@@ -57,8 +57,8 @@ def convert(files: tuple[Path, ...], output: Path | None, **given: Any) -> int:
                 param_hint="FILE",
             )
     else:
-        no_file(given)
-        raw = read_pair(*pair(given))
+        no_file(arguments)
+        raw = read_pair(*pair(arguments))
     config = load_raw(raw)
     for warning in config.warnings:
         write_line(f"warning: {warning}", sys.stderr)

@@ -134,11 +134,11 @@ def _show(
 ) -> Answer:
     """Print the plan. `is_status`: the exit code is 0 also after the promotion."""
     with _moving(make, chosen, topics) as (work, shown):
-        found = work.plan()
-    return shown.show(found, is_over=is_status and bool(found.promoted))
+        plan = work.plan()
+    return shown.show(plan, is_over=is_status and bool(plan.promoted))
 
 
-def _moved(work: Switchover | Failover, plan: Any) -> tuple[dict[str, Any], int]:
+def _run_plan(work: Switchover | Failover, plan: Any) -> tuple[dict[str, Any], int]:
     left = work.run(plan)
     return {"after": work.plan()}, 1 if left else 0
 
@@ -146,7 +146,7 @@ def _moved(work: Switchover | Failover, plan: Any) -> tuple[dict[str, Any], int]
 def _run(  # noqa: PLR0913 (the options)
     make: Callable[..., Any],
     question: str,
-    act: Callable[[Any, Any], tuple[dict[str, Any], int]] = _moved,
+    act: Callable[[Any, Any], tuple[dict[str, Any], int]] = _run_plan,
     *,
     chosen: ChosenFlow,
     topics: str | None,
@@ -159,11 +159,11 @@ def _run(  # noqa: PLR0913 (the options)
     """
     require_an_answer(yes=yes, dry_run=dry_run)
     with _moving(make, chosen, topics, reason) as (work, shown):
-        found = work.plan()
-        if end := shown.ends_at(found, found.flow, question, dry_run=dry_run, yes=yes):
+        plan = work.plan()
+        if end := shown.ends_at(plan, plan.flow, question, dry_run=dry_run, yes=yes):
             return end
-        fields, exit_code = act(work, found)
-    return shown.answer({"dry_run": False, "plan": found, **fields}, exit_code)
+        fields, exit_code = act(work, plan)
+    return shown.answer({"dry_run": False, "plan": plan, **fields}, exit_code)
 
 
 def _abort(make: Callable[..., Any], chosen: ChosenFlow, topics: str | None) -> Answer:
@@ -217,7 +217,7 @@ def switchover() -> None:
 @switchover.command("plan")
 @cutover_options
 @gate_options
-def plan_switchover(most_lag: int, **given: Any) -> Answer:
+def plan_switchover(most_lag: int, **arguments: Any) -> Answer:
     """Print every gate with its evidence, and where each group would resume.
 
     Exit code 0 if every gate is open, else 1.
@@ -226,19 +226,19 @@ def plan_switchover(most_lag: int, **given: Any) -> Answer:
     twinlog switchover plan mm2.properties --flow A:B
     twinlog switchover plan mm2.properties --topics 'orders.*' --format json
     """
-    return _show(_switchover(most_lag=most_lag), **given)
+    return _show(_switchover(most_lag=most_lag), **arguments)
 
 
 @switchover.command("status")
 @cutover_options
 @gate_options
-def status_switchover(most_lag: int, **given: Any) -> Answer:
+def status_switchover(most_lag: int, **arguments: Any) -> Answer:
     """Print the progress of a switchover, as read from both clusters; exit codes as of `plan`.
 
     \b
     twinlog switchover status mm2.properties --flow A:B
     """
-    return _show(_switchover(most_lag=most_lag), **given)
+    return _show(_switchover(most_lag=most_lag), **arguments)
 
 
 @switchover.command("run")
@@ -277,7 +277,7 @@ def run_switchover(
     hook: str,
     accepted: tuple[str, ...],
     within_s: int,
-    **given: Any,
+    **arguments: Any,
 ) -> Answer:
     """Fence producers, wait until all is copied, set the groups' offsets, and promote.
 
@@ -289,24 +289,24 @@ def run_switchover(
     twinlog switchover run mm2.properties --flow A:B --yes --hook './move-dns.sh'
     twinlog switchover run mm2.properties --fence none --accept acls
     """
-    require_an_answer(yes=given["yes"], dry_run=given["dry_run"])
+    require_an_answer(yes=arguments["yes"], dry_run=arguments["dry_run"])
     make = _switchover(
         fence, fence_hook, hook=hook, accepted=accepted, most_lag=most_lag, within_s=within_s
     )
-    return _run(make, "Producers on the source will be stopped.", **given)
+    return _run(make, "Producers on the source will be stopped.", **arguments)
 
 
 @switchover.command("abort")
 @cutover_options
 @fence_options
-def abort_switchover(fence: str, fence_hook: str, **given: Any) -> Answer:
+def abort_switchover(fence: str, fence_hook: str, **arguments: Any) -> Answer:
     """Remove the fence; refused after the promotion.
 
     \b
     twinlog switchover abort mm2.properties --flow A:B
     twinlog switchover abort mm2.properties --fence hook --fence-hook './producers.sh'
     """
-    return _abort(_switchover(fence, fence_hook), **given)
+    return _abort(_switchover(fence, fence_hook), **arguments)
 
 
 def _switchover(
@@ -336,7 +336,7 @@ def failover() -> None:
 
 @failover.command("plan")
 @cutover_options
-def plan_failover(**given: Any) -> Answer:
+def plan_failover(**arguments: Any) -> Answer:
     """Print what was copied, what is known to be missing, and where each group would resume.
 
     Exit code 0 if every partition is known to be complete, and every group resumes exactly and is
@@ -346,12 +346,12 @@ def plan_failover(**given: Any) -> Answer:
     twinlog failover plan mm2.properties --flow A:B
     twinlog failover plan mm2.properties --topics 'orders.*' --format json
     """
-    return _show(_failover, **given)
+    return _show(_failover, **arguments)
 
 
 @failover.command("status")
 @cutover_options
-def status_failover(**given: Any) -> Answer:
+def status_failover(**arguments: Any) -> Answer:
     """Print the progress of a failover, as read from both clusters.
 
     Exit codes as of `plan`; 0 also after the promotion.
@@ -359,13 +359,13 @@ def status_failover(**given: Any) -> Answer:
     \b
     twinlog failover status mm2.properties --flow A:B
     """
-    return _show(_failover, **given, is_status=True)
+    return _show(_failover, **arguments, is_status=True)
 
 
 @failover.command("run")
 @cutover_options
 @run_options
-def run_failover(**given: Any) -> Answer:
+def run_failover(**arguments: Any) -> Answer:
     """Set the groups' offsets and promote the remote topics: the copy ends permanently.
 
     Groups are only moved forward. Groups that are in use on the target are left alone and printed.
@@ -376,18 +376,18 @@ def run_failover(**given: Any) -> Answer:
     twinlog failover run mm2.properties --flow A:B --dry-run
     twinlog failover run mm2.properties --flow A:B --yes --reason 'A is lost'
     """
-    return _run(_failover, "Records that were not copied stay missing.", **given)
+    return _run(_failover, "Records that were not copied stay missing.", **arguments)
 
 
 @failover.command("abort")
 @cutover_options
-def abort_failover(**given: Any) -> Answer:
+def abort_failover(**arguments: Any) -> Answer:
     """Take the failover back; refused after the promotion.
 
     \b
     twinlog failover abort mm2.properties --flow A:B
     """
-    return _abort(_failover, **given)
+    return _abort(_failover, **arguments)
 
 
 def _failover(scope: CutoverScope, say: Say) -> Failover:
@@ -412,7 +412,7 @@ def failback() -> None:
 
 @failback.command("plan")
 @cutover_options
-def plan_failback(**given: Any) -> Answer:
+def plan_failback(**arguments: Any) -> Answer:
     """Print each partition's tail, what the source lost, and how to start the flow back.
 
     The command reads the whole tail and changes nothing. Exit code 0 if a run could begin, else 1.
@@ -421,18 +421,18 @@ def plan_failback(**given: Any) -> Answer:
     twinlog failback plan mm2.properties --flow A:B
     twinlog failback plan mm2.properties --topics 'orders.*' --format json
     """
-    return _show(_failback, **given)
+    return _show(_failback, **arguments)
 
 
 @failback.command("status")
 @cutover_options
-def status_failback(**given: Any) -> Answer:
+def status_failback(**arguments: Any) -> Answer:
     """Print the progress of a failback, as read from both clusters; exit codes as of `plan`.
 
     \b
     twinlog failback status mm2.properties --flow A:B
     """
-    return _show(_failback, **given)
+    return _show(_failback, **arguments)
 
 
 @failback.command("run")
@@ -453,7 +453,7 @@ def status_failback(**given: Any) -> Answer:
     "If the folder has a save already, it is continued.",
 )
 @run_options
-def run_failback(tail: str, folder: Path, **given: Any) -> Answer:
+def run_failback(tail: str, folder: Path, **arguments: Any) -> Answer:
     """Save the tail, keep or append it to the target, and print how to start the flow back.
 
     Nothing is ever deleted. If a step cannot be done, the run ends with exit code 1 and prints why.
@@ -477,18 +477,18 @@ def run_failback(tail: str, folder: Path, **given: Any) -> Answer:
     what = "The tail will be saved."
     if tail == "replay":
         what = "The tail will be saved, and appended permanently to the target."
-    return _run(_failback, what, save, **given)
+    return _run(_failback, what, save, **arguments)
 
 
 @failback.command("abort")
 @cutover_options
-def abort_failback(**given: Any) -> Answer:
+def abort_failback(**arguments: Any) -> Answer:
     """Take back a replay that has not appended anything; appended records cannot be removed.
 
     \b
     twinlog failback abort mm2.properties --flow A:B
     """
-    return _abort(_failback, **given)
+    return _abort(_failback, **arguments)
 
 
 def _failback(scope: CutoverScope, say: Say) -> Failback:

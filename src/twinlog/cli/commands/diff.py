@@ -47,43 +47,46 @@ def diff(chosen: ChosenFlow, topics: str | None, every: bool) -> Answer:
 
     matches = matching(topics, "--topics")
     compared = []
-    for one in compare_flows(chosen.all(), matches, with_left_alone=every, say=write_step):
-        compared.append(one)
-        different = (text(f"{one.flow}: {line(each)}") for each in one.differences)
-        write_parts(parts(one, with_left_alone=every), different)
-    flows = (one.printed(with_left_alone=every) for one in compared)
-    return Answer({"flows": flows}, exit_code=1 if any(one.differences for one in compared) else 0)
+    for comparison in compare_flows(chosen.all(), matches, with_left_alone=every, say=write_step):
+        compared.append(comparison)
+        different = (text(f"{comparison.flow}: {line(each)}") for each in comparison.differences)
+        write_parts(parts(comparison, with_left_alone=every), different)
+    flows = (comparison.printed(with_left_alone=every) for comparison in compared)
+    return Answer(
+        {"flows": flows},
+        exit_code=1 if any(comparison.differences for comparison in compared) else 0,
+    )
 
 
-def line(one: Deviation) -> str:
+def line(deviation: Deviation) -> str:
     """Return a difference as one line, for -q."""
-    what = f"{one.name} {one.detail}" if one.detail else one.name
-    return f"{one.aspect}: {what}: {one.source} / {one.target}"
+    what = f"{deviation.name} {deviation.detail}" if deviation.detail else deviation.name
+    return f"{deviation.aspect}: {what}: {deviation.source} / {deviation.target}"
 
 
-def parts(one: FlowComparison, *, with_left_alone: bool) -> Iterator[RenderableType]:
+def parts(comparison: FlowComparison, *, with_left_alone: bool) -> Iterator[RenderableType]:
     """Yield the totals, then each aspect's rows."""
-    number = len(one.differences)
+    number = len(comparison.differences)
     summary = plural(number, "difference") if number else "no difference"
-    yield text((one.flow, "bold"), ": ", (summary, "yellow" if number else "green"))
-    yield _totals(one)
-    for note in one.notes:
+    yield text((comparison.flow, "bold"), ": ", (summary, "yellow" if number else "green"))
+    yield _totals(comparison)
+    for note in comparison.notes:
         yield text("  ", ("note: ", "cyan"), note)
-    shown = one.deviations if with_left_alone else one.differences
+    shown = comparison.deviations if with_left_alone else comparison.differences
     by_aspect: dict[Aspect, list[Deviation]] = {}
     for each in shown:
         by_aspect.setdefault(each.aspect, []).append(each)
     for aspect, rows in by_aspect.items():
         yield text()
-        yield _table(one.flow, aspect, rows[:SHOWN_EACH], with_left_alone=with_left_alone)
+        yield _table(comparison.flow, aspect, rows[:SHOWN_EACH], with_left_alone=with_left_alone)
         if len(rows) > SHOWN_EACH:
             yield text(f"  and {count(len(rows) - SHOWN_EACH)} more (--format json has all)")
 
 
-def _totals(one: FlowComparison) -> Table:
+def _totals(comparison: FlowComparison) -> Table:
     numbers = ("compared", "different", "left alone")
     table = plain_table("  ", *numbers, numbers=numbers)
-    for aspect, total in one.totals().items():
+    for aspect, total in comparison.totals().items():
         counts = (total.compared, total.different, total.left_alone)
         row(table, f"  {aspect}", *map(count, counts))
     return table
@@ -97,10 +100,10 @@ def _table(flow: str, aspect: Aspect, rows: list[Deviation], *, with_left_alone:
         table.add_column(text(name), overflow="fold")
     if with_left_alone:
         table.add_column("left alone, because", overflow="fold")
-    for one in rows:
-        style = "dim" if one.left_alone else ""
-        cells = [f"  {one.name}", one.detail, one.source, one.target]
+    for deviation in rows:
+        style = "dim" if deviation.left_alone else ""
+        cells = [f"  {deviation.name}", deviation.detail, deviation.source, deviation.target]
         if with_left_alone:
-            cells.append(one.left_alone)
+            cells.append(deviation.left_alone)
         row(table, *(text(cell, style=style) for cell in cells))
     return table

@@ -40,7 +40,9 @@ def doctor(chosen: ChosenFlow) -> Answer:
     from twinlog.control.doctor.observing import observe
 
     results = [(seen, findings(seen)) for seen in observe(chosen.all(), chosen.file)]
-    reasons = [text(f"{seen.flow}: {one.what}") for seen, some in results for one in some]
+    reasons = [
+        text(f"{seen.flow}: {finding.what}") for seen, findings in results for finding in findings
+    ]
     return Answer(
         {"flows": starmap(printed, results)},
         (part for result in results for part in parts(*result)),
@@ -51,18 +53,18 @@ def doctor(chosen: ChosenFlow) -> Answer:
 
 def parts(seen: Observation, findings: list[Finding]) -> Iterator[Text]:
     """Yield the measurements, then each reason with what to do."""
-    yield text((seen.flow, "bold"), f": {seen.snapshot.state}, {measured(seen)}")
+    yield text((seen.flow, "bold"), f": {seen.snapshot.state}, {numbers_line(seen)}")
     for note in seen.notes:
         yield text("  ", ("note: ", "cyan"), note)
     if not findings:
         yield text("  no bottleneck found", style="green")
-    for number, one in enumerate(findings, 1):
-        likelihood = one.likelihood.name.lower()
-        yield text(f"  {number}. ", (likelihood, STYLES[likelihood]), f": {one.what}")
-        yield text(f"     do: {one.todo}")
+    for number, finding in enumerate(findings, 1):
+        likelihood = finding.likelihood.name.lower()
+        yield text(f"  {number}. ", (likelihood, STYLES[likelihood]), f": {finding.what}")
+        yield text(f"     do: {finding.todo}")
 
 
-def measured(seen: Observation) -> str:
+def numbers_line(seen: Observation) -> str:
     """Return the known numbers as one line."""
     behind = "at its end"
     if (

@@ -31,13 +31,13 @@ def interrupting() -> Iterator[None]:
     """Treat SIGTERM and SIGHUP like Ctrl-C, so that everything is removed first. SIGHUP stays
     ignored under nohup.
     """
-    ends = [one for one in ENDS if signal.getsignal(one) is not signal.SIG_IGN]
-    before = {one: signal.signal(one, signal.default_int_handler) for one in ends}
+    ends = [number for number in ENDS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, signal.default_int_handler) for number in ends}
     try:
         yield
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @click.group("drill", cls=CommandGroup)
@@ -145,16 +145,17 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
     raw = read_raw(chosen.file, secrets_folder())
     work = Drill(raw, chosen.of(load_raw(raw)), shown.say)
     load = Load(seconds=seconds, records_per_s=rate, record_bytes=record_bytes)
-    plan = work.plan(pattern, most, load, [Part(one) for one in parts or PARTS])
+    plan = work.plan(pattern, most, load, [Part(part) for part in parts or PARTS])
     what = "The drill will create topics on both clusters."
     if end := shown.ends_at(plan, plan.flow, what, dry_run=dry_run, yes=yes):
         return end
     with interrupting():
         result = work.run(plan)
-    for one in result.outcomes:
+    for outcome in result.outcomes:
         shown.say(
-            f"{one.part}: interrupted for {one.interruption_s:.1f} s, {one.lost} of "
-            f"{one.written} records lost ({one.lost_s:.1f} s), {one.read_again} read twice"
+            f"{outcome.part}: interrupted for {outcome.interruption_s:.1f} s, {outcome.lost} of "
+            f"{outcome.written} records lost ({outcome.lost_s:.1f} s), {outcome.read_again} read "
+            "twice"
         )
     shown.say("GREEN" if result.is_green else "RED")
     if report is not None:
@@ -187,9 +188,9 @@ def clean(chosen: ChosenFlow, yes: bool, dry_run: bool) -> Answer:
     setup = chosen.setup
     with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
         remains = [leftovers(source), leftovers(target)]
-        for line in (line for one in remains for line in one.lines()):
+        for line in (line for left in remains for line in left.lines()):
             shown.say(line)
-        running = sorted({mark for one in remains for mark in one.running})
+        running = sorted({mark for left in remains for mark in left.running})
         if running:
             shown.say(
                 f"a drill is running: {first_few(running)}; if it was killed, its groups have "
@@ -205,4 +206,4 @@ def clean(chosen: ChosenFlow, yes: bool, dry_run: bool) -> Answer:
             if not all(cleaned):
                 return Answer({}, exit_code=1)
             shown.say("everything is removed")
-    return shown.answer({"dry_run": dry_run, "leftovers": [[*one.lines()] for one in remains]})
+    return shown.answer({"dry_run": dry_run, "leftovers": [[*left.lines()] for left in remains]})

@@ -45,10 +45,12 @@ def explain(codes: tuple[str, ...]) -> Answer:
     twinlog explain GAP_WRITTEN DIVERGED
     twinlog explain NO_LEADER --format json
     """
-    conditions_of = {code: _condition(code) for code in (one.strip("[]").upper() for one in codes)}
+    conditions_of = {
+        code: _condition(code) for code in (code.strip("[]").upper() for code in codes)
+    }
     names = "meaning advice retry fault at_risk"
-    rows = [{"code": code, **picked(one, names)} for code, one in conditions_of.items()]
-    return Answer({"codes": rows}, _parts(conditions_of))
+    rows = [{"code": code, **picked(condition, names)} for code, condition in conditions_of.items()]
+    return Answer({"codes": rows}, _condition_parts(conditions_of))
 
 
 def _condition(code: str) -> Condition:
@@ -57,11 +59,11 @@ def _condition(code: str) -> Condition:
         near = difflib.get_close_matches(code, conditions(), n=3, cutoff=0.5)
         hint = f"; similar codes are {', '.join(near)}" if near else ""
         raise UsageError(f"{code} is not a Twinlog code{hint}; docs/codes.md lists all")
-    meaning, advice = _plain(condition.meaning), _plain(condition.advice)
+    meaning, advice = _without_markdown(condition.meaning), _without_markdown(condition.advice)
     return replace(condition, meaning=meaning, advice=advice)
 
 
-def _parts(conditions_of: dict[str, Condition]) -> Iterator[RenderableType]:
+def _condition_parts(conditions_of: dict[str, Condition]) -> Iterator[RenderableType]:
     for number, (code, condition) in enumerate(conditions_of.items()):
         if number:
             yield text()
@@ -75,6 +77,6 @@ def _parts(conditions_of: dict[str, Condition]) -> Iterator[RenderableType]:
             yield text(f"  resumes:       {RETRIES[condition.retry]}")
 
 
-def _plain(markdown: str) -> str:
+def _without_markdown(markdown: str) -> str:
     """Return the text without Markdown; a link becomes its text and its page."""
     return MARKDOWN_LINK.sub(r"\1: docs/\2", markdown).replace("`", "")

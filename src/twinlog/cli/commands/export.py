@@ -152,15 +152,15 @@ def _answer(work: Export, alias: str, path: Path) -> Answer:
         "output": path,
     }
     line = f"{work.tp} on {alias}, offsets {span}: {counts.records:,} records in {path}"
-    remarks = [*_remarks(work)]
+    remarks = [*_omission_lines(work)]
     return Answer(fields, [line, *remarks], 0 if work.is_whole else 1, problems=remarks)
 
 
-def _remarks(work: Export) -> Iterator[str]:
+def _omission_lines(work: Export) -> Iterator[str]:
     """Yield what the file does not contain, and why."""
     counts, span = work.counts, work.span
     empty = span.next - span.first - counts.records - counts.aborted - counts.deleted
-    empty -= sum(one.next - one.first for one in (counts.uncommitted, counts.unread) if one)
+    empty -= sum(span.next - span.first for span in (counts.uncommitted, counts.unread) if span)
     if empty:
         yield f"{empty:,} offsets have no record: compacted, or transaction markers"
     if counts.aborted:

@@ -54,30 +54,30 @@ def ready(chosen: ChosenFlow, names: tuple[str, ...]) -> Answer:
     from twinlog.control.check.group_readiness import ready_groups
 
     readiness = list(ready_groups(chosen.all(), names))
-    seen = {one.group for each in readiness for one in each.groups}
+    seen = {group.group for each in readiness for group in each.groups}
     if missing := [name for name in names if name not in seen]:
         raise UsageError(f"--group: no flow selects a group {missing[0]} of its source")
-    is_ready = all(group.is_ready for one in readiness for group in one.groups)
-    text = (part for one in readiness for part in parts(one))
+    is_ready = all(group.is_ready for flow in readiness for group in flow.groups)
+    text = (part for flow in readiness for part in parts(flow))
     return Answer({"flows": readiness}, text, 0 if is_ready else 1, version=2)
 
 
-def parts(one: FlowGroups) -> Iterator[RenderableType]:
+def parts(flow: FlowGroups) -> Iterator[RenderableType]:
     """Yield a flow's notes, then its groups, then single offsets."""
-    may = sum(group.is_ready for group in one.groups)
-    total = plural(len(one.groups), "group")
-    yield text((one.flow, "bold"), f": {total}, {may} may move, {len(one.groups) - may} may not")
-    for note in one.notes:
+    may = sum(group.is_ready for group in flow.groups)
+    total = plural(len(flow.groups), "group")
+    yield text((flow.flow, "bold"), f": {total}, {may} may move, {len(flow.groups) - may} may not")
+    for note in flow.notes:
         yield text("  ", ("note: ", "cyan"), note)
-    if one.left_out:
+    if flow.left_out:
         yield text(
-            f"  {plural(one.left_out, 'group')} of the source left out by groups and "
+            f"  {plural(flow.left_out, 'group')} of the source left out by groups and "
             "groups.exclude",
             style="dim",
         )
-    if one.groups:
+    if flow.groups:
         # groups that may not move come first
-        ordered = sorted(one.groups, key=lambda group: group.is_ready)
+        ordered = sorted(flow.groups, key=lambda group: group.is_ready)
         yield _groups(ordered[:GROUPS_SHOWN])
         if len(ordered) > GROUPS_SHOWN:
             yield text(f"  and {len(ordered) - GROUPS_SHOWN} more (--format json has all)")
@@ -87,17 +87,17 @@ def parts(one: FlowGroups) -> Iterator[RenderableType]:
 def _groups(groups: Iterable[GroupReadiness]) -> Table:
     names = ("  group", "may move", "state", "partitions", "lag", "exact", "")
     table = plain_table(*names, numbers=NUMBERS)
-    for one in groups:
-        exact = sum(not offset.why_not for offset in one.committed)
+    for group in groups:
+        exact = sum(not offset.why_not for offset in group.committed)
         row(
             table,
-            f"  {one.group}",
-            text("yes", style="green") if one.is_ready else text("no", style="yellow"),
-            one.here.state or "?",
-            str(len(one.committed)),
-            count(one.lag),
-            f"{exact} of {len(one.committed)}",
-            "; ".join(one.why_not),
+            f"  {group.group}",
+            text("yes", style="green") if group.is_ready else text("no", style="yellow"),
+            group.here.state or "?",
+            str(len(group.committed)),
+            count(group.lag),
+            f"{exact} of {len(group.committed)}",
+            "; ".join(group.why_not),
         )
     return table
 
@@ -111,9 +111,17 @@ def _offset_rows(groups: Iterable[GroupReadiness]) -> Iterator[RenderableType]:
         return
     names = ("  group", "topic", "partition", "offset", "lag", "resumes in", "at", "")
     table = plain_table(*names, numbers=NUMBERS)
-    for group, one in rows:
-        where = str(one.partition), str(one.offset), count(one.lag)
-        there = "" if one.to_offset is None else str(one.to_offset)
-        row(table, f"  {group}", one.topic, *where, one.to_topic or "", there, one.why_not)
+    for group, committed in rows:
+        where = str(committed.partition), str(committed.offset), count(committed.lag)
+        to_offset = "" if committed.to_offset is None else str(committed.to_offset)
+        row(
+            table,
+            f"  {group}",
+            committed.topic,
+            *where,
+            committed.to_topic or "",
+            to_offset,
+            committed.why_not,
+        )
     yield text()
     yield table

@@ -51,6 +51,7 @@ from twinlog.cli.terminal.output import (
 from twinlog.cli.terminal.signals import on_signals
 from twinlog.codes import FlowState, PartitionState
 from twinlog.errors import TwinlogError, UsageError
+from twinlog.extras import require_extra
 from twinlog.flow_log import code_among
 from twinlog.hidden import without_secrets
 from twinlog.private_files import private_opener
@@ -216,7 +217,7 @@ run_options = options(
     option(
         "--log-format",
         section=Section.OUTPUT,
-        type=click.Choice([one.value for one in LogFormat]),
+        type=click.Choice([format_.value for format_ in LogFormat]),
         callback=lambda _context, _parameter, value: LogFormat(value),
         default=LogFormat.TEXT.value,
         show_default=True,
@@ -264,7 +265,7 @@ def mirror(files: tuple[Path, ...], clusters: str | None, **options: Any) -> Ans
 @pair_options
 @override_options
 @run_options
-def mirror_maker(**given: Any) -> Answer:
+def mirror_maker(**arguments: Any) -> Answer:
     """Run with the arguments of `kafka-mirror-maker.sh`, copying topics under the same names.
 
     A partition that was never copied starts at the offset of the group in --consumer.config, else
@@ -275,8 +276,10 @@ def mirror_maker(**given: Any) -> Answer:
     twinlog mirror-maker --consumer.config c.properties --producer.config p.properties \\
         --whitelist 'orders|pay.*'
     """
-    consumer, read = configuration_of_pair(given)
-    return run_configuration(read, consumer, RunOptions(spark=take_spark_options(given), **given))
+    consumer, read = configuration_of_pair(arguments)
+    return run_configuration(
+        read, consumer, RunOptions(spark=take_spark_options(arguments), **arguments)
+    )
 
 
 def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: RunOptions) -> Answer:
@@ -297,20 +300,23 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     configure_logs(options.log_file, options.log_format, verbose=verbose)
     if options.listen is not None:
         parse_listen(options.listen)  # report wrong usage before reading the files
-    # before HTTP starts; run_mirror refuses them as well
-    config = refuse_transforms(read(), elsewhere=options.spark.elsewhere)
+    # before HTTP starts; run_mirror checks both as well
+    require_extra("pyspark", "spark", "twinlog mirror")
+    config = refuse_transforms(read())
     once, for_programs = options.once, is_for_programs()
     address = parse_listen(options.listen or str(config.http_listener or DEFAULT_LISTEN))
+    if address is not None:
+        require_extra("uvicorn", "spark", "HTTP (--listen off turns it off)")
     for warning in config.warnings:
         log.warning("%s", warning, extra={"code": warning.code})
-    people = _people(is_quiet, for_programs)
+    people = _human_stream(is_quiet, for_programs)
     commands = CommandPort()
     vital = Vital()
     current = CurrentConfig(config)
 
     def served(server: WebServer) -> None:
         # HTTP may start as late as a takeover, when the screen uses stdout
-        write_line(server.line, _people(is_quiet, for_programs))
+        write_line(server.line, _human_stream(is_quiet, for_programs))
 
     with (
         on_signals(
@@ -354,12 +360,12 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
         write_line(line, sys.stderr)
     if once:
         ran = {flow.flow for flow in result.flows if not never_began(flow)}
-        _say_who_holds_back([one for one in config.flows if str(one.flow) in ran], wrong)
+        _print_open_transactions([flow for flow in config.flows if str(flow.flow) in ran], wrong)
     fields = {"flows": report.flows}
     return Answer(fields, exit_code=report.exit_code, errors=report.errors())
 
 
-def _people(is_quiet: bool, for_programs: bool) -> TextIO:
+def _human_stream(is_quiet: bool, for_programs: bool) -> TextIO:
     """Return the stream for lines that people read."""
     if is_quiet:
         return nowhere()
@@ -367,7 +373,7 @@ def _people(is_quiet: bool, for_programs: bool) -> TextIO:
     return sys.stderr if for_programs else sys.stdout
 
 
-def _say_who_holds_back(flows: Iterable[FlowConfig], people: TextIO) -> None:
+def _print_open_transactions(flows: Iterable[FlowConfig], people: TextIO) -> None:
     from twinlog.cluster.client import ClusterClient
     from twinlog.control.flow.wiring import flow_setup
     from twinlog.survey.open_transactions import held_back
@@ -375,8 +381,8 @@ def _say_who_holds_back(flows: Iterable[FlowConfig], people: TextIO) -> None:
     for flow in flows:
         try:
             with ClusterClient(flow_setup(flow).source, api_timeout_s=10.0) as source:
-                for one in held_back(flow, source):
-                    write_line(f"{flow.flow}: {one}", people)
+                for held in held_back(flow, source):
+                    write_line(f"{flow.flow}: {held}", people)
         except TwinlogError as error:
             # only the hint is missing: the copy itself has ended
             write_line(f"{flow.flow}: could not check for open transactions: {error}", people)
@@ -433,9 +439,13 @@ class MirrorReport:
     def errors(self) -> Iterator[dict[str, Any]]:
         """Yield the failures for programs."""
         for flow in self.flows:
-            for one in flow["failed"]:
-                where = "" if one["topic"] is None else f" {one['topic']}-{one['partition']}"
-                yield error_object(one["code"], f"{flow['flow']}{where}: {one['message']}")
+            for failure in flow["failed"]:
+                where = (
+                    ""
+                    if failure["topic"] is None
+                    else f" {failure['topic']}-{failure['partition']}"
+                )
+                yield error_object(failure["code"], f"{flow['flow']}{where}: {failure['message']}")
 
     def flow_failures(self) -> Iterator[str]:
         """Yield a line for every flow that could not run, or could not continue."""

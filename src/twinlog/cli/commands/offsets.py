@@ -189,16 +189,16 @@ def reset(  # noqa: PLR0913, PLR0917 (options of a command)
         plans = work.plan(goal, chosen.names(work), topics=topics, matches=matches)
         if not chosen.groups:  # skip groups without offsets unless they are named
             plans = [
-                one
-                for one in plans
-                if one.topic_ids or one.refused is None or one.refused.code != "NO_OFFSETS"
+                plan
+                for plan in plans
+                if plan.topic_ids or plan.refused is None or plan.refused.code != "NO_OFFSETS"
             ]
-        _show(f"{alias}: {_said(goal)}", plans, warnings_of(config.flows, alias, plans))
+        _show(f"{alias}: {_goal_text(goal)}", plans, warnings_of(config.flows, alias, plans))
         if not dry_run:
-            todo = [one for one in plans if one.refused is None]
+            todo = [plan for plan in plans if plan.refused is None]
             if todo and not (yes or _reset_is_wanted(alias, todo)):
                 return Answer({}, ["nothing was changed"], 1)
-            plans = [work.execute(one) for one in plans]
+            plans = [work.execute(plan) for plan in plans]
     fields = {
         "cluster": alias,
         "to": {"kind": goal.kind, "value": goal.value},
@@ -208,7 +208,7 @@ def reset(  # noqa: PLR0913, PLR0917 (options of a command)
     refused = [text(str(plan.refused), style="red") for plan in plans if plan.refused]
     return Answer(
         fields,
-        [*_done(plans, dry_run=dry_run), *refused],
+        [*_result_parts(plans, dry_run=dry_run), *refused],
         1 if refused else 0,
         problems=refused,
         version=JSON_VERSION,
@@ -226,7 +226,7 @@ def _goal(
 ) -> Goal:
     from twinlog.client.offset_reset import Goal, GoalKind
 
-    ways = [one for one in (at, to_offset, shift_by, by_duration) if one is not None]
+    ways = [way for way in (at, to_offset, shift_by, by_duration) if way is not None]
     if len(ways) + to_earliest + to_latest != 1:
         raise UsageError(
             "give one of --to-timestamp, --to-earliest, --to-latest, --to-offset, --shift-by, "
@@ -256,7 +256,7 @@ def _alias(config: MirrorConfig, cluster: str | None, flow: str | None) -> str:
         return one_flow(config.flows, flow).flow.target
     if flow is not None:
         raise UsageError("give --cluster or --flow, not both")
-    known = sorted({a for one in config.flows for a in (one.flow.source, one.flow.target)})
+    known = sorted({a for flow in config.flows for a in (flow.flow.source, flow.flow.target)})
     if cluster not in known:
         raise UsageError(
             f"--cluster: {cluster} is not a cluster of a flow of the file, which has {known}"
@@ -268,11 +268,11 @@ def warnings_of(
     flows: Sequence[FlowConfig], alias: str, plans: Sequence[GroupReset]
 ) -> Iterator[str]:
     """Yield warnings about groups that a mirror would move forward again."""
-    for one in flows:
-        back = [p.group for p in plans if p.goes_back and one.groups.selects(p.group)]
-        if one.flow.target == alias and one.groups.sync_s is not None and back:
+    for flow in flows:
+        back = [p.group for p in plans if p.goes_back and flow.groups.selects(p.group)]
+        if flow.flow.target == alias and flow.groups.sync_s is not None and back:
             yield (
-                f"{one.flow} moves idle groups forward to where they are on {one.flow.source} "
+                f"{flow.flow} moves idle groups forward to where they are on {flow.flow.source} "
                 f"(sync.group.offsets.enabled), also {first_few(back)}: pause it first (twinlog "
                 f"flow pause), or add them to groups.exclude"
             )
@@ -290,7 +290,7 @@ def _reset_is_wanted(alias: str, plans: Sequence[GroupReset]) -> bool:
     return bool(typed.strip() == alias)
 
 
-def _said(goal: Goal) -> str:
+def _goal_text(goal: Goal) -> str:
     return {
         "earliest": "to the log start offsets",
         "latest": "to the log end offsets",
@@ -306,34 +306,40 @@ def _show(where: str, plans: Sequence[GroupReset], warnings: Iterator[str]) -> N
         for line in warnings:
             write_line(f"warning: {line}", sys.stderr)
         return
-    write_all(_parts(where, plans))
+    write_all(_reset_parts(where, plans))
     write_warnings(text(("warning: ", "yellow"), line) for line in warnings)
 
 
-def _parts(where: str, plans: Sequence[GroupReset]) -> Iterator[RenderableType]:
-    offsets = sum(len(one.offsets) for one in plans)
+def _reset_parts(where: str, plans: Sequence[GroupReset]) -> Iterator[RenderableType]:
+    offsets = sum(len(plan.offsets) for plan in plans)
     yield text(f"{where}, {plural(len(plans), 'group')}, {plural(offsets, 'partition')}")
     table = plain_table("group", "topic", *RESET_NUMBERS, "", numbers=RESET_NUMBERS)
     every = [(plan, offset) for plan in plans for offset in plan.offsets]
-    for plan, one in every[:ROWS_SHOWN]:
-        now = "none" if one.before is None else str(one.before)
-        numbers = (str(one.partition), now, str(one.after), str(one.start), str(one.end))
-        step = one.after - (one.before or 0)
-        moved = "" if one.before is None else f"{'+' if step > 0 else ''}{count(step)}"
-        row(table, plan.group, one.topic, *numbers, moved, one.fit.value)
+    for plan, partition in every[:ROWS_SHOWN]:
+        now = "none" if partition.before is None else str(partition.before)
+        numbers = (
+            str(partition.partition),
+            now,
+            str(partition.after),
+            str(partition.start),
+            str(partition.end),
+        )
+        step = partition.after - (partition.before or 0)
+        moved = "" if partition.before is None else f"{'+' if step > 0 else ''}{count(step)}"
+        row(table, plan.group, partition.topic, *numbers, moved, partition.fit.value)
     if every:
         yield table
     if len(every) > ROWS_SHOWN:
         yield text(f"and {len(every) - ROWS_SHOWN} more (--format json --dry-run has all)")
 
 
-def _done(plans: Sequence[GroupReset], *, dry_run: bool) -> Iterator[RenderableType]:
+def _result_parts(plans: Sequence[GroupReset], *, dry_run: bool) -> Iterator[RenderableType]:
     if dry_run:
         yield text("nothing was changed; without --dry-run these offsets are set")
         return
     done = [plan for plan in plans if plan.is_done]
     if done:
-        offsets = sum(len(one.offsets) for one in done)
+        offsets = sum(len(reset.offsets) for reset in done)
         what = f"{plural(offsets, 'offset')} of {plural(len(done), 'group')} set"
         yield text(what, style="green")
 
@@ -498,7 +504,7 @@ def _shown(rewritten: Rewritten, new: Path, source: str, target: str) -> Iterato
         row(table, offset.topic, *offsets, note)
     yield table
     what = "resumes after" if rewritten.noted.is_committed else "repeats"
-    topics = ",".join(sorted({one.to_topic for one in rewritten.offsets}))
+    topics = ",".join(sorted({offset.to_topic for offset in rewritten.offsets}))
     yield text(f"{new}: the query {what} micro-batch {rewritten.noted.batch}")
     yield text(f"  read {target} with it, and subscribe to {topics}")
     if rewritten.other_sources:
@@ -506,20 +512,20 @@ def _shown(rewritten: Rewritten, new: Path, source: str, target: str) -> Iterato
 
 
 def _shown_marks(marks: MovedMarks, source: str, target: str) -> Iterator[RenderableType]:
-    for one in marks.moved:
-        topics = ",".join(one.topics)
-        if one.why_left:
+    for mark in marks.moved:
+        topics = ",".join(mark.topics)
+        if mark.why_left:
             yield text(
-                f"  its mark (micro-batch {one.batch} in {topics}) is not set on {target}: "
-                f"{one.why_left}. If the query will write to the copy of {topics}, let the mirror "
+                f"  its mark (micro-batch {mark.batch} in {topics}) is not set on {target}: "
+                f"{mark.why_left}. If the query will write to the copy of {topics}, let the mirror "
                 "copy all of it, then run this command again. If it will write to a topic "
                 "without these rows, start it once with missingMark=write"
             )
         else:
             yield text(
-                f"  its mark (micro-batch {one.batch} in {topics}) is set on {target}: if the "
+                f"  its mark (micro-batch {mark.batch} in {topics}) is set on {target}: if the "
                 f"query will write there, keep its kafka.transactional.id, or set "
-                f"{one.transactional_id} if it has none"
+                f"{mark.transactional_id} if it has none"
             )
     if marks.problem:
         yield text(
@@ -578,7 +584,9 @@ def translate(
         else:
             assert topic is not None and offset is not None  # noqa: S101 (checked above)
             tp = TopicPartition(topic, partition or 0)
-            translated = TranslatedGroup(offsets=(translation.one(tp, offset, reverse=reverse),))
+            translated = TranslatedGroup(
+                offsets=(translation.translate(tp, offset, reverse=reverse),)
+            )
     fields = {
         "flow": chosen.name,
         "reverse": reverse,

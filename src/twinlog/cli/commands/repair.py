@@ -57,7 +57,9 @@ def plan(chosen: ChosenFlow, *, topics: str | None) -> Answer:
     with chosen.open(TopicRepair, "") as work:
         lines = work.plan(topic_pattern(topics))
     fields = {"flow": chosen.name, "partitions": [line.printed() for line in lines]}
-    return Answer(fields, _text(lines), int(any(line.found is None for line in lines)), version=2)
+    return Answer(
+        fields, _lines_as_text(lines), int(any(line.found is None for line in lines)), version=2
+    )
 
 
 @repair.command("run")
@@ -82,7 +84,7 @@ def run(chosen: ChosenFlow, *, yes: bool, dry_run: bool, reason: str, topics: st
         lines = work.plan(topic_pattern(topics))
         can = [line for line in lines if line.found is not None]
         if not is_for_programs() or not yes:
-            for text in _text(lines):
+            for text in _lines_as_text(lines):
                 write_line(text, sys.stderr if is_for_programs() else None)
         offsets = sum(line.wanted.accepted.offsets for line in can if line.wanted is not None)
         what = f"{plural(offsets, 'offset')} in {plural(len(can), 'partition')} will stay."
@@ -97,6 +99,6 @@ def run(chosen: ChosenFlow, *, yes: bool, dry_run: bool, reason: str, topics: st
     return Answer(fields, [done] if can else (), int(len(can) < len(lines)), version=2)
 
 
-def _text(lines: Iterable[RepairLine]) -> Iterable[str]:
+def _lines_as_text(lines: Iterable[RepairLine]) -> Iterable[str]:
     texts = [text for line in lines for text in line.lines()]
     return texts or ["no partition has stopped because of records of other clients"]

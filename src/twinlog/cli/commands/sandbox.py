@@ -134,10 +134,15 @@ def down(names: tuple[str, ...]) -> Answer:
 
 def _answer(clusters: Sequence[SandboxCluster]) -> Answer:
     text = []
-    for one in clusters:
-        state = "running" if one.running else f"{len(one.pids)} of {one.brokers} brokers run"
+    for cluster in clusters:
+        state = (
+            "running"
+            if cluster.running
+            else f"{len(cluster.pids)} of {cluster.brokers} brokers run"
+        )
         text.append(
-            f"{one.name}: {one.bootstrap}  {plural(one.brokers, 'broker')}, {state}, {one.folder}"
+            f"{cluster.name}: {cluster.bootstrap}  {plural(cluster.brokers, 'broker')}, {state}, "
+            f"{cluster.folder}"
         )
     text = text or ["there are no clusters; `twinlog sandbox up` starts two"]
     return Answer({"clusters": map(_body, clusters)}, text)

@@ -80,7 +80,7 @@ def status(
     lagging: bool,
     is_watched: bool,
     timeout_s: float,
-    **given: Any,
+    **arguments: Any,
 ) -> Answer | int:
     """Print flows, topics and partitions with their state, their lag, and since when.
 
@@ -106,28 +106,28 @@ def status(
         raise click.UsageError(f"--watch or --format {ANSWER.get().output}: give one of them")
     read: Callable[[], MirrorConfig] | None = None
     if file is not None:
-        no_pair(given)
+        no_pair(arguments)
         read = partial(load_file, file)
-    elif is_pair(given):
-        file, read = configuration_of_pair(given)
+    elif is_pair(arguments):
+        file, read = configuration_of_pair(arguments)
     read_mirrors = partial(_mirrors, file, read, timeout_s)
     if is_watched:
         shown = watch(
-            lambda: _only(read_mirrors()[1], topics), lagging=lagging, nothing=NOBODY_RUNS
+            lambda: _with_topics(read_mirrors()[1], topics), lagging=lagging, nothing=NOBODY_RUNS
         )
         return exit_code(shown, int(time.time() * 1000))
     source, mirrors = read_mirrors()
     code = exit_code(mirrors, int(time.time() * 1000))
-    mirrors = _only(mirrors, topics)
+    mirrors = _with_topics(mirrors, topics)
 
     def fields() -> dict[str, Any]:
-        shown = _behind(mirrors) if lagging else mirrors
-        sums = asdict(totals(flow for one in shown for flow in one.flows))
+        shown = _lagging(mirrors) if lagging else mirrors
+        sums = asdict(totals(flow for mirror in shown for flow in mirror.flows))
         return {"source": source, "mirrors": to_builtins(shown), "totals": sums}
 
     return Answer(
         fields,
-        _text(mirrors, topics, lagging=lagging),
+        _text_parts(mirrors, topics, lagging=lagging),
         code,
         problems=_what_is_wrong(mirrors),
         version=2,
@@ -135,7 +135,7 @@ def status(
     )
 
 
-def _text(
+def _text_parts(
     mirrors: Sequence[RunningMirror], topics: re.Pattern[str] | None, *, lagging: bool
 ) -> Iterator[Part]:
     if not mirrors:
@@ -162,23 +162,23 @@ def _mirrors(
         return "mirror", mirrors
     if not mirrors:
         return "clusters", [_offline(file, read(), timeout_s)]
-    return "mirror", _led_elsewhere(file, mirrors, read, timeout_s)
+    return "mirror", _with_other_leaders(file, mirrors, read, timeout_s)
 
 
 def exit_code(mirrors: Iterable[RunningMirror], now_ms: int) -> int:
     """Return 0 if all is well, 1 if there is a problem, 3 if the state is unknown."""
     known = list(mirrors)
     flows = list(_flows(known))
-    ran = (one for one in known if one.pid is not None)
-    silent = any(now_ms - one.written_ms > STALE_MS + one.every_ms for one in ran)
+    ran = (mirror for mirror in known if mirror.pid is not None)
+    silent = any(now_ms - mirror.written_ms > STALE_MS + mirror.every_ms for mirror in ran)
     failed = any(part.state is PartitionState.FAILED for f in flows for part in f.partitions)
-    if silent or failed or any(map(_is_not_well, flows)):
+    if silent or failed or any(map(_has_problem, flows)):
         return 1
     is_unknown = not known or any(flow.state is FlowState.UNKNOWN for flow in flows)
     return NOBODY_KNOWS if is_unknown else 0
 
 
-def _is_not_well(flow: FlowStatus) -> bool:
+def _has_problem(flow: FlowStatus) -> bool:
     """Return whether a flow has a problem, or is not running while records may wait, or ended
     without being stopped.
     """
@@ -202,7 +202,7 @@ def _errors(mirrors: Iterable[RunningMirror]) -> Iterator[dict[str, Any]]:
             yield error_object(flow.code, f"{flow.flow}: {flow.reason}")
 
 
-def _led_elsewhere(
+def _with_other_leaders(
     file: Path,
     mirrors: Sequence[RunningMirror],
     read: Callable[[], MirrorConfig],
@@ -228,7 +228,7 @@ def _led_elsewhere(
     wanted = tuple(flow for flow in config.flows if str(flow.flow) in waiting)
     offline = [_offline(file, configured(config, flows=missing), timeout_s)] if missing else []
     statuses = {}
-    for leader in _asked(configured(config, flows=wanted), timeout_s):
+    for leader in _states_from_clusters(configured(config, flows=wanted), timeout_s):
         if leader.where:
             here_said = f"here: {waiting[leader.flow].reason}"
             reason = "; ".join(filter(None, (leader.reason, here_said)))
@@ -244,11 +244,11 @@ def _offline(file: Path, config: MirrorConfig, timeout_s: float) -> RunningMirro
         config=str(file.resolve()),
         written_ms=int(time.time() * 1000),
         every_ms=0,
-        flows=tuple(_asked(config, timeout_s)),
+        flows=tuple(_states_from_clusters(config, timeout_s)),
     )
 
 
-def _asked(config: MirrorConfig, timeout_s: float) -> Iterator[FlowStatus]:
+def _states_from_clusters(config: MirrorConfig, timeout_s: float) -> Iterator[FlowStatus]:
     """Yield each flow's state as read from the clusters. If the source is unavailable, it is read
     from the target alone.
     """
@@ -273,12 +273,12 @@ def _what_is_wrong(mirrors: Iterable[RunningMirror]) -> Iterator[Text]:
             yield text(f"{flow.flow}: {flow.state}: {flow.reason}")
         for line in () if flow.verified is None else flow.verified.first_differences:
             yield text(f"{flow.flow}: {line} [COPY_DIFFERS]")
-        for one in rows(flow):
-            if one.trouble:
-                yield text(f"{flow.flow}: {one.where}: {one.trouble}")
+        for row in rows(flow):
+            if row.trouble:
+                yield text(f"{flow.flow}: {row.where}: {row.trouble}")
 
 
-def _behind(mirrors: Sequence[RunningMirror]) -> list[RunningMirror]:
+def _lagging(mirrors: Sequence[RunningMirror]) -> list[RunningMirror]:
     """Return the mirrors with only those topics that have a row with lag or a problem."""
 
     def kept(flow: FlowStatus) -> FlowStatus:
@@ -288,7 +288,9 @@ def _behind(mirrors: Sequence[RunningMirror]) -> list[RunningMirror]:
     return _with_flows(mirrors, kept)
 
 
-def _only(mirrors: list[RunningMirror], topics: re.Pattern[str] | None) -> list[RunningMirror]:
+def _with_topics(
+    mirrors: list[RunningMirror], topics: re.Pattern[str] | None
+) -> list[RunningMirror]:
     """Return the mirrors with only the topics that match by either name."""
     if topics is None:
         return mirrors

@@ -88,15 +88,17 @@ def steer(  # noqa: PLR0913 (options of commands)
     require_an_answer(yes=yes, dry_run=dry_run)
     chosen = _chosen(load_file(file).flows, flows)
     if not (yes or dry_run):
-        planned = [one for one in wish(chosen, ask, reason=reason, dry_run=True) if one.is_needed]
+        planned = [
+            change for change in wish(chosen, ask, reason=reason, dry_run=True) if change.is_needed
+        ]
         for change in planned:
-            write_line(_said_change(change, dry_run=True), sys.stderr)
+            write_line(_change_line(change, dry_run=True), sys.stderr)
         names = ",".join(change.intent.flow for change in planned)
         if planned and not is_confirmed(names, question):
             write_line("nothing was changed", sys.stderr)
             return Answer({}, exit_code=1)
     changes = wish(chosen, ask, reason=reason, dry_run=dry_run, nothing=nothing)
-    lines = [_said_change(change, dry_run=dry_run) for change in changes]
+    lines = [_change_line(change, dry_run=dry_run) for change in changes]
     if not dry_run and any(change.is_needed for change in changes):
         lines.append(in_force(file))
     return Answer({"dry_run": dry_run, "changes": changes}, lines)
@@ -111,7 +113,7 @@ def in_force(file: Path) -> str:
 def _chosen(flows: Sequence[FlowConfig], names: Sequence[str]) -> list[FlowConfig]:
     if not names:
         return [*flows]
-    matching = {str(one.flow): one for name in names for one in _matching(flows, name)}
+    matching = {str(flow.flow): flow for name in names for flow in _matching(flows, name)}
     return [*matching.values()]
 
 
@@ -127,12 +129,12 @@ def _matching(flows: Sequence[FlowConfig], name: str) -> list[FlowConfig]:
         matches = linear_matcher(wanted)
     except RegexProblem as problem:
         raise UsageError(f"--flow: {wanted} is no regular expression: {problem}") from problem
-    return [one for one in flows if any(map(matches, one.flow.spellings))] or [
+    return [flow for flow in flows if any(map(matches, flow.flow.spellings))] or [
         one_flow(flows, name)
     ]
 
 
-def _said_change(change: Change, *, dry_run: bool) -> str:
+def _change_line(change: Change, *, dry_run: bool) -> str:
     intent, before = change.intent, change.before
     what = f"{intent.flow}: {intent.topic}" if intent.topic else intent.flow
     word = _word(change)
@@ -174,7 +176,7 @@ def flow() -> None:
 
 @flow.command("pause")
 @steering_options
-def pause_flows(file: Path, **given: Any) -> Answer:
+def pause_flows(file: Path, **arguments: Any) -> Answer:
     """Stop the copy of flows until `flow resume`: all of FILE, or those of --flow.
 
     Records in flight are copied first. A paused flow writes nothing to its clusters: no records,
@@ -185,12 +187,12 @@ def pause_flows(file: Path, **given: Any) -> Answer:
     twinlog flow pause mm2.properties --reason 'brokers are upgraded'
     twinlog flow pause mm2.properties --flow A:B --dry-run
     """
-    return steer(file, lambda one: one.wanted(IntentKind.PAUSE), **given)
+    return steer(file, lambda steering: steering.wanted(IntentKind.PAUSE), **arguments)
 
 
 @flow.command("resume")
 @steering_options
-def resume_flows(file: Path, **given: Any) -> Answer:
+def resume_flows(file: Path, **arguments: Any) -> Answer:
     """Resume flows that are paused; each resumes at exactly the next record.
 
     Topics that were paused by name stay paused until `twinlog topic resume`.
@@ -199,7 +201,9 @@ def resume_flows(file: Path, **given: Any) -> Answer:
     twinlog flow resume mm2.properties
     twinlog flow resume mm2.properties --flow A:B
     """
-    return steer(file, lambda one: one.wanted(IntentKind.PAUSE, is_set=False), **given)
+    return steer(
+        file, lambda steering: steering.wanted(IntentKind.PAUSE, is_set=False), **arguments
+    )
 
 
 @flow.command("unthrottle")
@@ -250,7 +254,9 @@ def unthrottle_flows(file: Path, *, flows: Sequence[str], dry_run: bool) -> Answ
 )
 @option("--none", "is_none", is_flag=True, help="Use the limit of the configuration.")
 @steering_options
-def limit_flows(file: Path, bytes_per_second: int | None, is_none: bool, **given: Any) -> Answer:
+def limit_flows(
+    file: Path, bytes_per_second: int | None, is_none: bool, **arguments: Any
+) -> Answer:
     """Limit the bytes per second that flows copy, instead of the limit in FILE.
 
     \b
@@ -259,13 +265,13 @@ def limit_flows(file: Path, bytes_per_second: int | None, is_none: bool, **given
     """
     if (bytes_per_second is None) != is_none:
         raise UsageError("give either --bytes-per-second NUMBER or --none")
-    return steer(file, lambda one: one.limit(bytes_per_second), **given)
+    return steer(file, lambda steering: steering.limit(bytes_per_second), **arguments)
 
 
 @flow.command("promote")
 @steering_options
 @yes_option
-def promote_flows(file: Path, **given: Any) -> Answer:
+def promote_flows(file: Path, **arguments: Any) -> Answer:
     """Make the remote topics of flows the originals: the flows stop copying permanently.
 
     This also holds after restarts and for topics that are created later. The flows stop syncing
@@ -278,13 +284,15 @@ def promote_flows(file: Path, **given: Any) -> Answer:
     twinlog flow promote mm2.properties --dry-run
     """
     question = "The remote topics become the originals."
-    return steer(file, lambda one: one.wanted(IntentKind.PROMOTE), question=question, **given)
+    return steer(
+        file, lambda steering: steering.wanted(IntentKind.PROMOTE), question=question, **arguments
+    )
 
 
 @flow.command("demote")
 @steering_options
 @yes_option
-def demote_flows(file: Path, **given: Any) -> Answer:
+def demote_flows(file: Path, **arguments: Any) -> Answer:
     """Take a promotion of flows back; each resumes copying at exactly the next record.
 
     If other clients have written to a remote topic since, its partitions stop with a code. Topics
@@ -295,8 +303,10 @@ def demote_flows(file: Path, **given: Any) -> Answer:
     twinlog flow demote mm2.properties --flow A:B
     twinlog flow demote mm2.properties --flow A:B --dry-run
     """
-    given["question"] = "The mirror writes to the remote topics again."
-    return steer(file, lambda one: one.wanted(IntentKind.PROMOTE, is_set=False), **given)
+    arguments["question"] = "The mirror writes to the remote topics again."
+    return steer(
+        file, lambda steering: steering.wanted(IntentKind.PROMOTE, is_set=False), **arguments
+    )
 
 
 @click.group("topic", cls=CommandGroup)
@@ -373,7 +383,7 @@ def skip_record(  # noqa: PLR0913 (what the command was given)
         "change": change,
         "quarantine": None if name is None else {"topic": name, "offsets": offsets},
     }
-    lines = [_said(change, dry_run=dry_run)]
+    lines = [_skip_line(change, dry_run=dry_run)]
     if name is not None:
         where = "would be written" if dry_run else f"is at offset {', '.join(map(str, offsets))}"
         lines.append(f"quarantine: it {where} of {name}")
@@ -385,7 +395,7 @@ def skip_record(  # noqa: PLR0913 (what the command was given)
 @topic.command("pause")
 @steered_topics
 @steering_options
-def pause_topics(file: Path, topics: str, **given: Any) -> Answer:
+def pause_topics(file: Path, topics: str, **arguments: Any) -> Answer:
     """Stop the copy of topics until `topic resume`; other topics continue.
 
     --topics matches topics that exist on the source now: a topic that is created later is not
@@ -395,14 +405,14 @@ def pause_topics(file: Path, topics: str, **given: Any) -> Answer:
     twinlog topic pause mm2.properties --topics orders --reason 'a consumer is repaired'
     twinlog topic pause mm2.properties --topics 'logs-.*,audit' --dry-run
     """
-    return _want(IntentKind.PAUSE, file, topics, **given)
+    return _write_intent(IntentKind.PAUSE, file, topics, **arguments)
 
 
 @topic.command("resume")
 @steered_topics
 @steering_options
-def resume_topics(file: Path, topics: str, **given: Any) -> Answer:
-    """Take the pause or release of topics back; each resumes at exactly the next record.
+def resume_topics(file: Path, topics: str, **arguments: Any) -> Answer:
+    """End the pause or release of topics; each resumes at exactly the next record.
 
     If other clients have written to a released topic since, its partitions stop with a code.
 
@@ -410,13 +420,13 @@ def resume_topics(file: Path, topics: str, **given: Any) -> Answer:
     twinlog topic resume mm2.properties --topics orders
     twinlog topic resume mm2.properties --topics '.*'
     """
-    return _take_back(RESUMED, "is paused or released by name", file, topics, **given)
+    return _take_back(RESUMED, "is paused or released by name", file, topics, **arguments)
 
 
 @topic.command("release")
 @steered_topics
 @steering_options
-def release_topics(file: Path, topics: str, **given: Any) -> Answer:
+def release_topics(file: Path, topics: str, **arguments: Any) -> Answer:
     """Stop mirroring these topics. Other clients may then write to the remote topics.
 
     Remote topics stay as they are. The release overrides FILE and holds after restarts. Their
@@ -426,13 +436,13 @@ def release_topics(file: Path, topics: str, **given: Any) -> Answer:
     twinlog topic release mm2.properties --topics orders --reason 'moved to B'
     twinlog topic release mm2.properties --topics 'team-a-.*' --dry-run
     """
-    return _want(IntentKind.RELEASE, file, topics, **given)
+    return _write_intent(IntentKind.RELEASE, file, topics, **arguments)
 
 
 @topic.command("promote")
 @steered_topics
 @steering_options
-def promote_topics(file: Path, topics: str, **given: Any) -> Answer:
+def promote_topics(file: Path, topics: str, **arguments: Any) -> Answer:
     """Make remote topics the originals: copying ends, and other clients may write to them.
 
     Like `topic release`, except that it is undone by `topic demote`, not by `topic resume`.
@@ -441,14 +451,14 @@ def promote_topics(file: Path, topics: str, **given: Any) -> Answer:
     twinlog topic promote mm2.properties --topics orders --reason 'its producers moved to B'
     twinlog topic promote mm2.properties --topics 'team-a-.*' --dry-run
     """
-    return _want(IntentKind.PROMOTE, file, topics, **given)
+    return _write_intent(IntentKind.PROMOTE, file, topics, **arguments)
 
 
 @topic.command("demote")
 @steered_topics
 @steering_options
-def demote_topics(file: Path, topics: str, **given: Any) -> Answer:
-    """Take the promotion of topics back; each resumes copying at exactly the next record.
+def demote_topics(file: Path, topics: str, **arguments: Any) -> Answer:
+    """End the promotion of topics; each resumes copying at exactly the next record.
 
     If other clients have written to a remote topic since, its partitions stop with a code. Refused
     for topics whose tail a failback has begun to replay (REPLAYED).
@@ -457,24 +467,28 @@ def demote_topics(file: Path, topics: str, **given: Any) -> Answer:
     twinlog topic demote mm2.properties --topics orders
     twinlog topic demote mm2.properties --topics 'team-a-.*' --dry-run
     """
-    return _take_back([IntentKind.PROMOTE], "was promoted by name", file, topics, **given)
+    return _take_back([IntentKind.PROMOTE], "was promoted by name", file, topics, **arguments)
 
 
-def _want(kind: IntentKind, file: Path, topics: str, **given: Any) -> Answer:
+def _write_intent(kind: IntentKind, file: Path, topics: str, **arguments: Any) -> Answer:
     names = names_of(topics)
     nothing = f"--topics: no flow mirrors a topic that matches {topics}"
-    return steer(file, lambda one: one.want_topics(kind, names), nothing=nothing, **given)
+    return steer(
+        file, lambda steering: steering.want_topics(kind, names), nothing=nothing, **arguments
+    )
 
 
 def _take_back(
-    kinds: Sequence[IntentKind], what: str, file: Path, topics: str, **given: Any
+    kinds: Sequence[IntentKind], what: str, file: Path, topics: str, **arguments: Any
 ) -> Answer:
     names = names_of(topics)
     nothing = f"--topics: no topic that matches {topics} {what}"
-    return steer(file, lambda one: one.take_back_topics(kinds, names), nothing=nothing, **given)
+    return steer(
+        file, lambda steering: steering.take_back_topics(kinds, names), nothing=nothing, **arguments
+    )
 
 
-def _said(change: SkipChange, *, dry_run: bool) -> str:
+def _skip_line(change: SkipChange, *, dry_run: bool) -> str:
     wanted = change.wanted
     what = f"{wanted.flow}: {wanted.topic}-{wanted.partition}: "
     what += f"{'batch' if wanted.skip.is_batch else 'record'} {wanted.skip} "

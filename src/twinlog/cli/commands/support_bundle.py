@@ -52,7 +52,7 @@ def support_bundle(
     files: tuple[Path, ...],
     archive: Path | None,
     logs: tuple[Path, ...],
-    **given: Any,
+    **arguments: Any,
 ) -> Answer:
     """Write an archive about the mirror of FILE: configuration, versions, states, recent events.
 
@@ -69,24 +69,24 @@ def support_bundle(
 
     archive = archive or Path(f"twinlog-support-{time.strftime('%Y%m%d-%H%M%S')}.tar.gz")
     # the first file of MirrorMaker 1's pair represents both
-    more = [path for name in ("consumer", "producer") if (path := given[name]) is not None]
-    parts = collect(dict(_configurations(files, given)), logs, more)
+    more = [path for name in ("consumer", "producer") if (path := arguments[name]) is not None]
+    parts = collect(dict(_configurations(files, arguments)), logs, more)
     write_bundle(archive, parts)
     text = [f"{archive}: {size(archive.stat().st_size)}", *(f"  {name}" for name in parts)]
     return Answer({"path": archive, "files": sorted(parts)}, text)
 
 
 def _configurations(
-    files: Sequence[Path], given: dict[str, Any]
+    files: Sequence[Path], arguments: dict[str, Any]
 ) -> Iterator[tuple[Path, MirrorConfig | TwinlogError]]:
     """Load each file separately: a file with errors may be the reason for the bundle."""
     readers: list[tuple[Path, Callable[[], MirrorConfig]]]
     if files:
-        no_pair(given)
+        no_pair(arguments)
         readers = [(file, partial(load_file, file)) for file in files]
     else:
-        no_file(given)
-        readers = [configuration_of_pair(given)]
+        no_file(arguments)
+        readers = [configuration_of_pair(arguments)]
     for file, read in readers:
         try:
             yield file, read()

@@ -34,7 +34,7 @@ def token() -> None:
 )
 @option(
     "--role",
-    type=click.Choice([one.value for one in RestRole]),
+    type=click.Choice([role.value for role in RestRole]),
     default=RestRole.READ.value,
     show_default=True,
     help="`operate` may also pause, resume, limit and release.",

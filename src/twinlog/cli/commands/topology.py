@@ -46,7 +46,7 @@ def topology(file: Path, alias: str | None) -> Answer:
     twinlog topology mm2.properties --format json
     """
     seen = _read(load_file(file), alias)
-    return Answer(to_builtins(seen), _parts(seen, int(time.time() * 1000)), version=2)
+    return Answer(to_builtins(seen), _graph_parts(seen, int(time.time() * 1000)), version=2)
 
 
 def _read(config: MirrorConfig, wanted: str | None) -> Topology:
@@ -70,7 +70,7 @@ def _read(config: MirrorConfig, wanted: str | None) -> Topology:
         return read_topology(client, policy_of(flows[0]), alias)
 
 
-def _parts(seen: Topology, now_ms: int) -> Iterator[RenderableType]:
+def _graph_parts(seen: Topology, now_ms: int) -> Iterator[RenderableType]:
     if not seen.flows:
         yield text(
             f"no heartbeats on {seen.cluster}: no mirror writes to it, or heartbeats are turned "

@@ -77,30 +77,34 @@ def try_transforms(chosen: ChosenFlow, topic: str, limit: int) -> Answer:
     # its errors name the cluster and the key of the file
     source = cluster_settings(flow.flow.source, flow.clients.source_consumer, str(flow.flow))
     tried = try_flow(flow, source, topic, limit)
-    failures = [one for one in tried if one.outcome is TrialOutcome.FAILED]
+    failures = [record for record in tried if record.outcome is TrialOutcome.FAILED]
     cluster = chosen.config.flow.source
-    records = [one.as_json() for one in tried]
+    records = [record.as_json() for record in tried]
     fields = {"cluster": cluster, "topic": topic, "transforms": names, "records": records}
     head = f"{topic} on {cluster}, through {', '.join(names)}: {_summary(tried)}"
     if failures:
         head += f"; {_on_error(flow)}"
     exit_code = 1 if failures else 0
-    return Answer(fields, _parts(head, topic, tried), exit_code, problems=_lines(topic, failures))
+    return Answer(
+        fields, _record_rows(head, topic, tried), exit_code, problems=_lines(topic, failures)
+    )
 
 
 def _names(flow: FlowConfig, topic: str) -> list[str]:
     """Return the names of the topic's transforms. Raises UsageError if there are none."""
     if not flow.transforms.entries:
         raise UsageError(f"{flow.flow} has no transforms: set twinlog.transforms in FILE")
-    names = [one.name for one in flow.transforms.of_topic(topic)]
+    names = [transform.name for transform in flow.transforms.of_topic(topic)]
     if not names:
-        known = "; ".join(f"{one.name}: {one.topics}" for one in flow.transforms.entries)
+        known = "; ".join(
+            f"{transform.name}: {transform.topics}" for transform in flow.transforms.entries
+        )
         raise UsageError(f"--topic: no transform is for {topic}; the topics are {known}")
     return names
 
 
 def _summary(tried: Sequence[TriedRecord]) -> str:
-    counts = Counter(one.outcome for one in tried)
+    counts = Counter(record.outcome for record in tried)
     parts = [f"{number} {outcome}" for outcome, number in sorted(counts.items())]
     return ": ".join(filter(None, (plural(len(tried), "record"), ", ".join(parts))))
 
@@ -121,7 +125,7 @@ def _on_error(flow: FlowConfig) -> str:
             )
 
 
-def _parts(head: str, topic: str, tried: Sequence[TriedRecord]) -> Iterator[RenderableType]:
+def _record_rows(head: str, topic: str, tried: Sequence[TriedRecord]) -> Iterator[RenderableType]:
     """Yield a row for each column that changes, or with the outcome of the record."""
     yield text((head, "bold"))
     if not tried:
@@ -129,19 +133,19 @@ def _parts(head: str, topic: str, tried: Sequence[TriedRecord]) -> Iterator[Rend
     table = plain_table("record", "", numbers=())
     for name in ("before", "after"):
         table.add_column(name, overflow="fold")
-    for one in tried:
-        record = f"{topic}-{one.partition}:{one.offset}"
-        for column, before, after in one.changes:
+    for row_of in tried:
+        record = f"{topic}-{row_of.partition}:{row_of.offset}"
+        for column, before, after in row_of.changes:
             row(table, record, column, _cell(before), _cell(after))
             record = ""
         if record:
-            row(table, record, one.outcome, _cell(one.before["value"]), one.error)
+            row(table, record, row_of.outcome, _cell(row_of.before["value"]), row_of.error)
     yield table
 
 
 def _lines(topic: str, failures: Sequence[TriedRecord]) -> Iterator[str]:
-    for one in failures:
-        yield f"{topic}-{one.partition} offset {one.offset}: {one.error}"
+    for failure in failures:
+        yield f"{topic}-{failure.partition} offset {failure.offset}: {failure.error}"
 
 
 def _cell(value: Any) -> str:

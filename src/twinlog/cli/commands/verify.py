@@ -142,51 +142,53 @@ def _time(value: str | None, where: str) -> int | None:
         raise UsageError(f"{where}: {problem}") from None
 
 
-def parts(one: VerifiedFlow) -> Iterator[Text]:
+def parts(verified: VerifiedFlow) -> Iterator[Text]:
     """Yield the answer, the amount compared, the explained gaps, and each difference."""
-    yield text((one.flow, "bold"), ": ", (one.answer.value, STYLES[one.answer.value]))
-    yield text(f"  {compared(one)}")
-    for line in explained(one):
+    yield text(
+        (verified.flow, "bold"), ": ", (verified.answer.value, STYLES[verified.answer.value])
+    )
+    yield text(f"  {compared(verified)}")
+    for line in explained_gaps(verified):
         yield text(f"  {line}", style="dim")
-    for note in one.notes:
+    for note in verified.notes:
         yield text("  ", ("note: ", "cyan"), note)
-    for line in problems(one):
+    for line in problems(verified):
         yield text(f"  {line}", style="red")
 
 
-def compared(one: VerifiedFlow) -> str:
+def compared(verified: VerifiedFlow) -> str:
     """Return the amount compared, as one line."""
-    found = [each.compared for each in one.partitions]
-    equal = sum(each.equal for each in found)
-    as_bytes = sum(each.by_bytes for each in found)
-    total = sum(each.bytes for each in found)
+    partitions = [each.compared for each in verified.partitions]
+    equal = sum(each.equal for each in partitions)
+    as_bytes = sum(each.by_bytes for each in partitions)
+    total = sum(each.bytes for each in partitions)
     return (
-        f"{plural(len(found), 'partition')}, {size(total)} of the target: {count(equal)} records "
-        f"are equal and at the offsets in the map, {count(as_bytes)} as whole batches; "
-        f"{plural(len({each.group for each in one.groups}), 'group')}"
+        f"{plural(len(partitions), 'partition')}, {size(total)} of the target: {count(equal)} "
+        f"records are equal and at the offsets in the map, {count(as_bytes)} as whole batches; "
+        f"{plural(len({each.group for each in verified.groups}), 'group')}"
     )
 
 
-def explained(one: VerifiedFlow) -> Iterator[str]:
+def explained_gaps(verified: VerifiedFlow) -> Iterator[str]:
     """Yield the explained gaps."""
     from twinlog.mirror.verify.difference import GapCause
 
     for gap in GapCause:
-        number = sum(each.compared.gaps[gap] for each in one.partitions)
+        number = sum(each.compared.gaps[gap] for each in verified.partitions)
         if number:
             yield f"{count(number)} {gap.value}"
-    waiting = [each for each in one.partitions if each.compared.pending is not None]
-    if waiting and one.is_led:
+    waiting = [each for each in verified.partitions if each.compared.pending is not None]
+    if waiting and verified.is_led:
         names = ", ".join(f"{each.source} {each.compared.pending}" for each in waiting[:SHOWN_EACH])
         yield f"not copied yet by the running mirror: {names}"
-    late = [each for each in one.groups if each.standing.value in ("behind", "absent")]
+    late = [each for each in verified.groups if each.standing.value in ("behind", "absent")]
     if late:
         yield f"{plural(len(late), 'offset')} of groups are behind their place or not set"
 
 
-def problems(one: VerifiedFlow) -> Iterator[str]:
+def problems(verified: VerifiedFlow) -> Iterator[str]:
     """Yield each difference, and each partition that was not compared."""
-    for each in one.partitions:
+    for each in verified.partitions:
         if each.why_not:
             yield f"{each.source}: not compared: {each.why_not}"
         for difference in each.compared.differences[:SHOWN_EACH]:
@@ -194,14 +196,14 @@ def problems(one: VerifiedFlow) -> Iterator[str]:
         rest = len(each.compared.differences) - SHOWN_EACH + each.compared.unkept
         if rest > 0:
             yield f"{each.source}: and {count(rest)} more ranges (--format json has them)"
-    for config in one.configs[:SHOWN_EACH]:
+    for config in verified.configs[:SHOWN_EACH]:
         yield (
             f"config {config.detail} of {config.name} is {config.source}, and {config.target} on "
             "the target"
         )
-    if len(one.configs) > SHOWN_EACH:
-        yield f"and {count(len(one.configs) - SHOWN_EACH)} more configs (twinlog diff has all)"
-    wrong = [each for each in one.groups if each.is_wrong]
+    if len(verified.configs) > SHOWN_EACH:
+        yield f"and {count(len(verified.configs) - SHOWN_EACH)} more configs (twinlog diff has all)"
+    wrong = [each for each in verified.groups if each.is_wrong]
     for group in wrong[:SHOWN_EACH]:
         yield (
             f"group {group.group} is at {group.stands} in {group.target}, but its translated "
@@ -211,11 +213,13 @@ def problems(one: VerifiedFlow) -> Iterator[str]:
         yield f"and {count(len(wrong) - SHOWN_EACH)} more (--format json has all)"
 
 
-def _difference(each: VerifiedPartition, one: Difference) -> str:
+def _difference(each: VerifiedPartition, difference: Difference) -> str:
     sides = []
-    if one.source is not None:
-        sides.append(f"{each.source} {one.source}")
-    if one.target is not None:
-        sides.append(f"{each.target} {one.target}")
-    why = f": {one.why}" if one.why else ""
-    return f"{one.kind.value}: {' / '.join(sides)}, {plural(one.records, 'record')}{why}"
+    if difference.source is not None:
+        sides.append(f"{each.source} {difference.source}")
+    if difference.target is not None:
+        sides.append(f"{each.target} {difference.target}")
+    why = f": {difference.why}" if difference.why else ""
+    return (
+        f"{difference.kind.value}: {' / '.join(sides)}, {plural(difference.records, 'record')}{why}"
+    )

@@ -42,7 +42,7 @@ def topics(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> 
     config = _config(ctx)
     flows = () if config is None else config.flows
     entries = [entry for flow in flows for entry in flow.topics.entries if entry != _ALL]
-    return _listed([*entries, *(one for one, _ in _mirrored(ctx))], incomplete)
+    return _listed([*entries, *(topic for topic, _ in _mirrored(ctx))], incomplete)
 
 
 def names_of_topics(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
@@ -61,7 +61,7 @@ def sandbox_clusters(_ctx: click.Context, _parameter: click.Parameter, incomplet
     from twinlog.sandbox.registry import status
 
     try:
-        return _items([one.name for one in status()], incomplete)
+        return _items([cluster.name for cluster in status()], incomplete)
     except TwinlogError:
         return []
 
@@ -73,8 +73,8 @@ def _items(names: Iterable[str], incomplete: str) -> Items:
 def _listed(names: Iterable[str], incomplete: str) -> Items:
     """Complete the last name of a list that is separated by commas."""
     before, comma, last = incomplete.rpartition(",")
-    there = before.split(",")
-    wanted = [name for name in names if name not in there and name.startswith(last)]
+    chosen = before.split(",")
+    wanted = [name for name in names if name not in chosen and name.startswith(last)]
     return _items([f"{before}{comma}{name}" for name in wanted], incomplete)
 
 
@@ -82,10 +82,10 @@ def _file(ctx: click.Context) -> Path | None:
     """Return FILE from the line. Click does not parse arguments after an option without its value,
     so the remaining words are searched.
     """
-    given = ctx.params.get("file") or next(iter(ctx.params.get("files") or ()), None)
-    if given is None:
-        given = next((Path(word) for word in ctx.args if not word.startswith("-")), None)
-    return given
+    path = ctx.params.get("file") or next(iter(ctx.params.get("files") or ()), None)
+    if path is None:
+        path = next((Path(word) for word in ctx.args if not word.startswith("-")), None)
+    return path
 
 
 def _config(ctx: click.Context) -> MirrorConfig | None:

@@ -19,9 +19,9 @@ from twinlog.cli.options.option import Option, Section
 from twinlog.cli.terminal.output import (
     Answer,
     Loudness,
-    be,
     configure_logging,
     loudness,
+    set_loudness,
     write_line,
 )
 from twinlog.errors import TwinlogError
@@ -62,11 +62,11 @@ class Command(_Sectioned):
 
             return write_answer(answer)
         except TwinlogError as error:
-            error.message = _said(error.message, self, ctx)
+            error.message = _with_used_flag(error.message, self, ctx)
             raise
         except click.BadParameter as error:
             if isinstance(error.param_hint, str):
-                error.param_hint = _said(error.param_hint, self, ctx)
+                error.param_hint = _with_used_flag(error.param_hint, self, ctx)
             raise
 
 
@@ -84,7 +84,11 @@ class CommandGroup(_Sectioned, click.Group):
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(
-                [(name, one.get_short_help_str(limit=WHOLE)) for name, one in commands if one]
+                [
+                    (name, command.get_short_help_str(limit=WHOLE))
+                    for name, command in commands
+                    if command
+                ]
             )
 
     def resolve_command(
@@ -129,8 +133,8 @@ def _common_options() -> list[click.Parameter]:
             help=text,
         )
         for names, callback, text in (
-            (["-v", "--verbose"], _be, "Print more, and show tracebacks."),
-            (["-q", "--quiet"], _be, "Print only warnings and errors."),
+            (["-v", "--verbose"], _set_loudness, "Print more, and show tracebacks."),
+            (["-q", "--quiet"], _set_loudness, "Print only warnings and errors."),
             (["--no-color"], _without_color, "Print no colours; NO_COLOR=1 does the same."),
         )
     ]
@@ -141,20 +145,20 @@ def _without_color(_ctx: click.Context, _option: click.Parameter, is_wanted: boo
         os.environ["NO_COLOR"] = "1"  # read by rich, also in commands that this one starts
 
 
-def _be(ctx: click.Context, option: click.Parameter, is_wanted: bool) -> None:
+def _set_loudness(ctx: click.Context, option: click.Parameter, is_wanted: bool) -> None:
     if is_wanted and option.name is not None:
         wanted = Loudness.VERBOSE if option.name == "verbose" else Loudness.QUIET
-        be(ctx, wanted, ctx.get_parameter_source(option.name))
+        set_loudness(ctx, wanted, ctx.get_parameter_source(option.name))
         configure_logging(verbose=loudness() is Loudness.VERBOSE)
 
 
-def _said(text: str, command: click.Command, ctx: click.Context) -> str:
+def _with_used_flag(text: str, command: click.Command, ctx: click.Context) -> str:
     """If `text` begins with a flag, replace it by the flag or variable that gave the value."""
     start = _FLAG.match(text)
-    for one in command.params if start else ():
-        if start and isinstance(one, Option) and start[0] in (*one.opts, *one.secondary_opts):
-            given = one.said(ctx)
-            return (given if given != one.flag else start[0]) + text[start.end() :]
+    for param in command.params if start else ():
+        if start and isinstance(param, Option) and start[0] in (*param.opts, *param.secondary_opts):
+            used = param.said(ctx)
+            return (used if used != param.flag else start[0]) + text[start.end() :]
     return text
 
 
@@ -168,7 +172,9 @@ def misspelt_variables(
     """
     prefix = f"{context.auto_envvar_prefix}_"
     variables = {
-        str(one.variable(context)) for one in context.command.params if isinstance(one, Option)
+        str(param.variable(context))
+        for param in context.command.params
+        if isinstance(param, Option)
     }
     others = tuple(_of_longer_names(context, prefix))
     for name in sorted(environment):

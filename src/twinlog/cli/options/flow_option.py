@@ -85,8 +85,8 @@ def on_flow(command: Any) -> Any:
     """Add FILE, --flow, --secrets and --format; the first two are passed as `chosen`."""
 
     @wraps(command)
-    def with_chosen(file: Path, flow: str | None, **given: Any) -> Any:
-        return command(chosen=ChosenFlow(file, flow), **given)
+    def with_chosen(file: Path, flow: str | None, **arguments: Any) -> Any:
+        return command(chosen=ChosenFlow(file, flow), **arguments)
 
     return on_file(flow_option(with_chosen))
 
@@ -120,7 +120,7 @@ def one_flow(flows: Sequence[FlowConfig], name: str | None) -> FlowConfig:
     if name is None:
         raise UsageError(f"--flow: the file has {len(flows)} flows: {', '.join(names)}")
     wanted = name.replace(" ", "")
-    chosen = next((one for one in flows if wanted in one.flow.spellings), None)
+    chosen = next((flow for flow in flows if wanted in flow.flow.spellings), None)
     if chosen is None:
         raise UsageError(
             f"--flow: {wanted} is not a flow of the file, which has {', '.join(names)}"

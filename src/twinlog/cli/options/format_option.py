@@ -26,7 +26,7 @@ def _keep(_context: click.Context, _parameter: click.Parameter, value: str) -> N
 format_option = option(
     "-o",
     _FLAG,
-    type=click.Choice([one.value for one in Format]),
+    type=click.Choice([format_.value for format_ in Format]),
     expose_value=False,
     callback=_keep,
     default=Format.TEXT.value,
@@ -61,11 +61,11 @@ def asked_format(
     text if the value is unknown.
     """
     variable = "_".join(("twinlog", *words, "format")).upper().replace("-", "_")
-    given = [*_given(arguments)] or [environment.get(variable, "")]
-    return next((one for one in Format if one == given[-1]), Format.TEXT)
+    given = [*_given_formats(arguments)] or [environment.get(variable, "")]
+    return next((format_ for format_ in Format if format_ == given[-1]), Format.TEXT)
 
 
-def _given(arguments: Sequence[str]) -> Iterator[str]:
+def _given_formats(arguments: Sequence[str]) -> Iterator[str]:
     rest = iter(arguments)
     for argument in rest:
         if argument == "--":

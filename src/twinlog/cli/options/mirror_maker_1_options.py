@@ -67,11 +67,11 @@ pair_options = options(
 """Add MirrorMaker 1's flags, which `pair()` reads."""
 
 
-def pair(given: dict[str, Any]) -> tuple[Path, Path, PairOptions]:
+def pair(arguments: dict[str, Any]) -> tuple[Path, Path, PairOptions]:
     """Remove MirrorMaker 1's flags from a command's options and return them. Raises UsageError."""
     from twinlog.config.files.mirror_maker_1 import PairOptions
 
-    flags = {name: given.pop(name) for name in _NAMES}
+    flags = {name: arguments.pop(name) for name in _NAMES}
     for name in ("consumer", "producer"):
         if flags[name] is None:
             raise click.UsageError(f"Missing option '--{name}.config'.")
@@ -80,7 +80,7 @@ def pair(given: dict[str, Any]) -> tuple[Path, Path, PairOptions]:
             "--message.handler: a Java class cannot run here. Write it in Python with "
             "twinlog.transforms (docs/transforms.md)."
         )
-    include, include_flag = _either(flags, "include", "whitelist")
+    include, include_flag = _one_spelling(flags, "include", "whitelist")
     if include is None:
         raise click.UsageError("Missing option '--include' (or '--whitelist').")
     idle = [flag for name, flag in _IDLE.items() if flags[name]]
@@ -91,7 +91,7 @@ def pair(given: dict[str, Any]) -> tuple[Path, Path, PairOptions]:
     options = PairOptions(
         include=include,
         include_flag=include_flag,
-        exclude=_either(flags, "exclude", "blacklist")[0],
+        exclude=_one_spelling(flags, "exclude", "blacklist")[0],
         streams=flags["streams"],
         commit_interval_ms=flags["commit_interval_ms"],
         source=flags["source"],
@@ -100,13 +100,13 @@ def pair(given: dict[str, Any]) -> tuple[Path, Path, PairOptions]:
     return flags["consumer"], flags["producer"], options
 
 
-def no_pair(given: dict[str, Any]) -> None:
+def no_pair(arguments: dict[str, Any]) -> None:
     """Refuse MirrorMaker 1's files in addition to another file."""
-    if is_pair(given):
+    if is_pair(arguments):
         raise click.UsageError("Give FILE, or the flags of MirrorMaker 1: not both.")
 
 
-def _either(flags: dict[str, Any], new: str, old: str) -> tuple[str | None, str]:
+def _one_spelling(flags: dict[str, Any], new: str, old: str) -> tuple[str | None, str]:
     if flags[new] is not None and flags[old] is not None:
         raise click.UsageError(f"--{old} is the old name of --{new}: give one of them.")
     name = new if flags[new] is not None else old
@@ -120,7 +120,7 @@ def configuration_of_pair(
     running command. Removes the flags from `flags`. Wrong usage raises UsageError.
     """
     consumer, producer, options = pair(flags)
-    given = overrides()
+    overridden = overrides()
     aliases = [] if clusters is None else [clusters]
 
     def read() -> MirrorConfig:
@@ -128,7 +128,7 @@ def configuration_of_pair(
         from twinlog.config.load import load_raw
 
         raw = read_pair(consumer, producer, options)
-        return load_raw(raw, aliases, None, given)
+        return load_raw(raw, aliases, None, overridden)
 
     return consumer, read
 

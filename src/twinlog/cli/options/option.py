@@ -51,7 +51,7 @@ class Option(click.Option):
     @property
     def flag(self) -> str:
         """Return the name that users see, such as `--log-format`."""
-        return next((one for one in self.opts if one.startswith("--")), self.opts[0])
+        return next((flag for flag in self.opts if flag.startswith("--")), self.opts[0])
 
     def variable(self, context: click.Context) -> str | None:
         """Return the environment variable, or None for a command without a program."""
@@ -125,8 +125,8 @@ def options(*each: Callable[[Any], Any]) -> Callable[[F], F]:
     """Return a decorator that adds several options, in the order of `--help`."""
 
     def with_options(command: F) -> F:
-        for one in reversed(each):
-            command = one(command)
+        for add in reversed(each):
+            command = add(command)
         return command
 
     return with_options

@@ -116,10 +116,10 @@ class SpreadClusters(Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Join the words after --clusters, up to the next option or file."""
-        return super().parse_args(ctx, list(_joined(args)))
+        return super().parse_args(ctx, list(_with_joined_values(args)))
 
 
-def _joined(args: Sequence[str]) -> Iterator[str]:
+def _with_joined_values(args: Sequence[str]) -> Iterator[str]:
     words = iter(args)
     for word in words:
         yield word
@@ -164,8 +164,8 @@ def _own_option(definition: KeyDefinition) -> Callable[[F], F]:
 
     def keep(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
         if value is not None:
-            given = said(ctx, parameter)
-            _keep(ctx, Override(flag=given, key=definition.name, value=value, everywhere=True))
+            flag = said(ctx, parameter)
+            _keep(ctx, Override(flag=flag, key=definition.name, value=value, everywhere=True))
 
     values = definition.choices or (("true", "false") if definition.kind is KeyKind.BOOLEAN else ())
 
@@ -251,19 +251,19 @@ Only `--clusters` is passed to the command; `configuration()` reads the others.
 
 def overrides() -> list[Override]:
     """Return the overrides given by `override_options` of the running command."""
-    given: list[Override] = click.get_current_context().meta.get(_META, [])
-    return given
+    overridden: list[Override] = click.get_current_context().meta.get(_META, [])
+    return overridden
 
 
 def configuration(files: Sequence[Path], clusters: str | None) -> Callable[[], MirrorConfig]:
     """Return a function that reads the files with the options of the running command."""
-    given, secrets = overrides(), secrets_folder()
+    overridden, secrets = overrides(), secrets_folder()
 
     def read() -> MirrorConfig:
         from twinlog.config.load import load_all
 
         aliases = [] if clusters is None else [clusters]
-        return load_all(files, aliases, overrides=given, secrets=secrets)
+        return load_all(files, aliases, overrides=overridden, secrets=secrets)
 
     return read
 

@@ -40,16 +40,16 @@ class Loudness(StrEnum):
 def loudness() -> Loudness:
     """Return the loudness of the command that runs in this thread."""
     context = click.get_current_context(silent=True)
-    return Loudness.NORMAL if context is None else _wanted(context)[0]
+    return Loudness.NORMAL if context is None else _loudness_of(context)[0]
 
 
 def is_quiet() -> bool:
     return loudness() is Loudness.QUIET
 
 
-def be(context: click.Context, wanted: Loudness, source: ParameterSource | None) -> None:
+def set_loudness(context: click.Context, wanted: Loudness, source: ParameterSource | None) -> None:
     """Apply an option. The command line wins over a variable; -v and -q together are refused."""
-    before, its_source = _wanted(context)
+    before, its_source = _loudness_of(context)
     if before in (Loudness.NORMAL, wanted) or its_source is not source:
         if its_source is not ParameterSource.COMMANDLINE:
             context.meta[_META] = (wanted, source)
@@ -57,7 +57,7 @@ def be(context: click.Context, wanted: Loudness, source: ParameterSource | None)
     raise click.UsageError(f"{before} or {wanted}: give one of them", context)
 
 
-def _wanted(context: click.Context) -> tuple[Loudness, ParameterSource | None]:
+def _loudness_of(context: click.Context) -> tuple[Loudness, ParameterSource | None]:
     loudness: tuple[Loudness, ParameterSource | None]
     loudness = context.meta.get(_META, (Loudness.NORMAL, None))
     return loudness
@@ -88,7 +88,7 @@ class Format(StrEnum):
         return self is not Format.TEXT
 
 
-class _Nowhere(io.TextIOBase):
+class _Discarding(io.TextIOBase):
     def writable(self) -> bool:
         return True
 
@@ -98,7 +98,7 @@ class _Nowhere(io.TextIOBase):
 
 def nowhere() -> TextIO:
     """Return a stream that discards the lines that -q suppresses."""
-    return cast("TextIO", _Nowhere())
+    return cast("TextIO", _Discarding())
 
 
 def write_line(line: str, stream: TextIO | None = None) -> None:
@@ -229,13 +229,13 @@ def errors_of(error: TwinlogError) -> list[dict[str, Any]]:
         return [error_object(error.code, error.message)]
     return [
         error_object(
-            one.code,
-            one.message if one.file is None and one.key is None else one.what,
-            file=one.file,
-            line=one.line,
-            key=one.key,
+            each.code,
+            each.message if each.file is None and each.key is None else each.what,
+            file=each.file,
+            line=each.line,
+            key=each.key,
         )
-        for one in error.each
+        for each in error.each
     ]
 
 

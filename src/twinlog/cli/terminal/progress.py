@@ -98,12 +98,13 @@ class PlainProgress:
     @staticmethod
     def _once_line(topics: list[TopicRate]) -> str:
         done, known = sum(t.records for t in topics), sum(t.known for t in topics)
-        percent = f" ({100 * done // known} %)" if known else ""
+        if not known:
+            return f"{_flows(topics)}: starting, no records to copy are known yet"
         records_per_s = sum(t.records_per_s for t in topics)
         bytes_per_s = sum(t.bytes_per_s for t in topics)
         return (
-            f"{_flows(topics)}: copied {count(done)} of {count(known)} records{percent}, "
-            f"{count(records_per_s)} records/s, {size(bytes_per_s)}/s"
+            f"{_flows(topics)}: copied {count(done)} of {count(known)} records "
+            f"({100 * done // known} %), {count(records_per_s)} records/s, {size(bytes_per_s)}/s"
         )
 
     def _hour_line(self, topics: list[TopicRate], now: float) -> str:
@@ -135,16 +136,16 @@ class BarProgress:
         self._console = console
         self._clock = clock
         self._rates = Rates()
-        self._failures = FailureLines(lambda line: self._above(line, "red"))
+        self._failures = FailureLines(lambda line: self._print_above(line, "red"))
         # the log already shows problems above the bars
-        self._states = StateLines(self._above, lambda _: None, every_s=0.0)
-        self._events = EventLines(self._above)
+        self._states = StateLines(self._print_above, lambda _: None, every_s=0.0)
+        self._events = EventLines(self._print_above)
         start = Spinner("dots", text=text("starting", style="dim"))
         # a log that is redirected to a file must remain there
         is_seen = sys.stderr.isatty()
         self._live = Live(start, console=console, refresh_per_second=8, redirect_stderr=is_seen)
 
-    def _above(self, line: str, style: str = "") -> None:
+    def _print_above(self, line: str, style: str = "") -> None:
         at = datetime.now().astimezone()
         self._console.print(text((f"{at:%H:%M:%S} ", "dim"), (line, style)))
 
@@ -222,7 +223,7 @@ class EventLines:
         """Write what has changed."""
         for flow in flows:
             self._leads(flow)
-            self._sees(flow)
+            self._log_topic_changes(flow)
 
     def _leads(self, flow: FlowSnapshot) -> None:
         if flow.state is FlowState.STANDBY:
@@ -234,7 +235,7 @@ class EventLines:
             suffix = f"; before: {before}" if before else ""
             self._write(f"{flow.flow}: this process leads it now{suffix}")
 
-    def _sees(self, flow: FlowSnapshot) -> None:
+    def _log_topic_changes(self, flow: FlowSnapshot) -> None:
         now: dict[str, list[bool]] = {}
         for part in flow.partitions:
             now.setdefault(part.topic, []).append(part.state in NOT_MIRRORED)
@@ -344,7 +345,7 @@ def mirror_view(
         )
     if shown:
         named = len(flows) > 1
-        parts.append(fitted_table(COLUMNS, [_cells(one, named=named) for one in shown], width))
+        parts.append(fitted_table(COLUMNS, [_cells(rate, named=named) for rate in shown], width))
     if len(shown) < len(topics):
         parts.append(text(f"  and {plural(len(topics) - len(shown), 'more topic')}", style="dim"))
     return Group(*parts)
@@ -494,26 +495,26 @@ class FailureLines:
     def update(self, now: float, now_ms: int, flows: Iterable[FlowSnapshot]) -> None:
         """Write new failures, and failures that are over; `now` is monotonic."""
         known = list(flows)
-        failures = {one.key: one for one in failing(known, now_ms)}
+        failures = {failure.key: failure for failure in failing(known, now_ms)}
         troubled = {
             FailureKey(flow.flow, part.topic, part.code)
             for flow in known
             for part in flow.partitions
         }
         fresh: dict[tuple[str, str], list[Failing]] = {}
-        for key, one in failures.items():
+        for key, failure in failures.items():
             if key in self._open:
                 continue
             self._open[key] = now
             if now - self._reported_at.get(key, now - AGAIN_AFTER_S) >= AGAIN_AFTER_S:
                 self._reported_at[key] = now
-                fresh.setdefault((key.flow, key.code), []).append(one)
+                fresh.setdefault((key.flow, key.code), []).append(failure)
         for group in fresh.values():
             if len(group) > TOPICS_EACH:
-                self._write(_together(group, now_ms))
+                self._write(_failing_line(group, now_ms))
                 continue
-            for one in group:
-                self._write(one.line(now_ms))
+            for failure in group:
+                self._write(failure.line(now_ms))
         # failures of flows that another process leads are reported by the leader
         resting = {flow.flow for flow in known if flow.state in RESTING}
         self._open = {key: at for key, at in self._open.items() if key.flow not in resting}
@@ -542,19 +543,19 @@ class FailureLines:
                 lasted = duration(now - min(topics[name] for name in names))
                 end = f"{code} is over after {lasted}"
                 gone = f"released after {lasted}: no longer mirrored, last {code}"
-                self._write(f"{flow}: {_several(names)}: {end if is_mirrored else gone}")
+                self._write(f"{flow}: {_topics_text(names)}: {end if is_mirrored else gone}")
 
 
-def _several(topics: list[str]) -> str:
+def _topics_text(topics: list[str]) -> str:
     return (
         topics[0] if len(topics) == 1 else f"{plural(len(topics), 'topic')} ({first_few(topics)})"
     )
 
 
-def _together(group: list[Failing], now_ms: int) -> str:
+def _failing_line(group: list[Failing], now_ms: int) -> str:
     """Return one line for many topics, with the message of the first."""
-    one = group[0]
-    key = one.key
-    message = one.message.removeprefix(f"{key.topic}-{one.partitions[0]}: ")
-    topics = _several([each.key.topic for each in group])
-    return f"{key.flow}: {topics}: {message} [{key.code}]{one.began(now_ms)}"
+    first = group[0]
+    key = first.key
+    message = first.message.removeprefix(f"{key.topic}-{first.partitions[0]}: ")
+    topics = _topics_text([each.key.topic for each in group])
+    return f"{key.flow}: {topics}: {message} [{key.code}]{first.began(now_ms)}"

@@ -57,10 +57,10 @@ class ReadingLine:
         width = max(1, (os.get_terminal_size(sys.stderr.fileno()).columns or 80) - ECHO)
         console = Console(file=sys.stderr, width=width)
         with console.capture() as drawn:
-            console.print(self._drawn(numbers, share, width), end="")
+            console.print(self._draw(numbers, share, width), end="")
         click.echo(f"\r\x1b[K{drawn.get().rstrip()}", file=sys.stderr, nl=False)
 
-    def _drawn(self, numbers: tuple[str, ...], share: int, width: int) -> Table:
+    def _draw(self, numbers: tuple[str, ...], share: int, width: int) -> Table:
         """Draw the line. Numbers that do not fit are dropped from the right; the name is cut."""
         name = text((self._name, "bold"))
         room = width - min(name.cell_len, LEAST_NAME)

@@ -123,9 +123,9 @@ def _row(parts: list[PartitionStatus], *, is_alone: bool, rate: float | None) ->
     return Row(
         topic=first.topic,
         target_topic=first.target_topic,
-        partitions=_which(numbers, is_alone=is_alone),
+        partitions=_partitions_text(numbers, is_alone=is_alone),
         number=len(numbers),
-        state=next((one for one in AS_USUAL if one in states), first.state),
+        state=next((state for state in AS_USUAL if state in states), first.state),
         lag=total(part.lag for part in parts),
         lag_ms=largest(part.lag_ms for part in parts),
         loss_ms=largest(part.loss_ms for part in parts),
@@ -138,7 +138,7 @@ def _row(parts: list[PartitionStatus], *, is_alone: bool, rate: float | None) ->
     )
 
 
-def _which(numbers: list[int], *, is_alone: bool) -> str:
+def _partitions_text(numbers: list[int], *, is_alone: bool) -> str:
     """Return the partitions as text. A single number could be misread as a count."""
     if numbers == [0] and is_alone:
         return ONLY
@@ -213,7 +213,7 @@ def screen(
     mirrors: Sequence[RunningMirror], wanted: ShownParts, now_ms: int
 ) -> Iterator[RenderableType]:
     """Yield all lines about these mirrors."""
-    flows = [flow for one in mirrors for flow in one.flows]
+    flows = [flow for mirror in mirrors for flow in mirror.flows]
     left = wanted.most_rows
     number = 0
     for mirror in mirrors:
@@ -258,7 +258,7 @@ NOT_KNOWN: Final = ("", "?")
 
 def table(shown_rows: Iterable[Row], width: int, now_ms: int) -> Table:
     """Return a row for each topic, with the columns that fit and have at least one known value."""
-    cells = [_cells(one, now_ms) for one in shown_rows]
+    cells = [_cells(row, now_ms) for row in shown_rows]
     # some values are unknown if the source is unavailable or the clusters are queried only once
     kept = [
         number
@@ -269,18 +269,18 @@ def table(shown_rows: Iterable[Row], width: int, now_ms: int) -> Table:
     return fitted_table(columns, [[row[number] for number in kept] for row in cells], width)
 
 
-def _cells(one: Row, now_ms: int) -> list[Cell]:
+def _cells(row: Row, now_ms: int) -> list[Cell]:
     return [
-        f"  {one.topic}",
-        one.target_topic,
-        one.partitions,
-        text(one.state, style=state_style(one.state)),
-        count(one.lag),
-        *("?" if ms is None else duration(ms / 1000) for ms in (one.lag_ms, one.loss_ms)),
-        count(one.copied),
-        "" if one.records_per_s is None else count(one.records_per_s),
-        since(one.newest_ms, now_ms) if one.newest_ms else "",
-        since(one.since_ms, now_ms) if one.since_ms else "",
+        f"  {row.topic}",
+        row.target_topic,
+        row.partitions,
+        text(row.state, style=state_style(row.state)),
+        count(row.lag),
+        *("?" if ms is None else duration(ms / 1000) for ms in (row.lag_ms, row.loss_ms)),
+        count(row.copied),
+        "" if row.records_per_s is None else count(row.records_per_s),
+        since(row.newest_ms, now_ms) if row.newest_ms else "",
+        since(row.since_ms, now_ms) if row.since_ms else "",
     ]
 
 
@@ -289,21 +289,21 @@ def _most_urgent(shown_rows: list[Row], most: int) -> list[Row]:
     if len(shown_rows) <= most:
         return shown_rows
     urgent = sorted(
-        shown_rows, key=lambda one: (not one.message, -(one.lag or 0), -(one.records_per_s or 0))
+        shown_rows, key=lambda row: (not row.message, -(row.lag or 0), -(row.records_per_s or 0))
     )
-    kept = {id(one) for one in urgent[: max(most, 0)]}
+    kept = {id(row) for row in urgent[: max(most, 0)]}
     return [row for row in shown_rows if id(row) in kept]
 
 
-def _mirror_line(one: RunningMirror, now_ms: int) -> Text:
-    if one.pid is None:
+def _mirror_line(mirror: RunningMirror, now_ms: int) -> Text:
+    if mirror.pid is None:
         return text(
-            f"{one.config}: not run by this user on this machine; state read from the clusters",
+            f"{mirror.config}: not run by this user on this machine; state read from the clusters",
             style="dim",
         )
-    age_ms = now_ms - one.written_ms
-    line: list[Piece] = [f"{one.config}: process {one.pid}"]
-    if age_ms > STALE_MS + one.every_ms:
+    age_ms = now_ms - mirror.written_ms
+    line: list[Piece] = [f"{mirror.config}: process {mirror.pid}"]
+    if age_ms > STALE_MS + mirror.every_ms:
         line.append((f", silent for {duration(age_ms / 1000)}", "yellow"))
     return text(*line, style="dim")
 
@@ -353,13 +353,13 @@ def packed(pieces: Iterable[Piece], width: int) -> Iterator[Text]:
     """Yield the pieces in as few lines as possible. A piece that fits on a line is not broken."""
     line = text()
     for piece in pieces:
-        one = text(piece)
-        if line.cell_len and line.cell_len + GAP + one.cell_len > width:
+        part = text(piece)
+        if line.cell_len and line.cell_len + GAP + part.cell_len > width:
             yield line
             line = text("  ")
         elif line.cell_len:
             line.append(" " * GAP)
-        line.append_text(one)
+        line.append_text(part)
     yield line
 
 
@@ -380,8 +380,8 @@ def _verified_lines(verified: Verified, now_ms: int) -> Iterator[RenderableType]
         yield _indented(line)
         return
     yield _indented(f"{line}; {plural(number, 'range')} differ [COPY_DIFFERS]", "red")
-    for one in verified.first_differences:
-        yield _indented(f"  {one}", "red")
+    for difference in verified.first_differences:
+        yield _indented(f"  {difference}", "red")
 
 
 def loss_line(flow: FlowStatus) -> str:
@@ -404,9 +404,9 @@ def _trouble_line(alike: Sequence[Row], now_ms: int) -> RenderableType:
     first = alike[0]
     where = first.where
     if len(alike) > 1:
-        where = f"{plural(len(alike), 'row')} ({first_few(one.topic for one in alike)})"
+        where = f"{plural(len(alike), 'row')} ({first_few(row.topic for row in alike)})"
     style = "red" if state_style(first.state) == "red" else "yellow"
-    began_ms = min((one.since_ms for one in alike if one.since_ms), default=0)
+    began_ms = min((row.since_ms for row in alike if row.since_ms), default=0)
     began = f", since {since(began_ms, now_ms)}" if began_ms else ""
     return _indented(f"{where}: {first.trouble}{began}", style)
 
@@ -448,17 +448,19 @@ def group_table(positions: Iterable[GroupPosition], width: int) -> Table:
             f"  {group}",
             topic,
             str(len(group_positions)),
-            _left(group_positions),
+            _records_left(group_positions),
             _offsets(group_positions),
         )
     return shown
 
 
-def _left(group_positions: Iterable[GroupPosition]) -> str:
+def _records_left(group_positions: Iterable[GroupPosition]) -> str:
     """Return the number of records between a group's offset, current or to be set, and the end of
     the copy.
     """
-    positions = [(largest((one.at, one.resumes_at)), one.end) for one in group_positions]
+    positions = [
+        (largest((position.at, position.resumes_at)), position.end) for position in group_positions
+    ]
     left = [max(0, end - at) for at, end in positions if at is not None and end is not None]
     return count(sum(left)) if len(left) == len(positions) else "?"
 
@@ -466,7 +468,7 @@ def _left(group_positions: Iterable[GroupPosition]) -> str:
 def _offsets(positions: list[GroupPosition]) -> str:
     """Return whether the offsets are set on the target, and whether they are exact."""
     unset = sum(position.at is None for position in positions)
-    inexact = next((one.why_not_exact for one in positions if one.why_not_exact), "")
+    inexact = next((position.why_not_exact for position in positions if position.why_not_exact), "")
     if unset == len(positions):
         line = "not set: `failover` sets them"
     else:

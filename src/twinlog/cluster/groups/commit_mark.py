@@ -50,7 +50,7 @@ def read_mark(
     offsets: GroupOffsets, cluster_id: str | None
 ) -> tuple[CommitMark | None, list[TopicPartition]]:
     """Return the newest valid mark, and the partitions whose offset is no valid mark."""
-    marks = {tp: _rows(one, cluster_id or "") for tp, one in offsets.items()}
+    marks = {tp: _rows(offset, cluster_id or "") for tp, offset in offsets.items()}
     rows = {tp: count for tp, count in marks.items() if count is not None}
     invalid = sorted(marks.keys() - rows.keys())
     if not rows:

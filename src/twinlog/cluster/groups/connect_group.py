@@ -74,14 +74,14 @@ def group_of(members: Iterable[tuple[bytes, bytes]]) -> ConnectGroup:
         count += 1
         try:
             names.update(_names(assignment))
-            if had := _had(metadata):
+            if had := _assigned_config(metadata):
                 names.update(_names(had))
         except (struct.error, UnicodeDecodeError, ValueError):
             is_known = False
     return ConnectGroup(members=count, connectors=frozenset(names) if is_known else None)
 
 
-def _had(metadata: bytes) -> bytes:
+def _assigned_config(metadata: bytes) -> bytes:
     (version,) = _INT16.unpack_from(metadata)
     at = _string(metadata, _INT16.size)[1] + _CONFIG_OFFSET_BYTES
     if version < 1:

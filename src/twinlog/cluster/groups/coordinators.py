@@ -68,11 +68,11 @@ class Coordinators:
         failures = 0
         while pending:
             by_node, failed = self._by_node(pending, doing)
-            for node, some in by_node.items():
+            for node, names in by_node.items():
                 try:
-                    answers = ask(node, some)
+                    answers = ask(node, names)
                 except (Unreachable, Disconnected) as broken:
-                    answers = dict.fromkeys(some, broken)
+                    answers = dict.fromkeys(names, broken)
                 failed |= {g: a for g, a in answers.items() if isinstance(a, TwinlogError)}
                 out |= {g: a for g, a in answers.items() if not isinstance(a, TwinlogError)}
             for group, error in failed.items():
@@ -119,9 +119,9 @@ class Coordinators:
                 request = FindCoordinatorRequest(key=group, key_type=GROUP)
                 coordinators.append((group, self.client.send(None, request, maximum=FIND_MANY - 1)))
         out: dict[str, int | TwinlogError] = {}
-        for group, one in coordinators:
-            code = int(one.error_code)
-            out[group] = int(one.node_id) if not code else self.error(code, doing, group)
+        for group, coordinator in coordinators:
+            code = int(coordinator.error_code)
+            out[group] = int(coordinator.node_id) if not code else self.error(code, doing, group)
         return out
 
     def error(self, code: int, doing: str, group: str, right: str = "DESCRIBE") -> ClusterError:

@@ -49,7 +49,9 @@ class Group:
 
     @property
     def why_left_alone(self) -> str:
-        """Why it has no offsets to translate. Empty if it has some, or is one of Twinlog's own."""
+        """Why the group has no offsets to translate. Empty if it has some, or is one of Twinlog's
+        own groups.
+        """
         if self.has_offsets or self.is_share or self.protocol_type == PROTOCOL_TYPE:
             return ""
         kind = self.protocol_type or self.kind
@@ -73,8 +75,8 @@ def list_groups(coordinators: Coordinators) -> dict[str, Group]:
         for node in client.metadata([]).brokers:
             answer = client.attempt(node, ListGroupsRequest(states_filter=[], types_filter=[]))
             client.check(answer, "listing groups", acl="DESCRIBE on the cluster, or on the groups")
-            for one in answer.groups:
-                group = _group(one, str(one.group_type or ""))
+            for listed in answer.groups:
+                group = _group(listed, str(listed.group_type or ""))
                 out[group.name] = group
                 coordinators.learn(group.name, node)
         return out
@@ -84,11 +86,11 @@ def list_groups(coordinators: Coordinators) -> dict[str, Group]:
     return groups | _described(coordinators, unknown)
 
 
-def _group(one: Message, kind: str) -> Group:
+def _group(described: Message, kind: str) -> Group:
     return Group(
-        name=str(one.group_id),
-        protocol_type=str(one.protocol_type or ""),
-        state=str(one.group_state or ""),
+        name=str(described.group_id),
+        protocol_type=str(described.protocol_type or ""),
+        state=str(described.group_state or ""),
         kind=kind,
     )
 
@@ -96,9 +98,9 @@ def _group(one: Message, kind: str) -> Group:
 def _described(coordinators: Coordinators, names: Sequence[str]) -> dict[str, Group]:
     """Describe groups whose state ListGroups does not return."""
 
-    def ask(node: int, some: Sequence[str]) -> dict[str, Group | TwinlogError]:
+    def ask(node: int, of_node: Sequence[str]) -> dict[str, Group | TwinlogError]:
         out: dict[str, Group | TwinlogError] = {}
-        request = DescribeGroupsRequest(groups=list(some), include_authorized_operations=False)
+        request = DescribeGroupsRequest(groups=list(of_node), include_authorized_operations=False)
         for group in coordinators.client.attempt(node, request, maximum=MISSING_IS_DEAD).groups:
             name, code = str(group.group_id), int(group.error_code)
             error = coordinators.error(code, "describing", name) if code else None
@@ -116,8 +118,8 @@ def delete_groups(
     because it has members.
     """
 
-    def ask(node: int, some: Sequence[str]) -> dict[str, TwinlogError | bool]:
-        answer = coordinators.client.attempt(node, DeleteGroupsRequest(groups_names=list(some)))
+    def ask(node: int, of_node: Sequence[str]) -> dict[str, TwinlogError | bool]:
+        answer = coordinators.client.attempt(node, DeleteGroupsRequest(groups_names=list(of_node)))
         out: dict[str, TwinlogError | bool] = {}
         for result in answer.results:
             name, code = str(result.group_id), int(result.error_code)
@@ -126,4 +128,6 @@ def delete_groups(
         return out
 
     results = coordinators.ask(names, ask, doing="deleting")
-    return {name: one if isinstance(one, TwinlogError) else None for name, one in results.items()}
+    return {
+        name: error if isinstance(error, TwinlogError) else None for name, error in results.items()
+    }

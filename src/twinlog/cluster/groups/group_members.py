@@ -15,7 +15,7 @@ from kafka.protocol.admin import DescribeGroupsRequest
 from twinlog.cluster.group_messages import ConsumerGroupDescribeRequest, ShareGroupDescribeRequest
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import DEAD, Group
-from twinlog.cluster.groups.group_rights import MISSING_IS_DEAD, unseen_groups
+from twinlog.cluster.groups.group_rights import MISSING_IS_DEAD, hidden_groups
 from twinlog.cluster.net.protocol import Message
 from twinlog.errors import TwinlogError
 from twinlog.quantities import first_few
@@ -51,7 +51,7 @@ def group_members(
     return out
 
 
-def named(members: Sequence[Member]) -> str:
+def members_text(members: Sequence[Member]) -> str:
     """Return text like `shop-1 at 10.0.0.7, shop-2 at 10.0.0.8 and 3 more`."""
     return first_few(str(member) for member in members) if members else "members unknown"
 
@@ -70,22 +70,24 @@ def _described(
 ) -> dict[str, Members | TwinlogError]:
     request, maximum = _REQUESTS[kind]
 
-    def ask(node: int, some: Sequence[str]) -> dict[str, Members | TwinlogError]:
+    def ask(node: int, of_node: Sequence[str]) -> dict[str, Members | TwinlogError]:
         out: dict[str, Members | TwinlogError] = {}
-        for start in range(0, len(some), GROUPS_AT_ONCE):
-            message = request(list(some[start : start + GROUPS_AT_ONCE]))
+        for start in range(0, len(of_node), GROUPS_AT_ONCE):
+            message = request(list(of_node[start : start + GROUPS_AT_ONCE]))
             for group in coordinators.client.attempt(node, message, maximum=maximum).groups:
-                out[str(group.group_id)] = _of(coordinators, group)
+                out[str(group.group_id)] = _members_of(coordinators, group)
         return out
 
     return coordinators.ask(names, ask, doing=DOING)
 
 
-def _of(coordinators: Coordinators, one: Any) -> Members | TwinlogError:
-    code = int(one.error_code)
+def _members_of(coordinators: Coordinators, described: Any) -> Members | TwinlogError:
+    code = int(described.error_code)
     if code and code != GROUP_ID_NOT_FOUND:
-        return coordinators.error(code, DOING, str(one.group_id))
-    members = (Member(str(each.client_id), str(each.client_host)) for each in one.members or ())
+        return coordinators.error(code, DOING, str(described.group_id))
+    members = (
+        Member(str(each.client_id), str(each.client_host)) for each in described.members or ()
+    )
     return tuple(sorted(members))
 
 
@@ -105,7 +107,7 @@ class GroupSide:
     @property
     def who(self) -> str:
         """The members as text, or why they are unknown."""
-        return self.problem if self.members is None else named(self.members)
+        return self.problem if self.members is None else members_text(self.members)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -148,7 +150,7 @@ def group_sides(
     names = list(wanted)
     active = [listed[name] for name in names if name in listed and listed[name].is_active]
     client = coordinators.client
-    unseen = unseen_groups(client, [name for name in names if name not in listed])
+    unseen = hidden_groups(client, [name for name in names if name not in listed])
     return GroupSides(
         found=listed,
         members=group_members(coordinators, active),

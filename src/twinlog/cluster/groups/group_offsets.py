@@ -96,10 +96,10 @@ class OffsetReader:
         """Return the committed offsets of these groups like `fetch_offsets`."""
         last, self._last = self._last, {}
 
-        def ask(node: int, some: Sequence[str]) -> dict[str, GroupOffsets | TwinlogError]:
+        def ask(node: int, of_node: Sequence[str]) -> dict[str, GroupOffsets | TwinlogError]:
             out: dict[str, GroupOffsets | TwinlogError] = {}
-            for start in range(0, len(some), GROUPS_AT_ONCE):
-                question = _Question(node, tuple(some[start : start + GROUPS_AT_ONCE]))
+            for start in range(0, len(of_node), GROUPS_AT_ONCE):
+                question = _Question(node, tuple(of_node[start : start + GROUPS_AT_ONCE]))
                 out |= self._ask(question, last.get(question))
             return out
 
@@ -128,8 +128,15 @@ class OffsetReader:
             self._last[question] = last
             return last.offsets
         by_group = {str(each.group_id): each for each in message.groups}
-        out = {group: _of_group(self._coordinators, group, one) for group, one in by_group.items()}
-        offsets = {group: one for group, one in out.items() if not isinstance(one, TwinlogError)}
+        out = {
+            group: _of_group(self._coordinators, group, answer)
+            for group, answer in by_group.items()
+        }
+        offsets = {
+            group: offsets
+            for group, offsets in out.items()
+            if not isinstance(offsets, TwinlogError)
+        }
         if len(offsets) == len(out):
             self._last[question] = _Answer(digest, offsets)
         return out
@@ -170,16 +177,16 @@ def commit_offsets(
     The coordinator rejects a group that has members: see `is_refused_as_active`.
     """
 
-    def ask(node: int, some: Sequence[str]) -> dict[str, CommitResult | TwinlogError]:
+    def ask(node: int, of_node: Sequence[str]) -> dict[str, CommitResult | TwinlogError]:
         client, out = coordinators.client, {}
         with ExitStack() as stack:
             lanes = [client.connection_to(node)]
             lanes += [
                 stack.enter_context(client.open_connection(node))
-                for _ in range(min(COMMITS_AT_ONCE, len(some)) - 1)
+                for _ in range(min(COMMITS_AT_ONCE, len(of_node)) - 1)
             ]
-            for start in range(0, len(some), len(lanes)):
-                now = list(zip(lanes, some[start : start + len(lanes)], strict=False))
+            for start in range(0, len(of_node), len(lanes)):
+                now = list(zip(lanes, of_node[start : start + len(lanes)], strict=False))
                 for lane, group in now:
                     lane.begin(_commit(group, wanted[group]), maximum=BY_NAME)
                 for lane, group in now:
@@ -221,13 +228,13 @@ def _commit(group: str, offsets: GroupOffsets) -> Message:
     topic_of = OffsetCommitRequest.OffsetCommitRequestTopic
     partition_of = topic_of.OffsetCommitRequestPartition
     topics: dict[str, list[Message]] = {}
-    for tp, one in offsets.items():
+    for tp, committed in offsets.items():
         topics.setdefault(tp.topic, []).append(
             partition_of(
                 partition_index=tp.partition,
-                committed_offset=one.offset,
+                committed_offset=committed.offset,
                 committed_leader_epoch=-1,
-                committed_metadata=one.metadata,
+                committed_metadata=committed.metadata,
             )
         )
     return OffsetCommitRequest(

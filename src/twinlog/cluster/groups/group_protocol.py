@@ -126,7 +126,7 @@ class GroupCalls:
         """Return this member's assignment, or None if `is_wanted` returns False. The leader sends
         the assignments of all members.
         """
-        one = SyncGroupRequest.SyncGroupRequestAssignment
+        assignment = SyncGroupRequest.SyncGroupRequestAssignment
         request = SyncGroupRequest(
             group_id=self._group.group_id,
             generation_id=joined.generation,
@@ -134,7 +134,7 @@ class GroupCalls:
             group_instance_id=None,
             protocol_type=PROTOCOL_TYPE,
             protocol_name=PROTOCOL_NAME,
-            assignments=[one(member_id=m, assignment=a) for m, a in assignments.items()],
+            assignments=[assignment(member_id=m, assignment=a) for m, a in assignments.items()],
         )
         answer = self._delayed_call(request, is_wanted)
         return None if answer is None else bytes(answer.assignment)
@@ -144,7 +144,7 @@ class GroupCalls:
         with self._coordinating() as node:
             self._heartbeat(self._client.connection_to(node), joined, timeout_s)
 
-    def heartbeat_aside(self, joined: JoinedGroup, *, timeout_s: float) -> None:
+    def heartbeat_in_parallel(self, joined: JoinedGroup, *, timeout_s: float) -> None:
         """Send a heartbeat over a second connection, as `join` or `sync` waits on the first."""
         with self._coordinating() as node:
             if self._second is None or not self._second.is_usable():

@@ -57,10 +57,10 @@ def _is_denied(described: Message) -> bool:
 
 def may_describe_groups(client: ClusterClient, name: str) -> bool:
     """Return whether Twinlog's user may describe a group with this name, even if none exists."""
-    return not unseen_groups(client, [name])
+    return not hidden_groups(client, [name])
 
 
-def unseen_groups(client: ClusterClient, groups: Sequence[str]) -> frozenset[str]:
+def hidden_groups(client: ClusterClient, groups: Sequence[str]) -> frozenset[str]:
     """Return the groups that Twinlog's user may not describe, whether they exist or not."""
     if not groups:
         return frozenset()
@@ -69,4 +69,4 @@ def unseen_groups(client: ClusterClient, groups: Sequence[str]) -> frozenset[str
     denied = (
         group for group in answer.groups if int(group.error_code) == GROUP_AUTHORIZATION_FAILED
     )
-    return frozenset(str(one.group_id) for one in denied)
+    return frozenset(str(group.group_id) for group in denied)

@@ -58,7 +58,7 @@ class Share:
     """Whether the process could lead this flow."""
 
 
-def who_we_are(config: Mapping[str, str] | None = None) -> bytes:
+def process_metadata(config: Mapping[str, str] | None = None) -> bytes:
     """Return the metadata of this process, with digests of its configuration by key."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
     member = {"host": socket.gethostname(), "pid": os.getpid(), "started": started}
@@ -67,7 +67,7 @@ def who_we_are(config: Mapping[str, str] | None = None) -> bytes:
 
 def with_config(metadata: bytes, config: Mapping[str, str] | None) -> bytes:
     """Return the metadata with this configuration, unless it is None."""
-    return metadata if config is None else _with(metadata, config=dict(config))
+    return metadata if config is None else _with_part(metadata, config=dict(config))
 
 
 def config_of(metadata: bytes) -> Mapping[str, str] | None:
@@ -80,7 +80,7 @@ def config_of(metadata: bytes) -> Mapping[str, str] | None:
 
 
 def with_share(metadata: bytes, share: Share) -> bytes:
-    return _with(metadata, share=[share.process, share.leads, share.is_ready])
+    return _with_part(metadata, share=[share.process, share.leads, share.is_ready])
 
 
 def share_of(metadata: bytes) -> Share | None:
@@ -93,10 +93,10 @@ def share_of(metadata: bytes) -> Share | None:
 
 def with_successor(metadata: bytes, process: str) -> bytes:
     """Return a leader's metadata with the process to which it is about to hand over, or empty."""
-    return _with(metadata, successor=process)
+    return _with_part(metadata, successor=process)
 
 
-def _with(metadata: bytes, **part: object) -> bytes:
+def _with_part(metadata: bytes, **part: object) -> bytes:
     return json.dumps({**json.loads(metadata), **part}).encode()
 
 

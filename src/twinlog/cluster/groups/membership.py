@@ -43,7 +43,12 @@ from typing import Final
 from twinlog.clock import boot_clock
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.group_protocol import GroupCalls, GroupSettings, JoinedGroup
-from twinlog.cluster.groups.member import MemberRole, MembershipState, describe_member, who_we_are
+from twinlog.cluster.groups.member import (
+    MemberRole,
+    MembershipState,
+    describe_member,
+    process_metadata,
+)
 from twinlog.cluster.net.retry import DEFAULT_PATIENCE, Backoff, Clock, Patience, is_retriable
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.errors import BrokerRefused, TwinlogError
@@ -80,7 +85,7 @@ class Membership:
         clock: Clock = boot_clock,
         patience: Patience = DEFAULT_PATIENCE,
     ) -> None:
-        self._metadata = who_we_are() if metadata is None else metadata
+        self._metadata = process_metadata() if metadata is None else metadata
         self._on_change = on_change
         self._session_s = session_timeout_ms / 1000
         self._heartbeat_s = min(HEARTBEAT_MS, session_timeout_ms / 3) / 1000
@@ -136,7 +141,8 @@ class Membership:
             while not predicate(self.state):
                 if deadline.has_passed:
                     return False
-                # in steps, because nothing notifies when the local clock ends the leadership
+                # waits in steps, because no event occurs when the leadership ends by the local
+                # clock
                 self._changed.wait(min(deadline.left_s, WAIT_STEP_S))
             return True
 
@@ -258,7 +264,8 @@ class Membership:
         except BrokerRefused as error:
             if error.kafka_error != REBALANCE_IN_PROGRESS:
                 raise
-            self._confirmed_at = sent  # the coordinator knows this member, and waits for it
+            # a rebalance is in progress, so the coordinator still has this member
+            self._confirmed_at = sent
             return False
         self._confirmed_at = sent
         return True
@@ -274,7 +281,7 @@ class Membership:
             return
         sent = self._clock()
         try:
-            self._calls.heartbeat_aside(joined, timeout_s=self._heartbeat_s)
+            self._calls.heartbeat_in_parallel(joined, timeout_s=self._heartbeat_s)
             self._confirmed_at = sent
         except TwinlogError as error:
             number = error.kafka_error if isinstance(error, BrokerRefused) else 0

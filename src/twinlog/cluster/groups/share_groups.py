@@ -75,7 +75,7 @@ def fetch_start_offsets(
     return _fetch(
         coordinators,
         groups,
-        lambda one, end: max(one.start, end) if one.lag == 0 else one.start,
+        lambda state, end: max(state.start, end) if state.lag == 0 else state.start,
     )
 
 
@@ -89,7 +89,7 @@ def fetch_furthest_offsets(
     return _fetch(
         coordinators,
         groups,
-        lambda one, end: one.start if one.lag < 0 else max(one.start, end - one.lag),
+        lambda state, end: state.start if state.lag < 0 else max(state.start, end - state.lag),
     )
 
 
@@ -121,9 +121,9 @@ def alter_start_offsets(
     group. Raises Unsupported for brokers without share groups.
     """
 
-    def ask(node: int, some: Sequence[str]) -> dict[str, CommitResult | TwinlogError]:
+    def ask(node: int, of_node: Sequence[str]) -> dict[str, CommitResult | TwinlogError]:
         out: dict[str, CommitResult | TwinlogError] = {}
-        for group in some:
+        for group in of_node:
             answer = coordinators.client.attempt(node, _alter(group, wanted[group]))
             out[group] = _altered(coordinators, group, answer)
         return out
@@ -145,14 +145,14 @@ def _fetch(
     ends = list_offsets(coordinators.client, tps, LATEST)
     described |= _describe(coordinators, counted)
 
-    def offset(tp: TopicPartition, one: _State) -> int:
+    def offset(tp: TopicPartition, state: _State) -> int:
         end = ends.get(tp)
-        return position(one, end.offset if isinstance(end, OffsetResult) else 0)
+        return position(state, end.offset if isinstance(end, OffsetResult) else 0)
 
     return {
         group: states
         if isinstance(states, TwinlogError)
-        else {tp: Committed(offset=offset(tp, one)) for tp, one in states.items()}
+        else {tp: Committed(offset=offset(tp, state)) for tp, state in states.items()}
         for group, states in described.items()
     }
 
@@ -160,11 +160,11 @@ def _fetch(
 def _describe(
     coordinators: Coordinators, groups: Iterable[str]
 ) -> dict[str, _States | TwinlogError]:
-    def ask(node: int, some: Sequence[str]) -> dict[str, _States | TwinlogError]:
+    def ask(node: int, of_node: Sequence[str]) -> dict[str, _States | TwinlogError]:
         out: dict[str, _States | TwinlogError] = {}
         of_group = DescribeShareGroupOffsetsRequest.DescribedGroup
-        for start in range(0, len(some), GROUPS_AT_ONCE):
-            wanted = some[start : start + GROUPS_AT_ONCE]
+        for start in range(0, len(of_node), GROUPS_AT_ONCE):
+            wanted = of_node[start : start + GROUPS_AT_ONCE]
             request = DescribeShareGroupOffsetsRequest(
                 groups=[of_group(group_id=group, topics=None) for group in wanted]
             )
@@ -199,13 +199,15 @@ def _states(coordinators: Coordinators, group: str, answer: Message) -> _States 
 def _alter(group: str, offsets: GroupOffsets) -> Message:
     topic_of = AlterShareGroupOffsetsRequest.AlteredTopic
     topics: dict[str, list[Message]] = {}
-    for tp, one in offsets.items():
+    for tp, committed in offsets.items():
         topics.setdefault(tp.topic, []).append(
-            topic_of.AlteredPartition(partition_index=tp.partition, start_offset=one.offset)
+            topic_of.AlteredPartition(partition_index=tp.partition, start_offset=committed.offset)
         )
     return AlterShareGroupOffsetsRequest(
         group_id=group,
-        topics=[topic_of(topic_name=name, partitions=some) for name, some in topics.items()],
+        topics=[
+            topic_of(topic_name=name, partitions=partitions) for name, partitions in topics.items()
+        ],
     )
 
 

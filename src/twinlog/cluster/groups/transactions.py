@@ -237,10 +237,11 @@ class Transactions:
             )
             answer = self._client.attempt(self._coordinator(), request, maximum=BEFORE_VERSION_2)
             for topic in answer.results_by_topic_v3_and_below:
-                for one in topic.results_by_partition:
-                    number = int(one.partition_error_code)
-                    if number != NOT_ATTEMPTED:  # another partition has the error
-                        what = f"{topic.name}-{one.partition_index}"
+                for result in topic.results_by_partition:
+                    number = int(result.partition_error_code)
+                    # this code only means that another partition has an error
+                    if number != NOT_ATTEMPTED:
+                        what = f"{topic.name}-{result.partition_index}"
                         right = f"WRITE on topic {topic.name}"
                         self._require(number, f"adding {what} to", right)
 
@@ -305,13 +306,13 @@ class Transactions:
                     partitions=[
                         partition_of(
                             partition_index=tp.partition,
-                            committed_offset=one.offset,
+                            committed_offset=committed.offset,
                             committed_leader_epoch=-1,
-                            committed_metadata=one.metadata,
+                            committed_metadata=committed.metadata,
                         )
                     ],
                 )
-                for tp, one in offsets.items()
+                for tp, committed in offsets.items()
             ],
         )
 

@@ -108,7 +108,9 @@ class _Round(Generic[T]):
         asked = time.monotonic()
         topics = self.client.metadata(names, timeout_s=timeout_s).topics
         if time.monotonic() - asked > NO_LEADER_S / 2:
-            self.leaderless.clear()  # the cluster itself did not respond for a while
+            # if metadata takes that long, the cluster itself did not respond, so leaders may be
+            # available
+            self.leaderless.clear()
         return topics
 
     def ask(self, node: int, leds: Sequence[Led], ask: Ask[T]) -> None:

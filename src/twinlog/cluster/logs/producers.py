@@ -130,7 +130,11 @@ def known_producers(
         described = describe_producers(client, tps)
     except Unsupported:
         return {}
-    return {tp: one for tp, one in described.items() if not isinstance(one, TwinlogError)}
+    return {
+        tp: producers
+        for tp, producers in described.items()
+        if not isinstance(producers, TwinlogError)
+    }
 
 
 def transaction_starts(

@@ -138,7 +138,7 @@ def batch_from(read: Read, tp: TopicPartition, offset: int, end: int) -> BatchHe
     if offset >= end:
         return None
     answer = or_raise(read(tp, offset, FIRST_BYTES))
-    headers = (one for one, _ in read_headers(answer.records) if one.next_offset > offset)
+    headers = (header for header, _ in read_headers(answer.records) if header.next_offset > offset)
     header = next(headers, None)
     return None if header is None or header.base_offset >= end else header
 
@@ -205,9 +205,9 @@ class _Reading:
             out[tp] = answer if before is None else before
             return
         offset, wanted_bytes = self._wanted[tp]
-        joined = answer if before is None else _joined(before, answer)
+        joined = answer if before is None else _join_responses(before, answer)
         if self._most < wanted_bytes:
-            size, next_offset = _whole(answer.records)
+            size, next_offset = _whole_batches(answer.records)
             left_bytes = wanted_bytes - size
             if (
                 offset < next_offset < self._end(answer)
@@ -312,7 +312,7 @@ class _Reading:
         )
 
 
-def _whole(records: memoryview) -> tuple[int, int]:
+def _whole_batches(records: memoryview) -> tuple[int, int]:
     """Return the size of all whole batches, and the offset after them (-1: unknown)."""
     size, next_offset = 0, -1
     try:
@@ -323,9 +323,9 @@ def _whole(records: memoryview) -> tuple[int, int]:
     return size, next_offset
 
 
-def _joined(before: FetchedRecords, answer: FetchedRecords) -> FetchedRecords:
+def _join_responses(before: FetchedRecords, answer: FetchedRecords) -> FetchedRecords:
     """Combine two consecutive responses for one partition."""
-    whole, _ = _whole(before.records)
+    whole, _ = _whole_batches(before.records)
     return replace(
         answer,
         records=memoryview(b"".join((before.records[:whole], answer.records))),
@@ -391,8 +391,8 @@ def append_batches(
     """
 
     def ask(node: int, leds: Sequence[Led]) -> dict[TopicPartition, Appended | TwinlogError]:
-        some = {led.tp: batches[led.tp] for led in leds}
-        return _produce(client, node, some, transactional_id)
+        batch_of = {led.tp: batches[led.tp] for led in leds}
+        return _produce(client, node, batch_of, transactional_id)
 
     return ask_leaders(client, batches, ask, doing="appending to")
 

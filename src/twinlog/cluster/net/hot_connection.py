@@ -154,7 +154,7 @@ class HotConnection:
             ahead = max(ahead, READ_AHEAD_BYTES)
         return self._bytes_in_flight < ahead
 
-    def _pass(self, size: int) -> None:
+    def _note_response(self, size: int) -> None:
         """Note the response to a request of this size, in bytes."""
         self._bytes_in_flight -= size
         if self._last_answer - self._passed_since > PASSED_S:
@@ -296,7 +296,7 @@ class HotConnection:
             raise CorruptData(f"{self.peer} sent a response header with unknown fields")
         self._in_flight.popleft()
         self.trip_s = min(self.trip_s, self._last_answer - sent_at)
-        self._pass(size)
+        self._note_response(size)
         return context, view[5:]
 
     def _broken(self, reason: str) -> Disconnected:

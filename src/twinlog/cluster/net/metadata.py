@@ -55,7 +55,7 @@ class TopicMetadata:
 
     @property
     def tps(self) -> list[TopicPartition]:
-        """Its partitions, by name."""
+        """The topic's partitions."""
         return [TopicPartition(self.name, partition.partition) for partition in self.partitions]
 
     def partition(self, number: int) -> PartitionMetadata | None:

@@ -104,7 +104,7 @@ class ConnectionPool:
         kept = [*self._by_node.values()]
         if self._first is not None:
             kept.append(self._first)
-        for connection in sorted(kept, key=lambda one: one.muted_s):
+        for connection in sorted(kept, key=lambda connection: connection.muted_s):
             if connection.is_usable(SESSION_MARGIN_S):
                 return connection
         failures: dict[str, TwinlogError] = {}
@@ -147,8 +147,10 @@ class ConnectionPool:
         """
         settings = self._settings
         reasons: dict[str, list[str]] = {}
-        given = [str(Address(host, port)) for host, port in settings.bootstrap]
-        for address in dict.fromkeys([*(one for one in given if one in failures), *failures]):
+        addresses = [str(Address(host, port)) for host, port in settings.bootstrap]
+        for address in dict.fromkeys(
+            [*(address for address in addresses if address in failures), *failures]
+        ):
             failure = failures[address]
             why = failure.reason if isinstance(failure, ClusterError) else ""
             reasons.setdefault(why or failure.message, []).append(address)

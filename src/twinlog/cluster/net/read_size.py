@@ -49,7 +49,9 @@ class ReadSize:
     _passed: int = 0
 
     def adapt(self, *, is_throttled: bool) -> None:
-        """Adapt the size to a response, which a quota has throttled or not."""
+        """Halve the size after a throttled response, double it after several responses without
+        throttling.
+        """
         self._passed = 0 if is_throttled else self._passed + 1
         if is_throttled:
             self.most_bytes = max(LEAST_BYTES, self.most_bytes // 2)

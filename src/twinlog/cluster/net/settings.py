@@ -44,11 +44,13 @@ class ClusterSettings:
     @property
     def addresses(self) -> str:
         """The bootstrap addresses as a user wrote them, for messages."""
-        return ",".join(str(Address(*one)) for one in self.bootstrap)
+        return ",".join(str(Address(*address)) for address in self.bootstrap)
 
     @property
     def is_of_dataframes(self) -> bool:
-        """Whether its alias is one of its addresses, as for DataFrames."""
+        """Whether the cluster has no name, as for DataFrames: then its alias is one of its
+        addresses.
+        """
         return self.alias in self.addresses.split(",")
 
     def key(self, name: str) -> str:
@@ -58,13 +60,15 @@ class ClusterSettings:
         or `kafka` (DataFrames) as prefix, or is text like `bootstrap.servers in
         consumer.properties` (MirrorMaker 1). `ssl.*` stands for all keys with that prefix.
         """
-        for one in (name, _ALSO_IN.get(name, name)):
-            start = one.removesuffix("*")
+        for client_key in (name, _ALSO_IN.get(name, name)):
+            start = client_key.removesuffix("*")
             for key, written, location in self.origins:
-                if key == one:
+                if key == client_key:
                     return f"{written} ({location})"
-                if start != one and key.startswith(start):
-                    key_name = written.removesuffix(key) + one if written.endswith(key) else written
+                if start != client_key and key.startswith(start):
+                    key_name = (
+                        written.removesuffix(key) + client_key if written.endswith(key) else written
+                    )
                     return f"{key_name} ({location})"
         if self.file:
             return f"{name} in {self.file}"

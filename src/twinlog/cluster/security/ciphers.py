@@ -35,7 +35,7 @@ def unknown_suites(suites: Sequence[str]) -> list[str]:
         for suite in suites
         if suite not in TLS_1_3
         and suite not in _SIGNALS
-        and openssl_name(suite) not in _available()
+        and openssl_name(suite) not in _available_ciphers()
     ]
 
 
@@ -65,7 +65,7 @@ def openssl_name(suite: str) -> str:
 
 
 @cache
-def _available() -> frozenset[str]:
+def _available_ciphers() -> frozenset[str]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.set_ciphers("ALL")
     return frozenset(each["name"] for each in context.get_ciphers())

@@ -63,8 +63,8 @@ def parse_jaas(text: str) -> LoginModule:
     tokens = list(_tokens(text))
     if not tokens:
         raise BrokenJaas('is empty: write LoginModule required option="value";')
-    name = _text(tokens, 0, "begins with the class of a login module")
-    flag = _text(tokens, 1, "has a control flag after the login module: write 'required'")
+    name = _expect_text(tokens, 0, "begins with the class of a login module")
+    flag = _expect_text(tokens, 1, "has a control flag after the login module: write 'required'")
     if flag.lower() not in CONTROL_FLAGS:
         raise BrokenJaas(f"the word after {name} is not a control flag: write 'required' there")
     options, end = _options(tokens, 2)
@@ -79,13 +79,13 @@ def parse_jaas(text: str) -> LoginModule:
 def _options(tokens: list[_Token], at: int) -> tuple[dict[str, str], int]:
     options: dict[str, str] = {}
     last = "the control flag"
-    while at < len(tokens) and not _is(tokens, at, ";"):
+    while at < len(tokens) and not _has_character(tokens, at, ";"):
         after = f'after {last}: write name="value", with quotes around special characters'
-        key = _text(tokens, at, f"has an option name {after}")
-        if not _is(tokens, at + 1, "="):
+        key = _expect_text(tokens, at, f"has an option name {after}")
+        if not _has_character(tokens, at + 1, "="):
             # the message leaves the name out, because it may be the end of an unquoted password
             raise BrokenJaas(f"no '=' after the option name {after}")
-        options[key] = _text(tokens, at + 2, f'has a value for {key}: write {key}="value"')
+        options[key] = _expect_text(tokens, at + 2, f'has a value for {key}: write {key}="value"')
         last = f"the value of {key}"
         at += 3
     if at >= len(tokens):
@@ -93,11 +93,11 @@ def _options(tokens: list[_Token], at: int) -> tuple[dict[str, str], int]:
     return options, at
 
 
-def _is(tokens: list[_Token], at: int, character: str) -> bool:
+def _has_character(tokens: list[_Token], at: int, character: str) -> bool:
     return at < len(tokens) and not tokens[at].is_text and tokens[at].text == character
 
 
-def _text(tokens: list[_Token], at: int, expected: str) -> str:
+def _expect_text(tokens: list[_Token], at: int, expected: str) -> str:
     if at < len(tokens) and tokens[at].is_text:
         return tokens[at].text
     what = tokens[at].what if at < len(tokens) else "the end of the text"

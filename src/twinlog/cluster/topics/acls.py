@@ -66,7 +66,7 @@ def topic_acls(
 def create_topic_acls(client: ClusterClient, acls: Sequence[TopicAcl]) -> None:
     """Create these ACLs. An existing one is no error. Raises the first error."""
     creation = CreateAclsRequest.AclCreation
-    for part in _parts(acls):
+    for part in _portions(acls):
         request = CreateAclsRequest(
             creations=[
                 creation(
@@ -87,7 +87,7 @@ def create_topic_acls(client: ClusterClient, acls: Sequence[TopicAcl]) -> None:
 def delete_topic_acls(client: ClusterClient, acls: Sequence[TopicAcl]) -> None:
     """Delete exactly these ACLs. A missing one is no error. Raises the first error."""
     chosen = DeleteAclsRequest.DeleteAclsFilter
-    for part in _parts(acls):
+    for part in _portions(acls):
         request = DeleteAclsRequest(
             filters=[
                 chosen(
@@ -105,7 +105,7 @@ def delete_topic_acls(client: ClusterClient, acls: Sequence[TopicAcl]) -> None:
         _carry_out(client, request, part, doing="deleting")
 
 
-def _parts(acls: Sequence[TopicAcl]) -> Iterator[Sequence[TopicAcl]]:
+def _portions(acls: Sequence[TopicAcl]) -> Iterator[Sequence[TopicAcl]]:
     return (acls[at : at + ACLS_PER_REQUEST] for at in range(0, len(acls), ACLS_PER_REQUEST))
 
 

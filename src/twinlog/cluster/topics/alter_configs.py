@@ -65,10 +65,10 @@ def _request(changes: Mapping[str, Sequence[ConfigChange]]) -> Message:
                         config_operation=DELETE if change.value is None else SET,
                         value=change.value,
                     )
-                    for change in some
+                    for change in entries
                 ],
             )
-            for topic, some in changes.items()
+            for topic, entries in changes.items()
         ],
         validate_only=False,
     )

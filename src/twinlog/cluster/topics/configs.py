@@ -46,8 +46,8 @@ def _describe_topics(
 
     described = of_each_topic(client, names, ask, doing="describing", right="DESCRIBE_CONFIGS")
     return {
-        name: one if isinstance(one, TwinlogError) else _entries(one)
-        for name, one in described.items()
+        name: result if isinstance(result, TwinlogError) else _entries(result)
+        for name, result in described.items()
     }
 
 

@@ -153,10 +153,10 @@ def append_once(
 
 def _batches(rows: Sequence[tuple[bytes, bytes | None]], now_ms: int) -> Iterator[list[Record]]:
     for begin in range(0, len(rows), ROWS_AT_ONCE):
-        some = rows[begin : begin + ROWS_AT_ONCE]
+        portion = rows[begin : begin + ROWS_AT_ONCE]
         yield [
             Record(offset=at, timestamp=now_ms, key=key, value=value)
-            for at, (key, value) in enumerate(some)
+            for at, (key, value) in enumerate(portion)
         ]
 
 
@@ -207,7 +207,7 @@ def ends_of_logs(client: ClusterClient, tps: Iterable[TopicPartition]) -> dict[T
     may be older.
     """
     offsets = list_offsets(client, tps, LATEST)
-    return {tp: or_raise(one).offset for tp, one in offsets.items()}
+    return {tp: or_raise(result).offset for tp, result in offsets.items()}
 
 
 def _log_start_above(

@@ -36,7 +36,7 @@ def longest_transaction(client: ClusterClient) -> int | None:
 
 
 def _values(client: ClusterClient, *names: str) -> Iterator[int]:
-    """Yield the value of the first of these configs that each broker has."""
+    """Yield a value per broker: that of the first of these configs that the broker knows."""
     for configs in describe_broker_configs(client, names).values():
         entry = next((configs[name] for name in names if name in configs), None)
         if entry is not None and entry.value:

@@ -72,7 +72,7 @@ def client_quotas(client: ClusterClient, entity: Entity = ()) -> list[Quota]:
             Quota(
                 entity=tuple(
                     sorted(
-                        ((str(one.entity_type), one.entity_name) for one in entry.entity),
+                        ((str(part.entity_type), part.entity_name) for part in entry.entity),
                         key=lambda pair: pair[0],
                     )
                 ),
@@ -82,7 +82,7 @@ def client_quotas(client: ClusterClient, entity: Entity = ()) -> list[Quota]:
             for entry in answer.entries or ()
             for value in entry.values
         ]
-        return sorted(quotas, key=lambda one: (one.whose, one.key))
+        return sorted(quotas, key=lambda quota: (quota.whose, quota.key))
 
     return client.retrying(ask)
 

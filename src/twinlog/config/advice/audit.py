@@ -87,11 +87,11 @@ def check_own_keys(raw: Settings, aliases: Collection[str]) -> None:
             name = setting.key.removeprefix(prefix)
             if not name.startswith(OWN_PREFIX):
                 continue
-            judgement = _judge(prefix, name, aliases)
+            judgement = _effect_of(prefix, name, aliases)
             if judgement.known:
                 break
             near = nearest(name, OWN_FLOW_NAMES | OWN_PROCESS_NAMES) or name
-            better = _judge(prefix, near, aliases)
+            better = _effect_of(prefix, near, aliases)
             todo = better.instead or f"did you mean {prefix}{near}?"
             if near == name:
                 todo = "see the list of keys"
@@ -102,7 +102,7 @@ def audit_keys(raw: Settings, aliases: Collection[str]) -> Iterator[ConfigWarnin
     """Yield warnings about keys without effect and deprecated names."""
     for setting in raw.values():
         readings = {
-            prefix: _judge(prefix, setting.key.removeprefix(prefix), aliases)
+            prefix: _effect_of(prefix, setting.key.removeprefix(prefix), aliases)
             for prefix in prefixes(setting.key, aliases)
         }
         if any(judgement.known for judgement in readings.values()):
@@ -179,10 +179,10 @@ def audit_values(raw: Settings) -> Iterator[ConfigWarning]:
                     "; set it in the environment, or set the folder of secrets with --secrets"
                 )
             if f":{UNGIVEN}/" in setting.value:
-                continue  # it is an error already
+                continue  # the key is reported as an error
             if f":{UNREAD}/" in setting.value:
                 message = (
-                    f"not read, because --secrets is not given: {UNREAD} is shown as its folder"
+                    f"not read, because --secrets is not given; {UNREAD} stands for its folder"
                 )
             yield warning(WarningCode.UNRESOLVED, setting, message)
         elif setting.has_placeholder:
@@ -192,7 +192,7 @@ def audit_values(raw: Settings) -> Iterator[ConfigWarning]:
             yield warning(WarningCode.UNRESOLVED, setting, message)
 
 
-def _judge(prefix: str, name: str, aliases: Collection[str]) -> KeyEffect:
+def _effect_of(prefix: str, name: str, aliases: Collection[str]) -> KeyEffect:
     if provider_key(name):
         return KeyEffect(known=True)
     if not prefix:

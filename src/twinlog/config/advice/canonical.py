@@ -14,15 +14,17 @@ from twinlog.config.keys.key_types import KeyKind
 from twinlog.config.values.origin import Setting
 
 _CLUSTERS = "clusters"
-_PATTERNS = tuple(name for name, one in DEFINITIONS.items() if one.kind is KeyKind.NAMES)
+_PATTERNS = tuple(
+    name for name, definition in DEFINITIONS.items() if definition.kind is KeyKind.NAMES
+)
 _ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
 _KEY_ESCAPES = _ESCAPES | {" ": "\\ ", "=": "\\=", ":": "\\:", "#": "\\#", "!": "\\!"}
 
 
 def canonical(settings: Mapping[str, Setting], aliases: Iterable[str]) -> str:
     """Return the whole file: clusters, general keys, keys of each cluster, keys of each flow."""
-    named = {_todays_name(key, settings): one.value for key, one in settings.items()}
-    values = {key: _usable(key, value) for key, value in named.items()}
+    named = {_todays_name(key, settings): setting.value for key, setting in settings.items()}
+    values = {key: _with_valid_star(key, value) for key, value in named.items()}
     sections = [section for section in _sections(values, list(aliases)) if section]
     return "\n".join("".join(map(_line, section)) for section in sections)
 
@@ -46,14 +48,14 @@ def _sections(values: Mapping[str, str], aliases: list[str]) -> Iterator[list[tu
     of_prefix: dict[str, list[tuple[str, str]]] = {prefix: [] for prefix in prefixes}
     general: list[tuple[str, str]] = []
     for key, value in left.items():
-        prefix = next((one for one in prefixes if key.startswith(one)), None)
+        prefix = next((prefix for prefix in prefixes if key.startswith(prefix)), None)
         (general if prefix is None else of_prefix[prefix]).append((key, value))
     yield general
     for prefix in [*(f"{alias}." for alias in aliases), *flows]:
         yield of_prefix[prefix]
 
 
-def _usable(key: str, value: str) -> str:
+def _with_valid_star(key: str, value: str) -> str:
     """Replace a single `*` with `.*`, because Twinlog accepts it, but MirrorMaker 2 does not."""
     if not any(key == name or key.endswith(f".{name}") for name in _PATTERNS):
         return value
@@ -76,10 +78,10 @@ def _todays_name(key: str, settings: Mapping[str, Setting]) -> str:
 
 
 def _escaped(text: str, escapes: Mapping[str, str]) -> str:
-    return "".join(escapes.get(char) or _plain(char) for char in text)
+    return "".join(escapes.get(char) or _escaped_char(char) for char in text)
 
 
-def _plain(char: str) -> str:
+def _escaped_char(char: str) -> str:
     if " " <= char <= "~":
         return char
     units = char.encode("utf-16-be", "surrogatepass")

@@ -84,8 +84,10 @@ def why_no_plugin(name: str, value: str) -> str:
     """Return why the Java class that a key of MirrorMaker 2 names does nothing here, or an empty
     text if the key names none, or one that changes nothing.
     """
-    classes = [one for one in map(str.strip, value.split(",")) if one]
-    is_java = not all(one.startswith(_KAFKAS) or SEPARATES in one for one in classes)
+    classes = [class_name for class_name in map(str.strip, value.split(",")) if class_name]
+    is_java = not all(
+        class_name.startswith(_KAFKAS) or SEPARATES in class_name for class_name in classes
+    )
     if name.endswith(_PLUGINS) and is_java:
         return "no Java class is loaded here, so the line has no effect; remove it"
     return ""
@@ -120,7 +122,7 @@ def _dead(reason: str, instead: str) -> KeyEffect:
     return KeyEffect(dead=True, reason=reason, instead=instead)
 
 
-def _unknown(prefix: str, name: str, candidates: Iterable[str]) -> KeyEffect:
+def _unknown_key(prefix: str, name: str, candidates: Iterable[str]) -> KeyEffect:
     near = nearest(name, candidates)
     return KeyEffect(
         reason="no such key" if name.startswith(OWN_PREFIX) else "unknown key, nothing reads it",
@@ -144,7 +146,7 @@ def judge_general(name: str) -> KeyEffect:
     if name in WORKER_KEYS:
         return _judge_of_worker(name)
     of_workers = {key for key in WORKER_KEYS if key.startswith(TOP_LEVEL_WORKER_PREFIXES)}
-    return _unknown("", name, CONNECTOR_NAMES | PROCESS_KEYS | OWN_FLOW_NAMES | of_workers)
+    return _unknown_key("", name, CONNECTOR_NAMES | PROCESS_KEYS | OWN_FLOW_NAMES | of_workers)
 
 
 def _judge_of_worker(name: str) -> KeyEffect:
@@ -173,7 +175,7 @@ def _known_or_near(prefix: str, name: str) -> KeyEffect:
         return _dead("a transform is read per flow", f"write <flow>.{name}")
     family = {key for key in CONNECTOR_NAMES | WORKER_KEYS if key.startswith("replication.policy")}
     if name.startswith("replication.policy") and name not in family:
-        return _unknown(prefix, name, family)
+        return _unknown_key(prefix, name, family)
     return _KNOWN
 
 
@@ -205,7 +207,7 @@ def _judge_of_no_cluster(prefix: str, name: str) -> KeyEffect:
         roles = [f"{prefix}{role}.{name}" for role in Role if name in CLIENT_KEYS[role]]
         return _dead("reaches no client without a role", f"write {' or '.join(roles)}")
     client_names = (f"{role}.{key}" for role in Role for key in CLIENT_KEYS[role])
-    return _unknown(prefix, name, {*WORKER_KEYS, *CONNECTION_KEYS, *client_names})
+    return _unknown_key(prefix, name, {*WORKER_KEYS, *CONNECTION_KEYS, *client_names})
 
 
 def judge_flow(flow: Flow, name: str) -> KeyEffect:
@@ -235,7 +237,7 @@ def _judge_elsewhere(flow: Flow, name: str) -> KeyEffect:
         return _dead(
             "is a setting of the worker for a target, not of a flow", f"write {flow.target}.{name}"
         )
-    return _unknown(f"{flow}.", name, _OF_FLOWS)
+    return _unknown_key(f"{flow}.", name, _OF_FLOWS)
 
 
 def _judge_sided(flow: Flow, name: str) -> KeyEffect | None:
@@ -258,7 +260,7 @@ def _judge_flow_client(flow: Flow, name: str, role: Role) -> KeyEffect:
         key = name[len(override) :]
         if key in CLIENT_KEYS[role]:
             return _KNOWN
-        return _unknown(f"{flow}.{override}", key, CLIENT_KEYS[role])
+        return _unknown_key(f"{flow}.{override}", key, CLIENT_KEYS[role])
     if role is Role.PRODUCER:
         key = _near_or_same(name.removeprefix("producer."), CLIENT_KEYS[role])
         return _dead(
@@ -272,12 +274,12 @@ def _judge_client(prefix: str, name: str, role: Role) -> KeyEffect:
     key = name[len(role.value) + 1 :]
     if key in CLIENT_KEYS[role]:
         return _KNOWN
-    return _unknown(f"{prefix}{role}.", key, CLIENT_KEYS[role])
+    return _unknown_key(f"{prefix}{role}.", key, CLIENT_KEYS[role])
 
 
 def _judge_connection(prefix: str, name: str) -> KeyEffect:
     if name.startswith(("ssl.", "sasl.")) and name not in SECURITY_KEYS | {"ssl.client.auth"}:
-        return _unknown(prefix, name, SECURITY_KEYS)
+        return _unknown_key(prefix, name, SECURITY_KEYS)
     return _KNOWN
 
 

@@ -66,7 +66,7 @@ def without_meaning(config: MirrorConfig) -> tuple[ExplainedKey, ...]:
     aliases = [cluster.alias for cluster in config.clusters]
     keys = []
     for setting in config.lines:
-        meaning = _nothing(setting.key, aliases)
+        meaning = _why_no_effect(setting.key, aliases)
         if meaning is not None:
             keys.append(_explained(setting, Support.NO_MEANING, meaning))
     return tuple(keys)
@@ -98,17 +98,17 @@ def _connect_keys(config: FlowConfig) -> Iterator[ExplainedKey]:
 
 def _client_keys(config: FlowConfig) -> Iterator[ExplainedKey]:
     source, target = config.flow.source, config.flow.target
-    yield from _once(
+    yield from _merge_repeated(
         *_of_client(config.clients.source_consumer, source, Role.CONSUMER),
         *_of_client(config.clients.source_admin, source, Role.ADMIN),
     )
-    yield from _once(
+    yield from _merge_repeated(
         *_of_client(config.clients.target_producer, target, Role.PRODUCER),
         *_of_client(config.clients.target_admin, target, Role.ADMIN),
     )
 
 
-def _once(*keys: ExplainedKey) -> Iterator[ExplainedKey]:
+def _merge_repeated(*keys: ExplainedKey) -> Iterator[ExplainedKey]:
     """Merge rows of one line of the file that sets the connection of several clients."""
     rows: dict[ExplainedKey, list[str]] = {}
     for key in keys:
@@ -163,7 +163,7 @@ _ROOTS: Final = {
 """Keys with these prefixes have names chosen by users; the key on the right has their meaning."""
 
 
-def _nothing(key: str, aliases: list[str]) -> str | None:
+def _why_no_effect(key: str, aliases: list[str]) -> str | None:
     """Return why a line has no effect, or None if it has one or is reported as a warning."""
     for prefix in prefixes(key, aliases):
         name = RENAMED.get(key[len(prefix) :], key[len(prefix) :])
@@ -184,6 +184,21 @@ def _nothing(key: str, aliases: list[str]) -> str | None:
     return None
 
 
+def _differences_of_chain(config: FlowConfig) -> Iterator[str]:
+    routers = config.policy.renames.routers
+    if routers or any(one.connect for one in config.transforms.entries):
+        yield (
+            f"{config.settings[CHAIN].key}: applied to copied records only; a dedicated "
+            "MirrorMaker 2 applies it to its heartbeats and checkpoints as well"
+        )
+    if routers:
+        yield (
+            f"{config.settings[CHAIN].key}: topics that a RegexRouter names are created, "
+            "configured and translated under the new names, where MirrorMaker 2 does this for the "
+            "names of the replication policy; heartbeats topics keep their names"
+        )
+
+
 def _differences(config: FlowConfig) -> Iterator[str]:
     source, target = config.flow.source, config.flow.target
     consumer, producer = config.clients.source_consumer, config.clients.target_producer
@@ -196,11 +211,7 @@ def _differences(config: FlowConfig) -> Iterator[str]:
     if config.lanes.tasks_max is None:
         yield "tasks.max is not set: a flow has as many lanes as there are cores, not 1"
     yield "copies are exactly once without exactly.once.source.support, if --probe reports so"
-    if any(one.connect for one in config.transforms.entries):
-        yield (
-            f"{config.settings[CHAIN].key}: applied to copied records only; a dedicated "
-            "MirrorMaker 2 applies it to its heartbeats and checkpoints as well"
-        )
+    yield from _differences_of_chain(config)
     if "acks" in producer and trimmed(producer["acks"]) not in ("all", "-1"):
         yield (
             f"{producer.origin('acks').key}: acks is always all; with less, records that count as "

@@ -97,10 +97,12 @@ def _without_protocol(client: ClientProperties) -> Iterator[tuple[Setting, str]]
 
 def audit_secrets(raw: Settings) -> Iterator[ConfigWarning]:
     """Yield one warning for all passwords in the file itself, at the first of them."""
-    secrets = [one for one in raw.values() if one.line is not None and _holds_secret(one)]
+    secrets = [
+        setting for setting in raw.values() if setting.line is not None and _holds_secret(setting)
+    ]
     if not secrets:
         return
-    others = sorted({one.line for one in secrets[1:] if one.line is not None})
+    others = sorted({setting.line for setting in secrets[1:] if setting.line is not None})
     also = f" (also on line {', '.join(map(str, others))})" if others else ""
     yield warning(
         WarningCode.SECRET_IN_FILE,

@@ -26,16 +26,16 @@ _TODO: Final = (
 
 def audit_transforms(flows: Iterable[FlowConfig]) -> Iterator[ConfigWarning]:
     """Yield a warning for each line of Kafka Connect's transforms that no transform reads."""
-    for one in dict.fromkeys(line for flow in flows for line in flow.transforms.unread):
+    for setting in dict.fromkeys(line for flow in flows for line in flow.transforms.unread):
         what = "no transform of `transforms` reads it, so it has no effect, as in Kafka Connect"
-        yield warning(WarningCode.DEAD_KEY, one, f"{what}; correct or remove the line")
+        yield warning(WarningCode.DEAD_KEY, setting, f"{what}; correct or remove the line")
 
 
-def refuse_transforms(config: MirrorConfig, *, elsewhere: str = "") -> MirrorConfig:
+def refuse_transforms(config: MirrorConfig) -> MirrorConfig:
     """Return the configuration. Raises ConfigError (TRANSFORMS_NOT_RUN) if it has transforms that
-    do not run. `elsewhere`: the Spark that runs the lanes, if that is not on this machine.
+    do not run.
     """
-    errors = unrun_transforms(config, elsewhere=elsewhere)
+    errors = unrun_transforms(config)
     if errors:
         first, *more = errors
         first.more = tuple(more)
@@ -43,9 +43,9 @@ def refuse_transforms(config: MirrorConfig, *, elsewhere: str = "") -> MirrorCon
     return config
 
 
-def unrun_transforms(config: MirrorConfig, *, elsewhere: str = "") -> list[ConfigError]:
+def unrun_transforms(config: MirrorConfig) -> list[ConfigError]:
     """Return an error for each line because of which transforms do not run."""
-    errors = [error for flow in config.flows for error in _of_flow(flow, elsewhere)]
+    errors = [error for flow in config.flows for error in _of_flow(flow)]
     return errors + [
         _error(warning.file, warning.line, warning.key, "this line of a transform is not read")
         for warning in config.warnings
@@ -53,7 +53,7 @@ def unrun_transforms(config: MirrorConfig, *, elsewhere: str = "") -> list[Confi
     ]
 
 
-def _of_flow(flow: FlowConfig, elsewhere: str) -> Iterator[ConfigError]:
+def _of_flow(flow: FlowConfig) -> Iterator[ConfigError]:
     if not flow.transforms.entries:
         return
     listed = flow.settings[CHAIN if flow.transforms.entries[0].connect else TRANSFORMS]
@@ -63,16 +63,10 @@ def _of_flow(flow: FlowConfig, elsewhere: str) -> Iterator[ConfigError]:
             "policy of this flow keeps the names of topics, so applications may write to them"
         )
         yield _of_line(listed, what)
-    if elsewhere:
-        yield _of_line(
-            listed,
-            "a mirror runs transforms only if its lanes run on this machine, and here they run on "
-            f"{elsewhere}",
-        )
 
 
-def _of_line(one: Setting, what: str) -> ConfigError:
-    return _error(one.file, one.line, one.key, what)
+def _of_line(setting: Setting, what: str) -> ConfigError:
+    return _error(setting.file, setting.line, setting.key, what)
 
 
 def _error(file: str, line: int | None, key: str, what: str) -> ConfigError:

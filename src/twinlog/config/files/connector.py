@@ -67,7 +67,11 @@ class Connector:
 
     @property
     def _servers(self) -> list[str]:
-        return [trimmed(one.value) for key, one in self.keys.items() if key.startswith(_ADDRESSES)]
+        return [
+            trimmed(setting.value)
+            for key, setting in self.keys.items()
+            if key.startswith(_ADDRESSES)
+        ]
 
 
 def is_connector(keys: Iterable[str]) -> bool:
@@ -80,12 +84,12 @@ def is_connector(keys: Iterable[str]) -> bool:
     return "clusters" not in names and any(key.startswith(_ADDRESSES) for key in names)
 
 
-def read_connector(given: Mapping[str, Setting]) -> Connector:
+def read_connector(settings: Mapping[str, Setting]) -> Connector:
     """Return a connector. Raises ConfigError if the class is missing, or not MirrorMaker 2's."""
-    kind = given.get(CLASS)
+    kind = settings.get(CLASS)
     if kind is None:
         raise refuse(
-            next(one for key, one in given.items() if key.startswith(_ADDRESSES)),
+            next(setting for key, setting in settings.items() if key.startswith(_ADDRESSES)),
             f"this is the configuration of a connector on Kafka Connect without {CLASS}",
             f"add {CLASS} = {' or '.join(_SECTIONS)}",
         )
@@ -96,16 +100,16 @@ def read_connector(given: Mapping[str, Setting]) -> Connector:
             f"{kind.shown} is not a connector of MirrorMaker 2",
             f"name a file with {' or '.join(_SECTIONS)}, or an mm2.properties file",
         )
-    return Connector(name=name, flow=_flow(given), keys=given)
+    return Connector(name=name, flow=_flow(settings), keys=settings)
 
 
 def flow_of_connectors(
-    given: Sequence[Connector],
+    connectors: Sequence[Connector],
 ) -> tuple[dict[str, Setting], tuple[ConfigWarning, ...]]:
     """Return the settings of the flow that the connectors form, and warnings."""
-    running = sorted(given, key=lambda one: list(_SECTIONS).index(one.name))
+    running = sorted(connectors, key=lambda connector: list(_SECTIONS).index(connector.name))
     leading, flow = running[0], running[0].flow
-    names = {one.name for one in running}
+    names = {connector.name for connector in running}
     values = {"clusters": f"{flow.source}, {flow.target}", f"{flow}.enabled": "true"}
     values |= _OFF[_HEARTBEAT]
     for name, keys in _OFF.items():
@@ -115,33 +119,33 @@ def flow_of_connectors(
         values[f"{flow}.emit.heartbeats.enabled"] = "true"
     kind = leading.keys[CLASS]
     settings = {key: replace(kind, key=key, value=value) for key, value in values.items()}
-    warnings = [_read_as(one, names) for one in running]
+    warnings = [_read_as(connector, names) for connector in running]
     for connector in running:
-        for one in connector.keys.values():
-            message = _why_unused(one, connector, leading)
+        for setting in connector.keys.values():
+            message = _why_unused(setting, connector, leading)
             if message:
-                warnings.append(warning(WarningCode.DEAD_KEY, one, message))
+                warnings.append(warning(WarningCode.DEAD_KEY, setting, message))
             elif message is None:
-                for key in _keys(one, flow):
-                    settings[key] = replace(one, key=key, field=one.key)
+                for key in _keys(setting, flow):
+                    settings[key] = replace(setting, key=key, field=setting.key)
     return settings, tuple(warnings)
 
 
-def _why_unused(one: Setting, connector: Connector, leading: Connector) -> str | None:
+def _why_unused(setting: Setting, connector: Connector, leading: Connector) -> str | None:
     """Return why a key is not used, or an empty text if that is harmless, or None if it is used."""
     section = _SECTIONS[connector.name]
-    owner = section_of(one.key)
-    used = None if connector is leading else leading.keys.get(one.key)
+    owner = section_of(setting.key)
+    used = None if connector is leading else leading.keys.get(setting.key)
     if owner == section or (owner is None and used is None):
         return None
-    if used is not None and (one.key in _OWN or one.value == used.value):
+    if used is not None and (setting.key in _OWN or setting.value == used.value):
         return ""
     if used is not None and owner is None:
         return (
             f"the connectors of a flow share this key, and the value of the {leading.name} "
             f"({used.location}) is used"
         )
-    if connector.name == _CHECKPOINT and one.key.startswith("topics"):
+    if connector.name == _CHECKPOINT and setting.key.startswith("topics"):
         return "group offsets are translated for all topics of the flow"
     return f"has no effect in a {connector.name}"
 
@@ -164,38 +168,38 @@ def names_of_connectors(flow: Flow) -> Names:
     )
 
 
-def _read_as(one: Connector, names: Collection[str]) -> ConfigWarning:
+def _read_as(connector: Connector, names: Collection[str]) -> ConfigWarning:
     message = (
-        f"a connector on Kafka Connect, read as the flow {one.flow}; `twinlog convert` writes it "
-        "as an mm2.properties"
+        f"a connector on Kafka Connect, read as the flow {connector.flow}; `twinlog convert` "
+        "writes it as an mm2.properties"
     )
     if _SOURCE not in names:
         message += f"; give the file of the {_SOURCE} too, because this one copies no topic"
-    return warning(WarningCode.READ_AS, one.keys[CLASS], message)
+    return warning(WarningCode.READ_AS, connector.keys[CLASS], message)
 
 
-def _flow(given: Mapping[str, Setting]) -> Flow:
+def _flow(settings: Mapping[str, Setting]) -> Flow:
     """Return the flow between the aliases, or `source` to `target` if they are not valid names."""
-    aliases = [_alias(given, side) or side for side in _SIDES]
+    aliases = [_alias(settings, side) or side for side in _SIDES]
     named = all(map(_ALIAS.fullmatch, aliases)) and len(set(aliases)) == len(aliases)
     return Flow(*(aliases if named else _SIDES))
 
 
-def _alias(given: Mapping[str, Setting], side: str) -> str:
-    one = given.get(f"{side}.cluster.alias")
-    return "" if one is None else trimmed(one.value)
+def _alias(settings: Mapping[str, Setting], side: str) -> str:
+    setting = settings.get(f"{side}.cluster.alias")
+    return "" if setting is None else trimmed(setting.value)
 
 
-def _keys(one: Setting, flow: Flow) -> Iterator[str]:
+def _keys(setting: Setting, flow: Flow) -> Iterator[str]:
     """Yield the key of an mm2.properties for a connector's key, if it needs one."""
-    side, _, rest = one.key.partition(".cluster.")
+    side, _, rest = setting.key.partition(".cluster.")
     if side in _SIDES and rest:
         alias = flow.source if side == "source" else flow.target
         if rest != "alias":
             yield f"{alias}.{rest}"
-        elif trimmed(one.value) != alias:
-            yield f"{flow}.{one.key}"
-    elif one.key.startswith("consumer.") and not one.key.startswith("consumer.override."):
-        yield f"{flow}.source.{one.key}"
-    elif one.key != CLASS:
-        yield f"{flow}.{one.key}"
+        elif trimmed(setting.value) != alias:
+            yield f"{flow}.{setting.key}"
+    elif setting.key.startswith("consumer.") and not setting.key.startswith("consumer.override."):
+        yield f"{flow}.source.{setting.key}"
+    elif setting.key != CLASS:
+        yield f"{flow}.{setting.key}"

@@ -119,7 +119,7 @@ def read_pair(consumer: Path, producer: Path, options: PairOptions) -> RawConfig
         warnings=(
             *audit_text(reading),
             *audit_text(writing),
-            *_said(str(consumer), idle, options.idle),
+            *_unused_warnings(str(consumer), idle, options.idle),
         ),
         names=names_by_prefix(
             (alias, TARGET),
@@ -145,20 +145,20 @@ def _of_cluster(
     not_passed: frozenset[str],
     idle: list[Setting],
 ) -> Iterator[Setting]:
-    for key, one in settings.items():
+    for key, setting in settings.items():
         if key in _OLD:
-            raise refuse(one, f"is of {_OLD[key]}", "write bootstrap.servers = host:9092")
+            raise refuse(setting, f"is of {_OLD[key]}", "write bootstrap.servers = host:9092")
         if key == "interceptor.classes":
-            raise refuse(one, "Twinlog cannot run Java classes", IN_PYTHON)
+            raise refuse(setting, "Twinlog cannot run Java classes", IN_PYTHON)
         if key in not_passed:
             if key in _IDLE_CONSUMER | _IDLE_PRODUCER:
-                idle.append(one)
+                idle.append(setting)
         elif provider_key(key):
-            yield one
+            yield setting
         elif is_connection_key(key):
-            yield _renamed(one, f"{alias}.{key}")
+            yield _renamed(setting, f"{alias}.{key}")
         else:
-            yield _renamed(one, f"{alias}.{role}.{key}")
+            yield _renamed(setting, f"{alias}.{role}.{key}")
     if "bootstrap.servers" not in settings:
         path = next(iter(settings.values())).file if settings else f"the {role} configuration"
         raise ConfigError(
@@ -193,13 +193,13 @@ def _of_flow(
         yield _renamed(metadata_age, key, str(seconds))
 
 
-def _renamed(one: Setting, key: str, value: str | None = None) -> Setting:
+def _renamed(setting: Setting, key: str, value: str | None = None) -> Setting:
     return Setting(
         key=key,
-        value=one.value if value is None else value,
-        file=one.file,
-        line=one.line,
-        field=one.key,
+        value=setting.value if value is None else value,
+        file=setting.file,
+        line=setting.line,
+        field=setting.key,
     )
 
 
@@ -210,15 +210,17 @@ def _pattern(text: str) -> str:
     return text.replace(" ", "").strip("\"'")
 
 
-def _said(file: str, idle: list[Setting], flags: tuple[str, ...]) -> Iterator[ConfigWarning]:
+def _unused_warnings(
+    file: str, idle: list[Setting], flags: tuple[str, ...]
+) -> Iterator[ConfigWarning]:
     """Yield one warning for all settings and flags that have no effect."""
-    opaque = [one for one in idle if one.key in _OPAQUE]
-    others = [one for one in idle if one.key not in _OPAQUE]
+    opaque = [setting for setting in idle if setting.key in _OPAQUE]
+    others = [setting for setting in idle if setting.key not in _OPAQUE]
     if opaque:
-        listed = ", ".join(f"{one.key} ({one.location})" for one in opaque)
+        listed = ", ".join(f"{setting.key} ({setting.location})" for setting in opaque)
         yield _warning(file, f"keys and values are always bytes: {listed}")
     if others or flags:
-        listed = ", ".join([*(f"{one.key} ({one.location})" for one in others), *flags])
+        listed = ", ".join([*(f"{setting.key} ({setting.location})" for setting in others), *flags])
         yield _warning(file, f"accepted without effect: {listed}")
 
 

@@ -32,14 +32,14 @@ class Names:
 
     def error(self, error: ConfigError) -> ConfigError:
         """Return the error, with all errors that it contains, with the file's names."""
-        first, *more = (self._error(one) for one in error.each)
+        first, *more = (self._error(each) for each in error.each)
         first.more = tuple(more)
         first.warnings = tuple(self.warning(warning) for warning in error.warnings)
         return first
 
     def _error(self, error: ConfigError) -> ConfigError:
         return ConfigError(
-            self._said(error.what),
+            self._renamed(error.what),
             file=error.file,
             line=error.line,
             key=None if error.key is None else self._name(error.key),
@@ -49,10 +49,10 @@ class Names:
 
     def warning(self, warning: ConfigWarning) -> ConfigWarning:
         """Return the warning with the file's names."""
-        key, message = self._name(warning.key), self._said(warning.message)
+        key, message = self._name(warning.key), self._renamed(warning.message)
         return replace(warning, key=key, message=message)
 
-    def _said(self, text: str) -> str:
+    def _renamed(self, text: str) -> str:
         renamed = self._mentioned.sub(lambda match: self._name(match[0]), text)
         # two keys of mm2.properties can have one name
         return re.sub(r"(?<!\S)(\S+) or \1(?!\S)", r"\1", renamed)
@@ -62,10 +62,10 @@ def names_by_prefix(aliases: Collection[str], prefixes: Mapping[str, str]) -> Na
     """Return names that differ from the keys by their prefix; the longest one is replaced."""
 
     def name(key: str) -> str:
-        prefix = max((one for one in prefixes if key.startswith(one)), key=len, default="")
+        prefix = max((prefix for prefix in prefixes if key.startswith(prefix)), key=len, default="")
         return prefixes.get(prefix, "") + key.removeprefix(prefix)
 
-    flows = [re.escape(one) + REST for one in prefixes if ARROW in one]
+    flows = [re.escape(prefix) + REST for prefix in prefixes if ARROW in prefix]
     # a word that begins with an alias may be a topic, so only keys of clients are replaced
     keys = sorted((re.escape(f"{a}.{key}") for a in aliases for key in _OF_CLIENTS), reverse=True)
     return Names("|".join([*flows, *keys]), name)

@@ -28,9 +28,11 @@ class Override:
 def with_overrides(settings: Settings, overrides: Iterable[Override]) -> Settings:
     """Return the settings with those of the command line applied."""
     overridden = dict(settings)
-    for one in overrides:
-        if one.everywhere:
-            for key in [key for key in overridden if key.endswith(f".{one.key}")]:
+    for override in overrides:
+        if override.everywhere:
+            for key in [key for key in overridden if key.endswith(f".{override.key}")]:
                 del overridden[key]
-        overridden[one.key] = Setting(key=one.key, value=one.value, file=one.flag)
+        overridden[override.key] = Setting(
+            key=override.key, value=override.value, file=override.flag
+        )
     return Settings(overridden)

@@ -42,14 +42,16 @@ def resolve_providers(raw: Settings, environment: Mapping[str, str]) -> Settings
         prefix: _lookups(raw, prefix, environment) for prefix in reversed(provider_scopes(raw))
     }
     every = {
-        name: one for scope_settings in scopes.values() for name, one in scope_settings.items()
+        name: provider
+        for scope_settings in scopes.values()
+        for name, provider in scope_settings.items()
     }
     every |= scopes.get("", {})
     if not every:
         return raw
     out = {}
     for key, setting in raw.items():
-        own = max((one for one in scopes if key.startswith(one)), key=len, default="")
+        own = max((scope for scope in scopes if key.startswith(scope)), key=len, default="")
         out[key] = _resolved(setting, every | scopes.get(own, {}))
     return Settings(out)
 

@@ -60,7 +60,7 @@ def audit_text(text: PropertiesText) -> Iterator[ConfigWarning]:
                 WarningCode.BACKSLASH_DROPPED,
                 setting,
                 f"Java drops the backslash before {dropped}, so that the value is {setting.shown}; "
-                "write " + " and ".join(f"\\\\{one}" for one in entry.dropped),
+                "write " + " and ".join(f"\\\\{key}" for key in entry.dropped),
             )
 
 

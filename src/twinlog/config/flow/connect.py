@@ -14,6 +14,10 @@ needs is an error of the file, not of a task.
 `TopicNameMatches` compares the name of the remote topic, such as `A.orders`: MirrorMaker 2 names a
 record's topic before Connect transforms the record. It selects topics, so other topics are copied
 without Spark.
+
+`RegexRouter` gives all records of a remote topic another topic. So it is no step, but a rule for
+the names of remote topics (`config.values.renames`), and needs no Spark either. Later steps compare
+the name that it gives.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from twinlog.config.keys.client_keys import class_name
 from twinlog.config.regex.patterns import EVERYTHING, NamePattern, compile_names
 from twinlog.config.values.nearest import suggestion
 from twinlog.config.values.origin import Setting, Settings, refuse
+from twinlog.config.values.renames import RemoteName, Router, to_router
 from twinlog.config.values.types import parse_boolean, to_boolean, to_list, to_pattern, trimmed
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
@@ -44,8 +49,8 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 _KAFKAS: Final = "org.apache.kafka.connect.transforms."
 _KAFKAS_PREDICATES: Final = f"{_KAFKAS}predicates."
-_ROUTERS: Final = {"RegexRouter": ("regex", "replacement"), "TimestampRouter": ()}
-"""Classes that set the topic, and the options that they need."""
+_ROUTER: Final = "RegexRouter"
+_BY_TIME: Final = "TimestampRouter"
 _WITH_SCHEMA: Final = (
     *("Cast", "ExtractField", "Flatten", "HeaderFrom", "HoistField", "InsertField", "MaskField"),
     *("ReplaceField", "SetSchemaMetadata", "TimestampConverter", "ValueToKey"),
@@ -62,7 +67,7 @@ _EXAMPLES: Final = {
 
 
 class Action(StrEnum):
-    """What a step does with a record. The values are the names of Kafka's classes."""
+    """The operation of a step of the chain. Values are the names of Kafka's classes."""
 
     FILTER = "Filter"
     INSERT = "InsertHeader"
@@ -104,7 +109,9 @@ class ConnectStep:
 
     name: str
     topics: NamePattern
-    """Source topics to which it applies."""
+    """Topics to which it applies."""
+    compares: RemoteName
+    """The name of a topic that `topics` is compared with."""
     action: Action
     headers: tuple[str, ...] = ()
     """Names of the headers that it adds or removes."""
@@ -156,6 +163,7 @@ class ConnectChain:
     """The `transforms` of a flow."""
 
     steps: tuple[ConnectStep, ...]
+    routers: tuple[Router, ...]
     unread: tuple[Setting, ...]
     """Lines of `transforms` and `predicates` without effect: no transform of the list has them."""
 
@@ -163,20 +171,24 @@ class ConnectChain:
 def read_chain(settings: Settings, flow: Flow, prefix: str | None) -> ConnectChain:
     """Return the chain of a flow. Raises ConfigError for the first step that does not run.
 
-    `prefix` is before the source's name in the names of remote topics; None: they are named
+    `prefix` is what the replication policy puts before the source's name; None: it names topics
     differently.
     """
     reader = _ChainReader(settings, flow, prefix)
     listed = reader.option(CHAIN)
     names = () if listed is None else to_list(listed)
     steps = tuple(reader.step(name, listed) for name in names if listed is not None)
-    return ConnectChain(steps=steps, unread=reader.unread)
+    return ConnectChain(
+        steps=tuple(filter(None, steps)), routers=reader.routers, unread=reader.unread
+    )
 
 
 class _ChainReader:
     def __init__(self, settings: Settings, flow: Flow, prefix: str | None) -> None:
         self._settings, self._flow, self._prefix = settings, flow, prefix
         self._read: set[str] = set()
+        self.routers: tuple[Router, ...] = ()
+        """The routers that were read."""
 
     @property
     def unread(self) -> tuple[Setting, ...]:
@@ -202,17 +214,24 @@ class _ChainReader:
         todo = f"add {self._flow}.{key}.{part} = {_EXAMPLES.get(part, kind)}"
         raise refuse(found or owner, what, todo, lacks=f"{key}.")
 
-    def step(self, name: str, listed: Setting) -> ConnectStep:
+    def step(self, name: str, listed: Setting) -> ConnectStep | None:
+        """Read a transform. Return None if it is a router."""
         key = f"{CHAIN}.{name}"
         kind = self.needed(key, "type", listed)
         short = class_name(kind.value).removeprefix(_KAFKAS)
-        if short in _ROUTERS:
-            self._refuse_router(key, short, kind)
+        if short in (_ROUTER, _BY_TIME):
+            self.routers += (self._router(name, key, kind, short),)
+            return None
         if short not in [*Action]:
             raise _not_run(kind, short)
         topics, condition = self._predicate(key)
         step = ConnectStep(
-            name=name, topics=topics, action=Action(short), condition=condition, origin=kind
+            name=name,
+            topics=topics,
+            compares=RemoteName(self._prefix or "", self.routers),
+            action=Action(short),
+            condition=condition,
+            origin=kind,
         )
         match step.action:
             case Action.FILTER:
@@ -226,7 +245,9 @@ class _ChainReader:
                     literal = self.needed(key, "value.literal", kind)
                 return replace(step, headers=(header,), value=_header_value(literal))
 
-    def _predicate(self, key: str) -> tuple[NamePattern, RecordCondition]:
+    def _predicate(
+        self, key: str, *, of_router: bool = False
+    ) -> tuple[NamePattern, RecordCondition]:
         """Return the topics and the records to which a step applies."""
         every = compile_names((EVERYTHING,))
         named, negate = self.option(f"{key}.predicate"), self.option(f"{key}.negate")
@@ -252,28 +273,39 @@ class _ChainReader:
                 return every, RecordCondition(header=header, is_negated=is_negated)
             case "TopicNameMatches":
                 pattern = to_pattern(self.needed(key, "pattern", kind))
-                if self._prefix is None:
+                if self._prefix is None and not of_router:
                     what = f"{kind.shown} compares names of remote topics, and these are custom"
                     todo = "use twinlog.transforms.NAME.topics, which compares source names"
                     raise refuse(kind, what, todo)
-                topics = replace(pattern, prefix=self._prefix, is_negated=is_negated)
-                return topics, RecordCondition()
+                return replace(pattern, is_negated=is_negated), RecordCondition()
             case _:
                 raise _not_run(kind, short)
 
-    def _refuse_router(self, key: str, short: str, kind: Setting) -> None:
-        """Raise ConfigError for a transform that sets the topic, after the check of its options."""
-        self._predicate(key)
-        for part in _ROUTERS[short]:
-            found = self.needed(key, part, kind)
-            if part == "regex":
-                to_pattern(found)
-        what = f"{kind.shown} sets the topic of records, and mirrors do not route records yet"
-        todo = (
-            "name remote topics with twinlog.rename (docs/rename.md), or route records in a stream "
-            "of your own (docs/transforms.md), and remove the line"
+    def _router(self, name: str, key: str, kind: Setting, short: str) -> Router:
+        """Return a router. Raises ConfigError if it would separate the records of a topic."""
+        topics, condition = self._predicate(key, of_router=True)
+        if short == _BY_TIME:
+            raise _separates(kind, "by their timestamps")
+        regex = self.needed(key, "regex", kind)
+        replacement = self.option(f"{key}.replacement")
+        if replacement is None:
+            replacement = self.needed(key, "replacement", kind)
+        router = to_router(
+            name, regex, replacement, topics.entries[0], is_negated=topics.is_negated
         )
-        raise refuse(kind, what, todo, code="TRANSFORMS_NOT_RUN")
+        if condition != RecordCondition():
+            raise _separates(kind, "if its predicate is true for them, and not others")
+        return router
+
+
+def _separates(kind: Setting, how: str) -> ConfigError:
+    """Return the error for a router that does not give all records of a topic one topic."""
+    what = f"{kind.shown} sets the topic of records {how}, and a mirror copies a topic to one topic"
+    todo = (
+        "route records in a stream of your own (docs/transforms.md), or name remote topics with "
+        f"twinlog.rename or {_ROUTER} for all of their records, and remove the line"
+    )
+    return refuse(kind, what, todo, code="TRANSFORMS_NOT_RUN")
 
 
 def _not_run(kind: Setting, short: str) -> ConfigError:

@@ -45,17 +45,17 @@ _TODO: Final = (
 _WAY_BACK: Final = "make topic_source() and upstream_topic() the inverse of format_remote_topic()"
 
 
-def custom_instance(entry: str, **given: Any) -> Any:
+def custom_instance(entry: str, **arguments: Any) -> Any:
     """Return an instance of the class `module:Class`, created with those arguments that its
     constructor accepts. Any error that its module raises is passed on.
     """
     module, _, name = entry.partition(SEPARATES)
     made = getattr(importlib.import_module(module), name)
     taken = inspect.signature(made).parameters
-    return made(**{name: value for name, value in given.items() if name in taken})
+    return made(**{name: value for name, value in arguments.items() if name in taken})
 
 
-def keeps_names(given: Setting, entry: str) -> bool:
+def keeps_names(setting: Setting, entry: str) -> bool:
     """Return True if remote topics keep their source names, as with the identity policy.
 
     Raises ConfigError if the class cannot be loaded or is not a replication policy.
@@ -73,16 +73,16 @@ def keeps_names(given: Setting, entry: str) -> bool:
             else (None, None)
         )
     except Exception as error:
-        what = f"{given.shown} cannot be used: {type(error).__name__}: {error}"
-        raise refuse(given, what, _TODO) from error
+        what = f"{setting.shown} cannot be used: {type(error).__name__}: {error}"
+        raise refuse(setting, what, _TODO) from error
     if not is_named:
-        raise refuse(given, f"{given.shown} is not a replication policy", _TODO)
+        raise refuse(setting, f"{setting.shown} is not a replication policy", _TODO)
     if remote != "topic" and back != ("source", "topic"):
         what = (
-            f"{given.shown} names `topic` of `source` {remote!r}, but maps that name back to "
+            f"{setting.shown} names `topic` of `source` {remote!r}, but maps that name back to "
             f"{back[1]!r} of {back[0]!r}: topics would be copied back to their source"
         )
-        raise refuse(given, what, _WAY_BACK)
+        raise refuse(setting, what, _WAY_BACK)
     return remote == "topic"
 
 
@@ -109,15 +109,15 @@ def custom_pattern(settings: Settings, name: str) -> NamePattern | None:
     Raises ConfigError if the class cannot be loaded, or lacks its method.
     """
     key = _REPLACED.get(name, "")
-    given = settings.get(key)
-    if given is None or SEPARATES not in given.value:
+    setting = settings.get(key)
+    if setting is None or SEPARATES not in setting.value:
         return None
-    accepts = _accepts(given, METHODS[key], settings)
+    accepts = _accepts(setting, METHODS[key], settings)
     match name:
         case "topics" | "groups":
-            return NamePattern((trimmed(given.value),), None, accepts)
+            return NamePattern((trimmed(setting.value),), None, accepts)
         case "config.properties.exclude":
-            return NamePattern((trimmed(given.value),), None, lambda one: not accepts(one))
+            return NamePattern((trimmed(setting.value),), None, lambda name: not accepts(name))
         case _:
             return NamePattern((), None)
 
@@ -125,17 +125,17 @@ def custom_pattern(settings: Settings, name: str) -> NamePattern | None:
 def _accepts(given: Setting, method: str, settings: Settings) -> Callable[[str], bool]:
     todo = f"write package.module:Class of an importable class with the method {method}(name)"
     try:
-        properties = {key: one.value for key, one in settings.items() if not one.secret}
+        properties = {key: setting.value for key, setting in settings.items() if not setting.secret}
         accepts = getattr(custom_instance(trimmed(given.value), properties=properties), method)
     except Exception as error:
         what = f"{given.shown} cannot be used: {type(error).__name__}: {error}"
         raise refuse(given, what, todo) from error
 
-    def matches(one: str) -> bool:
+    def matches(name: str) -> bool:
         try:
-            return bool(accepts(one))
+            return bool(accepts(name))
         except Exception as error:
-            what = f"{method}({one!r}) of {given.shown} failed: {type(error).__name__}: {error}"
+            what = f"{method}({name!r}) of {given.shown} failed: {type(error).__name__}: {error}"
             raise refuse(given, what, "let it return True or False for every name") from error
 
     return matches

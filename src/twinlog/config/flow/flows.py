@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from twinlog.config.flow.policies import policy_config, refuse_java_classes
+from twinlog.config.flow.connect import CHAIN, read_chain
+from twinlog.config.flow.policies import policy_config, refuse_java_classes, with_routers
 from twinlog.config.flow.precedence import (
     candidate_flows,
     cluster_settings,
@@ -24,6 +25,7 @@ from twinlog.config.flow.schema import (
     LanesConfig,
     NewTopicsConfig,
     OffsetSyncsConfig,
+    PolicyConfig,
     RefreshConfig,
     SourceGroupConfig,
     VerifyMode,
@@ -34,6 +36,7 @@ from twinlog.config.flow.values import FlowValues
 from twinlog.config.keys.client_keys import AUTO_OFFSET_RESET, ISOLATION_LEVEL, Role
 from twinlog.config.series import metric_names
 from twinlog.config.values.origin import ClientProperties, Settings, refuse
+from twinlog.config.values.renames import KEY as RENAME
 from twinlog.config.values.types import to_boolean, to_choice, trimmed
 from twinlog.model import Flow, Isolation, StartKind
 
@@ -53,10 +56,11 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
     )
     refuse_java_classes(settings, clients)
     refuse_contradictions(settings, consumer)
-    source_alias, policy = (
-        values.text_or("source.cluster.alias", flow.source),
-        policy_config(settings),
-    )
+    source_alias = values.text_or("source.cluster.alias", flow.source)
+    policy = policy_config(settings)
+    chain = read_chain(settings, flow, policy.prefix(source_alias))
+    policy = with_routers(policy, chain.routers, settings)
+    refuse_acls_by_name(settings, policy)
     producer = clients.target_producer
     refreshes, refresh_s = values.rounds("refresh.topics")
     syncs_configs, configs_s = values.rounds("sync.topic.configs")
@@ -128,7 +132,7 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
             settings.get("twinlog.compression"),
             gathers=values.choice_or("twinlog.latency", "balanced") == "balanced",
         ),
-        transforms=read_transforms(settings, flow, policy.prefix(source_alias)),
+        transforms=read_transforms(settings, chain),
         producer_id_expiration_ms=values.number_or_none("twinlog.target.producer.id.expiration.ms"),
         state_topic_replication_factor=values.replicas("twinlog.state.topic.replication.factor"),
         clients=clients,
@@ -159,8 +163,21 @@ _NEW_PARTITIONS = "twinlog.new.topic.partitions"
 _PARTITIONS = "twinlog.target.partitions"
 _ENFORCES = "twinlog.rpo.enforce"
 _RPO = "twinlog.rpo.seconds"
-_RENAME = "twinlog.rename"
 _ACLS_BY_NAME = ("twinlog.sync.topic.acls.prefixed", "twinlog.sync.topic.acls.removal")
+
+
+def refuse_acls_by_name(settings: Settings, policy: PolicyConfig) -> None:
+    """Raise ConfigError for ACLs of name prefixes if remote topics are renamed."""
+    renames = settings.get(RENAME if policy.renames.rules else CHAIN)
+    for name in _ACLS_BY_NAME:
+        acls = settings.get(name)
+        if policy.renames and renames is not None and acls and to_boolean(acls):
+            raise refuse(
+                acls,
+                f"with {renames.key} ({renames.location}) the prefix of a name does not "
+                "tell which ACLs belong to which remote topic",
+                "remove one of the two lines; literal ACLs are copied to the new names",
+            )
 
 
 def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> None:
@@ -174,16 +191,6 @@ def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> Non
                     f"there is no offset-syncs topic: {emits.key} is false ({emits.location})",
                     "remove one of the two lines",
                 )
-    renames = settings.get(_RENAME)
-    for name in _ACLS_BY_NAME:
-        acls = settings.get(name)
-        if renames is not None and trimmed(renames.value) and acls and to_boolean(acls):
-            raise refuse(
-                acls,
-                f"with {renames.key} ({renames.location}) the prefix of a name does not "
-                "tell which ACLs belong to which remote topic",
-                "remove one of the two lines; literal ACLs are copied to the new names",
-            )
     fewer = settings.get(_NEW_PARTITIONS)
     kept = settings.get(_PARTITIONS)
     is_keyed = kept is not None and trimmed(kept.value) == "keyed"
@@ -285,16 +292,16 @@ def read_groups(values: FlowValues) -> GroupsConfig:
     return GroupsConfig(
         include=values.names("groups"),
         exclude=values.names("groups.exclude"),
-        refresh_s=_every(values, "refresh.groups"),
-        checkpoints_s=_every(values, "emit.checkpoints"),
-        sync_s=_every(values, "sync.group.offsets"),
+        refresh_s=_interval_s(values, "refresh.groups"),
+        checkpoints_s=_interval_s(values, "emit.checkpoints"),
+        sync_s=_interval_s(values, "sync.group.offsets"),
         checkpoints_replication_factor=values.replicas_or_none(
             "checkpoints.topic.replication.factor"
         ),
     )
 
 
-def _every(values: FlowValues, stem: str) -> int | None:
+def _interval_s(values: FlowValues, stem: str) -> int | None:
     interval = values.number(f"{stem}.interval.seconds")
     # MirrorMaker 2 treats a negative interval as "never"; 0 is as often as possible
     return interval if values.boolean(f"{stem}.enabled") and interval >= 0 else None

@@ -6,6 +6,8 @@ the wrong topics, so an unknown class is an error and never ignored.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from twinlog.config.flow.connect import IN_PYTHON
 from twinlog.config.flow.custom_classes import METHODS, SEPARATES, keeps_names
 from twinlog.config.flow.schema import FlowProperties, PolicyConfig, PolicyKind
@@ -13,7 +15,7 @@ from twinlog.config.keys.client_keys import CLIENT_KEYS, Role, class_name
 from twinlog.config.keys.flow_keys import MIRROR_PACKAGE
 from twinlog.config.keys.key_table import DEFINITIONS
 from twinlog.config.values.origin import Setting, Settings, refuse
-from twinlog.config.values.renames import KEY, NO_RENAMES, to_renames
+from twinlog.config.values.renames import KEY, NO_RENAMES, Router, to_renames
 from twinlog.config.values.types import parse_boolean, to_list, trimmed
 
 _POLICY_CLASS = "replication.policy.class"
@@ -52,19 +54,19 @@ def policy_config(settings: Settings) -> PolicyConfig:
     """Return the replication policy of a flow."""
     separator = _DEFAULT_SEPARATOR
     internal = _DEFAULT_SEPARATOR
-    given = settings.get(SEPARATOR)
-    if given is not None:
+    setting = settings.get(SEPARATOR)
+    if setting is not None:
         # a dot if it is blank, because names of heartbeats topics need a separator after the alias
-        separator = trimmed(given.value) or _DEFAULT_SEPARATOR
+        separator = trimmed(setting.value) or _DEFAULT_SEPARATOR
         flag = settings.get(_INTERNAL_SEPARATOR_ENABLED)
         # KIP-949: the flag is read only if the separator is set
         internal = (
-            trimmed(given.value)
+            trimmed(setting.value)
             if flag is None or parse_boolean(trimmed(flag.value))
             else _DEFAULT_SEPARATOR
         )
-    given = settings.get(_POLICY_CLASS)
-    is_custom = given is not None and SEPARATES in given.value
+    setting = settings.get(_POLICY_CLASS)
+    is_custom = setting is not None and SEPARATES in setting.value
     renames = settings.get(KEY)
     if renames is not None and trimmed(renames.value) and is_custom:
         raise refuse(
@@ -72,7 +74,7 @@ def policy_config(settings: Settings) -> PolicyConfig:
             "a custom replication policy names the topics itself",
             f"set the names in its format_remote_topic, or remove {_POLICY_CLASS}",
         )
-    kind = _policy_kind(given)
+    kind = _policy_kind(setting)
     if kind is PolicyKind.DEFAULT and is_blank(settings, SEPARATOR):
         if is_custom or not is_blank(settings, SOURCE_ALIAS):
             raise refuse(
@@ -87,31 +89,44 @@ def policy_config(settings: Settings) -> PolicyConfig:
         kind=kind,
         separator=separator,
         internal_separator=internal,
-        custom=trimmed(given.value) if given is not None and is_custom else "",
+        custom=trimmed(setting.value) if setting is not None and is_custom else "",
         renames=NO_RENAMES if renames is None else to_renames(renames),
     )
 
 
+def with_routers(
+    policy: PolicyConfig, routers: tuple[Router, ...], settings: Settings
+) -> PolicyConfig:
+    """Return the policy with the routers of Kafka Connect after it."""
+    if routers and policy.custom:
+        raise refuse(
+            settings[f"{routers[0]}.type"],
+            "a custom replication policy names the topics itself",
+            "set the names in its format_remote_topic, and remove the line",
+        )
+    return replace(policy, renames=replace(policy.renames, routers=routers))
+
+
 def is_blank(settings: Settings, name: str) -> bool:
     """Return True if a key is set to an empty value."""
-    given = settings.get(name)
-    return given is not None and not trimmed(given.value)
+    setting = settings.get(name)
+    return setting is not None and not trimmed(setting.value)
 
 
-def _policy_kind(given: Setting | None) -> PolicyKind:
-    if given is None:
+def _policy_kind(setting: Setting | None) -> PolicyKind:
+    if setting is None:
         return PolicyKind.DEFAULT
-    name = trimmed(given.value)
+    name = trimmed(setting.value)
     if SEPARATES in name:
-        return PolicyKind.IDENTITY if keeps_names(given, name) else PolicyKind.DEFAULT
+        return PolicyKind.IDENTITY if keeps_names(setting, name) else PolicyKind.DEFAULT
     if name in POLICY_CLASSES:
         return POLICY_CLASSES[name]
     full = next((known for known in POLICY_CLASSES if known.endswith(f".{name}")), None)
     if full:
-        raise refuse(given, f"{given.shown} lacks its package", f"write {full}")
+        raise refuse(setting, f"{setting.shown} lacks its package", f"write {full}")
     raise refuse(
-        given,
-        f"the class {given.shown} is not supported",
+        setting,
+        f"the class {setting.shown} is not supported",
         "use DefaultReplicationPolicy or IdentityReplicationPolicy of "
         f"{MIRROR_PACKAGE[:-1]}, or a Python class as package.module:Class",
     )
@@ -123,13 +138,13 @@ def refuse_java_classes(settings: Settings, clients: FlowProperties) -> None:
     """
     _refuse_other_classes(settings, clients)
     for name, method in METHODS.items():
-        given = settings.get(name)
-        if given is None or SEPARATES in given.value:
+        setting = settings.get(name)
+        if setting is None or SEPARATES in setting.value:
             continue
-        if trimmed(given.value) != DEFINITIONS[name].default:
+        if trimmed(setting.value) != DEFINITIONS[name].default:
             raise refuse(
-                given,
-                f"{_CANNOT_RUN} {given.shown}, so {_COPY_DIFFERS}",
+                setting,
+                f"{_CANNOT_RUN} {setting.shown}, so {_COPY_DIFFERS}",
                 f"write package.module:Class of a Python class with {method}(name), or remove the "
                 "line and use the *.exclude keys",
             )
@@ -157,9 +172,9 @@ def _refuse_other_classes(settings: Settings, clients: FlowProperties) -> None:
         for name, (effect, todo) in _CLASSES_OF_CLIENTS.items():
             if name not in client or name not in CLIENT_KEYS[role]:
                 continue
-            given = client.origin(name)
-            if not all(class_name(one).startswith(_KAFKAS) for one in to_list(given) if one):
-                raise refuse(given, f"{_CANNOT_RUN} {given.shown}, so {effect}", todo)
+            setting = client.origin(name)
+            if not all(class_name(part).startswith(_KAFKAS) for part in to_list(setting) if part):
+                raise refuse(setting, f"{_CANNOT_RUN} {setting.shown}, so {effect}", todo)
     for name in _CONVERTERS:
         converter = settings.get(name) or settings.get(f"target.cluster.{name}")
         if converter is not None and class_name(converter.value) not in ("", *_BYTES):

@@ -66,13 +66,13 @@ class PolicyConfig:
     custom: str = ""
     """`module:Class` of a Python policy. `kind` then says whether it keeps topic names."""
     renames: Renames = NO_RENAMES
-    """Renames of source topics, applied before the policy."""
+    """Rules that are applied before the policy, and routers of Kafka Connect after it."""
 
     def prefix(self, source_alias: str) -> str | None:
-        """Return what remote topics have before the source's name, or None if they are named
+        """Return what the policy puts before the source's name, or None if it names topics
         differently.
         """
-        if self.custom or self.renames:
+        if self.custom or self.renames.rules:
             return None
         return "" if self.kind is PolicyKind.IDENTITY else f"{source_alias}{self.separator}"
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from twinlog.config.flow.connect import CHAIN, ConnectStep, read_chain
+from twinlog.config.flow.connect import CHAIN, ConnectChain, ConnectStep
 from twinlog.config.keys.key_table import (
     DEFINITIONS,
     TRANSFORMS,
@@ -34,8 +34,8 @@ from twinlog.config.keys.key_table import (
 from twinlog.config.regex.patterns import NamePattern, compile_names
 from twinlog.config.values.nearest import suggestion
 from twinlog.config.values.origin import Setting, Settings, refuse
+from twinlog.config.values.renames import SOURCE_NAME, RemoteName
 from twinlog.config.values.types import to_choice, to_list, to_names, trimmed
-from twinlog.model import Flow
 
 TRANSFORMS_PREFIX: Final = f"{TRANSFORMS}."
 _ON_ERROR: Final = TRANSFORMS_ON_ERROR.removeprefix(TRANSFORMS_PREFIX)
@@ -87,6 +87,8 @@ class TransformConfig:
     function: str = ""
     """`package.module:function`"""
     sql: str = ""
+    compares: RemoteName = SOURCE_NAME
+    """The name of a topic that `topics` is compared with."""
     connect: ConnectStep | None = None
     """The transform of Kafka Connect that `sql` is made from."""
     origin: Setting = field(repr=False, compare=False)
@@ -110,24 +112,29 @@ class TransformsConfig:
 
     def of_topic(self, topic: str) -> tuple[TransformConfig, ...]:
         """Return the transforms of a source topic."""
-        return tuple(entry for entry in self.entries if entry.topics.matches(topic))
+        return tuple(one for one in self.entries if one.topics.matches(one.compares.of(topic)))
 
     def connect_steps(self, topic: str) -> tuple[ConnectStep, ...]:
         """Return the transforms that MirrorMaker 2 applies to a source topic as well."""
-        return tuple(one.connect for one in self.of_topic(topic) if one.connect is not None)
+        return tuple(
+            transform.connect for transform in self.of_topic(topic) if transform.connect is not None
+        )
 
     def digest_of(self, topic: str) -> str:
         """Return the digest of a source topic's transforms, in hex; empty if it has none.
 
         It depends on their lines and on their order, not on the code that they name.
         """
-        chain = [(one.function, one.sql) for one in self.of_topic(topic)]
+        chain = [(transform.function, transform.sql) for transform in self.of_topic(topic)]
         return _digest([self.on_error.value, chain]) if chain else ""
 
     @property
     def digest(self) -> str:
         """Digest of all transforms and of the topics that have them; empty if there are none."""
-        chain = [(str(entry.topics), entry.function, entry.sql) for entry in self.entries]
+        chain = [
+            (str(one.topics), one.function, one.sql, *map(repr, one.compares.routers))
+            for one in self.entries
+        ]
         return _digest([self.on_error.value, chain]) if chain else ""
 
 
@@ -135,13 +142,8 @@ def _digest(parts: object) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
-def read_transforms(settings: Settings, flow: Flow, prefix: str | None) -> TransformsConfig:
-    """Return the transforms of a flow. Raises ConfigError for the first invalid line.
-
-    `prefix` is before the source's name in the names of remote topics; None: they are named
-    differently.
-    """
-    chain = read_chain(settings, flow, prefix)
+def read_transforms(settings: Settings, chain: ConnectChain) -> TransformsConfig:
+    """Return the transforms of a flow. Raises ConfigError for the first invalid line."""
     listed = settings.get(TRANSFORMS)
     names = () if listed is None else to_list(listed)
     for name in names:
@@ -169,6 +171,7 @@ def _of_connect(step: ConnectStep) -> TransformConfig:
     return TransformConfig(
         name=f"{CHAIN}.{step.name}",
         topics=step.topics,
+        compares=step.compares,
         sql=step.sql,
         connect=step,
         origin=step.origin,
@@ -183,8 +186,8 @@ def _refuse_unused(settings: Settings, names: Iterable[str]) -> None:
             continue
         if part not in PARTS or not name:
             start = setting.key.removesuffix(key)
-            known = [f"{start}{name}.{one}" for one in PARTS if name]
-            hint = suggestion(setting.key, [*(f"{start}{one}" for one in _OTHERS), *known])
+            known = [f"{start}{name}.{part}" for part in PARTS if name]
+            hint = suggestion(setting.key, [*(f"{start}{part}" for part in _OTHERS), *known])
             raise refuse(setting, "no such key", hint or f"write {start}NAME.{_SQL}")
         if name not in names:
             hint = suggestion(name, names)

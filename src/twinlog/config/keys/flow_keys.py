@@ -150,7 +150,8 @@ _CONNECT = (
     _key("header.converter.plugin.version", _STRING, None, _NOTHING,
          "Twinlog loads no Java classes"),
     _key("transforms", _LIST, "", _ACTS,
-         "Kafka Connect's transforms, of the classes `Filter`, `InsertHeader` and `DropHeaders`"),
+         "Kafka Connect's transforms, of the classes `Filter`, `InsertHeader`, `DropHeaders` and "
+         "`RegexRouter`"),
     _key("predicates", _LIST, "", _ACTS,
          "conditions of `transforms`: `TopicNameMatches`, `HasHeaderKey`, `RecordIsTombstone`"),
     _key("config.action.reload", _STRING, "restart", _NOTHING, "used only by Kafka Connect"),

@@ -117,8 +117,8 @@ class _Automaton:
                 inner = _Automaton()
                 body = argument[2] if code == "POSSESSIVE_REPEAT" else argument
                 empty = inner.read(body).empty or (code == "POSSESSIVE_REPEAT" and not argument[0])
-                one = self._character(reduce(or_, inner.masks, 0))
-                return _Part(int(bool(empty)), one.first, one.last)
+                character = self._character(reduce(or_, inner.masks, 0))
+                return _Part(int(bool(empty)), character.first, character.last)
             case "GROUPREF":
                 return self._repeat(0, 1, lambda: self._character(_EVERY))
             case "LITERAL" | "NOT_LITERAL" | "IN" | "ANY":
@@ -153,10 +153,10 @@ class _Automaton:
 
         def next_pairs(pair: tuple[int, int]) -> list[tuple[int, int]]:
             return [
-                (one, other)
-                for one in after.get(pair[0], ())
+                (begin, other)
+                for begin in after.get(pair[0], ())
                 for other in after.get(pair[1], ())
-                if self.masks[one] & self.masks[other]
+                if self.masks[begin] & self.masks[other]
             ]
 
         graph: _Graph = {}
@@ -168,7 +168,7 @@ class _Automaton:
                 waiting += graph[pair]
         group = _cycles(graph)
         diagonal = {group[p, p] for p in range(len(self.masks))}
-        if any(one != other and group[one, other] in diagonal for one, other in graph):
+        if any(begin != other and group[begin, other] in diagonal for begin, other in graph):
             return True
         return any(
             times > 1 and group[end, end] == group[begin, begin]

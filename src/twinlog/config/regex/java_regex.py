@@ -106,7 +106,7 @@ class _Translator:
         self._skip_comments()
         reader = self._reader
         column = reader.column
-        quantifier = next((one for one in "*+?{" if reader.take(one)), "")
+        quantifier = next((sign for sign in "*+?{" if reader.take(sign)), "")
         if not quantifier:
             return atom
         if quantifier == "{":
@@ -450,7 +450,7 @@ class _Class:
                 self._read_item()
         self._finish_operand()
         self._reader.skip()
-        return _negate(self._whole()) if negated else self._whole()
+        return _negate(self._class_pattern()) if negated else self._class_pattern()
 
     def _choices(self) -> list[str]:
         plain = [f"[{self._body}]"] if self._body else []
@@ -467,7 +467,7 @@ class _Class:
         self._operands.append(choices[0] if len(choices) == 1 else f"(?:{'|'.join(choices)})")
         self._start_operand()
 
-    def _whole(self) -> str:
+    def _class_pattern(self) -> str:
         if len(self._operands) == 1:
             return self._operands[0]
         *conditions, last = self._operands

@@ -26,15 +26,13 @@ class NamePattern:
     _accepts: Callable[[str], bool] | None = field(default=None, repr=False, compare=False)
     """The user's filter in Python, in place of a list of expressions."""
 
-    prefix: str = ""
-    """What is before each name when it is compared."""
     is_negated: bool = False
 
     def matches(self, name: str) -> bool:
         if self._accepts is not None:
             return self._accepts(name)
-        found = self.regex is not None and self.regex.fullmatch(self.prefix + name) is not None
-        return found is not self.is_negated
+        is_match = self.regex is not None and self.regex.fullmatch(name) is not None
+        return is_match is not self.is_negated
 
     def __str__(self) -> str:
         return f"{'all but ' if self.is_negated else ''}{', '.join(self.entries)}"

@@ -105,7 +105,7 @@ class _ResourceReader:
         """Raise `error` with all errors found before, or these alone if it is their consequence."""
         follows = error.lacks in self._reader.meant
         errors = [*self._errors, *([] if follows else [error])]
-        first, *more = sorted(errors, key=lambda one: one.line or 0)
+        first, *more = sorted(errors, key=lambda error: error.line or 0)
         first.more = tuple(more)
         raise first
 
@@ -274,12 +274,12 @@ class FieldNames(Names):
     """Maps keys in the messages of one resource to its fields."""
 
     def __init__(self, collected: Collected) -> None:
-        self._fields = {key: one.field for key, one in collected.settings.items()}
+        self._fields = {key: setting.field for key, setting in collected.settings.items()}
         self._sections = dict(collected.sections)
         flows = [re.escape(section) for section in self._sections if ARROW in section]
         # a word that begins with an alias may be a topic, so only known keys are replaced
-        of_clusters = {one for one in self._sections if ARROW not in one}
-        keys = {one + BOOTSTRAP_SERVERS for one in of_clusters} | {
+        of_clusters = {section for section in self._sections if ARROW not in section}
+        keys = {section + BOOTSTRAP_SERVERS for section in of_clusters} | {
             key for key in self._fields if key.startswith(tuple(of_clusters))
         }
         known = sorted(map(re.escape, keys), key=len, reverse=True)
@@ -289,7 +289,7 @@ class FieldNames(Names):
     def _field(self, key: str) -> str:
         if key in self._fields:
             return self._fields[key]
-        section = next((one for one in self._sections if key.startswith(one)), None)
+        section = next((section for section in self._sections if key.startswith(section)), None)
         if section is None:
             return key
         path, rest = self._sections[section], key[len(section) :]
@@ -323,7 +323,9 @@ class MirrorReader:
             for name in _CONNECTORS
             if name in fields
         }
-        running = {name: one for name, one in sections.items() if not self._is_paused(one)}
+        running = {
+            name: section for name, section in sections.items() if not self._is_paused(section)
+        }
         self._collected.set(f"{flow}.enabled", "true" if running else "false", mirror)
         if not running:
             return False

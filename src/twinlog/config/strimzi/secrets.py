@@ -194,18 +194,18 @@ def pod_of(spec: Mapping[str, Node]) -> Pod:
     """Return the pod's variables and mounts, by `template` and `externalConfiguration`."""
     pod = Pod()
     template, old = map(spec.get, OF_PODS)
-    container = _below(template, "connectContainer")
+    container = _descend(template, "connectContainer")
     for entry in (*_items(container, "env"), *_items(old, "env")):
-        name, value = _text(entry, "name"), _text(entry, "value")
-        source = _below(entry, "valueFrom", "secretKeyRef")
-        secret, key = _text(source, "name"), _text(source, "key")
+        name, value = _text_of(entry, "name"), _text_of(entry, "value")
+        source = _descend(entry, "valueFrom", "secretKeyRef")
+        secret, key = _text_of(source, "name"), _text_of(source, "key")
         if name and value:
             pod.values[name] = value
         elif name and secret and key:
             pod.variables[name] = (secret, key)
-    volumes = _volumes(_below(template, "pod"))
+    volumes = _volumes(_descend(template, "pod"))
     for mount in _items(container, "volumeMounts"):
-        name, path = _text(mount, "name"), _text(mount, "mountPath")
+        name, path = _text_of(mount, "name"), _text_of(mount, "mountPath")
         if name in volumes and path:
             pod.mounts[path.rstrip("/")] = volumes[name]
     pod.mounts |= {f"{_OLD_MOUNTS}/{name}": secret for name, secret in _volumes(old).items()}
@@ -215,31 +215,31 @@ def pod_of(spec: Mapping[str, Node]) -> Pod:
 def _volumes(section: Node | None) -> dict[str, str]:
     secrets = {}
     for volume in _items(section, "volumes"):
-        secret = _text(_below(volume, "secret"), "secretName")
+        secret = _text_of(_descend(volume, "secret"), "secretName")
         if secret:
-            secrets[_text(volume, "name")] = secret
+            secrets[_text_of(volume, "name")] = secret
     return secrets
 
 
-def _below(node: Node | None, *names: str) -> Node | None:
+def _descend(node: Node | None, *names: str) -> Node | None:
     for name in names:
         node = None if node is None else node.fields().get(name)
     return node
 
 
 def _items(node: Node | None, name: str) -> list[Node]:
-    items = _below(node, name)
+    items = _descend(node, name)
     return [] if items is None else items.items()
 
 
-def _text(node: Node | None, name: str) -> str:
-    child = _below(node, name)
+def _text_of(node: Node | None, name: str) -> str:
+    child = _descend(node, name)
     return "" if child is None else child.text()
 
 
 def with_secrets(settings: Mapping[str, Setting], secrets: Secrets, pod: Pod) -> dict[str, Setting]:
     """Return the settings with the operator's providers, and secrets as files of the folder."""
-    resolved = {key: _in_the_pod(one, secrets, pod) for key, one in settings.items()}
+    resolved = {key: _in_the_pod(setting, secrets, pod) for key, setting in settings.items()}
     resolved.update(_added(dict(resolved)))
     operators = {
         (prefix, name)
@@ -252,8 +252,8 @@ def with_secrets(settings: Mapping[str, Setting], secrets: Secrets, pod: Pod) ->
         return resolved
     prefixes = tuple(f"{prefix}{PROVIDERS}.{name}." for prefix, name in operators)
     out = {
-        key: _resolved(one, {name for _, name in operators}, secrets)
-        for key, one in resolved.items()
+        key: _resolved(setting, {name for _, name in operators}, secrets)
+        for key, setting in resolved.items()
         if not key.startswith(prefixes)
     }
     for prefix in {prefix for prefix, _ in operators}:
@@ -286,36 +286,36 @@ def _added(settings: Mapping[str, Setting]) -> Iterator[tuple[str, Setting]]:
         yield key, replace(user, key=key, value=kind)
 
 
-def _in_the_pod(one: Setting, secrets: Secrets, pod: Pod) -> Setting:
+def _in_the_pod(setting: Setting, secrets: Secrets, pod: Pod) -> Setting:
     """Replace the pod's variables and mounted paths with their values, or files of the folder."""
-    reads = _reader(one, secrets)
+    reads = _reader(setting, secrets)
 
     def variable(match: re.Match[str]) -> str:
         if match[1] in pod.values:
             return pod.values[match[1]]
         secret, key = pod.variables.get(match[1], ("", ""))
         if secret and secrets.holds(secret, key):
-            return reads(Named(one, secret), Named(one, key))
+            return reads(Named(setting, secret), Named(setting, key))
         return match[0]
 
-    value = re.sub(rf"\$\{{{_ENVIRONMENT}::?([^}}:]*)\}}", variable, one.value)
+    value = re.sub(rf"\$\{{{_ENVIRONMENT}::?([^}}:]*)\}}", variable, setting.value)
     for path, secret in pod.mounts.items():
         if (folder := secrets.folder(secret)) is not None:
             value = re.sub(rf"(?<![^:]){re.escape(path)}(?=[/:])", lambda _: folder, value)
-    return one if value == one.value else replace(one, value=value)
+    return setting if value == setting.value else replace(setting, value=value)
 
 
-def _resolved(one: Setting, names: set[str], secrets: Secrets) -> Setting:
+def _resolved(setting: Setting, names: set[str], secrets: Secrets) -> Setting:
     variable = re.compile(rf"\$\{{(?:{'|'.join(map(re.escape, names))}):([^}}:]*):([^}}]*)\}}")
-    reads = _reader(one, secrets)
+    reads = _reader(setting, secrets)
 
     def found(match: re.Match[str]) -> str:
         # the namespace has no meaning outside Kubernetes
         secret = match[1].rpartition("/")[2]
-        return reads(Named(one, secret), Named(one, match[2]))
+        return reads(Named(setting, secret), Named(setting, match[2]))
 
-    return replace(one, value=variable.sub(found, one.value))
+    return replace(setting, value=variable.sub(found, setting.value))
 
 
-def _reader(one: Setting, secrets: Secrets) -> Callable[[Named, Named], str]:
-    return secrets.jaas_text if one.key.endswith("sasl.jaas.config") else secrets.text
+def _reader(setting: Setting, secrets: Secrets) -> Callable[[Named, Named], str]:
+    return secrets.jaas_text if setting.key.endswith("sasl.jaas.config") else secrets.text

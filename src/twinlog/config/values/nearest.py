@@ -15,7 +15,7 @@ _USUAL_ENDINGS = (".enabled", ".ms", ".seconds")
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the closest known name, or None if none is close."""
     candidates = sorted(known)
-    in_other_case = [one for one in candidates if one.lower() == name.lower()]
+    in_other_case = [candidate for candidate in candidates if candidate.lower() == name.lower()]
     if in_other_case:
         return in_other_case[0]
     plain = name.replace("_", ".").replace("-", ".")
@@ -26,15 +26,17 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     for ending in ("", *_USUAL_ENDINGS):
         if plain + ending in by_plain:
             return by_plain[plain + ending]
-    for one, candidate in by_plain.items():
-        if sorted(one.split(".")) == sorted(plain.split(".")):
+    for plain_name, candidate in by_plain.items():
+        if sorted(plain_name.split(".")) == sorted(plain.split(".")):
             return candidate
     close = difflib.get_close_matches(plain, by_plain, n=_MOST, cutoff=_CUTOFF)
-    return next((by_plain[one] for one in close if _differs_by_spelling(plain, one)), None)
+    return next((by_plain[name] for name in close if _differs_by_spelling(plain, name)), None)
 
 
 def _differs_by_spelling(name: str, known: str) -> bool:
-    """Return False if a part of the names is another word, which long equal parts can hide."""
+    """Return whether each differing part of the names is only a misspelling. Two long names can be
+    similar as a whole although one part is another word.
+    """
     parts, others = name.split("."), known.split(".")
     return all(
         difflib.SequenceMatcher(None, ".".join(parts[a:b]), ".".join(others[c:d])).ratio()

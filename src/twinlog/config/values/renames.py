@@ -1,29 +1,35 @@
-r"""`twinlog.rename`: other names for topics on the target, such as `orders:eu-orders,
-pay-(.*):pay.$1`.
+r"""Other names for topics on the target: rules before the replication policy, and after it.
 
-A rule is a Java regular expression for a whole source name, a colon, and the new name. The last
-colon separates them, because an expression can contain colons but a topic name cannot. The first
-rule that matches applies; topics without a match keep their names. In the new name, `$1` to `$9`
-are groups (`$0`: the whole name), and `\` escapes the next character, as in Java's replacements.
+Before it, `twinlog.rename`, such as `orders:eu-orders, pay-(.*):pay.$1`. A rule is a Java regular
+expression for a whole source name, a colon, and the new name. The last colon separates them,
+because an expression can contain colons but a topic name cannot. The first rule that matches
+applies; topics without a match keep their names. In the new name, `$1` to `$9` are groups (`$0`:
+the whole name), and `\` escapes the next character, as in Java's replacements. The replication
+policy is applied to the result: `A.eu-orders` with the default policy, `eu-orders` with the
+identity policy.
 
-The replication policy is applied to the result: `A.eu-orders` with the default policy, `eu-orders`
-with the identity policy.
+After it, each `RegexRouter` of Kafka Connect in the order of `transforms`. It gets the name that
+the policy or the router before it made, such as `A.orders`.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Final
 
 from twinlog.config.values.origin import Setting, refuse
-from twinlog.config.values.types import to_list, to_names
+from twinlog.config.values.types import to_list, to_names, to_pattern
+from twinlog.errors import ConfigError
 
 KEY: Final = "twinlog.rename"
 LONGEST_NAME: Final = 249
 """Kafka's limit for topic names, in characters."""
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 _MOST_GROUPS: Final = 9
+_GROUP_NAME: Final = re.compile(r"\{([a-zA-Z][a-zA-Z0-9]*)\}")
 _EXAMPLE: Final = "write orders:eu-orders, pay-(.*):pay.$1"
 
 
@@ -44,14 +50,71 @@ class RenameRule:
         match.
         """
         match = self._regex.fullmatch(topic)
-        if match is None:
-            return None
-        return "".join(
-            part if isinstance(part, str) else (match.group(part) or "") for part in self._parts
-        )
+        return None if match is None else _filled(self._parts, match)
 
     def __str__(self) -> str:
         return f"{self.pattern}:{self.template}"
+
+
+@dataclass(frozen=True, slots=True)
+class Router:
+    """A `RegexRouter` of Kafka Connect, for all records of the remote topics that match."""
+
+    name: str
+    regex: str
+    replacement: str
+    topics: str
+    """The expression of its predicate `TopicNameMatches`, for the name before this router."""
+    is_negated: bool = False
+
+    def routed(self, remote: str) -> str:
+        """Return the new name, which may be an invalid topic name.
+
+        As in Java, the expression must match the whole name, but the replacement is for the first
+        match found: `a|ab` matches `ab`, and replaces `a`.
+        """
+        is_met = _compiled(self.topics).fullmatch(remote) is not None
+        regex = _compiled(self.regex)
+        found = regex.search(remote) if regex.fullmatch(remote) else None
+        if is_met is self.is_negated or found is None:
+            return remote
+        new = _filled(_parts(self.replacement, regex), found)
+        return f"{remote[: found.start()]}{new}{remote[found.end() :]}"
+
+    def __str__(self) -> str:
+        return f"transforms.{self.name}"
+
+
+@lru_cache(maxsize=1024)
+def _compiled(expression: str) -> re.Pattern[str]:
+    """Return a Java regular expression that was checked before."""
+    from twinlog.config.regex.java_regex import compile_java  # no lane needs these imports
+    from twinlog.config.regex.patterns import joined
+
+    return compile_java(joined((expression,)))
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteName:
+    """What is compared with an expression for topics: the source's name, or the remote name at a
+    point of Kafka Connect's transforms.
+    """
+
+    prefix: str = ""
+    routers: tuple[Router, ...] = ()
+
+    def of(self, topic: str) -> str:
+        return routed(self.routers, f"{self.prefix}{topic}")
+
+
+SOURCE_NAME: Final = RemoteName()
+
+
+def routed(routers: Iterable[Router], remote: str) -> str:
+    """Return a remote topic's name after these routers."""
+    for router in routers:
+        remote = router.routed(remote)
+    return remote
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +122,10 @@ class Renames:
     """All rules of a flow."""
 
     rules: tuple[RenameRule, ...] = ()
+    routers: tuple[Router, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.rules)
+        return bool(self.rules or self.routers)
 
     def rule(self, topic: str) -> RenameRule | None:
         """Return the rule that applies to a source topic, or None. An invalid topic
@@ -86,6 +150,17 @@ def to_renames(setting: Setting) -> Renames:
     return Renames(tuple(_rule(setting, entry) for entry in to_list(setting)))
 
 
+def to_router(
+    name: str, regex: Setting, replacement: Setting, topics: str, *, is_negated: bool
+) -> Router:
+    """Parse a router. Raises ConfigError if Connect would not start it, or if it would fail for
+    each topic that it matches.
+    """
+    router = Router(name, to_pattern(regex).entries[0], replacement.value, topics, is_negated)
+    _checked_parts(replacement, replacement.shown, router.replacement, _compiled(router.regex))
+    return router
+
+
 def _rule(setting: Setting, entry: str) -> RenameRule:
     pattern, colon, template = (part.strip() for part in entry.rpartition(":"))
     if not colon or not pattern or not template:
@@ -97,36 +172,75 @@ def _rule(setting: Setting, entry: str) -> RenameRule:
     if regex.groups > _MOST_GROUPS:
         what = f'"{pattern}" has {regex.groups} groups, but the new name can only use $1 to $9'
         raise refuse(setting, what, "write (?:...) for groups that are not used")
-    parts = _parts(setting, entry, template, regex.groups)
+    parts = _checked_parts(setting, f'"{entry}"', template, regex)
     fixed = "".join(part for part in parts if isinstance(part, str))
     is_fixed = all(isinstance(part, str) for part in parts)
-    if (fixed and _NAME.fullmatch(fixed) is None) or (is_fixed and not is_topic_name(fixed)):
-        raise refuse(
-            setting,
-            f'"{entry}" gives an invalid topic name',
-            "use letters, digits, `.`, `_` and `-`",
-        )
+    if is_fixed and not is_topic_name(fixed):
+        raise _invalid(setting, f'"{entry}"')
     if is_fixed and len(fixed) > LONGEST_NAME:
         what = f'"{entry}" gives a name of {len(fixed)} characters'
         raise refuse(setting, what, f"use at most {LONGEST_NAME}")
     return RenameRule(pattern, template, regex, parts)
 
 
-def _parts(setting: Setting, entry: str, template: str, groups: int) -> tuple[str | int, ...]:
+def _invalid(setting: Setting, shown: str) -> ConfigError:
+    what = f"{shown} gives an invalid topic name"
+    return refuse(setting, what, "use letters, digits, `.`, `_` and `-`")
+
+
+class _TemplateProblem(ValueError):
+    """Why a replacement is invalid in Java: what is wrong, and what to do."""
+
+
+def _checked_parts(
+    setting: Setting, shown: str, template: str, regex: re.Pattern[str]
+) -> tuple[str | int, ...]:
+    """Return the parts of a replacement. Raises ConfigError if all names with it are invalid."""
+    try:
+        parts = _parts(template, regex)
+    except _TemplateProblem as problem:
+        what, todo = problem.args
+        raise refuse(setting, f"{shown} {what}", todo) from None
+    if any(isinstance(part, str) and _NAME.fullmatch(part) is None for part in parts):
+        raise _invalid(setting, shown)
+    return parts
+
+
+def _parts(template: str, regex: re.Pattern[str]) -> tuple[str | int, ...]:
+    """Return the characters of a replacement of Java, and the numbers of its groups. Raises
+    _TemplateProblem.
+    """
     out: list[str | int] = []
-    chars = iter(template)
-    for char in chars:
-        if char not in {"$", "\\"}:
-            out.append(char)
-            continue
-        after = next(chars, "")
+    rest = template
+    while rest:
+        char, rest = rest[0], rest[1:]
         if char == "\\":
-            if not after:
-                raise refuse(setting, f'"{entry}" ends with a single \\', "remove it, or double it")
-            out.append(after)
-        elif after in set("0123456789") and int(after) <= groups:
-            out.append(int(after))
-        else:
-            what = f'"{entry}" uses ${after}, but its expression has {groups} groups'
-            raise refuse(setting, what, "write $1 for the text matched by the first ( )")
+            if not rest:
+                raise _TemplateProblem("ends with a single \\", "remove it, or double it")
+            char, rest = rest[0], rest[1:]
+        elif char == "$":
+            group, used = _group(rest, regex)
+            rest = rest[used:]
+            out.append(group)
+            continue
+        out.append(char)
     return tuple(out)
+
+
+def _group(text: str, regex: re.Pattern[str]) -> tuple[int, int]:
+    """Return the number of the group that a text after `$` begins with, and the characters used."""
+    named = _GROUP_NAME.match(text)
+    if named and named[1] in regex.groupindex:
+        return regex.groupindex[named[1]], named.end()
+    digits = len(text) - len(text.lstrip("0123456789"))
+    # Java reads a further digit only if such a group exists
+    fits = [n for n in range(1, digits + 1) if int(text[:n]) <= regex.groups]
+    if fits:
+        return int(text[: fits[-1]]), fits[-1]
+    what = f"uses ${text[:1]}, but its expression has {regex.groups} groups"
+    raise _TemplateProblem(what, "write $1 for the text matched by the first ( )")
+
+
+def _filled(parts: Iterable[str | int], match: re.Match[str]) -> str:
+    """Return a replacement with the texts of its groups. Groups that match nothing are empty."""
+    return "".join(part if isinstance(part, str) else (match.group(part) or "") for part in parts)

@@ -236,14 +236,14 @@ class Adopter:
         adopted: list[Adopted] = []
         for plan in due:
             try:
-                one = self._adopt(
+                partition = self._adopt(
                     plan,
                     positions.noted.get(plan.source, -1),
                     (starts[plan.target], ends[plan.target]),
                     pairs.get(plan.source, ()),
                     is_again=_is_ours(maps.get(plan.map_key)),
                 )
-                adopted += [] if one is None else [one]
+                adopted += [] if partition is None else [partition]
             except TwinlogError as error:
                 refused[plan.source] = error
         notes = [
@@ -280,18 +280,19 @@ class Adopter:
             if plan.targets:
                 return False  # MirrorMaker 2 partitions no records by key
             if end > start or plan.source not in positions.noted:
-                return end > 0  # its records may be deleted, but were copied
+                return end > 0  # a log that has ended after 0 had records, which may be deleted
             return self._begins_again(plan, maps)
         ours_from = max(start, known.runs[0].downstream)
         begin = max(ours_from, end - TAIL_RECORDS)
-        return begin < end and self._is_anothers(plan.target, begin, end, known.producers)
+        return begin < end and self._is_of_another(plan.target, begin, end, known.producers)
 
     def _begins_again(self, plan: PartitionPlan, maps: Maps) -> bool:
         """Return True if Twinlog never copied a partition of this name. Otherwise the noted
         position is Twinlog's, and does not apply to a target topic that was re-created since.
         """
         return not any(
-            one.runs and (one.topic, key.partition) == plan.source for key, one in maps.items()
+            known.runs and (known.topic, key.partition) == plan.source
+            for key, known in maps.items()
         )
 
     def _by_key(self, plan: PartitionPlan, noted: int) -> PartitionError:
@@ -303,26 +304,26 @@ class Adopter:
             code="PARTITIONS_DIFFER",
         )
 
-    def _is_anothers(
+    def _is_of_another(
         self, tp: TopicPartition, begin: int, end: int, own_producers: set[int]
     ) -> bool:
         """Return True if another producer wrote the last batch of a topic that Twinlog wrote to."""
         last = None
-        for header, _ in self._written(tp, begin, end):
+        for header, _ in self._foreign_batches(tp, begin, end):
             last = header
         return last is not None and (last.magic < 2 or last.producer_id not in own_producers)
 
     def _has_grown(self, tp: TopicPartition, before: int, now: int) -> bool:
         """Return True if a producer other than Twinlog's other flows wrote to the partition."""
-        return not self._company or any(self._written(tp, before, now))
+        return not self._company or any(self._foreign_batches(tp, before, now))
 
-    def _written(
+    def _foreign_batches(
         self, tp: TopicPartition, begin: int, end: int
     ) -> Iterator[tuple[BatchHeader, Sequence[Record]]]:
         """Yield the target's batches in [begin, end), without those of Twinlog's other flows."""
-        for header, some in read_committed(self.target, tp, begin, end):
+        for header, records in read_committed(self.target, tp, begin, end):
             if header.magic < 2 or header.producer_id not in self._company:
-                yield header, some
+                yield header, records
 
     def _refuse_growing(
         self,
@@ -367,12 +368,12 @@ class Adopter:
 
     def _starts(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         starts = list_offsets(self.target, list(tps), EARLIEST)
-        return {tp: or_raise(one).offset for tp, one in starts.items()}
+        return {tp: or_raise(result).offset for tp, result in starts.items()}
 
     def _ends(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return ends_of_logs(self.target, list(tps))
 
-    # -- one partition
+    # -- the steps for one partition
 
     def _adopt(
         self,
@@ -383,7 +384,7 @@ class Adopter:
         *,
         is_again: bool,
     ) -> Adopted | None:
-        """Return None if all records ever written to it are of Twinlog's other flows."""
+        """Return None if only Twinlog's other flows ever wrote records to the partition."""
         upstream, jumped = noted + 1, False
         tail, with_timestamp = self._tail(plan.target, *bounds)
         if tail:
@@ -400,7 +401,7 @@ class Adopter:
                 f"{plan.target}: has records, none of which can be read, and MirrorMaker 2 noted "
                 f"no position of {plan.source}"
             )
-            raise self._unknown(what, plan)
+            raise self._position_unknown(what, plan)
         return Adopted(
             plan=plan,
             upstream=upstream,
@@ -421,8 +422,8 @@ class Adopter:
         for back in (*FURTHER_BACK, end - start):
             records: list[Record] = []
             own_time = True
-            for header, some in self._written(tp, max(start, end - back), end):
-                records += some
+            for header, batch in self._foreign_batches(tp, max(start, end - back), end):
+                records += batch
                 own_time = own_time and not (header.magic >= 2 and header.is_log_append_time)
                 records = records[-TAIL_RECORDS:]
             if records or end - back <= start:
@@ -438,7 +439,7 @@ class Adopter:
         with_timestamp: bool,
         is_again: bool,
     ) -> Aligned | None:
-        """Return None if the source no longer has any of it, and no record is lost by resuming.
+        """Return None if the source no longer has any record of the copy, and resuming loses none.
 
         If Twinlog has copied since (`is_again`), the noted position does not count, only records.
         """
@@ -477,9 +478,9 @@ class Adopter:
             f"after {max(noted, log_start)}, so the offset at which the copy resumes is unknown: "
             "another client wrote to it, or the source's log was rewritten"
         )
-        raise self._unknown(what, plan)
+        raise self._position_unknown(what, plan)
 
-    def _unknown(self, what: str, plan: PartitionPlan) -> PartitionError:
+    def _position_unknown(self, what: str, plan: PartitionPlan) -> PartitionError:
         finding = LogFinding(code="MM2_PLACE_UNKNOWN", what=what, target=plan.target)
         return finding.in_flow(self.flow, is_shared=self.is_shared)
 

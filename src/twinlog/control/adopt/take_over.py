@@ -87,14 +87,14 @@ class TakeOver:
         self._claim = claim
         rows = adoption.rows(claim.generation, claim.producer_id)
         write_rows(self.clients()[1], self.map_reader.topic, self.map_reader.partitions, rows)
-        for one in adoption.partitions:
-            self._verdicts[_copied(one.plan)] = Refusal(
+        for partition in adoption.partitions:
+            self._verdicts[_copied(partition.plan)] = Refusal(
                 code="MAP_MISSING",
-                message=f"{one.plan.target}: its row in the offset map, written when it was taken "
-                "over from MirrorMaker 2, is missing; the map is read again",
+                message=f"{partition.plan.target}: its row in the offset map, written when it was "
+                "taken over from MirrorMaker 2, is missing; the map is read again",
                 is_retriable=True,
             )
-            self._adopted.add(_copied(one.plan))
+            self._adopted.add(_copied(partition.plan))
 
     def judged(self, plans: Sequence[PartitionPlan]) -> list[PartitionPlan]:
         """Return the plans of a discovery, with the verdict on each."""
@@ -108,9 +108,9 @@ class TakeOver:
                 refusal = replace(self._refusal(error), is_retriable=True)
                 self._verdicts |= {_copied(plan): refusal for plan in due}
         self._has_judged = True
-        return [replace(plan, refusal=self._said(plan)) for plan in plans]
+        return [replace(plan, refusal=self._verdict(plan)) for plan in plans]
 
-    def _said(self, plan: PartitionPlan) -> Refusal | None:
+    def _verdict(self, plan: PartitionPlan) -> Refusal | None:
         verdict = self._verdicts[_copied(plan)]
         return replace(verdict, is_retriable=False) if verdict and self.once else verdict
 

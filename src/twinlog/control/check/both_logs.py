@@ -57,14 +57,14 @@ def _facts(
     problem = clusters.problem(cluster)
     if problem is None:
         try:
-            return _asked(clusters.client(cluster), parts)
+            return _log_facts(clusters.client(cluster), parts)
         except TwinlogError as error:
             problem = error
     text = str(problem.without_flow())
     return {tp: LogFacts(topic=tp.topic, problem=text) for tp in parts}
 
 
-def _asked(
+def _log_facts(
     client: ClusterClient, parts: Collection[TopicPartition]
 ) -> dict[TopicPartition, LogFacts]:
     topics = client.metadata(sorted({tp.topic for tp in parts})).topics if parts else {}
@@ -83,7 +83,7 @@ def _asked(
                 in_sync=led.isr,
             )
         )
-    existing = [tp for tp, one in facts.items() if not one.problem]
+    existing = [tp for tp, log_facts in facts.items() if not log_facts.problem]
     stable = read_ends(client, existing, isolation=Isolation.READ_COMMITTED)
     for tp, log in read_ends(client, existing, Want.STARTS).items():
         problem = log.problem or stable[tp].problem

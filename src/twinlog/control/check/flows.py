@@ -27,9 +27,9 @@ from twinlog.codes import PartitionState, Trait, has
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.check.offline_status import TopicBegin, topic_begins
 from twinlog.control.check.report import FlowReport, Plan, Problem, TopicReport
-from twinlog.control.check.reported_status import lives_here, status_rows
+from twinlog.control.check.reported_status import is_running_here, status_rows
 from twinlog.control.duties.acl_sync import OFF_KEY, find_acl_changes
-from twinlog.control.duties.config_sync import closed_configs, find_drift, lowered
+from twinlog.control.duties.config_sync import closed_configs, find_drift, shortened_retention_lines
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.groups.left_out import group_notes
 from twinlog.errors import BrokerRefused, TwinlogError, Unauthorized, Unsupported
@@ -53,8 +53,8 @@ from twinlog.survey.capabilities import UNTRIED
 from twinlog.survey.copied_topics import copies_by_name
 from twinlog.survey.discovery import (
     absence,
-    absent,
     mirrored_topics,
+    missing_named_topics,
     name_too_long,
     new_counts_note,
     new_partitions,
@@ -65,7 +65,7 @@ from twinlog.survey.discovery import (
 )
 from twinlog.survey.ends import NO_ENDS, Want, read_ends
 from twinlog.survey.picture import read_maps
-from twinlog.survey.rights import denied, may, seen_by, unseen_configs
+from twinlog.survey.rights import denied_error, hidden_configs, may, visible_topics
 from twinlog.survey.state_reader import state_rows
 from twinlog.survey.topic_configs import new_topic_configs
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
@@ -140,7 +140,9 @@ class _FlowCheck:
         )
         for name, topic in self._mirrored.items():
             self._report.topics.append(self._topic(topic, new.of.get(name, {}), begins[name]))
-        self._report.notes += [absence(self._flow, name) for name in absent(self._flow, self._here)]
+        self._report.notes += [
+            absence(self._flow, name) for name in missing_named_topics(self._flow, self._here)
+        ]
         self._report.notes += unkept_names(self._flow, self._mirrored)
         self._report.notes += group_notes(self._flow, self._clients.source)
         if missing and self._flow.new_topics.enabled:
@@ -195,7 +197,7 @@ class _FlowCheck:
                 self._problem(too_long, name)
                 continue
             partitions = new_partitions(self._flow, topic)
-            made = self._tried(self._remote[name], partitions, factor, configs.get(name, {}))
+            made = self._try_creation(self._remote[name], partitions, factor, configs.get(name, {}))
             if isinstance(made, TwinlogError):
                 self._problem(made, name)
             elif made.partitions != len(topic.partitions):
@@ -204,7 +206,7 @@ class _FlowCheck:
             new_counts_note(self._flow, count, names) for count, names in sorted(differing.items())
         ]
 
-    def _tried(
+    def _try_creation(
         self, remote: str, partitions: int, factor: int, configs: Mapping[str, str]
     ) -> TopicCreation | TwinlogError:
         """Return the topic that the cluster would create, or the error."""
@@ -220,42 +222,46 @@ class _FlowCheck:
             return error
         if answer.is_new:
             return answer
-        return denied(self._flow.flow.target, "DESCRIBE", remote)
+        return denied_error(self._flow.flow.target, "DESCRIBE", remote)
 
     # -- rights --------------------------------------------------------------------------------
 
     def source_rights(self) -> None:
-        seen = seen_by(self._clients.lane_source, self._clients.source, self._here, self._mirrored)
+        seen = visible_topics(
+            self._clients.lane_source, self._clients.source, self._here, self._mirrored
+        )
         for name in self._mirrored:
             if not may(seen, name, Operation.READ):
-                self._problem(denied(self._flow.flow.source, "READ", name), name)
+                self._problem(denied_error(self._flow.flow.source, "READ", name), name)
         synced = self._flow.config_sync.enabled
         read = [
             name
             for name in self._mirrored
             if synced or self._remote[name] not in self._there.topics
         ]
-        self._report.notes += unseen_configs(
+        self._report.notes += hidden_configs(
             self._here, self._flow.flow.source, read, "configs are not copied"
         )
 
     def target_rights(self) -> None:
-        there = {
+        existing = {
             name: remote for name, remote in self._remote.items() if remote in self._there.topics
         }
-        seen = seen_by(self._clients.lane_target, self._clients.target, self._there, there.values())
-        for name, remote in there.items():
+        seen = visible_topics(
+            self._clients.lane_target, self._clients.target, self._there, existing.values()
+        )
+        for name, remote in existing.items():
             for right in (Operation.WRITE, Operation.READ):
                 if not may(seen, remote, right):
-                    self._problem(denied(self._flow.flow.target, right.name, remote), name)
+                    self._problem(denied_error(self._flow.flow.target, right.name, remote), name)
             wanted, count = self._mirrored[name], self._there.topics[remote]
             grows = len(count.partitions) < len(wanted.partitions)
             if grows and self._may_grow and not may(self._there, remote, Operation.ALTER):
-                self._problem(denied(self._flow.flow.target, "ALTER", remote), name)
-        self._report.notes += unseen_configs(
+                self._problem(denied_error(self._flow.flow.target, "ALTER", remote), name)
+        self._report.notes += hidden_configs(
             self._there,
             self._flow.flow.target,
-            there.values(),
+            existing.values(),
             "limits are taken as Kafka's defaults",
         )
 
@@ -265,7 +271,7 @@ class _FlowCheck:
         for name in (*own, *filter(None, [letters])):
             for error in self._own_topic(name):
                 self._problem(error)
-        self._report.notes += unseen_configs(
+        self._report.notes += hidden_configs(
             self._there,
             self._flow.flow.target,
             [name for name in own if name in self._there.topics],
@@ -280,13 +286,13 @@ class _FlowCheck:
     def _own_topic(self, name: str) -> Iterator[TwinlogError]:
         if name not in self._there.topics:
             factor = self._flow.state_topic_replication_factor
-            made = self._tried(name, 1, factor, {})
+            made = self._try_creation(name, 1, factor, {})
             if isinstance(made, TwinlogError):
                 yield made
             return
         for right in (Operation.WRITE, Operation.READ):
             if not may(self._there, name, right):
-                yield denied(self._flow.flow.target, right.name, name)
+                yield denied_error(self._flow.flow.target, right.name, name)
 
     def group(self) -> None:
         """Check the group through which one driver is elected as the leader of a flow."""
@@ -307,7 +313,7 @@ class _FlowCheck:
         last = None if history is None else history.latest
         if last is not None and history is not None and not history.is_closed:
             self._report.notes.append(
-                f"generation {last.generation} of this flow is not closed: {_where(last)}"
+                f"generation {last.generation} of this flow is not closed: {_where_led(last)}"
             )
 
     def foreign_data(self) -> None:
@@ -315,7 +321,7 @@ class _FlowCheck:
         if self._setup.is_identity:
             return
         keyed = self._flow.keyed_partitions
-        there = {
+        targets = {
             TopicPartition(topic.topic, number): TopicPartition(topic.remote_topic, number)
             for topic in self._report.topics
             if topic.plan not in (Plan.CREATE, Plan.MISSING)
@@ -324,8 +330,10 @@ class _FlowCheck:
             if may(self._there, topic.remote_topic, Operation.READ)
             for number in range(min(topic.partitions, topic.remote_partitions))
         }
-        known = self._mapped if there else ()
-        unknown = {tp: remote for tp, remote in there.items() if self._key(tp, remote) not in known}
+        known = self._mapped if targets else ()
+        unknown = {
+            tp: remote for tp, remote in targets.items() if self._key(tp, remote) not in known
+        }
         logs = read_ends(self._clients.target, unknown.values(), Want.STARTS)
         for tp, remote in unknown.items():
             start, end, problem = logs[remote].start, logs[remote].end, logs[remote].problem
@@ -372,8 +380,8 @@ class _FlowCheck:
             )
 
 
-def _where(last: Claim) -> str:
-    lives = lives_here(last.host, last.pid, last.started_ms)
+def _where_led(last: Claim) -> str:
+    lives = is_running_here(last.host, last.pid, last.started_ms)
     if lives is None:
         return f"it runs on {last.host} (process {last.pid}), or was lost there with its lanes"
     what = (
@@ -395,9 +403,11 @@ def check_syncs(
         return
     refused = {problem.topic for problem in report.problems}
     named = copies_by_name(flow, source, target)
-    left_alone = _left_alone(flow, target)
+    left_alone = _unchangeable(flow, target)
     remotes = {
-        name: its for name, its in named.items() if name not in refused and name not in left_alone
+        name: remote
+        for name, remote in named.items()
+        if name not in refused and name not in left_alone
     }
     report.notes += [
         f"{flow.flow}: configs and ACLs of {named[name]} are not changed: it had the code {code} "
@@ -414,16 +424,16 @@ def check_syncs(
         _acls(flow, remotes | made, source, target, report)
 
 
-def _left_alone(flow: FlowConfig, target: ClusterClient) -> dict[str, str]:
+def _unchangeable(flow: FlowConfig, target: ClusterClient) -> dict[str, str]:
     """Return the source topics whose copies the flow must not change, with the reason, as its
     leader reported in the last minutes. Other such topics are found at the start of each partition.
     """
     rows = status_rows(target, target.metadata(None), int(time.time() * 1000))
     status = published_status(str(flow.flow), rows or [])
     return {
-        one.topic: one.code or one.state
-        for one in (() if status is None else status.unusual)
-        if one.state == PartitionState.TAKEN_OVER or has(one.code, Trait.NOT_OURS)
+        unusual.topic: unusual.code or unusual.state
+        for unusual in (() if status is None else status.unusual)
+        if unusual.state == PartitionState.TAKEN_OVER or has(unusual.code, Trait.NOT_OURS)
     }
 
 
@@ -442,7 +452,7 @@ def _configs(
     report.changes += changes[:SHOWN]
     if len(changes) > SHOWN:
         report.changes.append(f"configs of {plural(len(changes) - SHOWN, 'more topic')}")
-    report.notes += lowered(drift)
+    report.notes += shortened_retention_lines(drift)
     seen = target.metadata([*drift.topics]) if drift.topics else None
     denied = [*drift.closed]
     if seen is not None:
@@ -503,17 +513,19 @@ def check_features(
     flow: FlowConfig, source: ClusterClient, target: ClusterClient, report: FlowReport
 ) -> None:
     """Add to the report's notes. Only an unreadable position of MirrorMaker 1 is a problem."""
-    for one in _written(flow, source, target):
-        error = _missing(one)
+    for written in _written_topics(flow, source, target):
+        error = _missing(written)
         if error is not None:
-            report.notes.append(f"{one.so}: {error}; or {one.hint}")
+            report.notes.append(f"{written.so}: {error}; or {written.hint}")
     if flow.groups.sync_s is not None:
         report.notes += _groups_to_set(flow, source, target)
     if flow.source_group.group_id:
         _source_group(flow, source, report)
 
 
-def _written(flow: FlowConfig, source: ClusterClient, target: ClusterClient) -> Iterator[_Written]:
+def _written_topics(
+    flow: FlowConfig, source: ClusterClient, target: ClusterClient
+) -> Iterator[_Written]:
     policy = policy_of(flow)
     if flow.groups.checkpoints_s is not None:
         yield _Written(
@@ -551,13 +563,13 @@ def _written(flow: FlowConfig, source: ClusterClient, target: ClusterClient) -> 
         )
 
 
-def _missing(one: _Written) -> TwinlogError | None:
+def _missing(written: _Written) -> TwinlogError | None:
     """Return the first right that is certainly missing."""
-    client, topic = one.client, one.topic
+    client, topic = written.client, written.topic
     seen = client.metadata([topic])
     if not seen.topics[topic].error:
-        lacking = (right for right in one.rights if not may(seen, topic, right))
-        return next((denied(client.alias, right.name, topic) for right in lacking), None)
+        lacking = (right for right in written.rights if not may(seen, topic, right))
+        return next((denied_error(client.alias, right.name, topic) for right in lacking), None)
     hidden = seen.topics[topic].error == TOPIC_AUTHORIZATION_FAILED
     try:
         validate_topic(client, topic, partitions=1, replication_factor=DEFAULT)
@@ -590,8 +602,8 @@ def _groups_to_set(flow: FlowConfig, source: ClusterClient, target: ClusterClien
     groups = list_groups(Coordinators(source))
     chosen = [
         name
-        for name, one in groups.items()
-        if (one.has_offsets or one.is_share) and flow.groups.selects(name)
+        for name, group in groups.items()
+        if (group.has_offsets or group.is_share) and flow.groups.selects(name)
     ]
     refused = unreadable_groups(target, chosen)
     if refused:

@@ -19,7 +19,7 @@ from twinlog.cluster.groups.group_members import GroupSide, group_sides
 from twinlog.cluster.groups.group_offsets import GroupOffsets
 from twinlog.cluster.groups.share_groups import offsets_of
 from twinlog.config.flow.schema import MirrorConfig
-from twinlog.control.check.offline_status import resting_flow
+from twinlog.control.check.offline_status import idle_flow_interface
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
@@ -29,7 +29,12 @@ from twinlog.control.groups.counterparts import (
     TargetOffsets,
     why_no_counterpart,
 )
-from twinlog.control.groups.left_out import other_flows, sees_groups, skipping_groups, unseen_line
+from twinlog.control.groups.left_out import (
+    hidden_groups_line,
+    lists_groups,
+    other_flows,
+    skipping_groups,
+)
 from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural, total
@@ -94,12 +99,14 @@ class GroupReadiness:
 
     @property
     def lag(self) -> int | None:
-        """Return the sum over its partitions, or None if it is unknown for all of them."""
-        return total(one.lag for one in self.committed)
+        """Return the group's lag, summed over its partitions, or None if it is unknown for all
+        partitions.
+        """
+        return total(committed.lag for committed in self.committed)
 
     @property
     def members(self) -> list[dict[str, Any]]:
-        return [one._asdict() for one in self.here.members or ()]
+        return [member._asdict() for member in self.here.members or ()]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -148,19 +155,19 @@ def ready_groups(config: MirrorConfig, wanted: Iterable[str] = ()) -> Iterator[F
 def _of_flow(setup: FlowSetup, names: frozenset[str]) -> FlowGroups:
     out = FlowGroups(flow=setup.name)
     with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
-        led = resting_flow(setup, source, target, out.note)
-        here = Coordinators(source)
-        survey = survey_groups(led, here, Coordinators(target), names)
-        if not survey.selected and not sees_groups(source):
-            out.note(unseen_line(setup.config))
-        tps = {tp for _, some in _read(survey.offsets) for tp in some}
+        led = idle_flow_interface(setup, source, target, out.note)
+        coordinators = Coordinators(source)
+        survey = survey_groups(led, coordinators, Coordinators(target), names)
+        if not survey.selected and not lists_groups(source):
+            out.note(hidden_groups_line(setup.config))
+        tps = {tp for _, of_group in _read(survey.offsets) for tp in of_group}
         ends = known_ends(source, led.config, tps)
         remotes = {view.source.topic: view.target.topic for view in led.partitions()}
         others = other_flows(led.config, target, remotes.values())
         for line in skipping_groups(led.config, remotes, others, dict(_read(survey.offsets))):
             out.note(line)
-        selected = {topic.name: topic for topic in survey.selected}
-        of_source = group_sides(here, selected, selected)
+        selected = {group.name: group for group in survey.selected}
+        of_source = group_sides(coordinators, selected, selected)
         of_target = group_sides(survey.there_client, survey.there, selected)
     out.left_out = survey.left_out
     for group in survey.selected:
@@ -183,18 +190,20 @@ def survey_groups(
     ]
     selects = led.config.groups.selects
     selected = sorted(
-        (one for one in groups if selects(one.name) and (not names or one.name in names)),
-        key=lambda one: one.name,
+        (group for group in groups if selects(group.name) and (not names or group.name in names)),
+        key=lambda group: group.name,
     )
-    consumers = [topic.name for topic in selected if not topic.is_share]
-    offsets = offsets_of(source_groups, consumers, [one.name for one in selected if one.is_share])
-    tps = {tp for _, some in _read(offsets) for tp in some}
+    consumers = [group.name for group in selected if not group.is_share]
+    offsets = offsets_of(
+        source_groups, consumers, [group.name for group in selected if group.is_share]
+    )
+    tps = {tp for _, of_group in _read(offsets) for tp in of_group}
     finder = TargetOffsets(led, source_groups.client, target_groups.client)
     counterparts = finder.find(tps, finder.views()) if tps else {}
     return GroupSurvey(
         led=led,
         selected=tuple(selected),
-        left_out=sum(not selects(one.name) for one in groups),
+        left_out=sum(not selects(group.name) for group in groups),
         offsets=offsets,
         counterparts=counterparts,
         without_counterpart=_without_counterpart(tps, counterparts, led),
@@ -207,18 +216,18 @@ def readiness(
     group: Group,
     survey: GroupSurvey,
     ends: Mapping[TopicPartition, int],
-    here: GroupSide,
-    there: GroupSide,
+    source_side: GroupSide,
+    target_side: GroupSide,
 ) -> GroupReadiness:
     offsets = survey.offsets[group.name]
     config = survey.led.config.flow
     why_not: list[str] = []
-    if here.is_active:
-        why_not.append(f"it is active on {config.source}: {here.who}")
-    if there.is_active:
-        why_not.append(f"it is active on {config.target}: {there.who}")
-    elif there.state is None:
-        why_not.append(f"unknown whether it is active on {config.target}: {there.problem}")
+    if source_side.is_active:
+        why_not.append(f"it is active on {config.source}: {source_side.who}")
+    if target_side.is_active:
+        why_not.append(f"it is active on {config.target}: {target_side.who}")
+    elif target_side.state is None:
+        why_not.append(f"unknown whether it is active on {config.target}: {target_side.problem}")
     committed: tuple[CommittedOffset, ...] = ()
     if isinstance(offsets, TwinlogError):
         why_not.append(str(offsets))
@@ -230,8 +239,8 @@ def readiness(
     return GroupReadiness(
         group=group.name,
         is_share=group.is_share,
-        here=here,
-        there=there,
+        here=source_side,
+        there=target_side,
         committed=committed,
         why_not=tuple(why_not),
     )
@@ -254,17 +263,17 @@ def _without_counterpart(
 def _committed_offsets(
     offsets: GroupOffsets, survey: GroupSurvey, ends: Mapping[TopicPartition, int]
 ) -> Iterator[CommittedOffset]:
-    for tp, one in sorted(offsets.items()):
+    for tp, committed in sorted(offsets.items()):
         to_topic, to_offset, why_not = None, None, survey.without_counterpart.get(tp, "")
         if not why_not:
             counterpart = survey.counterparts[tp]
-            translation = counterpart.translate(one.offset)
+            translation = counterpart.translate(committed.offset)
             to_topic, to_offset = counterpart.target.topic, translation.offset
-            why_not = "" if translation.is_exact else _not_exact(counterpart, one.offset)
+            why_not = "" if translation.is_exact else _not_exact(counterpart, committed.offset)
         yield CommittedOffset(
             topic=tp.topic,
             partition=tp.partition,
-            offset=one.offset,
+            offset=committed.offset,
             end=ends.get(tp),
             to_topic=to_topic,
             to_offset=to_offset,
@@ -281,15 +290,21 @@ def _not_exact(counterpart: Counterpart, offset: int) -> str:
 def _summed(committed: Iterable[CommittedOffset]) -> Iterator[str]:
     """Yield one line for each reason, with its partitions."""
     by_reason: dict[str, list[str]] = {}
-    for one in committed:
-        if one.why_not:
-            reason = "the copy is behind it" if "behind it" in one.why_not else one.why_not
-            by_reason.setdefault(reason, []).append(f"{one.topic}-{one.partition}")
+    for group_offset in committed:
+        if group_offset.why_not:
+            reason = (
+                "the copy is behind it"
+                if "behind it" in group_offset.why_not
+                else group_offset.why_not
+            )
+            by_reason.setdefault(reason, []).append(
+                f"{group_offset.topic}-{group_offset.partition}"
+            )
     for reason, names in by_reason.items():
         yield f"{plural(len(names), 'partition')} ({first_few(names)}): {reason}"
 
 
 def _read(offsets: Offsets) -> Iterator[tuple[str, GroupOffsets]]:
-    for name, some in offsets.items():
-        if not isinstance(some, TwinlogError):
-            yield name, some
+    for name, of_group in offsets.items():
+        if not isinstance(of_group, TwinlogError):
+            yield name, of_group

@@ -75,7 +75,7 @@ def check(
         asked.ask((cluster for setup in setups for cluster in setup.clusters()), say)
         clients = asked.clients
         seen = {client: _reported(client, asked.answer(client)) for client in clients}
-        neighbours.learn({one.alias: one.cluster_id for one in seen.values()})
+        neighbours.learn({report.alias: report.cluster_id for report in seen.values()})
         flows = [
             _flow(setup, offset_storage(config, setup.config), clients, seen, with_probe)
             for setup in setups
@@ -91,7 +91,9 @@ def check(
     return CheckReport(
         file=config.file,
         warnings=(*(str(warning) for warning in config.warnings), *ending),
-        clusters=tuple(one for one in reports if one.problem or one.alias not in failed),
+        clusters=tuple(
+            report for report in reports if report.problem or report.alias not in failed
+        ),
         flows=tuple(flows),
         certificates=over,
     )
@@ -143,7 +145,7 @@ def _flow(
     if silent:
         report.notes.append(f"not checked: {', '.join(silent)} cannot be reached")
         return report
-    asked = Clients(*(clients[one] for one in setup.clusters()))
+    asked = Clients(*(clients[cluster] for cluster in setup.clusters()))
     try:
         check_flow(setup, asked, report)
         if setup.adopts is not None:
@@ -172,8 +174,8 @@ def _shared_topics(
     """
     writers: dict[tuple[str, str], set[str]] = {}
     for setup, report in reports.items():
-        for one in report.topics:
-            key = seen[setup.target].cluster_id, one.remote_topic
+        for remote_topic in report.topics:
+            key = seen[setup.target].cluster_id, remote_topic.remote_topic
             writers.setdefault(key, set()).add(report.flow)
     for setup, report in reports.items():
         source, target = clients[setup.source], clients[setup.target]
@@ -190,7 +192,9 @@ def _shared_topics(
             report.problems.append(Problem.of(error))
             continue
         offsets = {
-            g: one for g, one in (selected or {}).items() if not isinstance(one, TwinlogError)
+            g: answer
+            for g, answer in (selected or {}).items()
+            if not isinstance(answer, TwinlogError)
         }
         report.notes += skipping_groups(setup.config, remotes, others, offsets)
 
@@ -243,7 +247,7 @@ def check_adoption(
     ]
     report.problems += [Problem.of(problem) for problem in adoption.refused.values()]
     report.changes += _changes(adoption.partitions)
-    report.notes += [line for one in adoption.partitions for line in one.lines()]
+    report.notes += [line for partition in adoption.partitions for line in partition.lines()]
 
 
 def _survey(
@@ -332,8 +336,8 @@ def _plans(
 
 def _changes(adopted: Iterable[Adopted]) -> Iterator[str]:
     by_topic: dict[str, list[str]] = {}
-    for one in adopted:
-        source = one.plan.source
-        by_topic.setdefault(source.topic, []).append(f"{source.partition} at {one.upstream}")
+    for partition in adopted:
+        source = partition.plan.source
+        by_topic.setdefault(source.topic, []).append(f"{source.partition} at {partition.upstream}")
     for topic, offsets in by_topic.items():
         yield f"{topic} is taken over from MirrorMaker 2, by partition: {', '.join(offsets)}"

@@ -109,7 +109,7 @@ def topic_begins(
             elif begin is not None:
                 offsets[tp.partition] = begin
                 if end is not None and tp not in of_group:
-                    for error in beyond(tp, begin, end):
+                    for error in errors_beyond_end(tp, begin, end):
                         on_problem(error, name)
         grouped = any(tp in of_group for tp in tps)
         configured = (
@@ -122,7 +122,7 @@ def topic_begins(
     return out
 
 
-def beyond(tp: TopicPartition, begin: int, end: int) -> Iterator[PartitionError]:
+def errors_beyond_end(tp: TopicPartition, begin: int, end: int) -> Iterator[PartitionError]:
     """Yield an error if the offset is after the log end."""
     if begin > end:
         yield PartitionError(
@@ -142,7 +142,9 @@ def _starts_of(
         committed = fetch_offsets(Coordinators(source), [group])[group]
         # after an error `mirror` refuses to start, and check reports the missing right
         if not isinstance(committed, TwinlogError):
-            of_group = {tp: StartAt(StartKind.OFFSET, one.offset) for tp, one in committed.items()}
+            of_group = {
+                tp: StartAt(StartKind.OFFSET, position.offset) for tp, position in committed.items()
+            }
     return of_group, {tp: of_group.get(tp, flow.start.at(tp)) for tp in tps}
 
 
@@ -199,13 +201,17 @@ class AskedClusters:
         """Check in parallel whether they respond, so that unreachable ones time out together. `say`
         is called with the clusters that are waited for.
         """
-        new = [self.client(one) for one in dict.fromkeys(wanted) if one not in self._answers]
+        new = [
+            self.client(settings)
+            for settings in dict.fromkeys(wanted)
+            if settings not in self._answers
+        ]
         with ThreadPoolExecutor(max(len(new), 1)) as pool:
             asked = {pool.submit(_answer, client): client.settings for client in new}
-            late = [asked[one] for one in wait(asked, SAID_AFTER_S).not_done]
-            for where in sorted({f"{one.alias} at {one.addresses}" for one in late}):
+            late = [asked[question] for question in wait(asked, SAID_AFTER_S).not_done]
+            for where in sorted({f"{settings.alias} at {settings.addresses}" for settings in late}):
                 say(f"no answer yet from cluster {where}; giving up after {self._gives_up_s:.0f} s")
-            self._answers |= {settings: one.result() for one, settings in asked.items()}
+            self._answers |= {settings: question.result() for question, settings in asked.items()}
 
 
 def _answer(client: ClusterClient) -> ClusterMetadata | TwinlogError:
@@ -234,16 +240,16 @@ def offline_status(
         clusters = AskedClusters(closing, GIVES_UP_S if gives_up_s is None else gives_up_s)
         clusters.ask(setup.target for setup in setups)
         opened = [_open(setup, clusters) for setup in setups]
-        clusters.ask(one.setup.source for one in opened if isinstance(one, _OfflineFlow))
+        clusters.ask(flow.setup.source for flow in opened if isinstance(flow, _OfflineFlow))
         return [
-            one.flow(clusters.problem(one.setup.source), without_source=without_source)
-            if isinstance(one, _OfflineFlow)
-            else one
-            for one in opened
+            flow.flow(clusters.problem(flow.setup.source), without_source=without_source)
+            if isinstance(flow, _OfflineFlow)
+            else flow
+            for flow in opened
         ]
 
 
-def resting_flow(
+def idle_flow_interface(
     setup: FlowSetup,
     source: ClusterClient,
     target: ClusterClient,
@@ -261,14 +267,14 @@ def resting_flow(
 def _open(setup: FlowSetup, clusters: AskedClusters) -> _OfflineFlow | FlowSnapshot:
     problem = clusters.problem(setup.target)
     if problem is not None:
-        return _unknown(setup, problem)
+        return _unknown_snapshot(setup, problem)
     try:
         return _OfflineFlow(setup, clusters.client(setup.source), clusters.client(setup.target))
     except TwinlogError as error:
-        return _unknown(setup, error)
+        return _unknown_snapshot(setup, error)
 
 
-def _unknown(setup: FlowSetup, error: TwinlogError) -> FlowSnapshot:
+def _unknown_snapshot(setup: FlowSetup, error: TwinlogError) -> FlowSnapshot:
     reason = str(error.without_flow())
     unknown = _snapshot(setup.name, FlowState.UNKNOWN, reason, None, ())
     return replace(unknown, code=error.code, error=error.without_flow())
@@ -319,7 +325,7 @@ class _OfflineFlow:
                 return replace(seen, code=problem.code, source_problem=str(problem))
         except TwinlogError as error:
             problem = error
-        seen = _unknown(self.setup, problem)
+        seen = _unknown_snapshot(self.setup, problem)
         with suppress(TwinlogError):
             _, status, _ = self._last_run()
             # the reason why it cannot be set up is more useful than the reason why it cannot be
@@ -340,11 +346,11 @@ class _OfflineFlow:
         last = None if self._history is None else self._history.latest
         source_id = self._source.metadata([]).cluster_id or ""
         if changed := source_changed(self._flow, last, source_id):
-            return replace(_unknown(self.setup, changed), state=FlowState.FAILED)
+            return replace(_unknown_snapshot(self.setup, changed), state=FlowState.FAILED)
         return self._run(self._read()[0])
 
     def led(self, log_once: Callable[[str], None]) -> LedFlow:
-        """Return the interface of the flow for duties (`resting_flow`)."""
+        """Return the interface of the flow for duties (`idle_flow_interface`)."""
         parts, replicas, ends = self._read()
         snapshot = self._run(parts)
         by_source = {
@@ -386,7 +392,10 @@ class _OfflineFlow:
         replicas = [picture.replica(plan, plan.targets) for plan in discovery.plans]
         never = [replica.pair.source for replica in replicas if replica.copied.ordinal is None]
         begins = begins_now(self._flow, self._source, [*never, *new])
-        parts = [self._partition(one, begins.get(one.pair.source), now_ms) for one in replicas]
+        parts = [
+            self._partition(replica, begins.get(replica.pair.source), now_ms)
+            for replica in replicas
+        ]
         parts += [
             _never_copied(tp, name, begins[tp], picture.source[tp]) for tp, name in new.items()
         ]
@@ -439,19 +448,21 @@ class _OfflineFlow:
 
     def _kept(self, picture: Picture) -> Iterator[PartitionSnapshot]:
         """Yield copies of topics that the source no longer shows."""
-        here = self._source.metadata(None).topics
+        source_topics = self._source.metadata(None).topics
         names = {topic.topic_id: name for name, topic in self._there.topics.items()}
         lost = {
             TopicPartition(names[key.target_topic_id], key.partition): key.target_topic_id
             for key, known in picture.maps.items()
-            if not (known.topic in here or known.topic in self._flow.released or key.branches)
+            if not (
+                known.topic in source_topics or known.topic in self._flow.released or key.branches
+            )
             if key.target_topic_id in names
         }
         # nothing is copied there any more, so the map cannot be older than these ends
         picture = picture._replace(target=read_ends(self._target, lost))
         for target, topic_id in lost.items():
             pair = pair_into(picture.maps, target, topic_id, {})
-            if pair is None or pair.source.topic in here:
+            if pair is None or pair.source.topic in source_topics:
                 continue
             yield PartitionSnapshot(
                 topic=pair.source.topic,
@@ -468,15 +479,19 @@ class _OfflineFlow:
         """Yield the partitions of topics that were promoted by name."""
         remote = partial(self.setup.policy.format_remote_topic, self._flow.source_alias)
         topics = self._intents.topics(IntentKind.PROMOTE)
-        there = {name: self._there.topics.get(remote(name)) for name in topics}
-        counts = {name: len(one.partitions) for name, one in there.items() if one is not None}
+        target_topics = {name: self._there.topics.get(remote(name)) for name in topics}
+        counts = {
+            name: len(topic.partitions)
+            for name, topic in target_topics.items()
+            if topic is not None
+        }
         return promoted_snapshots(self._intents, (), counts, remote)
 
     def _partition(self, replica: Replica, begin: Begin | None, now_ms: int) -> PartitionSnapshot:
         source, remote, end = replica.pair.source, replica.pair.target.topic, replica.source.end
         problem = replica.source.problem or (replica.problem if replica.key is None else None)
         if problem is not None:
-            return _part(source, remote, PartitionState.FAILED, error=problem)
+            return _snapshot_of(source, remote, PartitionState.FAILED, error=problem)
         copied, upstream = replica.copied.ordinal, replica.copied.resumes_at
         if copied is None or upstream is None or end is None:
             return _never_copied(source, remote, begin, replica.source)
@@ -486,7 +501,7 @@ class _OfflineFlow:
         newest_ms, lag_ms = replica.target.newest_ms or 0, None if lag else 0
         if lag and newest_ms > 0:
             lag_ms = max(0, now_ms - newest_ms)
-        return _part(
+        return _snapshot_of(
             source,
             remote,
             PartitionState.BEHIND if lag else PartitionState.AT_END,
@@ -539,10 +554,13 @@ def _overlaid(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
     for part in seen.partitions:
         # only the leader knows the time of a loss, and its row does not contain it
         is_unknown = bool(part.lag or status.unusual_partitions)
-        one = unusual.pop(TopicPartition(part.topic, part.partition), None)
+        problem = unusual.pop(TopicPartition(part.topic, part.partition), None)
         known = replace(part, loss_ms=None) if is_unknown else part
-        parts.append(_as_reported(known, one) if one is not None else known)
-    parts += [_as_reported(_part(tp, "", PartitionState.NEW), one) for tp, one in unusual.items()]
+        parts.append(_as_reported(known, problem) if problem is not None else known)
+    parts += [
+        _as_reported(_snapshot_of(tp, "", PartitionState.NEW), problem)
+        for tp, problem in unusual.items()
+    ]
     rest = status.unusual_partitions - len(status.unusual)
     more = f"{plural(rest, 'more partition')} failed or paused: check on {status.host}"
     more = more if rest > 0 else ""
@@ -562,8 +580,10 @@ def _overlaid(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
     )
 
 
-def _as_reported(part: PartitionSnapshot, one: Unusual) -> PartitionSnapshot:
-    return replace(part, state=PartitionState(one.state), code=one.code, message=one.message)
+def _as_reported(part: PartitionSnapshot, unusual: Unusual) -> PartitionSnapshot:
+    return replace(
+        part, state=PartitionState(unusual.state), code=unusual.code, message=unusual.message
+    )
 
 
 def _not_set_up(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
@@ -585,11 +605,11 @@ def _never_copied(
 ) -> PartitionSnapshot:
     """Return a partition whose lag is the log from the configured start offset on."""
     if not isinstance(begin, int) or log.end is None:
-        return _part(tp, remote, PartitionState.NEW)
-    return _part(tp, remote, PartitionState.NEW, lag=max(0, log.end - begin))
+        return _snapshot_of(tp, remote, PartitionState.NEW)
+    return _snapshot_of(tp, remote, PartitionState.NEW, lag=max(0, log.end - begin))
 
 
-def _part(  # noqa: PLR0913 (fields of a partition)
+def _snapshot_of(  # noqa: PLR0913 (fields of a partition)
     tp: TopicPartition,
     remote: str,
     state: PartitionState,

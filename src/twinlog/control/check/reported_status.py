@@ -15,7 +15,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import ClusterMetadata, Operation
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.codes import FlowState
-from twinlog.control.watch.events import ran_here
+from twinlog.control.watch.events import is_local_mirror
 from twinlog.errors import CorruptData
 from twinlog.mirror.names.naming import STATE_TOPIC, STATUS_TOPIC
 from twinlog.mirror.state.generations import CLAIMS, FlowHistory, winning_claims
@@ -65,16 +65,16 @@ def last_run(
     # one may arrive. Its last row shows its end all the same.
     if history.is_closed or (status is not None and status.state == FlowState.STOPPED):
         return LastRun(FlowState.NOT_RUNNING, f"it last ran on {where} and was shut down cleanly")
-    lives = lives_here(latest.host, latest.pid, latest.started_ms)
+    lives = is_running_here(latest.host, latest.pid, latest.started_ms)
     if lives is False:
-        return _gone(f"it last ran on {where}: that process has ended without reporting it")
+        return _process_gone(f"it last ran on {where}: that process has ended without reporting it")
     if lives:
         text = f"process {latest.pid} of this host leads it, but has not reported its state"
         return LastRun(FlowState.UNKNOWN, f"{text}: run this command as its user, with its file")
-    return _elsewhere(where, status, now_ms, now_ms - latest.started_ms, reports=reports)
+    return _on_other_host(where, status, now_ms, now_ms - latest.started_ms, reports=reports)
 
 
-def _elsewhere(
+def _on_other_host(
     where: str, status: PublishedStatus | None, now_ms: int, age_ms: int, *, reports: bool
 ) -> LastRun:
     """Return the last run of a process of another host. `age_ms`: the time since its start."""
@@ -86,15 +86,17 @@ def _elsewhere(
         text = f"{where} has led it for {since}, but has not reported its state yet"
         return LastRun(FlowState.UNKNOWN, text)
     silent = "" if status is None else f" for {duration(max(0, now_ms - status.at_ms) / 1000)}"
-    return _gone(f"it last ran on {where}, without a report{silent}: killed, or disconnected")
+    return _process_gone(
+        f"it last ran on {where}, without a report{silent}: killed, or disconnected"
+    )
 
 
-def _gone(text: str) -> LastRun:
+def _process_gone(text: str) -> LastRun:
     code = "PROCESS_GONE"
     return LastRun(FlowState.NOT_RUNNING, f"{text} [{code}]", code)
 
 
-def lives_here(host: str, pid: int, at_ms: int) -> bool | None:
+def is_running_here(host: str, pid: int, at_ms: int) -> bool | None:
     """Return whether this host had a process with this pid at that time that is still alive, or
     None for other hosts.
     """
@@ -106,7 +108,7 @@ def lives_here(host: str, pid: int, at_ms: int) -> bool | None:
         process = psutil.Process(pid)
         is_other = process.create_time() * 1000 > at_ms + CLOCKS_DIFFER_MS
         return not is_other and process.status() != psutil.STATUS_ZOMBIE
-    except (psutil.NoSuchProcess, ValueError):  # or the pid is invalid
+    except (psutil.NoSuchProcess, ValueError):  # no process has this pid, or the pid is invalid
         return False
     except psutil.Error:
         return True  # the process exists, but this user may not inspect it
@@ -285,5 +287,5 @@ def _is_fresh(status: PublishedStatus, now_ms: int) -> bool:
     # A process of this host writes on time, or is known to be gone: immediately if it left an
     # events file with its pid here. Otherwise it may be in a container with this host's name.
     is_late = now_ms - status.at_ms > 2 * status.every_ms
-    is_gone = lives_here(status.host, status.pid, status.at_ms) is False
-    return not (is_gone and (is_late or ran_here(status.pid)))
+    is_gone = is_running_here(status.host, status.pid, status.at_ms) is False
+    return not (is_gone and (is_late or is_local_mirror(status.pid)))

@@ -22,7 +22,7 @@ from twinlog.cluster.topics.configs import describe_topic_configs
 from twinlog.cluster.topics.quotas import client_quotas
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig, PolicyKind
 from twinlog.control.check.group_readiness import GroupSurvey, survey_groups
-from twinlog.control.check.offline_status import resting_flow
+from twinlog.control.check.offline_status import idle_flow_interface
 from twinlog.control.duties.acl_sync import find_acl_changes
 from twinlog.control.duties.config_sync import closed_configs, find_drift
 from twinlog.control.duties.rounds import LedFlow
@@ -85,19 +85,22 @@ def compare_configs(
     off = configs_off(flow)
     if off and not with_left_alone:
         return
-    names = {its: name for name, its in remote.items()}
+    names = {target_topic: name for name, target_topic in remote.items()}
     drift = find_drift(flow, copies_by_name(flow, source, target), source, target)
     deviations = [
-        _config(names[its], one, off)
-        for its, some in drift.topics.items()
-        if its in names
-        for one in some
+        _config(names[target_topic], diff, off)
+        for target_topic, diffs in drift.topics.items()
+        if target_topic in names
+        for diff in diffs
     ]
     if with_left_alone:
         kept = (
-            (names[its], one) for its, some in drift.kept.items() if its in names for one in some
+            (names[target_topic], diff)
+            for target_topic, diffs in drift.kept.items()
+            if target_topic in names
+            for diff in diffs
         )
-        deviations += [_config(name, one, KEPT) for name, one in kept]
+        deviations += [_config(name, diff, KEPT) for name, diff in kept]
         deviations += _never_copied(flow, source, target, remote)
     out.add(Aspect.CONFIG, len(remote) - len(drift.unread), deviations)
     if drift.unread:
@@ -108,10 +111,10 @@ def compare_configs(
         out.notes.append(unknown_line(flow.flow.target, drift.unknown.values()))
 
 
-def _config(name: str, one: ConfigDiff, off: str) -> Deviation:
-    source = DEFAULT if one.new is None else one.new
-    target = DEFAULT if one.old is None else one.old
-    return Deviation(Aspect.CONFIG, name, one.name, source, target, off)
+def _config(name: str, diff: ConfigDiff, off: str) -> Deviation:
+    source = DEFAULT if diff.new is None else diff.new
+    target = DEFAULT if diff.old is None else diff.old
+    return Deviation(Aspect.CONFIG, name, diff.name, source, target, off)
 
 
 def _never_copied(
@@ -121,18 +124,22 @@ def _never_copied(
     chosen = ConfigPropertyFilter.of(flow)
     source_configs = describe_topic_configs(source, remote)
     target_configs = describe_topic_configs(target, remote.values())
-    for name, its in remote.items():
+    for name, target_topic in remote.items():
         source_entries, target_entries = (
             _entries(source_configs[name]),
-            _entries(target_configs[its]),
+            _entries(target_configs[target_topic]),
         )
         for key in sorted({*source_entries, *target_entries}):
-            one, other = source_entries.get(key), target_entries.get(key)
-            if one is None or chosen.may_be_copied(one) or not (_is_own(one) or _is_own(other)):
+            entry, other = source_entries.get(key), target_entries.get(key)
+            if (
+                entry is None
+                or chosen.may_be_copied(entry)
+                or not (_is_own(entry) or _is_own(other))
+            ):
                 continue
-            if one.is_sensitive or other is None or other.value == one.value:
+            if entry.is_sensitive or other is None or other.value == entry.value:
                 continue
-            values = one.value or DEFAULT, other.value or DEFAULT
+            values = entry.value or DEFAULT, other.value or DEFAULT
             yield Deviation(Aspect.CONFIG, name, key, *values, NOT_COPIED)
 
 
@@ -142,8 +149,8 @@ def _entries(entries: list[ConfigEntry] | TwinlogError) -> dict[str, ConfigEntry
     return {entry.name: entry for entry in entries}
 
 
-def _is_own(one: ConfigEntry | None) -> bool:
-    return one is not None and one.source == ConfigSource.DYNAMIC_TOPIC
+def _is_own(entry: ConfigEntry | None) -> bool:
+    return entry is not None and entry.source == ConfigSource.DYNAMIC_TOPIC
 
 
 def compare_acls(
@@ -173,10 +180,10 @@ def compare_acls(
         out.note(f"there are no ACLs to compare: {error}")
         return
     names = sorted(remote.values())
-    missing = [one for one in changes.missing if _covers(one, names)]
-    leftover = [one for one in changes.leftover if _covers(one, names)]
-    lacks = (Deviation(Aspect.ACL, str(one), "", "there", "missing", off) for one in missing)
-    has = (Deviation(Aspect.ACL, str(one), "", "missing", "there", off) for one in leftover)
+    missing = [acl for acl in changes.missing if _covers(acl, names)]
+    leftover = [acl for acl in changes.leftover if _covers(acl, names)]
+    lacks = (Deviation(Aspect.ACL, str(acl), "", "there", "missing", off) for acl in missing)
+    has = (Deviation(Aspect.ACL, str(acl), "", "missing", "there", off) for acl in leftover)
     out.add(Aspect.ACL, total, [*lacks, *has])
 
 
@@ -193,7 +200,7 @@ def compare_quotas(source: ClusterClient, target: ClusterClient, out: FlowCompar
     """Compare quotas, for information only: they are not mirrored."""
     try:
         source_quotas, target_quotas = (
-            {(one.whose, one.key): one.value for one in client_quotas(client)}
+            {(quota.whose, quota.key): quota.value for quota in client_quotas(client)}
             for client in (source, target)
         )
     except (Unauthorized, Unsupported) as error:
@@ -289,7 +296,7 @@ class FlowComparison:
                 of_aspect = [
                     deviation for deviation in self.deviations if deviation.aspect is aspect
                 ]
-                different = sum(one.is_difference for one in of_aspect)
+                different = sum(deviation.is_difference for deviation in of_aspect)
                 out[aspect] = Total(
                     compared=self.compared[aspect],
                     different=different,
@@ -302,7 +309,7 @@ class FlowComparison:
         return {
             "flow": self.flow,
             "is_equal": not self.differences,
-            "totals": {aspect.name.lower(): one for aspect, one in self.totals().items()},
+            "totals": {aspect.name.lower(): total for aspect, total in self.totals().items()},
             "deviations": self.deviations if with_left_alone else self.differences,
             "notes": self.notes,
         }
@@ -350,8 +357,12 @@ def compare_topic_configs(
     out = FlowComparison(flow=setup.name)
     source_metadata, target_metadata = source.metadata(None), target.metadata(None)
     flow, remote = _remotes(setup, target, source_metadata, matches)
-    present = {name: its for name, its in remote.items() if its in target_metadata.topics}
-    narrowed = _narrowed(flow, source_metadata, matches)
+    present = {
+        name: target_topic
+        for name, target_topic in remote.items()
+        if target_topic in target_metadata.topics
+    }
+    narrowed = _without_uncompared(flow, source_metadata, matches)
     compare_configs(narrowed, source, target, present, out, with_left_alone=False)
     return out
 
@@ -369,7 +380,7 @@ def _remotes(
     return flow, remote_names(flow, mirrored)
 
 
-def _narrowed(
+def _without_uncompared(
     flow: FlowConfig, source_metadata: ClusterMetadata, matches: Callable[[str], bool]
 ) -> FlowConfig:
     """Return the flow without topics that are not compared, for the sync of configs."""
@@ -391,16 +402,20 @@ class _Comparer:
         out = FlowComparison(flow=self._setup.name)
         source_metadata, target_metadata = self._source.metadata(None), self._target.metadata(None)
         flow, remote = _remotes(self._setup, self._target, source_metadata, matches)
-        present = {name: its for name, its in remote.items() if its in target_metadata.topics}
+        present = {
+            name: target_topic
+            for name, target_topic in remote.items()
+            if target_topic in target_metadata.topics
+        }
 
         def report(what: str) -> None:
             if len(remote) >= MANY:
                 self._say(f"{self._setup.name}: comparing {what}")
 
         topics = [
-            one
-            for one in compare_topics(flow, source_metadata, target_metadata, remote)
-            if matches(one.name)
+            deviation
+            for deviation in compare_topics(flow, source_metadata, target_metadata, remote)
+            if matches(deviation.name)
         ]
         out.add(Aspect.TOPIC, len(remote), topics)
         partitions = compare_partitions(
@@ -409,7 +424,7 @@ class _Comparer:
         out.add(Aspect.PARTITIONS, len(present), partitions)
         factors = compare_replication(flow, source_metadata.topics, target_metadata.topics, present)
         out.add(Aspect.REPLICATION_FACTOR, len(present), factors)
-        narrowed = _narrowed(flow, source_metadata, matches)
+        narrowed = _without_uncompared(flow, source_metadata, matches)
         with_left_alone = self._with_left_alone
         report(f"configs of {plural(len(present), 'topic')}")
         compare_configs(
@@ -425,7 +440,7 @@ class _Comparer:
         return out
 
     def _groups(self, out: FlowComparison, matches: Callable[[str], bool]) -> None:
-        led = resting_flow(self._setup, self._source, self._target, out.notes.append)
+        led = idle_flow_interface(self._setup, self._source, self._target, out.notes.append)
         views = tuple(view for view in led.partitions() if matches(view.source.topic))
         compare_groups(
             replace(led, partitions=lambda: views),
@@ -446,6 +461,7 @@ SHOWN_VERDICTS: Final = (
     Verdict.RELEASED,
 )
 NO_SOURCE: Final = "its source topic no longer exists; the mirror never deletes topics"
+NOT_NAMED: Final = "no source topic has this name here; the mirror never deletes topics"
 
 
 def remote_names(flow: FlowConfig, topics: Mapping[str, TopicMetadata]) -> dict[str, str]:
@@ -480,9 +496,10 @@ def compare_topics(
             continue
         if is_remote_topic_of(policy, flow.source_alias, name) and name not in copied:
             # with rename rules the remote name does not contain the source's
-            upstream = None if flow.policy.renames else policy.upstream_topic(name)
-            size_of_topic = _size(topic)
-            yield Deviation(Aspect.TOPIC, upstream or name, "", MISSING, size_of_topic, NO_SOURCE)
+            renames = bool(flow.policy.renames)
+            upstream = name if renames else policy.upstream_topic(name) or name
+            note = (NO_SOURCE, NOT_NAMED)[renames]
+            yield Deviation(Aspect.TOPIC, upstream, "", MISSING, _size(topic), note)
 
 
 def _size(topic: TopicMetadata) -> str:
@@ -496,8 +513,8 @@ def compare_partitions(
     remote: Mapping[str, str],
 ) -> Iterator[Deviation]:
     """Yield differing partition counts. A remote topic grows with its source, and never shrinks."""
-    for name, its in remote.items():
-        topic = target_topics.get(its)
+    for name, target_topic in remote.items():
+        topic = target_topics.get(target_topic)
         if topic is None or topic.error:
             continue
         wanted, count = len(source_topics[name].partitions), len(topic.partitions)
@@ -524,8 +541,8 @@ def compare_replication(
     regardless of their source.
     """
     wanted = flow.new_topics.replication_factor
-    for name, its in remote.items():
-        topic = target_topics.get(its)
+    for name, target_topic in remote.items():
+        topic = target_topics.get(target_topic)
         if topic is None or not topic.partitions or not source_topics[name].partitions:
             continue
         counts = sorted({len(partition.replicas) for partition in topic.partitions})
@@ -533,7 +550,9 @@ def compare_replication(
         if wanted > 0 and counts != [wanted]:
             expected = f"replication.factor = {wanted}"
             yield Deviation(Aspect.REPLICATION_FACTOR, name, "", expected, text)
-        source_counts = sorted({len(one.replicas) for one in source_topics[name].partitions})
+        source_counts = sorted(
+            {len(partition.replicas) for partition in source_topics[name].partitions}
+        )
         if source_counts != counts and (wanted <= 0 or counts == [wanted]):
             why = "replication.factor sets that of remote topics"
             expected = ", ".join(map(str, source_counts))
@@ -565,8 +584,8 @@ def compare_groups(
     follows = f"it is active on {led.config.flow.source}, and synchronized every {sync_s} s"
     offsets = offsets_of(
         target,
-        [topic.name for topic in survey.selected if not topic.is_share],
-        [one.name for one in survey.selected if one.is_share],
+        [group.name for group in survey.selected if not group.is_share],
+        [group.name for group in survey.selected if group.is_share],
         furthest=True,
     )
     deviations: list[Deviation] = []

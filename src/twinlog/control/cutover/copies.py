@@ -66,7 +66,7 @@ class FlowUpstreams:
         row = self._row(remote, topic_id)
         return plain_upstream(self.config, remote) if row is None else row.source_topic
 
-    def copies(self, there: Mapping[str, TopicMetadata]) -> dict[str, str]:
+    def copies(self, target_topics: Mapping[str, TopicMetadata]) -> dict[str, str]:
         """Return the source's names of all existing remote topics. Each source topic has one remote
         topic.
 
@@ -76,15 +76,15 @@ class FlowUpstreams:
         """
         policy, alias = policy_of(self.config), self.config.source_alias
         best: dict[str, tuple[bool, bool, str]] = {}
-        for remote, topic in there.items():
+        for remote, topic in target_topics.items():
             upstream = self.name(remote, topic.topic_id)
             if upstream is None:
                 continue
             row = self._row(remote, topic.topic_id)
             is_begun = row is not None and row.begun
             is_now = remote == policy.format_remote_topic(alias, upstream)
-            one = is_begun, is_now, remote
-            best[upstream] = max(one, best.get(upstream, one))
+            candidate = is_begun, is_now, remote
+            best[upstream] = max(candidate, best.get(upstream, candidate))
         return {remote: upstream for upstream, (_, _, remote) in best.items()}
 
     def _row(self, remote: str, topic_id: TopicId) -> CopyRow | None:
@@ -206,14 +206,14 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
     covers = covers or scope.covers
     rows = (row for row in scope.rows().copies.values() if row.flow == scope.name)
     begun = [row for row in rows if row.is_live and covers(row.source_topic)]
-    here = None if scope.source_problem is not None else scope.source.metadata(None)
-    listed = dict(_listed(here, covers))
+    source_metadata = None if scope.source_problem is not None else scope.source.metadata(None)
+    listed = dict(_listed(source_metadata, covers))
     isolation = scope.config.isolation_level
     want = Want.STARTS | Want.TIMES
     ends = read_ends(scope.source, listed, want, isolation=isolation)
-    there = scope.target.metadata(None)
-    scope.require_same(here, there)
-    pairs = dict(_pairs(scope, there, covers, listed))
+    target_metadata = scope.target.metadata(None)
+    scope.require_same(source_metadata, target_metadata)
+    pairs = dict(_pairs(scope, target_metadata, covers, listed))
     picture = read_flow(
         scope.target,
         [pair.target for pair in pairs.values()],
@@ -222,52 +222,64 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
         is_shared=scope.setup.is_identity,
         new_owners=lambda: scope.intents().new_owners,
         maps=scope.config.flow,
-        seen=there,
+        seen=target_metadata,
     )
     replicas = {tp: picture.replica(pair) for tp, pair in pairs.items()}
     # the copy has advanced since the target's ends were read, or the target lost the end of its log
-    cut = {tp: one for tp, one in replicas.items() if one.log[1] < (one.copied.downstream or 0)}
+    cut = {
+        tp: replica
+        for tp, replica in replicas.items()
+        if replica.log[1] < (replica.copied.downstream or 0)
+    }
     if cut:
-        picture = picture.again(scope.target, [one.pair.target for one in cut.values()])
-        replicas |= {tp: picture.replica(one.pair) for tp, one in cut.items()}
+        picture = picture.again(scope.target, [replica.pair.target for replica in cut.values()])
+        replicas |= {tp: picture.replica(replica.pair) for tp, replica in cut.items()}
     for tp in listed.keys() - replicas:
         remote = TopicPartition(scope.remote(tp.topic), tp.partition)
         replicas[tp] = picture.replica(Pairing(tp, remote, listed[tp], NO_TOPIC_ID))
-    found = {tp: _copy(one, is_shared=scope.setup.is_identity) for tp, one in replicas.items()}
-    for row in _hidden_on_target(scope, there, begun):
+    by_partition = {
+        tp: _copy(replica, is_shared=scope.setup.is_identity) for tp, replica in replicas.items()
+    }
+    for row in _hidden_on_target(scope, target_metadata, begun):
         tp, target = TopicPartition(row.source_topic, 0), TopicPartition(row.topic, 0)
         if tp not in pairs:
-            blank = found.get(tp, Copy(source=tp, target=target))
+            blank = by_partition.get(tp, Copy(source=tp, target=target))
             right = f"grant DESCRIBE on topic {row.topic}"
             problem = f"this user may not see {row.topic} on {scope.target.alias}: {right}"
-            found[tp] = replace(blank, target=target, problem=problem)
-    if here is None:
-        return [found[tp] for tp in sorted(found) if found[tp].is_copied or found[tp].problem]
+            by_partition[tp] = replace(blank, target=target, problem=problem)
+    if source_metadata is None:
+        return [
+            by_partition[tp]
+            for tp in sorted(by_partition)
+            if by_partition[tp].is_copied or by_partition[tp].problem
+        ]
     # the copy has advanced since the ends were read, or the source lost the end of its log
-    short = [tp for tp in ends if found[tp].is_copied and found[tp].left is None]
+    short = [tp for tp in ends if by_partition[tp].is_copied and by_partition[tp].left is None]
     for tp, log in read_ends(scope.source, short, isolation=isolation).items():
-        found[tp] = replace(found[tp], source_end=log.end)
-    topics = {row.source_topic for row in begun if row.is_of(row.topic, _id(there, row.topic))}
+        by_partition[tp] = replace(by_partition[tp], source_end=log.end)
+    topics = {
+        row.source_topic for row in begun if row.is_of(row.topic, _id(target_metadata, row.topic))
+    }
     topics -= {tp.topic for tp in ends}
-    unlisted = [tp for tp in found if tp not in ends]
-    unlisted = [tp for tp in unlisted if found[tp].is_copied or tp.topic in topics]
-    reasons = _why_unlisted(scope.source, here, {tp.topic for tp in unlisted})
+    unlisted = [tp for tp in by_partition if tp not in ends]
+    unlisted = [tp for tp in unlisted if by_partition[tp].is_copied or tp.topic in topics]
+    reasons = _why_unlisted(scope.source, source_metadata, {tp.topic for tp in unlisted})
     for tp in unlisted:
-        found[tp] = replace(found[tp], unlisted=reasons[tp.topic])
-    return [found[tp] for tp in sorted({*ends, *unlisted})]
+        by_partition[tp] = replace(by_partition[tp], unlisted=reasons[tp.topic])
+    return [by_partition[tp] for tp in sorted({*ends, *unlisted})]
 
 
 def incomplete(
-    scope: CutoverScope, found: Iterable[Copy], ends: Mapping[TopicPartition, int] | None = None
+    scope: CutoverScope, current: Iterable[Copy], ends: Mapping[TopicPartition, int] | None = None
 ) -> list[Copy]:
     """Return the copies that lack a record of the source below these ends, by default the source's.
     Any other copy lacks at most markers, and records that were rolled back or compacted away.
     """
-    listed = [one for one in found if not one.unlisted]
-    known = {one.source: one.source_end or 0 for one in listed} | dict(ends or {})
-    spans = {one.source: Span(one.copied_to, known[one.source]) for one in listed}
+    listed = [copy for copy in current if not copy.unlisted]
+    known = {copy.source: copy.source_end or 0 for copy in listed} | dict(ends or {})
+    spans = {copy.source: Span(copy.copied_to, known[copy.source]) for copy in listed}
     lacking = records_in(scope, spans)
-    return [one for one in listed if one.source in lacking]
+    return [copy for copy in listed if copy.source in lacking]
 
 
 def records_in(
@@ -284,24 +296,24 @@ def records_in(
 
 
 def _listed(
-    here: ClusterMetadata | None, covers: Callable[[str], bool]
+    source_metadata: ClusterMetadata | None, covers: Callable[[str], bool]
 ) -> Iterator[tuple[TopicPartition, TopicId]]:
     """Yield the partitions that the source lists, with the IDs of their topics."""
-    for name, topic in here.topics.items() if here is not None else ():
+    for name, topic in source_metadata.topics.items() if source_metadata is not None else ():
         if not topic.is_internal and covers(name):
             yield from ((tp, topic.topic_id) for tp in topic.tps)
 
 
 def _why_unlisted(
-    source: ClusterClient, here: ClusterMetadata, topics: Collection[str]
+    source: ClusterClient, source_metadata: ClusterMetadata, topics: Collection[str]
 ) -> dict[str, str]:
     """Return the reason why the source does not list each of these topics, or not with all of its
     partitions. Raises BrokerRefused (BROKERS_DIFFER) if another broker lists a missing one.
     """
-    require_gone(source, here, topics)
-    found = source.metadata(sorted(topics)).topics if topics else {}
+    require_gone(source, source_metadata, topics)
+    source_topics = source.metadata(sorted(topics)).topics if topics else {}
     out = dict.fromkeys(topics, "it was copied, and the source does not list it: it was deleted")
-    for name, topic in found.items():
+    for name, topic in source_topics.items():
         if topic.error == TOPIC_AUTHORIZATION_FAILED:
             out[name] = (
                 "it was copied, and the source does not list it: it was deleted, or this user may "
@@ -317,14 +329,14 @@ def _why_unlisted(
 
 def _pairs(
     scope: CutoverScope,
-    there: ClusterMetadata,
+    target_metadata: ClusterMetadata,
     covers: Callable[[str], bool],
     listed: Mapping[TopicPartition, TopicId],
 ) -> Iterator[tuple[TopicPartition, Pairing]]:
     """Yield the partitions of remote topics, by their source partitions."""
     upstreams = FlowUpstreams.of(scope.config, scope.rows().copies.values())
-    for name, upstream in upstreams.copies(there.topics).items():
-        topic = there.topics[name]
+    for name, upstream in upstreams.copies(target_metadata.topics).items():
+        topic = target_metadata.topics[name]
         if not topic.is_internal and covers(upstream):
             for target in topic.tps:
                 tp = TopicPartition(upstream, target.partition)
@@ -333,42 +345,44 @@ def _pairs(
 
 
 def _hidden_on_target(
-    scope: CutoverScope, there: ClusterMetadata, begun: Iterable[CopyRow]
+    scope: CutoverScope, target_metadata: ClusterMetadata, begun: Iterable[CopyRow]
 ) -> list[CopyRow]:
     """Return the rows of remote topics that this user may not see, so that they may still exist.
     Deleted remote topics are left out, because clients cannot move to them.
     """
-    lacking = {row.topic: row for row in begun if row.topic not in there.topics}
-    require_gone(scope.target, there, lacking)
-    found = scope.target.metadata(sorted(lacking)).topics if lacking else {}
+    lacking = {row.topic: row for row in begun if row.topic not in target_metadata.topics}
+    require_gone(scope.target, target_metadata, lacking)
+    target_topics = scope.target.metadata(sorted(lacking)).topics if lacking else {}
     return [
-        lacking[name] for name, topic in found.items() if topic.error == TOPIC_AUTHORIZATION_FAILED
+        lacking[name]
+        for name, topic in target_topics.items()
+        if topic.error == TOPIC_AUTHORIZATION_FAILED
     ]
 
 
-def _id(found: ClusterMetadata, topic: str) -> TopicId:
-    return found.topics[topic].topic_id if topic in found.topics else NO_TOPIC_ID
+def _id(metadata: ClusterMetadata, topic: str) -> TopicId:
+    return metadata.topics[topic].topic_id if topic in metadata.topics else NO_TOPIC_ID
 
 
-def _copy(found: Replica, *, is_shared: bool) -> Copy:
-    copied, problem = found.copied, ""
-    if found.problem is not None:
-        problem = str(found.problem) if found.key is None else found.problem.message
+def _copy(replica: Replica, *, is_shared: bool) -> Copy:
+    copied, problem = replica.copied, ""
+    if replica.problem is not None:
+        problem = str(replica.problem) if replica.key is None else replica.problem.message
     elif copied.upstream is None:
         problem = NOTHING
     elif copied.reach is not None and copied.certainty is Certainty.AT_LEAST and not is_shared:
         problem = FORGOTTEN
     return Copy(
-        source=found.pair.source,
-        target=found.pair.target,
-        target_topic_id=found.pair.target_topic_id,
-        source_topic_id=NO_TOPIC_ID if found.key is None else found.key.source_topic_id,
-        replica=None if problem else found,
+        source=replica.pair.source,
+        target=replica.pair.target,
+        target_topic_id=replica.pair.target_topic_id,
+        source_topic_id=NO_TOPIC_ID if replica.key is None else replica.key.source_topic_id,
+        replica=None if problem else replica,
         upstream=None if problem else copied.upstream,
-        source_start=found.source.start,
-        source_end=found.source.end,
-        newest_ms=found.target.newest_ms,
-        source_newest_ms=found.source.newest_ms,
+        source_start=replica.source.start,
+        source_end=replica.source.end,
+        newest_ms=replica.target.newest_ms,
+        source_newest_ms=replica.source.newest_ms,
         foreign=0 if problem else copied.foreign,
         problem=problem,
     )

@@ -76,8 +76,8 @@ class FenceProof:
 
     def __init__(self, scope: CutoverScope, topics: Sequence[str]) -> None:
         self._scope = scope
-        found = scope.source.metadata(sorted(topics)).topics
-        self._tps = [tp for name in sorted(found) for tp in found[name].tps]
+        source_topics = scope.source.metadata(sorted(topics)).topics
+        self._tps = [tp for name in sorted(source_topics) for tp in source_topics[name].tps]
         self._known: Producers = {}
         """Producer states at the leaders when the proof was complete."""
 
@@ -108,10 +108,10 @@ class FenceProof:
                 ends = now  # only markers
                 continue
             after = self._producers()
-            for one in _writers(grown, producers, after):
-                if one.tp not in writers:
-                    say(f"still written: {one}")
-                writers[one.tp] = one
+            for writer in _writers(grown, producers, after):
+                if writer.tp not in writers:
+                    say(f"still written: {writer}")
+                writers[writer.tp] = writer
             ends, producers, since = now, after, time.monotonic()
         self._known = producers
         say(
@@ -128,23 +128,23 @@ class FenceProof:
     def _with_records(self, ends: Ends, now: Ends) -> Ends:
         """Return by how many offsets each log grew that got a record, or may have got one."""
         grown = {tp: Span(ends.get(tp, 0), end) for tp, end in now.items() if end != ends.get(tp)}
-        found = {tp for tp, span in grown.items() if span.is_empty}  # logs that lost their end
+        empty = {tp for tp, span in grown.items() if span.is_empty}  # logs that lost their end
         deadline = time.monotonic() + SEEN_WITHIN_S
-        while left := {tp: span for tp, span in grown.items() if tp not in found}:
+        while left := {tp: span for tp, span in grown.items() if tp not in empty}:
             seen = first_records(self._scope.source, left, with_aborted=True)
             stable = list_offsets(self._scope.source, left, LATEST)
             hidden = {tp for tp, span in left.items() if or_raise(stable[tp]).offset < span.next}
-            found |= {*seen}
-            if not hidden - found or time.monotonic() > deadline:
-                found |= hidden  # the high watermark did not reach the end in time
+            empty |= {*seen}
+            if not hidden - empty or time.monotonic() > deadline:
+                empty |= hidden  # the high watermark did not reach the end in time
                 break
             time.sleep(PROOF_POLL_S)
-        return {tp: grown[tp].next - grown[tp].first for tp in found}
+        return {tp: grown[tp].next - grown[tp].first for tp in empty}
 
     def _ends(self) -> Ends:
         # a log whose end is unknown proves nothing, so this raises
-        found = log_ends(self._scope.source, self._tps)
-        return {tp: or_raise(end).end_offset for tp, end in found.items()}
+        ends = log_ends(self._scope.source, self._tps)
+        return {tp: or_raise(end).end_offset for tp, end in ends.items()}
 
     def _producers(self) -> Producers:
         return known_producers(self._scope.source, self._tps)
@@ -196,11 +196,11 @@ class Drain:
         """
         began = last_said = last_led = whole_since = time.monotonic()
         while True:
-            found, missing, left, lost = self._look()
+            current, missing, left, lost = self._read_state()
             if not (missing or left or lost):
                 records = sum(self._ends.values())
                 say(
-                    f"{plural(len(found), 'partition')} complete up to the last stable offset "
+                    f"{plural(len(current), 'partition')} complete up to the last stable offset "
                     f"({count(records)} offsets)"
                 )
                 return
@@ -216,25 +216,25 @@ class Drain:
                 raise self._not_drained(missing, left, is_led=True)
             if now - last_said > SAID_EVERY_S:
                 last_said = now
-                records = total(one.left for one in left) or 0
+                records = total(copy.left for copy in left) or 0
                 say(f"{plural(len(left), 'partition')} left, {count(records)} records")
             time.sleep(POLL_S)
 
     def is_over(self) -> bool:
         """Return True if no record is missing now."""
-        return not any(self._look()[1:])
+        return not any(self._read_state()[1:])
 
-    def _look(self) -> tuple[list[Copy], Ends, list[Copy], list[Copy]]:
+    def _read_state(self) -> tuple[list[Copy], Ends, list[Copy], list[Copy]]:
         """Return the copies, the ends that readers do not see yet, and the copies that lack records
         or that the source has, or may have, deleted records of.
         """
-        missing, found = self._missing(), copies(self._scope)
-        return found, missing, incomplete(self._scope, found, self._ends), self._lost(found)
+        missing, current = self._missing(), copies(self._scope)
+        return current, missing, incomplete(self._scope, current, self._ends), self._lost(current)
 
-    def _lost(self, found: Sequence[Copy]) -> list[Copy]:
+    def _lost(self, current: Sequence[Copy]) -> list[Copy]:
         """Return the copies for which the source has, or may have, deleted records before they were
         copied."""
-        deleted = [one for one in found if one.deleted and not one.unlisted]
+        deleted = [copy for copy in current if copy.deleted and not copy.unlisted]
         if not deleted or self._accepts_loss:
             return []
         newest = newest_status(self._scope)
@@ -248,10 +248,10 @@ class Drain:
         recovery_ms, is_early = newest.recovery_ms, len(self._rows_ms) <= ROWS_AFTER
         if is_early or recovery_ms is None or recovery_ms < self._rows_ms[ROWS_AFTER]:
             return deleted
-        return [one for one in deleted if newest.missing(one.source, one.copied_to) != 0]
+        return [copy for copy in deleted if newest.missing(copy.source, copy.copied_to) != 0]
 
     def _truncated(self, lost: Sequence[Copy]) -> FlowError:
-        what = first_few(f"{one.source} {one.deleted}" for one in lost)
+        what = first_few(f"{copy.source} {copy.deleted}" for copy in lost)
         return self._scope.error(
             f"the source deleted records before they were copied ({what}): they are on neither "
             "side, and nothing was promoted; remove the fence with twinlog switchover abort, "
@@ -267,13 +267,15 @@ class Drain:
             return {}
         isolation = self._scope.config.isolation_level
         stable = list_offsets(self._scope.source, list(self._ends), LATEST, isolation=isolation)
-        open_records = {tp: self._ends[tp] - or_raise(one).offset for tp, one in stable.items()}
+        open_records = {
+            tp: self._ends[tp] - or_raise(result).offset for tp, result in stable.items()
+        }
         return {tp: count for tp, count in open_records.items() if count > 0}
 
     def _not_drained(
         self, missing: Mapping[TopicPartition, int], left: Sequence[Copy], *, is_led: bool
     ) -> FlowError:
-        why = [f"{one.source} by {one.left}" for one in left]
+        why = [f"{copy.source} by {copy.left}" for copy in left]
         text = f"records are missing on the target ({first_few(why)})" if why else ""
         if missing:
             waits = f"replicas of the source are behind the ends of {first_few(map(str, missing))}"

@@ -26,10 +26,10 @@ from twinlog.control.cutover.copies import NOTHING, Copy, copies, incomplete
 from twinlog.control.cutover.groups import CutoverGroups, GroupOutcome, GroupPlan
 from twinlog.control.cutover.newest_status import NewestStatus, newest_status
 from twinlog.control.cutover.promotion import (
+    has_promoted,
     is_promoted,
     promote,
     require_promoted,
-    some_are_promoted,
     wait_until_over,
 )
 from twinlog.control.cutover.scope import CutoverScope, Say
@@ -90,8 +90,8 @@ class FailoverPlan:
             return False
         if self.groups_problem:
             return False
-        exact = (one.is_exact and not one.in_use_there for one in self.groups)
-        return all(exact) and not any(line for one in self.groups for line in one.ahead())
+        exact = (group.is_exact and not group.in_use_there for group in self.groups)
+        return all(exact) and not any(line for group in self.groups for line in group.ahead())
 
     def _is_whole(self, copy: Copy) -> bool:
         is_known = copy.is_copied or copy.problem == NOTHING
@@ -110,22 +110,22 @@ class FailoverPlan:
         if self.groups_problem:
             yield f"groups: {self.groups_problem}"
         elif not self.groups:
-            where = "checkpoints" if self.source_problem else "the source's groups"
-            yield f"{where} has no group: consumers start by their auto.offset.reset"
-        for one in self.groups:
-            yield from one.lines()
-            yield from one.ahead()
+            where = "the checkpoints have" if self.source_problem else "the source has"
+            yield f"{where} no group of this flow: consumers start by their auto.offset.reset"
+        for group in self.groups:
+            yield from group.lines()
+            yield from group.ahead()
 
     def _copied(self) -> Iterator[str]:
         late = [copy for copy in self.copies if not self._is_whole(copy)]
         whole = len(self.copies) - len(late)
         yield f"{plural(whole, 'partition')} of {len(self.copies)} complete, as far as is known"
         for copy in late[:MOST_LINES]:
-            yield f"  {copy.source}: {self._said(copy)}"
+            yield f"  {copy.source}: {self._copy_line(copy)}"
         if len(late) > MOST_LINES:
             yield f"  and {plural(len(late) - MOST_LINES, 'more partition')}: --format json"
 
-    def _said(self, copy: Copy) -> str:
+    def _copy_line(self, copy: Copy) -> str:
         missing = self.missing(copy)
         if copy.problem or not copy.is_copied:
             return copy.problem or NOTHING
@@ -152,20 +152,20 @@ class Failover:
     def plan(self) -> FailoverPlan:
         """Return the plan, changing nothing."""
         scope = self._scope
-        found, groups = self._survey()
+        current, groups = self._survey()
         promotion = scope.intents().promotion
         lacking: Iterable[Copy] = ()
         if scope.source_problem is None:
-            lacking = incomplete(scope, found)
+            lacking = incomplete(scope, current)
         return FailoverPlan(
             flow=scope.name,
             source_problem="" if scope.source_problem is None else str(scope.source_problem),
             newest=newest_status(scope),
-            copies=tuple(found),
+            copies=tuple(current),
             groups=tuple(groups),
             promoted="" if promotion is None else f"promoted {promotion}",
-            lacking=frozenset(one.source for one in lacking),
-            notes=tuple(unkept_names(scope.config, {copy.source.topic for copy in found})),
+            lacking=frozenset(copy.source for copy in lacking),
+            notes=tuple(unkept_names(scope.config, {copy.source.topic for copy in current})),
             groups_problem=self._groups.problem(),
         )
 
@@ -178,12 +178,12 @@ class Failover:
         problem: TwinlogError | None = None
         while self._scope.source_problem is None:
             try:
-                found = copies(self._scope)
-                return found, self._groups.plan(found)
+                current = copies(self._scope)
+                return current, self._groups.plan(current)
             except TwinlogError as error:
                 self._scope.source_problem, problem = problem, error
-        found = copies(self._scope)
-        return found, self._groups.plan(found)
+        current = copies(self._scope)
+        return current, self._groups.plan(current)
 
     def run(self, plan: FailoverPlan) -> list[GroupPlan]:
         """Run all steps. Return the groups that would resume at the wrong offset."""
@@ -198,16 +198,16 @@ class Failover:
             say("promote: already done")
         else:
             self._groups.set_all(self._survey()[1], say)  # the plan may be outdated
-            say("promote: after this the only way back is twinlog flow demote, as long as")
-            say("  nobody has written to the remote topics")
+            say("promote: from now on only twinlog flow demote undoes it, if no client has")
+            say("  written to the remote topics yet")
             promote(scope, topics)
             say(f"promote: {'the flow' if scope.is_whole else plural(len(topics), 'topic')}")
         remotes = {copy.target.topic for copy in plan.copies}
         wait_until_over(scope, remotes, lambda line: say(f"promote: {line}"))
-        left = self._settle()
+        left = self._set_offsets()
         require_promoted(scope, topics)
-        for one in left:
-            say(f"groups: {one.group} is not set: {_why(one)}")
+        for left_plan in left:
+            say(f"groups: {left_plan.group} is not set: {_why_not_set(left_plan)}")
         after = "the flow copies nothing more to the target, even if its source is available again"
         if left:
             say(f"done, but {plural(len(left), 'group')} would resume at the wrong offset: set it")
@@ -218,31 +218,31 @@ class Failover:
 
     def abort(self) -> None:
         """Report that there is nothing to undo. After the promotion, raise FlowError (PROMOTED)."""
-        if some_are_promoted(self._scope, self._scope.intents()):
-            raise no_return(self._scope)
+        if has_promoted(self._scope, self._scope.intents()):
+            raise already_promoted(self._scope)
         self._say("nothing was promoted, so there is nothing to undo; groups that were set keep")
         self._say("  their offsets, as after a group sync")
 
-    def _settle(self) -> list[GroupPlan]:
+    def _set_offsets(self) -> list[GroupPlan]:
         self._groups.set_all(self._survey()[1], self._say)
         after = self._survey()[1]
-        done = sum(one.is_done for one in after)
+        done = sum(plan.is_done for plan in after)
         self._say(f"groups: {done} of {plural(len(after), 'group')} at their offsets, or further")
-        return [one for one in after if not one.is_done]
+        return [plan for plan in after if not plan.is_done]
 
 
-def _why(one: GroupPlan) -> str:
-    if one.problem:
-        return one.problem
-    if one.in_use_there:
+def _why_not_set(plan: GroupPlan) -> str:
+    if plan.problem:
+        return plan.problem
+    if plan.in_use_there:
         return "it is in use on the target, before its offset: stop it and run the command again"
     nowhere = [
-        position for position in one.partitions if position.outcome is GroupOutcome.NO_COUNTERPART
+        position for position in plan.partitions if position.outcome is GroupOutcome.NO_COUNTERPART
     ]
     return str(nowhere[0]) if nowhere else "its offsets were rejected: run the command again"
 
 
-def no_return(scope: CutoverScope) -> FlowError:
+def already_promoted(scope: CutoverScope) -> FlowError:
     """Return the error for a cutover that cannot be undone."""
     return scope.error(
         "it was promoted, and producers may have written to the remote topics since: "

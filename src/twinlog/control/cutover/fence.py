@@ -1,15 +1,28 @@
 """The fence of a switchover by ACLs: DENY WRITE for everybody on the topics of the source.
 
-An ACL has no field for its owner. So the state topic has an intent of the kind FENCE for each topic
-that Twinlog fenced. An ACL of that kind that existed before is left alone.
+**Problem.** A switchover loses no record only if producers have stopped before the last record is
+copied. The ACLs that stop them must be removed again if the switchover is aborted, perhaps by
+another run on another host. But an ACL has no field for its owner, and an operator may have created
+the same ACL before.
+
+**Invariant.** Each of Twinlog's ACLs has an intent of the kind FENCE in the state topic, one for
+each topic. An ACL of that kind that existed before belongs to another client, gets no intent, and
+is not removed.
 
     put up     intents, then ACLs        take down    ACLs, then intents
 
-If a run dies in between, there are intents without ACLs: the next put-up creates the ACLs, the next
-take-down deletes the intents. So each of Twinlog's ACLs always has an intent. Creating or deleting
-an ACL twice has no further effect.
+**What may die**
 
-ACLs do not stop super users; the proof of the fence finds them (`drain.FenceProof`).
+- *A run dies between the intents and the ACLs*: there are intents without ACLs. The next put-up
+  creates the ACLs; the next take-down deletes the intents.
+- *It dies between the ACLs and the intents, at a take-down*: the same.
+- *A response is lost*: the step is repeated. Creating or deleting an ACL twice has no further
+  effect.
+- *Another client removes an ACL, or a super user writes*, whom ACLs do not stop: the proof of the
+  fence finds producers that still write (`drain.FenceProof`).
+
+**Rejected:** to keep the list of ACLs in the run, or in a file. If the run died, no other run could
+tell Twinlog's ACLs from those of operators. So commands keep no state of their own (ADR 23).
 """
 
 from __future__ import annotations
@@ -52,10 +65,14 @@ def shut_out(source: ClusterClient, topics: Iterable[str], acls: Iterable[TopicA
     (ConfigHelper.scala treats keys of unknown type as sensitive), so a listed key counts as true.
     """
     try:
-        found = describe_broker_configs(source, [OPEN_WITHOUT_ACL])
+        broker_configs = describe_broker_configs(source, [OPEN_WITHOUT_ACL])
     except TwinlogError:
         return []  # the user may not describe broker configs
-    values = [one[OPEN_WITHOUT_ACL].value for one in found.values() if OPEN_WITHOUT_ACL in one]
+    values = [
+        entries[OPEN_WITHOUT_ACL].value
+        for entries in broker_configs.values()
+        if OPEN_WITHOUT_ACL in entries
+    ]
     if all(value == "false" for value in values):
         return []
     known = list(acls)
@@ -88,15 +105,15 @@ class AclFence:
         """
         scope = self._scope
         ours = {*wanted_fences(scope, scope.intents())}
-        found = topic_acls(scope.source, needs="ALTER")
-        if open_ := shut_out(scope.source, topics, found):
+        acls = topic_acls(scope.source, needs="ALTER")
+        if open_ := shut_out(scope.source, topics, acls):
             raise scope.error(
                 f"{first_few(open_)} on the source has no ACL, and brokers have "
                 f"{OPEN_WITHOUT_ACL}: a fence by ACL would keep readers out as well; allow them by "
                 "ACLs first, or stop producers yourself with --fence hook or none",
                 code="FENCE_SHUTS_OUT",
             )
-        others = fenced_topics(found) - ours
+        others = fenced_topics(acls) - ours
         self.put_back([topic for topic in topics if topic not in others])
         return sorted(others.intersection(topics))
 
@@ -112,23 +129,23 @@ class AclFence:
             steering.append(rows)
         create_topic_acls(self._scope.source, [fence_acl(topic) for topic in topics])
 
-    def take_down(self) -> list[str]:
+    def remove_own(self) -> list[str]:
         """Remove the fences that Twinlog has put up. Return their topics."""
         scope = self._scope
-        mine = wanted_fences(scope, scope.intents())
-        if not mine:
+        fence_topics = wanted_fences(scope, scope.intents())
+        if not fence_topics:
             return []
-        delete_topic_acls(scope.source, [fence_acl(topic) for topic in mine])
-        scope.steering.set(IntentKind.FENCE, mine, is_set=False)
-        return mine
+        delete_topic_acls(scope.source, [fence_acl(topic) for topic in fence_topics])
+        scope.steering.set(IntentKind.FENCE, fence_topics, is_set=False)
+        return fence_topics
 
     def standing(self, intents: FlowIntents) -> list[str]:
         """Return the topics that Twinlog's fence protects now. An intended fence may never have
         been created, or may have been removed with Kafka's tools.
         """
-        mine = wanted_fences(self._scope, intents)
+        fence_topics = wanted_fences(self._scope, intents)
         try:
-            return sorted({*mine} - {*self.missing(mine)}) if mine else []
+            return sorted({*fence_topics} - {*self.missing(fence_topics)}) if fence_topics else []
         except TwinlogError:
             # the gates are checked in this case, and putting up the fence reports the error
             return []

@@ -70,7 +70,7 @@ class Gates:
         self._there = scope.target.metadata(None)
         self._targets = targets = {copy.target.topic for copy in copies}
         by_name = copies_by_name(scope.config, scope.source, scope.target)
-        self._remotes = {name: its for name, its in by_name.items() if its in targets}
+        self._remotes = {name: remote for name, remote in by_name.items() if remote in targets}
 
     def all(self, *, most_lag: int) -> list[Gate]:
         """Return every gate, in order."""
@@ -96,61 +96,69 @@ class Gates:
         return _gate("mirror", [todo])
 
     def _topics(self) -> Gate:
-        missing = {one.source.topic: one.unlisted for one in self._copies if one.unlisted}
+        missing = {copy.source.topic: copy.unlisted for copy in self._copies if copy.unlisted}
         problems = [f"{name}: {why}" for name, why in missing.items()]
         return _gate("topics", problems, "the source lists every partition that was copied")
 
     def _copy(self) -> Gate:
         problems = [
-            f"{one.source}: {one.problem}"
-            for one in self._copies
-            if one.problem and not (one.problem == NOTHING and one.left == 0)
+            f"{copy.source}: {copy.problem}"
+            for copy in self._copies
+            if copy.problem and not (copy.problem == NOTHING and copy.left == 0)
         ]
         problems += [
-            f"{one.source}: the source deleted {one.deleted} before it was copied"
-            for one in self._copies
-            if one.deleted and self._newest.missing(one.source, one.copied_to) != 0
+            f"{copy.source}: the source deleted {copy.deleted} before it was copied"
+            for copy in self._copies
+            if copy.deleted and self._newest.missing(copy.source, copy.copied_to) != 0
         ]
         problems += self._newest.problems(self._scope.covers)
         if not self._copies:
-            problems.append("the flow mirrors no topic that is chosen here")
+            problems.append("the flow mirrors none of the selected topics")
         evidence = f"{plural(len(self._copies), 'partition')}, none has stopped"
         return _gate("copy", problems, evidence)
 
     def _lag(self, most: int) -> Gate:
-        late = [one for one in self._copies if one.left]
-        records = total(one.left for one in late) or 0
-        unknown = [one for one in self._copies if one.left is None and not one.unlisted]
-        said = f"{count(records)} records are not on the target yet (--max-lag {count(most)})"
+        late = [copy for copy in self._copies if copy.left]
+        records = total(copy.left for copy in late) or 0
+        unknown = [copy for copy in self._copies if copy.left is None and not copy.unlisted]
+        evidence = f"{count(records)} records are not on the target yet (--max-lag {count(most)})"
         if unknown:
             first = unknown[0].source
             return _gate("lag", [f"the number of missing records of {first} is unknown"])
         if records > most:
-            worst = max(late, key=lambda one: one.left or 0)
-            return _gate("lag", [said, f"most of them: {worst.source} with {count(worst.left)}"])
-        return _gate("lag", (), said)
+            worst = max(late, key=lambda copy: copy.left or 0)
+            return _gate(
+                "lag", [evidence, f"most of them: {worst.source} with {count(worst.left)}"]
+            )
+        return _gate("lag", (), evidence)
 
     def _replicas(self) -> Gate:
-        problems = [*self._out_of_sync(), *self._thinner()]
+        problems = [*self._out_of_sync(), *self._fewer_replicas()]
         evidence = "all replicas of the remote topics are in sync, as many as here"
         return _gate("replicas", problems, evidence)
 
     def _out_of_sync(self) -> Iterator[str]:
         for copy in self._copies:
-            found = self._there.partition(copy.target)
-            if found is None:
+            partition = self._there.partition(copy.target)
+            if partition is None:
                 yield f"{copy.target} is not there"
-            elif found.leader < 0:
+            elif partition.leader < 0:
                 yield f"{copy.target} has no leader"
-            elif len(found.isr) < len(found.replicas):
-                there = f"{len(found.isr)} of {len(found.replicas)}"
-                yield f"{copy.target} has {there} replicas in sync"
+            elif len(partition.isr) < len(partition.replicas):
+                in_sync = f"{len(partition.isr)} of {len(partition.replicas)}"
+                yield f"{copy.target} has {in_sync} replicas in sync"
 
-    def _thinner(self) -> Iterator[str]:
+    def _fewer_replicas(self) -> Iterator[str]:
         for source, target in sorted({(c.source.topic, c.target.topic) for c in self._copies}):
-            here, there = _replicas(self._here, source), _replicas(self._there, target)
-            if 0 < there < here:
-                yield f"{target} has {plural(there, 'replica')}, {source} has {here}"
+            source_replicas, target_replicas = (
+                _replicas(self._here, source),
+                _replicas(self._there, target),
+            )
+            if 0 < target_replicas < source_replicas:
+                yield (
+                    f"{target} has {plural(target_replicas, 'replica')}, {source} has "
+                    f"{source_replicas}"
+                )
 
     def _configs(self) -> Gate:
         config = self._scope.config
@@ -158,8 +166,8 @@ class Gates:
             return _gate("configs", (), f"the flow copies none ({off}), so they are not compared")
         drift = find_drift(config, self._remotes, self._scope.source, self._scope.target)
         problems = [
-            f"{remote}: {', '.join(map(str, some))}"
-            for remote, some in sorted(drift.topics.items())
+            f"{remote}: {', '.join(map(str, diffs))}"
+            for remote, diffs in sorted(drift.topics.items())
             if remote in self._targets
         ]
         problems += [
@@ -175,8 +183,10 @@ class Gates:
         off, changes = acls_off(scope.config), list[TopicAcl]()
         try:
             if not off:
-                found = find_acl_changes(scope.config, self._remotes, scope.source, scope.target)
-                changes = [*found.missing, *found.leftover]
+                acl_changes = find_acl_changes(
+                    scope.config, self._remotes, scope.source, scope.target
+                )
+                changes = [*acl_changes.missing, *acl_changes.leftover]
             denied = fenced_topics(topic_acls(scope.target)).intersection(self._targets)
             sources = sorted({copy.source.topic for copy in self._copies})
             open_ = shut_out(scope.source, sources, topic_acls(scope.source))
@@ -211,13 +221,15 @@ class Gates:
             for position in group.partitions
             if not (position.is_exact or position.waits_for_copy)
         ]
-        problems += [line for one in self._groups for line in (*one.ahead(), *one.nowhere())]
-        problems += [f"group {one.group}: {one.problem}" for one in self._groups if one.problem]
-        used = [one.group for one in self._groups if one.in_use_there]
+        problems += [line for group in self._groups for line in (*group.ahead(), *group.nowhere())]
+        problems += [
+            f"group {group.group}: {group.problem}" for group in self._groups if group.problem
+        ]
+        used = [group.group for group in self._groups if group.in_use_there]
         notes = [f"in use on the target already: {first_few(used)}"] if used else []
         if self._excluded:
-            some = first_few(self._excluded)
-            notes.append(f"left out by groups.exclude, their offsets are not set: {some}")
+            excluded = first_few(self._excluded)
+            notes.append(f"left out by groups.exclude, their offsets are not set: {excluded}")
         evidence = f"{plural(len(self._groups), 'group')} translated exactly"
         return _gate("groups", problems, evidence, *notes)
 
@@ -230,10 +242,10 @@ class Gates:
         ]
         targets = [copy.target for copy in self._copies if copy.is_copied]
         try:
-            found = describe_producers(self._scope.target, targets)
+            by_partition = describe_producers(self._scope.target, targets)
         except Unsupported:
             return _gate("foreign", (), "the target's brokers do not report producers")
-        for tp, producers in found.items():
+        for tp, producers in by_partition.items():
             if isinstance(producers, TwinlogError):
                 problems.append(f"{tp}: {producers}")
             else:
@@ -243,9 +255,9 @@ class Gates:
         return _gate("foreign", problems, evidence)
 
     def _transactions(self) -> Gate:
-        found = open_transactions(self._scope.source, [copy.source for copy in self._copies])
-        late = [one for one in found if one.lasts_s > HANGING_S]
-        evidence = _few(map(str, found)) or ["none is open"]
+        transactions = open_transactions(self._scope.source, [copy.source for copy in self._copies])
+        late = [transaction for transaction in transactions if transaction.lasts_s > HANGING_S]
+        evidence = _first_lines(map(str, transactions)) or ["none is open"]
         return _gate("transactions", map(str, late), *evidence)
 
 
@@ -264,17 +276,17 @@ def require_open(scope: CutoverScope, gates: Iterable[Gate], accepted: Iterable[
 
 def _gate(name: str, problems: Iterable[str], *evidence: str) -> Gate:
     """Return a gate that is closed if there are problems, else open with this evidence."""
-    closed = tuple(_few(problems))
+    closed = tuple(_first_lines(problems))
     return Gate(name=name, is_open=not closed, evidence=closed or evidence)
 
 
-def _few(lines: Iterable[str]) -> list[str]:
+def _first_lines(lines: Iterable[str]) -> list[str]:
     every = list(lines)
     more = len(every) - FEW
     return [*every[:FEW], *([f"and {more} more"] if more > 0 else [])]
 
 
-def _replicas(found: ClusterMetadata, topic: str) -> int:
-    known = found.topics.get(topic)
+def _replicas(metadata: ClusterMetadata, topic: str) -> int:
+    known = metadata.topics.get(topic)
     parts = () if known is None else known.partitions
-    return min((len(one.replicas) for one in parts), default=0)
+    return min((len(part.replicas) for part in parts), default=0)

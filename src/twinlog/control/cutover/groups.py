@@ -36,7 +36,7 @@ from twinlog.errors import TwinlogError, Unauthorized, or_raise
 from twinlog.mirror.findings import Span
 from twinlog.model import NO_TOPIC_ID, TopicPartition, is_own_group
 from twinlog.quantities import count, first_few, plural
-from twinlog.survey.rights import denied
+from twinlog.survey.rights import denied_error
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
 
 SHOWN = 10
@@ -126,13 +126,13 @@ class GroupPlan:
     @property
     def is_exact(self) -> bool:
         """Return True if it resumes at exactly the next record in every partition."""
-        return not self.problem and all(one.is_exact for one in self.partitions)
+        return not self.problem and all(partition.is_exact for partition in self.partitions)
 
     @property
     def is_done(self) -> bool:
         """Return True if all its offsets on the target are at the planned offsets, or further."""
         done = (GroupOutcome.THERE, GroupOutcome.AHEAD, GroupOutcome.LEFT)
-        return not self.problem and all(one.outcome in done for one in self.partitions)
+        return not self.problem and all(partition.outcome in done for partition in self.partitions)
 
     @property
     def to_set(self) -> dict[TopicPartition, Committed]:
@@ -141,32 +141,34 @@ class GroupPlan:
         if self.in_use_there or self.problem:
             return {}
         return {
-            one.target: Committed(offset=one.to, metadata=one.metadata)
-            for one in self.partitions
-            if one.to is not None and one.outcome is GroupOutcome.BEHIND
+            partition.target: Committed(offset=partition.to, metadata=partition.metadata)
+            for partition in self.partitions
+            if partition.to is not None and partition.outcome is GroupOutcome.BEHIND
         }
 
     def ahead(self) -> Iterator[str]:
         """Yield a line for each partition in which the group would skip records on the target. A
         group that is in use there yields none.
         """
-        for one in () if self.in_use_there else self.partitions:
-            if one.outcome is GroupOutcome.AHEAD and one.is_exact:
+        for partition in () if self.in_use_there else self.partitions:
+            if partition.outcome is GroupOutcome.AHEAD and partition.is_exact:
                 yield (
-                    f"group {self.group} is at {one.now} of {one.target}, and by its offset on the "
-                    f"source it should be at {one.to}: it would skip {count(one.further)} "
-                    f"records; set it back with twinlog offsets reset --to-offset {one.to}"
+                    f"group {self.group} is at {partition.now} of {partition.target}, and by its "
+                    f"offset on the source it should be at {partition.to}: it would skip "
+                    f"{count(partition.further)} records; set it back with twinlog offsets reset "
+                    f"--to-offset {partition.to}"
                 )
 
     def nowhere(self) -> Iterator[str]:
         """Yield a line for each partition in which the group has no offset, if it is in use on the
         target: its members start by auto.offset.reset, which may be the end of the log.
         """
-        for one in self.partitions if self.in_use_there else ():
-            if one.now is None and one.to:
+        for partition in self.partitions if self.in_use_there else ():
+            if partition.now is None and partition.to:
                 yield (
                     f"group {self.group} is in use on the target and has no offset in "
-                    f"{one.target}: stop it there, so that its offset is set to {one.to}"
+                    f"{partition.target}: stop it there, so that its offset is set to "
+                    f"{partition.to}"
                 )
 
     def lines(self) -> Iterator[str]:
@@ -179,9 +181,9 @@ class GroupPlan:
         if self.problem:
             notes.append(self.problem)
         yield f"group {self.group}" + "".join(f", {note}" for note in notes)
-        odd_first = sorted(self.partitions, key=lambda one: one.is_exact)
-        yield from (f"  {one}" for one in odd_first[:SHOWN])
-        if left := Counter(one.outcome for one in odd_first[SHOWN:]):
+        odd_first = sorted(self.partitions, key=lambda partition: partition.is_exact)
+        yield from (f"  {partition}" for partition in odd_first[:SHOWN])
+        if left := Counter(partition.outcome for partition in odd_first[SHOWN:]):
             more = ", ".join(f"{outcome}: {number}" for outcome, number in left.most_common())
             yield f"  and {plural(left.total(), 'partition')} more: {more} (--format json: all)"
 
@@ -207,9 +209,9 @@ class CutoverGroups:
         listed = {} if self._scope.source_problem is not None else list_groups(self._here)
         checkpoints = self._checkpoints(known)
         selects = self._scope.config.groups.selects
-        names = {name for name, one in listed.items() if one.has_offsets} | {*checkpoints}
+        names = {name for name, group in listed.items() if group.has_offsets} | {*checkpoints}
         names = {name for name in names if selects(name)}
-        there = list_groups(self._there)
+        target_groups = list_groups(self._there)
         # before the commits, so that offsets which a group sync sets in between are not ahead
         now = fetch_offsets(self._there, names)
         commits: Commits = {}
@@ -226,23 +228,27 @@ class CutoverGroups:
             )
             for group in sorted(names)
         }
-        offsets = {(one.source, one.offset) for some in wanted.values() for one in some}
+        offsets = {
+            (commit.source, commit.offset) for commits in wanted.values() for commit in commits
+        }
         alone = _on_source_alone(self._scope, known, offsets)
         whole = _without_records(self._scope, known, offsets, settled=settled)
         return [
             GroupPlan(
                 group=group,
                 partitions=tuple(
-                    _position(self._scope, one, known.get(one.source), now[group], alone, whole)
-                    for one in some
+                    _position(
+                        self._scope, commit, known.get(commit.source), now[group], alone, whole
+                    )
+                    for commit in commits
                 ),
-                from_checkpoints=any(one.is_checkpoint for one in some),
-                in_use_there=group in there and there[group].is_active,
+                from_checkpoints=any(commit.is_checkpoint for commit in commits),
+                in_use_there=group in target_groups and target_groups[group].is_active,
                 in_use_here=group in listed and listed[group].is_active,
                 problem=str(answer) if isinstance(answer := now[group], TwinlogError) else "",
             )
-            for group, some in wanted.items()
-            if some
+            for group, commits in wanted.items()
+            if commits
         ]
 
     def problem(self) -> str:
@@ -265,24 +271,24 @@ class CutoverGroups:
         config = self._scope.config.groups
         names = [
             name
-            for name, one in list_groups(self._here).items()
-            if one.has_offsets and not is_own_group(name)
+            for name, group in list_groups(self._here).items()
+            if group.has_offsets and not is_own_group(name)
             if config.include.matches(name) and config.exclude.matches(name)
         ]
         return sorted(
             name
-            for name, found in fetch_offsets(self._here, names).items()
-            if not isinstance(found, TwinlogError)
-            and any(self._scope.covers(tp.topic) for tp in found)
+            for name, answer in fetch_offsets(self._here, names).items()
+            if not isinstance(answer, TwinlogError)
+            and any(self._scope.covers(tp.topic) for tp in answer)
         )
 
     def set(self, plans: Iterable[GroupPlan]) -> dict[str, str]:
         """Set the offsets that are behind. Return the rejected groups with the reason."""
-        wanted: dict[str, GroupOffsets] = {one.group: one.to_set for one in plans if one.to_set}
+        wanted: dict[str, GroupOffsets] = {plan.group: plan.to_set for plan in plans if plan.to_set}
         refused: dict[str, str] = {}
         for group, answer in commit_offsets(self._there, wanted).items():
             problems = [answer] if isinstance(answer, TwinlogError) else answer.values()
-            problem = next((one for one in problems if one is not None), None)
+            problem = next((problem for problem in problems if problem is not None), None)
             if problem is not None:
                 in_use = is_refused_as_active(problem)
                 refused[group] = "it has become active on the target" if in_use else str(problem)
@@ -293,7 +299,7 @@ class CutoverGroups:
 
         `why`: a phrase for the report, such as "had no offset on the target".
         """
-        wanted = [one.group for one in plans if one.to_set]
+        wanted = [plan.group for plan in plans if plan.to_set]
         refused = self.set(plans)
         because = f", which {why}," if why else ""
         for group, problem in refused.items():
@@ -306,14 +312,14 @@ class CutoverGroups:
         self, names: Iterable[str], listed: Mapping[str, Group], *, settled: bool
     ) -> tuple[Commits, frozenset[str]]:
         """Return the commits on the source, and the groups that this user may not see there."""
-        found = fetch_offsets(self._here, names, settled=settled)
+        answers = fetch_offsets(self._here, names, settled=settled)
         hidden = frozenset(
             group
-            for group, offsets in found.items()
+            for group, offsets in answers.items()
             if isinstance(offsets, Unauthorized) and group not in listed
         )
         # errors are raised, because a group that is left out would have no offset to resume at
-        return {one: or_raise(found[one]) for one in found if one not in hidden}, hidden
+        return {group: or_raise(answers[group]) for group in answers if group not in hidden}, hidden
 
     def _checkpoints(self, known: Mapping[TopicPartition, Copy]) -> Commits:
         """Return the newest checkpoints by group and partition of the source, without those of an
@@ -324,11 +330,11 @@ class CutoverGroups:
         """
         scope, out = self._scope, dict[str, dict[TopicPartition, Committed]]()
         topic = scope.policy.checkpoints_topic(scope.config.source_alias)
-        there = scope.target.metadata(None).topics
-        if topic not in there:
+        target_topics = scope.target.metadata(None).topics
+        if topic not in target_topics:
             error = scope.target.metadata([topic]).topics[topic].error
             if error == TOPIC_AUTHORIZATION_FAILED:
-                raise denied(scope.target.alias, Operation.READ.name, topic)
+                raise denied_error(scope.target.alias, Operation.READ.name, topic)
             if error:
                 return out
         records = [*read_to_end(scope.target, topic, 0, self._next)]
@@ -336,7 +342,9 @@ class CutoverGroups:
         self._rows |= {row.key: row for row in CheckpointRow.all_in(records)}
         upstreams = FlowUpstreams.of(scope.config, scope.rows().copies.values())
         for (group, tp), row in self._rows.items():
-            topic_id = NO_TOPIC_ID if tp.topic not in there else there[tp.topic].topic_id
+            topic_id = (
+                NO_TOPIC_ID if tp.topic not in target_topics else target_topics[tp.topic].topic_id
+            )
             upstream = upstreams.name(tp.topic, topic_id)
             if upstream is None or not scope.covers(upstream):
                 continue
@@ -361,12 +369,14 @@ class CutoverGroups:
         out = []
         for tp in sorted({*commits, *checkpoints}):
             copy = known.get(tp)
-            some = [_SourceOffset(tp, *commits[tp])] if tp in commits else []
+            resume_points = [_SourceOffset(tp, *commits[tp])] if tp in commits else []
             if tp in checkpoints and (is_unseen or (copy is not None and copy.unlisted)):
-                one = _SourceOffset(tp, *checkpoints[tp], is_checkpoint=True, is_hidden=is_hidden)
-                some.append(one)
-            if some and self._scope.covers(tp.topic):
-                out.append(max(some, key=lambda one: one.offset))
+                commit = _SourceOffset(
+                    tp, *checkpoints[tp], is_checkpoint=True, is_hidden=is_hidden
+                )
+                resume_points.append(commit)
+            if resume_points and self._scope.covers(tp.topic):
+                out.append(max(resume_points, key=lambda commit: commit.offset))
         return out
 
 
@@ -392,13 +402,13 @@ def _position(
     tp, offset = position.source, position.offset
     remote = TopicPartition(scope.remote(tp.topic), tp.partition)
     target = remote if copy is None else copy.target
-    found = None if copy is None else copy.translate(offset)
+    translation = None if copy is None else copy.translate(offset)
     why, is_ahead = "", False
-    if found is None:
+    if translation is None:
         why = "nothing of it was copied, or its records are partitioned by key"
         if copy is not None and copy.problem:
             why = copy.problem
-    elif copy is not None and (found.is_exact or (tp, offset) in whole):
+    elif copy is not None and (translation.is_exact or (tp, offset) in whole):
         why = alone.get((tp, offset), "")
         if not why and position.is_hidden:
             why = "this user may not see the group on the source, so its checkpoint is used"
@@ -407,16 +417,16 @@ def _position(
         is_ahead = offset > copy.copied_to
         if is_ahead:
             why = f"the copy ends at {copy.copied_to}, {offset - copy.copied_to} before it"
-    there = None if isinstance(now, TwinlogError) else now.get(target)
+    committed = None if isinstance(now, TwinlogError) else now.get(target)
     return GroupPartition(
         source=tp,
         committed=offset,
         metadata=position.metadata,
         target=target,
-        to=None if found is None else found.offset,
+        to=None if translation is None else translation.offset,
         why_not_exact=why,
         waits_for_copy=is_ahead,
-        now=None if there is None else there.offset,
+        now=None if committed is None else committed.offset,
     )
 
 
@@ -442,9 +452,10 @@ def _without_records(
     ]
     spans: dict[TopicPartition, Span] = {}
     for tp, offset in sorted(past):
-        spans[tp] = Span(known[tp].copied_to, offset)  # the last offset is the highest
-    found = records_in(scope, spans) if spans else {}
-    return {(tp, offset) for tp, offset in past if tp not in found or offset <= found[tp]}
+        # sorted, so that the highest offset of each partition is kept
+        spans[tp] = Span(known[tp].copied_to, offset)
+    records = records_in(scope, spans) if spans else {}
+    return {(tp, offset) for tp, offset in past if tp not in records or offset <= records[tp]}
 
 
 def _on_source_alone(
@@ -469,12 +480,12 @@ def _on_source_alone(
         for tp, offset in left:
             copy = known[tp]
             spans.setdefault(tp, Span(max(offset, copy.source_start or 0), copy.held_from))
-        found, asked = records_in(scope, spans), left
+        records, asked = records_in(scope, spans), left
         left = []
         for tp, offset in asked:
-            if tp in found and offset <= found[tp]:
+            if tp in records and offset <= records[tp]:
                 first = known[tp].held_from
                 out[tp, offset] = f"records below {first} are on the source alone"
-            elif tp in found:
+            elif tp in records:
                 left.append((tp, offset))  # the record that was found is before this offset
     return out

@@ -63,8 +63,8 @@ class NewestStatus:
         """Return the flow's recovery point by the leader's clock, or None if unknown. The leader
         queried the source's log ends at this time, and every record below them is on the target.
         """
-        one = self.status
-        return None if one is None or one.loss_ms is None else one.at_ms - one.loss_ms
+        status = self.status
+        return None if status is None or status.loss_ms is None else status.at_ms - status.loss_ms
 
     def missing(self, tp: TopicPartition, upstream: int) -> int | None:
         """Return how many records of a partition exist at or after `upstream`; None if unknown."""
@@ -75,16 +75,19 @@ class NewestStatus:
             if (row.topic, row.partition) == tp:
                 return max(0, row.end - upstream)
         # the row lists all partitions that lack records, and this one is not among them
-        known = sum(one.end - one.upstream for one in status.behind)
+        known = sum(behind.end - behind.upstream for behind in status.behind)
         is_whole = status.loss_records is not None and known >= status.loss_records
         return 0 if is_whole and not status.loss_unknown else None
 
     def codes(self, covers: Callable[[str], bool]) -> Iterator[str]:
         """Yield a line for each partition of these topics that has a code, if the row
         is current."""
-        for one in () if self.status is None or not self.is_of_now else self.status.unusual:
-            if one.code and covers(one.topic):
-                yield f"{one.topic}-{one.partition}: {one.state} {one.code}: {one.message}"
+        for unusual in () if self.status is None or not self.is_of_now else self.status.unusual:
+            if unusual.code and covers(unusual.topic):
+                yield (
+                    f"{unusual.topic}-{unusual.partition}: {unusual.state} {unusual.code}: "
+                    f"{unusual.message}"
+                )
 
     def problems(self, covers: Callable[[str], bool]) -> Iterator[str]:
         """Yield the reasons why partitions of these topics are not copied, or may not be."""
@@ -94,7 +97,7 @@ class NewestStatus:
             return
         yield from self.codes(covers)
         listed = len(status.unusual)
-        if status.unusual_partitions > listed and all(one.code for one in status.unusual):
+        if status.unusual_partitions > listed and all(unusual.code for unusual in status.unusual):
             more = status.unusual_partitions - listed
             yield f"{plural(more, 'more partition')} with problems: see twinlog status"
         if status.state not in COPIES:
@@ -103,23 +106,24 @@ class NewestStatus:
 
     def line(self) -> str:
         """Return the row as one line of text."""
-        one = self.status
-        if one is None:
+        status = self.status
+        if status is None:
             return f"no mirror has reported what the source had: {self.problem}"
-        age = duration(max(0, now_ms() - one.at_ms) / 1000)
-        who = f"the mirror on {one.where} reported {age} ago"
+        age = duration(max(0, now_ms() - status.at_ms) / 1000)
+        who = f"the mirror on {status.where} reported {age} ago"
         if self.over:
             return f"{self.over}, so this proves nothing: {who} for the last time"
-        if one.loss_records is None:
+        if status.loss_records is None:
             return f"{who} that it did not know which records the source had"
         lost = (
-            f"{count(one.loss_records)} records of the last {duration((one.loss_ms or 0) / 1000)}"
+            f"{count(status.loss_records)} records of the last "
+            f"{duration((status.loss_ms or 0) / 1000)}"
         )
-        if one.loss_records == 0:
-            lost = f"no record from {duration((one.loss_ms or 0) / 1000)} before that or earlier"
+        if status.loss_records == 0:
+            lost = f"no record from {duration((status.loss_ms or 0) / 1000)} before that or earlier"
         unknown = ""
-        if one.loss_unknown:
-            unknown = f"; for {plural(one.loss_unknown, 'partition')} this was unknown"
+        if status.loss_unknown:
+            unknown = f"; for {plural(status.loss_unknown, 'partition')} this was unknown"
         return f"{who} that without the source {lost} would be lost{unknown}"
 
 
@@ -143,12 +147,12 @@ def newest_status(scope: CutoverScope) -> NewestStatus:
         elif scope.seen_row[0] != status.at_ms:
             scope.seen_row = status.at_ms, now
         is_new = (now - scope.seen_row[1]) * 1000 <= status.lives_ms
-        found = NewestStatus(status=status, over=_why_over(scope, status), is_new=is_new)
+        newest = NewestStatus(status=status, over=_why_ended(scope, status), is_new=is_new)
         is_late = (now - began) * 1000 > min(2 * status.every_ms, LIVE_MS)
-        if found.is_of_now or found.over or status.state == FlowState.STOPPED:
-            return found
+        if newest.is_of_now or newest.over or status.state == FlowState.STOPPED:
+            return newest
         if is_late or not waits:
-            return found
+            return newest
         time.sleep(POLL_S)
 
 
@@ -157,7 +161,7 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def _why_over(scope: CutoverScope, status: PublishedStatus) -> str:
+def _why_ended(scope: CutoverScope, status: PublishedStatus) -> str:
     """Return why the row's leader no longer leads the flow, or an empty text if it does."""
     history = scope.history()
     if history is not None and history.latest is not None:

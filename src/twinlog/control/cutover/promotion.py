@@ -21,7 +21,7 @@ from typing import Final
 from twinlog.cluster.groups.membership import Membership
 from twinlog.cluster.logs.offsets import log_ends
 from twinlog.control.cutover.scope import CutoverScope, Say
-from twinlog.control.leading.lead import SetupWaiting, take_part, wait_to_lead
+from twinlog.control.leading.lead import SetupWaiting, join_election, wait_to_lead
 from twinlog.errors import Fate, FlowError, NotLeader, TwinlogError
 from twinlog.lane import late_requests
 from twinlog.mirror.state.generations import FlowHistory
@@ -60,7 +60,7 @@ def require_promoted(scope: CutoverScope, topics: Sequence[str]) -> None:
         )
 
 
-def some_are_promoted(scope: CutoverScope, intents: FlowIntents) -> bool:
+def has_promoted(scope: CutoverScope, intents: FlowIntents) -> bool:
     """Return True if the flow, or a topic of this scope, was promoted."""
     named = intents.topics(IntentKind.PROMOTE)
     return intents.promotion is not None or any(map(scope.covers, named))
@@ -112,7 +112,7 @@ def _lead_until_over(scope: CutoverScope, say: Say) -> str:
     try:
         while True:
             try:
-                membership = take_part(membership, setup.target, setup.config)
+                membership = join_election(membership, setup.target, setup.config)
                 wait_to_lead(membership, scope.config, once=True)
                 break
             except (NotLeader, SetupWaiting):
@@ -133,7 +133,8 @@ def _lead_until_over(scope: CutoverScope, say: Say) -> str:
         if not membership.is_leading:
             raise _runs(scope, history)
         setup.claims.end(scope.target, history.latest.generation)
-        return f"generation {history.latest.generation} was killed, and nothing of it can arrive"
+        killed = history.latest.generation
+        return f"generation {killed} was killed, and none of its requests can still arrive"
     finally:
         if membership is not None:
             membership.leave()
@@ -179,11 +180,11 @@ def _wait_until_still(scope: CutoverScope, topics: Sequence[str], say: Say, led_
 def _ends(scope: CutoverScope, topics: Sequence[str]) -> dict[TopicPartition, int] | None:
     """Return all partitions' log ends, including those of keyed topics, or None if
     one is unknown."""
-    there = scope.target.metadata(topics).topics if topics else {}
-    tps = [tp for topic in there.values() for tp in topic.tps]
+    target_topics = scope.target.metadata(topics).topics if topics else {}
+    tps = [tp for topic in target_topics.values() for tp in topic.tps]
     out = {}
-    for tp, one in log_ends(scope.target, tps).items():
-        if isinstance(one, TwinlogError):
+    for tp, end in log_ends(scope.target, tps).items():
+        if isinstance(end, TwinlogError):
             return None
-        out[tp] = one.end_offset
+        out[tp] = end.end_offset
     return out

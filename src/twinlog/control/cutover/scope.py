@@ -57,7 +57,7 @@ class CutoverScope:
         self.source = prompt_client(setup.source, api_timeout_s=SOURCE_ANSWERS_WITHIN_S)
         self.target = prompt_client(setup.target, api_timeout_s=GIVES_UP_S)
         self.steering = FlowSteering(setup.config, setup.source, setup.target, reason)
-        self.claim = _latest(self.history())
+        self.claim = _latest_claim(self.history())
         """The flow's newest claim on the target, or None if no mirror had led the flow there."""
         self.require_same(None, self.target.metadata([]))
         self.source_problem = source_problem or self._ask_source()
@@ -131,19 +131,25 @@ class CutoverScope:
         if self.source_problem is not None:
             raise self.source_problem
 
-    def require_same(self, here: ClusterMetadata | None, there: ClusterMetadata) -> None:
+    def require_same(
+        self, source_metadata: ClusterMetadata | None, target_metadata: ClusterMetadata
+    ) -> None:
         """Raise FlowError (CLUSTER_CHANGED) if an address leads to another cluster than the claim
         names.
         """
-        found = target_changed(self.config, self.claim, there.cluster_id or "")
-        if here is not None:
-            found = found or source_changed(self.config, self.claim, here.cluster_id or "")
-        if found is not None:
-            raise found
+        error = target_changed(self.config, self.claim, target_metadata.cluster_id or "")
+        if source_metadata is not None:
+            error = error or source_changed(
+                self.config, self.claim, source_metadata.cluster_id or ""
+            )
+        if error is not None:
+            raise error
 
     def require_copied(self) -> None:
         """Raise FlowError (NOT_COPIED) if no mirror ever led the flow into this target."""
-        self.claim = self.claim or _latest(self.history())  # the mirror of a drill starts later
+        self.claim = self.claim or _latest_claim(
+            self.history()
+        )  # the mirror of a drill starts later
         if self.claim is None:
             raise never_led(self.config)
 
@@ -166,8 +172,8 @@ class CutoverScope:
     def is_led(self) -> bool:
         """Return True if a mirror is in the flow's group, so that it leads or will lead within
         seconds."""
-        found = list_groups(Coordinators(self.target)).get(f"twinlog-{self.name}")
-        return found is not None and found.is_active
+        group = list_groups(Coordinators(self.target)).get(f"twinlog-{self.name}")
+        return group is not None and group.is_active
 
     def close(self) -> None:
         for client in (self.source, self.target, self.steering):
@@ -180,5 +186,5 @@ class CutoverScope:
         self.close()
 
 
-def _latest(history: FlowHistory | None) -> Claim | None:
+def _latest_claim(history: FlowHistory | None) -> Claim | None:
     return None if history is None else history.latest

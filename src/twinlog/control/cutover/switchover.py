@@ -23,16 +23,16 @@ from typing import Final
 
 from twinlog.control.cutover.copies import FORGOTTEN, Copy, copies, incomplete, records_in
 from twinlog.control.cutover.drain import Drain, Ends, FenceProof
-from twinlog.control.cutover.failover import no_return
+from twinlog.control.cutover.failover import already_promoted
 from twinlog.control.cutover.fence import AclFence
 from twinlog.control.cutover.gates import Gate, Gates, require_open
 from twinlog.control.cutover.groups import CutoverGroups, GroupOutcome, GroupPlan
 from twinlog.control.cutover.newest_status import newest_status
 from twinlog.control.cutover.promotion import (
+    has_promoted,
     is_promoted,
     promote,
     require_promoted,
-    some_are_promoted,
     wait_until_over,
 )
 from twinlog.control.cutover.scope import CutoverScope, Say
@@ -114,8 +114,11 @@ class SwitchoverPlan:
             yield from gate.lines()
         left = total(copy.left for copy in self.copies) or 0
         yield f"{count(left)} offsets of {plural(len(self.copies), 'partition')} to be drained"
-        for one in self.groups:
-            yield from one.lines()
+        for group in self.groups:
+            yield from group.lines()
+        closed = [gate.name for gate in self.gates if not gate.is_open]
+        which = f"closed gates: {', '.join(closed)}" if closed else "all gates are open"
+        yield f"{self.flow}: {which}"
 
 
 @dataclass(slots=True)
@@ -139,15 +142,15 @@ class Switchover:
         scope = self.scope
         scope.require_source()
         intents = scope.intents()
-        found = copies(scope)
-        groups = self.groups.plan(found)
-        topics = sorted({copy.source.topic for copy in found})
+        current = copies(scope)
+        groups = self.groups.plan(current)
+        topics = sorted({copy.source.topic for copy in current})
         gates: list[Gate] = []
         promotion = intents.promotion
         is_over = is_promoted(scope, intents, topics)
         if not is_over:
             excluded = self.groups.excluded()
-            gates = Gates(scope, found, groups, newest_status(scope), excluded).all(
+            gates = Gates(scope, current, groups, newest_status(scope), excluded).all(
                 most_lag=self.options.most_lag
             )
         standing = self.fence.standing(intents)
@@ -155,7 +158,7 @@ class Switchover:
         return SwitchoverPlan(
             flow=scope.name,
             gates=tuple(gates),
-            copies=tuple(found),
+            copies=tuple(current),
             groups=tuple(groups),
             fenced=tuple(standing),
             is_begun=bool(topics) and {*topics} <= {*standing} & scope.rows().fenced(scope.name),
@@ -186,8 +189,8 @@ class Switchover:
             plans = self.groups.plan(copies(self.scope), settled=True)
             self.groups.set_all(plans, self.say, "had moved on at the source")
         else:
-            self._groups_nowhere()
-        self._nothing_is_left()
+            self._set_missing_offsets()
+        self._require_all_copied()
         require_promoted(self.scope, plan.topics)
         took = f", {duration(time.monotonic() - began)} after the fence"
         self.say(f"promote: clients may move to the target{'' if plan.promoted else took};")
@@ -202,16 +205,18 @@ class Switchover:
         little as possible, because producers must be able to write again even if other parts fail.
         """
         self.scope.require_source()
-        if some_are_promoted(self.scope, self.scope.intents()):
-            raise no_return(self.scope)
+        if has_promoted(self.scope, self.scope.intents()):
+            raise already_promoted(self.scope)
         if self.options.fence is FenceKind.HOOK:
             run_hook(self.scope, self.options.fence_hook, "unfence")
             self.say("fence: removed by the hook")
-        mine = self.fence.take_down()
-        if some_are_promoted(self.scope, self.scope.intents()):
-            self.fence.put_back(mine)  # another run promoted in the meantime
-            raise no_return(self.scope)
-        self.say(f"fence: removed from {plural(len(mine), 'topic')}; the flow continues as before")
+        topics = self.fence.remove_own()
+        if has_promoted(self.scope, self.scope.intents()):
+            self.fence.put_back(topics)  # another run promoted in the meantime
+            raise already_promoted(self.scope)
+        self.say(
+            f"fence: removed from {plural(len(topics), 'topic')}; the flow continues as before"
+        )
 
     # -- steps
 
@@ -219,7 +224,7 @@ class Switchover:
         """Run the steps up to the promotion. Return the time at which the fence was put up."""
         self.scope.require_copied()
         if plan.is_begun:
-            self.say("gates: were passed before the fence")
+            self.say("gates: an earlier run passed them, before it set the fence")
         else:
             require_open(self.scope, plan.gates, self.options.accepted)
         if not self.scope.is_led():
@@ -241,8 +246,8 @@ class Switchover:
         self.before_groups()
         self._groups(ends)
         self._check_again(plan.topics, proof, ends, drain)
-        self.say("promote: after this the only way back is twinlog flow demote, as long as")
-        self.say("  nobody has written to the remote topics; before it, switchover abort")
+        self.say("promote: from now on only twinlog flow demote undoes it, if no client has")
+        self.say("  written to the remote topics yet; until now, switchover abort did")
         promote(self.scope, plan.topics)
         return began
 
@@ -279,10 +284,10 @@ class Switchover:
         waits = False
         while True:
             # the copies are complete, so setting offsets does not change them
-            found = copies(self.scope)
-            refused = self.groups.set(self.groups.plan(found, settled=True))
-            plans = self.groups.plan(found, settled=True)
-            left = [*self._left(plans, refused), *self._reading(plans, ends)]
+            current = copies(self.scope)
+            refused = self.groups.set(self.groups.plan(current, settled=True))
+            plans = self.groups.plan(current, settled=True)
+            left = [*self._remaining_problems(plans, refused), *self._reading(plans, ends)]
             if not left:
                 break
             if time.monotonic() > deadline:
@@ -299,31 +304,33 @@ class Switchover:
             self.say(f"groups: {line}")
         self.say(f"groups: {plural(len(plans), 'group')} compared, each at its offset or further")
 
-    def _left(self, plans: Iterable[GroupPlan], refused: Mapping[str, str]) -> Iterator[str]:
+    def _remaining_problems(
+        self, plans: Iterable[GroupPlan], refused: Mapping[str, str]
+    ) -> Iterator[str]:
         taken = "groups" in self.options.accepted
-        for one in plans:
+        for plan in plans:
             if not taken:
-                yield from one.nowhere()
-            if one.in_use_there or (taken and not one.problem):
+                yield from plan.nowhere()
+            if plan.in_use_there or (taken and not plan.problem):
                 continue
-            if not (one.is_done and one.is_exact) or any(one.ahead()):
-                why = refused.get(one.group) or next(one.lines())
-                wrong = next((p for p in one.partitions if not p.is_exact or p.now != p.to), None)
-                yield f"group {one.group} is not at its offset: {wrong or why}"
+            if not (plan.is_done and plan.is_exact) or any(plan.ahead()):
+                why = refused.get(plan.group) or next(plan.lines())
+                wrong = next((p for p in plan.partitions if not p.is_exact or p.now != p.to), None)
+                yield f"group {plan.group} is not at its offset: {wrong or why}"
 
     def _reading(self, plans: Iterable[GroupPlan], ends: Ends) -> Iterator[str]:
         """Yield a line for each group with members on the source that has not read to its end: the
         records that it reads and commits later would be read again on the target.
         """
-        for one in plans:
+        for plan in plans:
             spans = {
                 position.source: Span(position.committed, ends[position.source])
-                for position in one.partitions
-                if one.in_use_here and not one.in_use_there and position.source in ends
+                for position in plan.partitions
+                if plan.in_use_here and not plan.in_use_there and position.source in ends
             }
             for tp in records_in(self.scope, spans):
                 yield (
-                    f"group {one.group} still reads {tp} on the source, at {spans[tp].first} of "
+                    f"group {plan.group} still reads {tp} on the source, at {spans[tp].first} of "
                     f"{spans[tp].next}: let it read to the end, or stop it"
                 )
 
@@ -338,16 +345,16 @@ class Switchover:
                 "another operator resumed or demoted it",
                 "GATE_CLOSED",
             )
-        found = copies(scope)
-        new = sorted({copy.source for copy in found if not copy.unlisted} - {*ends})
+        current = copies(scope)
+        new = sorted({copy.source for copy in current if not copy.unlisted} - {*ends})
         if new:
-            said = first_few(map(str, new))
-            raise self._changed(f"{said} was created on the source after the fence was set")
-        unlisted = {f"{one.source.topic}: {one.unlisted}": 0 for one in found if one.unlisted}
+            named = first_few(map(str, new))
+            raise self._changed(f"{named} was created on the source after the fence was set")
+        unlisted = {f"{copy.source.topic}: {copy.unlisted}": 0 for copy in current if copy.unlisted}
         stopped = newest_status(scope).codes(scope.covers)
         for gate, problems in (("topics", unlisted), ("copy", stopped)):
-            if gate not in self.options.accepted and (some := first_few(problems)):
-                raise self._changed(f"gate {gate} is closed now: {some}", "GATE_CLOSED")
+            if gate not in self.options.accepted and (reasons := first_few(problems)):
+                raise self._changed(f"gate {gate} is closed now: {reasons}", "GATE_CLOSED")
         if self.options.fence is FenceKind.ACL and (open_ := self.fence.missing(topics)):
             raise self._changed(f"the fence was removed from {first_few(open_)}")
         if writers := proof.has_moved(ends):
@@ -377,37 +384,37 @@ class Switchover:
             return f"keep producers off the source yourself: {first_few(open_)} has no fence"
         return "producers on the source stay fenced off"
 
-    def _groups_nowhere(self) -> None:
+    def _set_missing_offsets(self) -> None:
         """Set the offsets of groups that have none on the target. Another command, which sets none,
         may have promoted the flow. Other offsets are not changed, because clients may have moved to
         the target since.
         """
         plans = [
-            replace(one, partitions=tuple(part for part in one.partitions if part.now is None))
-            for one in self.groups.plan(copies(self.scope), settled=True)
+            replace(plan, partitions=tuple(part for part in plan.partitions if part.now is None))
+            for plan in self.groups.plan(copies(self.scope), settled=True)
         ]
         self.groups.set_all(plans, self.say, "had no offset on the target")
 
-    def _nothing_is_left(self) -> None:
+    def _require_all_copied(self) -> None:
         """Check again that every record is copied, because a producer that no fence stops may have
         written after the last check. Before clients move, this can still be repaired.
         """
         scope = self.scope
-        found = [one for one in copies(scope) if one.problem != FORGOTTEN]
+        current = [copy for copy in copies(scope) if copy.problem != FORGOTTEN]
         unseen = [
-            f"{one.source}: its end on the source is unknown"
-            for one in found
-            if one.source_end is None and not one.unlisted
+            f"{copy.source}: its end on the source is unknown"
+            for copy in current
+            if copy.source_end is None and not copy.unlisted
         ]
         late = unseen + [
-            f"{one.source} from {one.copied_to} to {one.source_end}"
-            for one in incomplete(scope, found)
+            f"{copy.source} from {copy.copied_to} to {copy.source_end}"
+            for copy in incomplete(scope, current)
         ]
         if not late:
             return
         what = f"records were written to the source after the copy ({first_few(late)})"
         if "copy" in self.options.accepted:
-            self.say(f"promote: {what}: they exist only there")
+            self.say(f"promote: {what}: they stay there, and are not on the target")
             return
         demote = "flow demote" if scope.is_whole else "topic demote"
         raise scope.error(
@@ -429,19 +436,19 @@ def _overlaps(plans: Iterable[GroupPlan]) -> Iterator[str]:
     """Yield a line for each partition of a group that moved to the target before the producers and
     whose offset there differs from its commit on the source.
     """
-    for one in plans:
-        for position in one.partitions if one.in_use_there else ():
+    for plan in plans:
+        for position in plan.partitions if plan.in_use_there else ():
             if position.outcome is GroupOutcome.BEHIND:
                 where, risk = str(position.now), "records in between may be read twice"
                 if position.now is None:
                     where, risk = "nowhere", "its members start by their auto.offset.reset"
                 yield (
-                    f"{one.group} is in use on the target and left: {position.target} at {where}, "
+                    f"{plan.group} is in use on the target and left: {position.target} at {where}, "
                     f"its offset by the source is {position.to}: {risk}"
                 )
             elif position.outcome is GroupOutcome.AHEAD:
                 yield (
-                    f"{one.group} is in use on the target and left: {position.target} at "
+                    f"{plan.group} is in use on the target and left: {position.target} at "
                     f"{position.now}, its offset by the source is {position.to}"
                 )
 

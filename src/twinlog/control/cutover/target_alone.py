@@ -27,15 +27,17 @@ def with_copies(config: FlowConfig, seen: FlowSnapshot) -> FlowSnapshot:
     setup = flow_setup(config)
     try:
         with CutoverScope(setup, source_problem=problem) as scope:
-            found = copies(scope, scope.copies)
-            parts = tuple(_partition(one, is_shared=setup.is_identity) for one in found)
-            groups = tuple(_positions(CutoverGroups(scope).plan(found), found))
+            current = copies(scope, scope.copies)
+            parts = tuple(_partition(copy, is_shared=setup.is_identity) for copy in current)
+            groups = tuple(_positions(CutoverGroups(scope).plan(current), current))
     except TwinlogError as error:
         reason = "; ".join(filter(None, (seen.reason, str(error.without_flow()))))
         return replace(seen, reason=reason)
-    known = {(one.topic, one.partition): one for one in seen.partitions}
-    kept = tuple(_with_trouble(one, known.get((one.topic, one.partition))) for one in parts)
-    promoted = (one for one in seen.partitions if one.state is PartitionState.PROMOTED)
+    known = {(partition.topic, partition.partition): partition for partition in seen.partitions}
+    kept = tuple(_with_trouble(part, known.get((part.topic, part.partition))) for part in parts)
+    promoted = (
+        partition for partition in seen.partitions if partition.state is PartitionState.PROMOTED
+    )
     return replace(seen, partitions=(*kept, *promoted), groups=groups)
 
 
@@ -63,16 +65,16 @@ def _with_trouble(part: PartitionSnapshot, reported: PartitionSnapshot | None) -
     return replace(part, state=reported.state, code=reported.code, message=reported.message)
 
 
-def _positions(plans: Iterable[GroupPlan], found: Iterable[Copy]) -> Iterator[GroupPosition]:
-    ends = {copy.target: copy.log[1] for copy in found if copy.is_copied}
+def _positions(plans: Iterable[GroupPlan], current: Iterable[Copy]) -> Iterator[GroupPosition]:
+    ends = {copy.target: copy.log[1] for copy in current if copy.is_copied}
     for plan in plans:
-        for one in plan.partitions:
+        for partition in plan.partitions:
             yield GroupPosition(
                 group=plan.group,
-                topic=one.target.topic,
-                partition=one.target.partition,
-                at=one.now,
-                resumes_at=one.to,
-                end=ends.get(one.target),
-                why_not_exact=plan.problem or one.why_not_exact,
+                topic=partition.target.topic,
+                partition=partition.target.partition,
+                at=partition.now,
+                resumes_at=partition.to,
+                end=ends.get(partition.target),
+                why_not_exact=plan.problem or partition.why_not_exact,
             )

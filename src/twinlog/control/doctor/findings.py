@@ -124,18 +124,20 @@ class Observation:
     @cached_property
     def lag(self) -> int:
         """Records that wait, over partitions where that is known."""
-        return total(one.lag for one in self.behind) or 0
+        return total(partition.lag for partition in self.behind) or 0
 
     @cached_property
     def lag_ms(self) -> int:
-        return largest(one.lag_ms for one in self.behind) or 0
+        return largest(partition.lag_ms for partition in self.behind) or 0
 
     @cached_property
     def batches(self) -> tuple[int, int]:
         """Batches that the lanes of lagging partitions have read, and how many of these were
         decoded or compressed again.
         """
-        return sum(one.batches for one in self.behind), sum(one.recoded for one in self.behind)
+        return sum(partition.batches for partition in self.behind), sum(
+            partition.recoded for partition in self.behind
+        )
 
     @property
     def is_slow(self) -> bool:
@@ -146,9 +148,9 @@ class Observation:
     def round_trips(self) -> str:
         """The known round-trip times as text; empty if none is known."""
         return ", ".join(
-            f"{one.alias} {one.round_trip_ms:.1f} ms"
-            for one in (self.source, self.target)
-            if one.round_trip_ms is not None
+            f"{cluster.alias} {cluster.round_trip_ms:.1f} ms"
+            for cluster in (self.source, self.target)
+            if cluster.round_trip_ms is not None
         )
 
     @property
@@ -200,46 +202,47 @@ def quota(seen: Observation) -> Iterator[Finding]:
     if not (is_throttled or seen.is_slow):
         return
     quotas = [
-        (side, one)
+        (side, quota)
         for side, key in ((seen.source, CONSUMER), (seen.target, PRODUCER))
-        for one in side.quotas or ()
-        if one.key in (key, REQUESTS)
+        for quota in side.quotas or ()
+        if quota.key in (key, REQUESTS)
     ]
-    for side, one in quotas:
-        likelihood = Likelihood.LIKELY if is_throttled else _binds(seen, one)
+    for side, quota in quotas:
+        likelihood = Likelihood.LIKELY if is_throttled else _binds(seen, quota)
         if likelihood is not None:
             yield Finding(
                 likelihood,
                 "quota",
-                f"{side.alias} has a quota of {_number(one)} for {one.whose} ({one.key}, for "
+                f"{side.alias} has a quota of {_number(quota)} for {quota.whose} ({quota.key}, for "
                 "each broker)",
-                f"raise it: kafka-configs.sh --alter --add-config {one.key}=... for {one.whose}",
+                f"raise it: kafka-configs.sh --alter --add-config {quota.key}=... for "
+                f"{quota.whose}",
             )
     if is_throttled and not quotas and seen.limit is None:
-        hidden = [one.alias for one in (seen.source, seen.target) if one.quotas is None]
+        hidden = [cluster.alias for cluster in (seen.source, seen.target) if cluster.quotas is None]
         todo = "check the quotas of users and client IDs: kafka-configs.sh --describe"
         if hidden:
             todo = f"grant DESCRIBE_CONFIGS on the cluster of {', '.join(hidden)} to see which"
-        what = "brokers throttle it by a quota (THROTTLED), but none for its clients is visible"
+        what = "brokers throttle the flow (THROTTLED), but no quota of its clients is visible"
         yield Finding(Likelihood.LIKELY, "quota", what, todo)
 
 
-def _binds(seen: Observation, one: Quota) -> Likelihood | None:
+def _binds(seen: Observation, quota: Quota) -> Likelihood | None:
     """Decide by the rate if it is known. The share of a broker's thread is never known here."""
-    if one.key == REQUESTS or seen.rate is None:
+    if quota.key == REQUESTS or seen.rate is None:
         return Likelihood.POSSIBLE
-    return Likelihood.LIKELY if seen.rate >= NEAR * one.value else None
+    return Likelihood.LIKELY if seen.rate >= NEAR * quota.value else None
 
 
-def _number(one: Quota) -> str:
-    return f"{one.value:g} % of a thread" if one.key == REQUESTS else f"{size(one.value)}/s"
+def _number(quota: Quota) -> str:
+    return f"{quota.value:g} % of a thread" if quota.key == REQUESTS else f"{size(quota.value)}/s"
 
 
 def one_partition(seen: Observation) -> Iterator[Finding]:
     """Report a single partition with most of the lag: one lane copies it, and more do not help."""
     if not seen.is_slow or len(seen.snapshot.partitions) < 2:
         return
-    worst = max(seen.behind, key=lambda one: one.lag or 0)
+    worst = max(seen.behind, key=lambda partition: partition.lag or 0)
     share = (worst.lag or 0) / seen.lag
     if share < MOST_OF_IT:
         return
@@ -302,7 +305,7 @@ def open_transaction(seen: Observation) -> Iterator[Finding]:
     held = [part for part in parts if part.loss_records and (not part.lag or part.is_held_back)]
     if not held:
         return
-    worst = max(held, key=lambda one: one.loss_records or 0)
+    worst = max(held, key=lambda partition: partition.loss_records or 0)
     yield Finding(
         Likelihood.LIKELY,
         "open_transaction",
@@ -365,7 +368,7 @@ def recoded(seen: Observation) -> Iterator[Finding]:
         return
     why = "gaps of compaction, LogAppendTime, too large for the target, or another codec"
     if seen.decoded:
-        why = "; ".join(f"{topic}: {one}" for topic, one in [*seen.decoded.items()][:3])
+        why = "; ".join(f"{topic}: {why}" for topic, why in [*seen.decoded.items()][:3])
     todo = "give them more lanes (tasks.max), or change that config of the source's topic"
     if seen.tuning.recompression is not None:
         todo = "remove compression.type of the target's producer: then batches keep their codec"
@@ -399,12 +402,15 @@ def decoded(seen: Observation) -> Iterator[Finding]:
             "set batch.size = 0 for the target's producer: then batches pass unchanged",
         )
     if seen.decoded and not is_counted:
-        some, all_of = plural(len(seen.decoded), "topic"), {one.topic for one in seen.behind}
+        count_text, all_of = (
+            plural(len(seen.decoded), "topic"),
+            {partition.topic for partition in seen.behind},
+        )
         why = next(iter(seen.decoded.values()))
         yield Finding(
             Likelihood.POSSIBLE,
             "decoded",
-            f"batches of {some}, of {len(all_of)} that are behind, may "
+            f"batches of {count_text}, of {len(all_of)} that are behind, may "
             f"be decoded and encoded again ({first_few(seen.decoded)}: {why})",
             "give them more lanes (tasks.max), or change that config of the source's topic",
         )
@@ -435,7 +441,7 @@ MARKDOWN_LINK: Final = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
 AS_SAID: Final = "see the message; twinlog explain CODE explains more"
 
 
-def _certain(cause: str, what: str, todo: str) -> Finding:
+def _certain_finding(cause: str, what: str, todo: str) -> Finding:
     return Finding(Likelihood.CERTAIN, cause, what, todo)
 
 
@@ -450,7 +456,7 @@ def unreachable(seen: Observation) -> Iterator[Finding]:
     """Report clusters that are unreachable from this host."""
     for side in (seen.source, seen.target):
         if side.problem:
-            yield _certain(
+            yield _certain_finding(
                 "unreachable",
                 _named(side.alias, side.problem),
                 f"start its brokers, or correct {side.alias}.bootstrap.servers and its security",
@@ -471,7 +477,7 @@ def not_running(seen: Observation) -> Iterator[Finding]:
         waiting = f"{count(seen.lag)} records wait" if seen.lag else ""
         reasons = ("no process is known to run it", waiting, seen.snapshot.reason)
         todo = f"twinlog mirror {quote(seen.file)}; if another host runs it, check there"
-        yield _certain("not_running", "; ".join(filter(None, reasons)), todo)
+        yield _certain_finding("not_running", "; ".join(filter(None, reasons)), todo)
 
 
 def failed(seen: Observation) -> Iterator[Finding]:
@@ -480,9 +486,9 @@ def failed(seen: Observation) -> Iterator[Finding]:
     is_failed = snapshot.state is FlowState.FAILED
     is_unasked = snapshot.state is FlowState.UNKNOWN and bool(snapshot.code)
     if (is_failed or is_unasked) and not (seen.source.problem or seen.target.problem):
-        yield _certain("failed", snapshot.reason, advice_of(snapshot.code))
+        yield _certain_finding("failed", snapshot.reason, advice_of(snapshot.code))
     if snapshot.state is FlowState.DEGRADED:
-        yield _certain("degraded", snapshot.reason, _advice(snapshot))
+        yield _certain_finding("degraded", snapshot.reason, _advice(snapshot))
 
 
 def _advice(snapshot: FlowStatus) -> str:
@@ -498,7 +504,7 @@ def _advice(snapshot: FlowStatus) -> str:
 def silent(seen: Observation) -> Iterator[Finding]:
     """Report a live process that has stopped reporting."""
     if seen.silent_ms > SILENT_MS:
-        yield _certain(
+        yield _certain_finding(
             "silent",
             f"its process is alive, but has not reported for {duration(seen.silent_ms / 1000)}",
             "check if the host swaps, or if the process is suspended (kill -CONT); then restart it",
@@ -510,17 +516,17 @@ def paused(seen: Observation) -> Iterator[Finding]:
     if seen.pause or seen.snapshot.state is FlowState.PAUSED:
         waiting = f"{count(seen.lag)} records wait" if seen.lag else ""
         what = "; ".join(filter(None, (seen.pause or "paused", waiting)))
-        yield _certain("paused", what, seen.command("flow resume"))
+        yield _certain_finding("paused", what, seen.command("flow resume"))
         return
     parts = [
         partition
         for partition in seen.snapshot.partitions
         if partition.state is PartitionState.PAUSED
     ]
-    for topic, some in _by(parts, lambda one: one.topic):
-        why = some[0].message or "paused"
-        lag = total(one.lag for one in some) or 0
-        yield _certain(
+    for topic, paused in _grouped_by(parts, lambda partition: partition.topic):
+        why = paused[0].message or "paused"
+        lag = total(partition.lag for partition in paused) or 0
+        yield _certain_finding(
             "topic_paused",
             f"{topic}: {why}; {count(lag)} records wait",
             f"{seen.command('topic resume')} --topics {quote(topic)}",
@@ -530,10 +536,10 @@ def paused(seen: Observation) -> Iterator[Finding]:
 def no_lanes(seen: Observation) -> Iterator[Finding]:
     """Report that Spark runs no lane for the flow."""
     if seen.snapshot.state is FlowState.WAITING_FOR_SPARK:
-        yield _certain("no_lanes", seen.snapshot.reason, advice_of(seen.snapshot.code))
+        yield _certain_finding("no_lanes", seen.snapshot.reason, advice_of(seen.snapshot.code))
     works = seen.snapshot.state in (FlowState.RUNNING, FlowState.PARTLY_FAILED, FlowState.STARTING)
     if works and not seen.snapshot.lanes and seen.behind:
-        yield _certain(
+        yield _certain_finding(
             "no_lanes",
             f"no lane runs ({seen.snapshot.state}), and {count(seen.lag)} records wait",
             "check that Spark has free cores for a job of this application, and check its log",
@@ -543,14 +549,17 @@ def no_lanes(seen: Observation) -> Iterator[Finding]:
 def stopped_by_codes(seen: Observation) -> Iterator[Finding]:
     """Report partitions that have stopped with a code or are retried; the most frequent first."""
     parts = [partition for partition in seen.snapshot.partitions if partition.code]
-    groups = sorted(_by(parts, lambda one: one.code), key=lambda item: -len(item[1]))
-    for code, some in groups:
-        names = first_few(f"{one.topic}-{one.partition}" for one in some)
-        is_failed = any(one.state is PartitionState.FAILED for one in some)
+    groups = sorted(
+        _grouped_by(parts, lambda partition: partition.code), key=lambda item: -len(item[1])
+    )
+    for code, stopped in groups:
+        names = first_few(f"{partition.topic}-{partition.partition}" for partition in stopped)
+        is_failed = any(partition.state is PartitionState.FAILED for partition in stopped)
         verb = "have stopped" if is_failed else "are being retried"
-        yield _certain(
+        yield _certain_finding(
             code.lower(),
-            f"{plural(len(some), 'partition')} {verb} with {code} ({names}): {some[0].message}",
+            f"{plural(len(stopped), 'partition')} {verb} with {code} ({names}): "
+            f"{stopped[0].message}",
             advice_of(code),
         )
 
@@ -561,8 +570,8 @@ def leaderless(seen: Observation) -> Iterator[Finding]:
         return
     for side in (seen.source, seen.target):
         if side.leaderless:
-            yield _certain(
-                "no_leader", _of(side, side.leaderless, "no leader"), advice_of("NO_LEADER")
+            yield _certain_finding(
+                "no_leader", _side_text(side, side.leaderless, "no leader"), advice_of("NO_LEADER")
             )
 
 
@@ -572,15 +581,17 @@ def under_min_isr(seen: Observation) -> Iterator[Finding]:
         return
     side = seen.target
     if side.under_min_isr:
-        what = _of(side, side.under_min_isr, "fewer replicas in sync than min.insync.replicas")
+        what = _side_text(
+            side, side.under_min_isr, "fewer replicas in sync than min.insync.replicas"
+        )
         todo = (
             "start the target's other brokers; until then acks=all is rejected "
             "(kafka-topics.sh --describe --under-min-isr-partitions)"
         )
-        yield _certain("target_under_min_isr", what, todo)
+        yield _certain_finding("target_under_min_isr", what, todo)
 
 
-def _of(side: ClusterView, tps: Sequence[object], what: str) -> str:
+def _side_text(side: ClusterView, tps: Sequence[object], what: str) -> str:
     return (
         f"{plural(len(tps), 'partition')} of {side.alias} have {what} ({first_few(map(str, tps))})"
     )
@@ -589,15 +600,15 @@ def _of(side: ClusterView, tps: Sequence[object], what: str) -> str:
 def retention_near(seen: Observation) -> Iterator[Finding]:
     """Report records that will be deleted before they are copied."""
     near = [partition for partition in seen.snapshot.partitions if partition.is_near_deletion]
-    for topic, some in _by(near, lambda one: one.topic):
-        first = min(some, key=lambda one: one.left_ms or 0)
+    for topic, of_topic in _grouped_by(near, lambda partition: partition.topic):
+        first = min(of_topic, key=lambda partition: partition.left_ms or 0)
         needs = (
             "more time than it has (it is not catching up)"
             if first.needs_ms is None
             else duration(first.needs_ms / 1000)
         )
         left = duration((first.left_ms or 0) / 1000)
-        yield _certain(
+        yield _certain_finding(
             "retention_near",
             f"{topic}-{first.partition}: in {left} the source may delete records not copied yet, "
             f"and the copy needs: {needs}",
@@ -606,7 +617,7 @@ def retention_near(seen: Observation) -> Iterator[Finding]:
         )
 
 
-def _by(
+def _grouped_by(
     parts: Iterable[PartitionStatus], key: Callable[[PartitionStatus], str]
 ) -> Iterator[tuple[str, list[PartitionStatus]]]:
     out: dict[str, list[PartitionStatus]] = {}
@@ -649,8 +660,8 @@ def printed(seen: Observation, findings_of: list[Finding]) -> dict[str, Any]:
         "lanes": seen.snapshot.lanes,
         "bytes_per_second": None if seen.rate is None else round(seen.rate),
         "round_trips_ms": {
-            one.alias: {str(node): round(ms, 3) for node, ms in one.round_trips_ms.items()}
-            for one in (seen.source, seen.target)
+            cluster.alias: {str(node): round(ms, 3) for node, ms in cluster.round_trips_ms.items()}
+            for cluster in (seen.source, seen.target)
         },
         "notes": seen.notes,
         "findings": findings_of,
@@ -659,7 +670,7 @@ def printed(seen: Observation, findings_of: list[Finding]) -> dict[str, Any]:
 
 def findings(seen: Observation) -> list[Finding]:
     """Return the findings, or an empty list if the flow is neither slow nor stopped."""
-    results = [one for check in CHECKS for one in check(seen)]
+    results = [finding for check in CHECKS for finding in check(seen)]
     if not results:
         results = list(at_its_limits(seen))
-    return sorted(results, key=lambda one: one.likelihood)
+    return sorted(results, key=lambda finding: finding.likelihood)

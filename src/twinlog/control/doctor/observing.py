@@ -100,21 +100,21 @@ class _Observer:
             notes=tuple(self._notes),
         )
         if first is not None:
-            return self._heard_again(seen, first)
+            return self._with_rates(seen, first)
         rate = self._reported_rate() if snapshot.where else None
         return replace(seen, reported_rate=rate)
 
     def _reported_rate(self) -> float | None:
         """Return the rate from one leader's first and last row of the last minute."""
         try:
-            with _asked(self._setup.target) as client:
+            with _prompt_client(self._setup.target) as client:
                 rows = rows_since(client, int(time.time() * 1000) - REPORTED_FOR_MS)
             return reported_rate(self._setup.name, rows or [])
         except TwinlogError as error:
             self._notes.append(f"the copy rate is unknown: {error}")
             return None
 
-    def _heard_again(self, seen: Observation, first: ProcessReport) -> Observation:
+    def _with_rates(self, seen: Observation, first: ProcessReport) -> Observation:
         """Add the rates since the first report, or how long the next report is overdue."""
         deadline = time.monotonic() + HEARD_FOR_S
         last = first
@@ -141,7 +141,7 @@ class _Observer:
         self, settings: ClusterSettings, tps: Iterable[TopicPartition], keys: tuple[str, ...]
     ) -> ClusterView:
         try:
-            with _asked(settings) as client:
+            with _prompt_client(settings) as client:
                 wanted = sorted(set(tps))
                 topics = sorted({tp.topic for tp in wanted})
                 seen = client.metadata(topics)
@@ -174,7 +174,7 @@ class _Observer:
 
     def _intents(self) -> FlowIntents:
         try:
-            with _asked(self._setup.target) as client:
+            with _prompt_client(self._setup.target) as client:
                 return state_rows_if_any(client).intents(self._setup.name)
         except TwinlogError as error:
             self._notes.append(f"unknown whether it is paused or limited: {error}")
@@ -192,7 +192,7 @@ class _Observer:
         if not topics:
             return {}
         out = {}
-        with _asked(self._setup.source) as client:
+        with _prompt_client(self._setup.source) as client:
             for topic, configs in describe_topic_configs(client, topics).items():
                 if isinstance(configs, TwinlogError):
                     continue
@@ -204,14 +204,16 @@ class _Observer:
         return out
 
 
-def _asked(settings: ClusterSettings) -> ClusterClient:
+def _prompt_client(settings: ClusterSettings) -> ClusterClient:
     return ClusterClient(settings, api_timeout_s=GIVES_UP_S, refused_s=REFUSED_FOR_S)
 
 
 def reported_rate(flow: str, rows: Sequence[tuple[bytes | None, bytes | None]]) -> float | None:
     """Return bytes per second between the first and the last of a leader's rows, in log order."""
-    statuses = [one for row in rows if (one := published_status(flow, [row])) is not None]
-    last = max(statuses, key=lambda one: (one.rank, one.at_ms), default=None)
+    statuses = [
+        published for row in rows if (published := published_status(flow, [row])) is not None
+    ]
+    last = max(statuses, key=lambda status: (status.rank, status.at_ms), default=None)
     if last is None:
         return None
     first = next(status for status in statuses if status.generation == last.generation)
@@ -256,9 +258,9 @@ def under_min_isr(
         ):
             short.setdefault(tp.topic, []).append((tp, len(partition.isr)))
     configs = describe_topic_configs(client, short)
-    for topic, some in short.items():
+    for topic, replicas in short.items():
         answer = configs[topic]
         if isinstance(answer, TwinlogError):
             continue
-        least = next((int(one.value or 1) for one in answer if one.name == MIN_ISR), 1)
-        yield from (tp for tp, in_sync in some if in_sync < least)
+        least = next((int(entry.value or 1) for entry in answer if entry.name == MIN_ISR), 1)
+        yield from (tp for tp, in_sync in replicas if in_sync < least)

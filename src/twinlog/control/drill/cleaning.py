@@ -96,8 +96,8 @@ class Leftovers:
             ("ACL", self.fences),
         ):
             if names:
-                some = plural(len(names), kind)
-                yield f"cluster {self.cluster}: {some} of drills: {first_few(names)}"
+                total = plural(len(names), kind)
+                yield f"cluster {self.cluster}: {total} of drills: {first_few(names)}"
         if rows := sum(map(len, self.rows.values())):
             yield f"cluster {self.cluster}: {plural(rows, 'row')} of the state"
 
@@ -105,7 +105,7 @@ class Leftovers:
 def leftovers(client: ClusterClient, mark: str = "") -> Leftovers:
     """Return what one drill, or every drill, left on a cluster. Raises TwinlogError."""
 
-    def is_one(name: str) -> bool:
+    def is_drill_name(name: str) -> bool:
         return OF_A_DRILL.search(name) is not None and mark in name
 
     topics = client.metadata(None).topics
@@ -114,17 +114,17 @@ def leftovers(client: ClusterClient, mark: str = "") -> Leftovers:
     except TwinlogError:
         denied = set()  # no authorizer, or ACLs may not be read; then no fence was made either
     listed = list_groups(Coordinators(client)).values()
-    groups = {group.name: group.is_active for group in listed if is_one(group.name)}
+    groups = {group.name: group.is_active for group in listed if is_drill_name(group.name)}
     active = (OF_A_DRILL.search(name) for name, is_active in groups.items() if is_active)
-    running = {found[1] for found in active if found is not None}
+    running = {match[1] for match in active if match is not None}
     return Leftovers(
         cluster=client.alias,
-        topics=tuple(sorted(filter(is_one, topics))),
+        topics=tuple(sorted(filter(is_drill_name, topics))),
         groups=tuple(sorted(groups)),
         running=tuple(sorted(running)),
-        fences=tuple(sorted(filter(is_one, denied))),
+        fences=tuple(sorted(filter(is_drill_name, denied))),
         rows={
-            topic: tuple(_rows(client, topic, is_one))
+            topic: tuple(_rows(client, topic, is_drill_name))
             for topic in (STATE_TOPIC, STATUS_TOPIC)
             if topic in topics
         },
@@ -137,35 +137,35 @@ def clean(client: ClusterClient, mark: str, say: Say) -> bool:
     """
     deadline = time.monotonic() + WITHIN_S
     while True:
-        found: Leftovers | None = None
+        remains: Leftovers | None = None
         try:
-            found = leftovers(client, mark)
-            if not found:
+            remains = leftovers(client, mark)
+            if not remains:
                 return True
-            problems = list(_delete(client, found))
+            problems = list(_delete(client, remains))
         except TwinlogError as error:
             problems = [f"cluster {client.alias}: what a drill left there is unknown: {error}"]
         if time.monotonic() > deadline:
-            for line in (*(found.lines() if found else ()), *problems):
+            for line in (*(remains.lines() if remains else ()), *problems):
                 say(f"left: {line}")
             return False
         time.sleep(AGAIN_S if problems else 0.0)
 
 
-def _delete(client: ClusterClient, found: Leftovers) -> Iterator[str]:
+def _delete(client: ClusterClient, remains: Leftovers) -> Iterator[str]:
     """Delete what was found. Yield the reasons why something is left for now."""
     try:
-        if found.fences:
-            delete_topic_acls(client, [fence_acl(topic) for topic in found.fences])
-        if found.groups:
-            gone = delete_groups(Coordinators(client), found.groups)
+        if remains.fences:
+            delete_topic_acls(client, [fence_acl(topic) for topic in remains.fences])
+        if remains.groups:
+            gone = delete_groups(Coordinators(client), remains.groups)
             yield from (str(error) for error in gone.values() if error is not None)
-        for topic in found.topics:
+        for topic in remains.topics:
             try:
                 delete_topic(client, topic)
             except TwinlogError as error:  # other topics may still be deleted
                 yield str(error)
-        for topic, keys in found.rows.items():
+        for topic, keys in remains.rows.items():
             for begin in range(0, len(keys), ROWS_AT_ONCE):
                 _forget(client, TopicPartition(topic, 0), keys[begin : begin + ROWS_AT_ONCE])
     except TwinlogError as error:
@@ -178,12 +178,14 @@ def _forget(client: ClusterClient, tp: TopicPartition, keys: tuple[bytes, ...]) 
     append(client, tp, rows)
 
 
-def _rows(client: ClusterClient, topic: str, is_one: Callable[[str], bool]) -> Iterator[bytes]:
+def _rows(
+    client: ClusterClient, topic: str, is_drill_name: Callable[[str], bool]
+) -> Iterator[bytes]:
     """Yield the keys whose newest row is no tombstone."""
     newest: dict[bytes, bool] = {}
     for record in read_to_end(client, topic, 0):
         if record.key is not None:
             newest[bytes(record.key)] = record.value is not None
     for key, is_there in newest.items():
-        if is_there and is_one(key.decode(errors="replace")):
+        if is_there and is_drill_name(key.decode(errors="replace")):
             yield key

@@ -29,6 +29,7 @@ from twinlog.cluster.topics.configs import describe_topic_configs
 from twinlog.cluster.topics.topic_admin import create_topic
 from twinlog.config.advice.canonical import canonical
 from twinlog.config.files.raw import RawConfig
+from twinlog.config.flow.connect import CHAIN, CONNECT_PREFIXES, PREDICATES
 from twinlog.config.flow.precedence import prefixes
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.load import load, load_raw
@@ -82,8 +83,8 @@ class DrillPlan:
 
     def lines(self) -> Iterator[str]:
         """The plan as text."""
-        for one in self.shapes:
-            yield f"a topic like {one.topic}: {plural(one.partitions, 'partition')}"
+        for shape in self.shapes:
+            yield f"a topic like {shape.topic}: {plural(shape.partitions, 'partition')}"
         rate = f"{self.load.records_per_s:.0f} records/s of {self.load.record_bytes} bytes"
         yield f"{' and '.join(self.parts)}, with {rate} for {duration(self.load.seconds)} each"
         if Part.SWITCHOVER in self.parts:
@@ -113,7 +114,7 @@ class DrillResult:
 
     @property
     def findings(self) -> list[Defect]:
-        return [finding for one in self.outcomes for finding in one.findings]
+        return [finding for outcome in self.outcomes for finding in outcome.findings]
 
     @property
     def is_green(self) -> bool:
@@ -133,7 +134,7 @@ class Drill:
         self._evidence: list[str] = []
         self._setup = flow_setup(config)
 
-    def _say(self, line: str) -> None:
+    def _print_line(self, line: str) -> None:
         self._evidence.append(line)
         self._write(line)
 
@@ -143,13 +144,16 @@ class Drill:
         """Return the plan, changing nothing. Raises FlowError (NOTHING_TO_DRILL)."""
         with CutoverScope(self._setup, topics) as scope:
             scope.require_source()
-            found = scope.source.metadata(None).topics
-            names = sorted(name for name in found if scope.covers(name))
+            source_topics = scope.source.metadata(None).topics
+            names = sorted(name for name in source_topics if scope.covers(name))
             shapes = [
                 TopicShape(
                     topic=name,
-                    partitions=min(len(found[name].partitions), MOST_PARTITIONS),
-                    replicas=min((len(one.replicas) for one in found[name].partitions), default=1),
+                    partitions=min(len(source_topics[name].partitions), MOST_PARTITIONS),
+                    replicas=min(
+                        (len(partition.replicas) for partition in source_topics[name].partitions),
+                        default=1,
+                    ),
                     configs=configs,
                 )
                 for name, configs in _configs(scope.source, names[:most]).items()
@@ -185,10 +189,12 @@ class Drill:
                     self._rehearse(plan, names, source, file, result)
             except TwinlogError as error:
                 result.problem = str(error)
-                self._say(f"ended: {error}")
+                self._print_line(f"ended: {error}")
             finally:
-                self._say("cleaning up")
-                cleaned = [clean(client, names.mark, self._say) for client in (source, target)]
+                self._print_line("cleaning up")
+                cleaned = [
+                    clean(client, names.mark, self._print_line) for client in (source, target)
+                ]
                 result.is_clean = all(cleaned)
         result.seconds = round(time.monotonic() - began, 1)
         return result
@@ -213,31 +219,33 @@ class Drill:
                     configs=shape.configs,
                 )
             _commit_first(source, names, part, plan.shapes)
-        self._say(f"topics like {first_few(one.topic for one in plan.shapes)} are created")
-        self._say("starting a separate mirror (Spark takes some seconds)")
+        self._print_line(
+            f"topics like {first_few(shape.topic for shape in plan.shapes)} are created"
+        )
+        self._print_line("starting a separate mirror (Spark takes some seconds)")
         mirror = MirrorProcess(path, "--listen", "off", pass_fds=(file,))
         try:
             for part in plan.parts:
                 flow = next(
-                    one
-                    for one in config.flows
-                    if one.flow.source == names.alias(part, self._config.flow.source)
+                    flow
+                    for flow in config.flows
+                    if flow.flow.source == names.alias(part, self._config.flow.source)
                 )
                 counts = [shape.partitions for shape in plan.shapes]
-                work = Rehearsal(part, flow, names, counts, plan.load, mirror, self._say)
+                work = Rehearsal(part, flow, names, counts, plan.load, mirror, self._print_line)
                 outcome = work.run(plan.fence)
-                self._judge(outcome)
+                self._report_outcome(outcome)
                 result.outcomes.append(outcome)
         finally:
             mirror.kill()
 
-    def _judge(self, outcome: Measured) -> None:
+    def _report_outcome(self, outcome: Measured) -> None:
         limit = self._config.rpo_seconds
         if limit is not None and outcome.lost_s > limit:
             what = f"{outcome.lost_s:.1f} s were lost, twinlog.rpo.seconds is {limit}"
             outcome.findings.append(Defect(part=outcome.part, where="the loss", what=what))
         for finding in outcome.findings:
-            self._say(f"RED: {finding}")
+            self._print_line(f"RED: {finding}")
 
 
 def _commit_first(
@@ -252,19 +260,19 @@ def _commit_first(
         for number, shape in enumerate(shapes)
     }
     for answer in commit_offsets(Coordinators(source), wanted).values():
-        for one in [answer] if isinstance(answer, TwinlogError) else answer.values():
-            if one is not None:
-                raise one
+        for error in [answer] if isinstance(answer, TwinlogError) else answer.values():
+            if error is not None:
+                raise error
 
 
 def _configs(source: ClusterClient, names: Sequence[str]) -> dict[str, dict[str, str]]:
     out: dict[str, dict[str, str]] = {}
-    for name, found in describe_topic_configs(source, names).items():
-        entries = () if isinstance(found, TwinlogError) else found
+    for name, answer in describe_topic_configs(source, names).items():
+        entries = () if isinstance(answer, TwinlogError) else answer
         out[name] = {
-            one.name: one.value
-            for one in entries
-            if one.name in COPIED_CONFIGS and one.value is not None and not one.is_default
+            entry.name: entry.value
+            for entry in entries
+            if entry.name in COPIED_CONFIGS and entry.value is not None and not entry.is_default
         }
     return out
 
@@ -290,6 +298,7 @@ LEFT_OUT: Final = (
     *("target.cluster.alias", "twinlog.start", "twinlog.start.new", "twinlog.source.group.id"),
     *("twinlog.source.group.commit.interval.ms", "twinlog.rpo.enforce", "twinlog.rename"),
     *("emit.checkpoints.enabled", "refresh.topics.enabled", "refresh.groups.enabled"),
+    *(CHAIN, PREDICATES),
 )
 OF_EACH: Final = {
     "enabled": "true",
@@ -306,13 +315,13 @@ def drill_text(raw: RawConfig, flow: Flow, names: DrillNames, topics: Mapping[Pa
     """
     aliases = [cluster.alias for cluster in load_raw(raw).clusters]
     settings = {
-        key: one
-        for key, one in raw.settings.items()
-        if not _prefix(key, aliases) and key not in LEFT_OUT
+        key: setting
+        for key, setting in raw.settings.items()
+        if not _prefix(key, aliases) and not _is_left_out(key)
     }
     clusters: list[str] = []
     for part, size in topics.items():
-        source, target = (names.alias(part, one) for one in (flow.source, flow.target))
+        source, target = (names.alias(part, alias) for alias in (flow.source, flow.target))
         own = Flow(source, target)
         clusters += [source, target]
         renamed = {f"{flow}.": f"{own}.", f"{flow.source}.": f"{source}."}
@@ -331,11 +340,15 @@ def drill_text(raw: RawConfig, flow: Flow, names: DrillNames, topics: Mapping[Pa
 def _renamed(
     raw: RawConfig, aliases: Sequence[str], prefixes: Mapping[str, str]
 ) -> Iterator[tuple[str, Setting]]:
-    for key, one in raw.settings.items():
+    for key, setting in raw.settings.items():
         prefix = _prefix(key, aliases)
         bare = key.removeprefix(prefix)
-        if prefix in prefixes and bare not in LEFT_OUT:
-            yield prefixes[prefix] + bare, replace(one, key=prefixes[prefix] + bare)
+        if prefix in prefixes and not _is_left_out(bare):
+            yield prefixes[prefix] + bare, replace(setting, key=prefixes[prefix] + bare)
+
+
+def _is_left_out(key: str) -> bool:
+    return key in LEFT_OUT or key.startswith(CONNECT_PREFIXES)
 
 
 def _prefix(key: str, aliases: Sequence[str]) -> str:
@@ -410,7 +423,7 @@ def page(result: DrillResult) -> str:
         f"<title>Drill of {_text(result.plan.flow)}: {verdict}</title><style>{_STYLE}</style>",
         f"<h1>Drill of {_text(result.plan.flow)} <span class={verdict}>{verdict}</span></h1>",
         f"<p>{began}, {_text(duration(result.seconds))}, {_text(result.mark)}</p>",
-        _table(["", *(one.part.value for one in result.outcomes)], _rows(result.outcomes)),
+        _table(["", *(outcome.part.value for outcome in result.outcomes)], _rows(result.outcomes)),
         "<h2>Findings</h2>",
         _list([*map(str, result.findings), *([result.problem] if result.problem else [])]),
         "<h2>Rehearsed with</h2>",
@@ -422,24 +435,29 @@ def page(result: DrillResult) -> str:
 
 
 def _rows(outcomes: list[Measured]) -> Iterator[list[str]]:
-    yield ["producers were interrupted for", *(duration(one.interruption_s) for one in outcomes)]
-    yield ["records written", *(count(one.written) for one in outcomes)]
-    yield ["records lost", *(count(one.lost) for one in outcomes)]
-    yield ["seconds lost", *(f"{one.lost_s:.1f}" for one in outcomes)]
-    said = ("" if one.said_lost is None else count(one.said_lost) for one in outcomes)
-    yield ["offsets lost, by the plan", *said]
-    yield ["records read twice", *(count(one.read_again) for one in outcomes)]
+    yield [
+        "producers were interrupted for",
+        *(duration(outcome.interruption_s) for outcome in outcomes),
+    ]
+    yield ["records written", *(count(outcome.written) for outcome in outcomes)]
+    yield ["records lost", *(count(outcome.lost) for outcome in outcomes)]
+    yield ["seconds lost", *(f"{outcome.lost_s:.1f}" for outcome in outcomes)]
+    lost_texts = (
+        "" if outcome.said_lost is None else count(outcome.said_lost) for outcome in outcomes
+    )
+    yield ["offsets lost, by the plan", *lost_texts]
+    yield ["records read twice", *(count(outcome.read_again) for outcome in outcomes)]
 
 
 def _table(head: list[str], rows: Iterator[list[str]]) -> str:
-    lines = ["<table><tr>" + "".join(f"<th>{_text(one)}" for one in head)]
+    lines = ["<table><tr>" + "".join(f"<th>{_text(cell)}" for cell in head)]
     for first, *rest in rows:
-        lines.append(f"<tr><th>{_text(first)}" + "".join(f"<td>{_text(one)}" for one in rest))
+        lines.append(f"<tr><th>{_text(first)}" + "".join(f"<td>{_text(cell)}" for cell in rest))
     return "\n".join([*lines, "</table>"])
 
 
 def _list(lines: list[str]) -> str:
-    return "<ul>" + "".join(f"<li>{_text(one)}" for one in lines or ["none"]) + "</ul>"
+    return "<ul>" + "".join(f"<li>{_text(line)}" for line in lines or ["none"]) + "</ul>"
 
 
 def _text(value: Any) -> str:

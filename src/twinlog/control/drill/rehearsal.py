@@ -109,8 +109,8 @@ class Rehearsal:
                     return self._switchover(scope, fence)
                 return self._failover(scope)
             finally:
-                for one in self._clients:
-                    one.stop()
+                for client in self._clients:
+                    client.stop()
 
     # -- switchover
 
@@ -128,9 +128,9 @@ class Rehearsal:
             writer.end()
             stopped_at = time.monotonic()
         work.run(plan)
-        there, others = self._go_over(scope, writer)
-        outcome = self._outcome(there, writer.refused_at or stopped_at)
-        whole = {tp: range(there.written[self._remote(scope, tp)]) for tp in writer.written}
+        new_writer, others = self._move_application(scope, writer)
+        outcome = self._outcome(new_writer, writer.refused_at or stopped_at)
+        whole = {tp: range(new_writer.written[self._remote(scope, tp)]) for tp in writer.written}
         outcome.findings += self._in_logs(scope, whole)
         for before, after in zip(readers, others, strict=True):
             for tp, numbers in before.read.items():
@@ -143,8 +143,8 @@ class Rehearsal:
     def _all_read(self, writer: DrillWriter, readers: Sequence[DrillReader]) -> None:
         """Wait until producers are fenced off, and consumers have read to the end and stopped."""
         self._until(lambda: writer.refused_at is not None or not writer.is_alive, "the fence holds")
-        for one in (writer, *readers):
-            one.end()
+        for client in (writer, *readers):
+            client.end()
 
     # -- failover
 
@@ -156,26 +156,26 @@ class Rehearsal:
         scope.source_problem = FlowError("the drill treats it as lost", code="DRILL_FAILED")
         work = Failover(scope, self._say)
         self._until(
-            lambda: {one.group for one in work.plan().groups} >= {*self._groups},
+            lambda: {group.group for group in work.plan().groups} >= {*self._groups},
             "a checkpoint of every group",
         )
         self._work()
         self._mirror.kill()
         cut_at = time.monotonic()
         writer.end()
-        for one in readers:
-            one.cut()
+        for reader in readers:
+            reader.cut()
         plan = work.plan()
         missing = [plan.missing(copy) for copy in plan.copies]
         left = work.run(plan)
-        there, others = self._go_over(scope, writer)
-        outcome = self._outcome(there, cut_at)
+        new_writer, others = self._move_application(scope, writer)
+        outcome = self._outcome(new_writer, cut_at)
         outcome.said_lost = None if None in missing else total(missing)
         outcome.findings += [
-            Defect(part=self._part, where=f"group {one.group}", what="is not at its offset")
-            for one in left
+            Defect(part=self._part, where=f"group {plan.group}", what="is not at its offset")
+            for plan in left
         ]
-        self._after_a_loss(scope, outcome, (writer, readers, there, others), cut_at)
+        self._after_a_loss(scope, outcome, (writer, readers, new_writer, others), cut_at)
         return outcome
 
     def _after_a_loss(
@@ -185,13 +185,13 @@ class Rehearsal:
         clients: tuple[DrillWriter, Sequence[DrillReader], DrillWriter, Sequence[DrillReader]],
         cut_at: float,
     ) -> None:
-        writer, readers, there, others = clients
+        writer, readers, new_writer, others = clients
         whole: dict[TopicPartition, Sequence[int]] = {}
         for tp, written in writer.written.items():
             remote = self._remote(scope, tp)
-            found = numbers_in(scope.target, remote)
-            copied = max((n for n in found if n < written), default=-1) + 1
-            whole[tp] = [*range(copied), *range(written, there.written[remote])]
+            on_target = numbers_in(scope.target, remote)
+            copied = max((n for n in on_target if n < written), default=-1) + 1
+            whole[tp] = [*range(copied), *range(written, new_writer.written[remote])]
             outcome.lost += written - copied
             late_s = round(cut_at - writer.acked_at(tp, copied, cut_at), 3)
             outcome.lost_s = max(outcome.lost_s, late_s)
@@ -213,22 +213,22 @@ class Rehearsal:
     def _begin(self, scope: CutoverScope) -> tuple[DrillWriter, list[DrillReader]]:
         """Start the application on the source."""
         tps = [TopicPartition(t, p) for t, count in self._topics.items() for p in range(count)]
-        found = self._application(scope.setup.source, dict.fromkeys(tps, 0), self._groups)
-        self._until(lambda: found[0].is_writing, "the first records")
-        return found
+        clients = self._application(scope.setup.source, dict.fromkeys(tps, 0), self._groups)
+        self._until(lambda: clients[0].is_writing, "the first records")
+        return clients
 
-    def _go_over(
+    def _move_application(
         self, scope: CutoverScope, before: DrillWriter
     ) -> tuple[DrillWriter, list[DrillReader]]:
         """Run the application on the target for half of the time; it reads everything at last."""
         first = {self._remote(scope, tp): number for tp, number in before.written.items()}
         groups = {group: scope.remote(topic) for group, topic in self._groups.items()}
-        there, readers = self._application(scope.setup.target, first, groups)
-        self._until(lambda: there.is_writing, "records of the new owners", WORKS_WITHIN_S)
+        new_writer, readers = self._application(scope.setup.target, first, groups)
+        self._until(lambda: new_writer.is_writing, "records of the new owners", WORKS_WITHIN_S)
         self._work(0.5)
-        for one in (there, *readers):
-            one.end()
-        return there, readers
+        for client in (new_writer, *readers):
+            client.end()
+        return new_writer, readers
 
     def _application(
         self,
@@ -247,9 +247,9 @@ class Rehearsal:
             DrillReader(settings, group, [tp for tp in first if tp.topic == topic])
             for group, topic in groups.items()
         ]
-        for one in (writer, *readers):
-            self._clients.append(one)
-            one.start()
+        for client in (writer, *readers):
+            self._clients.append(client)
+            client.start()
         return writer, readers
 
     def _work(self, share: float = 1.0) -> None:
@@ -265,13 +265,13 @@ class Rehearsal:
     ) -> None:
         deadline = time.monotonic() + within_s
         while not is_so():
-            for one in self._clients:
-                one.check()
+            for client in self._clients:
+                client.check()
             self._mirror.check()
             if time.monotonic() > deadline:
-                said = what if isinstance(what, str) else what()
+                awaited = what if isinstance(what, str) else what()
                 raise FlowError(
-                    f"drill: {self._part.value}: waited {duration(within_s)} for {said}; run "
+                    f"drill: {self._part.value}: waited {duration(within_s)} for {awaited}; run "
                     "twinlog check and twinlog doctor for the flow itself",
                     code="DRILL_FAILED",
                 )
@@ -283,24 +283,24 @@ class Rehearsal:
     def _in_logs(self, scope: CutoverScope, wanted: dict[TopicPartition, Any]) -> Iterator[Defect]:
         for tp, numbers in wanted.items():
             remote = self._remote(scope, tp)
-            found = numbers_in(scope.target, remote)
-            yield from findings(self._part, "the log of", remote, found, numbers)
+            on_target = numbers_in(scope.target, remote)
+            yield from findings(self._part, "the log of", remote, on_target, numbers)
 
-    def _outcome(self, there: DrillWriter, stopped_at: float) -> Measured:
-        pause_s = round(max(there.first_at.values()) - stopped_at, 3)
+    def _outcome(self, new_writer: DrillWriter, stopped_at: float) -> Measured:
+        pause_s = round(max(new_writer.first_at.values()) - stopped_at, 3)
         self._say(f"producers were interrupted for {duration(pause_s)}")
         return Measured(
-            part=self._part, written=sum(there.written.values()), interruption_s=pause_s
+            part=self._part, written=sum(new_writer.written.values()), interruption_s=pause_s
         )
 
 
 def _is_copied(scope: CutoverScope) -> bool:
     """Return True if at least a part of every partition is copied."""
     try:
-        found: list[Copy] = copies(scope)
+        current: list[Copy] = copies(scope)
     except TwinlogError:
         return False  # the drill's topics are being created
-    return bool(found) and all(one.is_copied for one in found)
+    return bool(current) and all(copy.is_copied for copy in current)
 
 
 def _closed(work: Switchover) -> str:
@@ -322,7 +322,7 @@ class Defect:
 
 
 def findings(
-    part: str, where: str, tp: TopicPartition, found: Sequence[int], wanted: Sequence[int]
+    part: str, where: str, tp: TopicPartition, on_target: Sequence[int], wanted: Sequence[int]
 ) -> Iterator[Defect]:
     """Yield how records differ from the wanted ones: each number once, in ascending order."""
 
@@ -331,21 +331,21 @@ def findings(
         text = f"{plural(len(numbers), 'record')} {what}: {shown}"
         return Defect(part=part, where=f"{where} {tp}", what=text)
 
-    counts = Counter(found)
+    counts = Counter(on_target)
     if lost := sorted({*wanted} - {*counts}):
         yield finding(lost, "lost")
     if doubled := sorted(number for number, times in counts.items() if times > 1):
         yield finding(doubled, "doubled")
     if strange := sorted({*counts} - {*wanted}):
         yield finding(strange, "not written by the drill")
-    firsts = list(dict.fromkeys(found))  # a doubled record does not count as moved as well
+    firsts = list(dict.fromkeys(on_target))  # a doubled record does not count as moved as well
     if moved := [b for a, b in pairwise(firsts) if b < a]:
         yield finding(moved, "moved")
 
 
-def read_again(found: Sequence[int]) -> int:
+def read_again(numbers: Sequence[int]) -> int:
     """Return how many records were read more than once."""
-    return len(found) - len({*found})
+    return len(numbers) - len({*numbers})
 
 
 # The drill's application: a thread that writes numbered records, and one that reads and commits.
@@ -482,9 +482,9 @@ class DrillReader(DrillClient):
         self.end()
 
     def _work(self, client: ClusterClient) -> None:
-        there = Coordinators(client)
-        found = or_raise(fetch_offsets(there, [self._group])[self._group])
-        position = {tp: found[tp].offset if tp in found else 0 for tp in self._tps}
+        coordinators = Coordinators(client)
+        committed = or_raise(fetch_offsets(coordinators, [self._group])[self._group])
+        position = {tp: committed[tp].offset if tp in committed else 0 for tp in self._tps}
         self.resumed = dict(position)
         is_over = False
         while not is_over:  # one more round after the end, to read all records
@@ -497,10 +497,10 @@ class DrillReader(DrillClient):
                         self.read[tp].append(number_of(record))
                         position[tp] = record.offset + 1
                 offsets = {tp: Committed(offset=at) for tp, at in position.items()}
-                (answer,) = commit_offsets(there, {self._group: offsets}).values()
-                for one in [answer] if isinstance(answer, TwinlogError) else answer.values():
-                    if one is not None:
-                        raise one
+                (answer,) = commit_offsets(coordinators, {self._group: offsets}).values()
+                for problem in [answer] if isinstance(answer, TwinlogError) else answer.values():
+                    if problem is not None:
+                        raise problem
             except TwinlogError as error:
                 if error.fate is not Fate.RETRIABLE or is_over:
                     raise
@@ -565,7 +565,7 @@ class MirrorProcess:
             )
 
     def kill(self) -> None:
-        """Send SIGKILL to it and all of its processes; harmless if it has ended."""
+        """Send SIGKILL to the mirror and all of its processes; harmless if it has ended."""
         self._is_killed = True
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)

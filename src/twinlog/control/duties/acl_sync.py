@@ -25,7 +25,7 @@ from twinlog.errors import BrokerRefused, TwinlogError, Unauthorized
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.names.acl_rules import AclRules
 from twinlog.quantities import first_few, plural
-from twinlog.survey.copied_topics import CopiedTopic, still_there
+from twinlog.survey.copied_topics import CopiedTopic, unchanged_pairs
 from twinlog.wire.topic_acl import TopicAcl
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ def give_acls(
     changes = find_acl_changes(flow, remotes, source, target)
     if changes.missing or changes.leftover:
         confirm()
-    # denials first, so that a denied topic is never readable for a moment
+    # DENY rules are created first, so that a denied topic is readable at no time
     create_topic_acls(target, sorted(changes.missing, key=lambda acl: acl.permission))
     delete_topic_acls(target, changes.leftover)
     return changes
@@ -115,7 +115,7 @@ class AclSync(TopicRounds):
         del is_whole
         with ClusterClient(self._flow.source) as source, ClusterClient(self._flow.target) as target:
             try:
-                remotes = still_there(topics, source, target)
+                remotes = unchanged_pairs(topics, source, target)
                 changes = give_acls(
                     self._flow.config,
                     remotes,

@@ -32,7 +32,7 @@ from twinlog.mirror.names.config_rules import (
 from twinlog.mirror.names.filters import ConfigPropertyFilter
 from twinlog.quantities import first_few, plural
 from twinlog.survey.cluster_state import cluster_state
-from twinlog.survey.copied_topics import CopiedTopic, still_there
+from twinlog.survey.copied_topics import CopiedTopic, unchanged_pairs
 from twinlog.survey.topic_configs import unread_configs
 
 log = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ def closed_configs(flow: FlowConfig, remotes: Collection[str]) -> str:
     )
 
 
-def lowered(drift: ConfigDrift) -> Iterator[str]:
+def shortened_retention_lines(drift: ConfigDrift) -> Iterator[str]:
     """Yield a line for each remote topic whose retention is about to be shortened."""
     for remote, diffs in drift.topics.items():
         if shorter := [*map(str, filter(shortens_life, diffs))]:
@@ -141,12 +141,12 @@ class ConfigSync(TopicRounds):
 
     def sync(self, topics: Sequence[CopiedTopic], *, is_whole: bool) -> None:
         with ClusterClient(self._flow.source) as source, ClusterClient(self._flow.target) as target:
-            remotes = still_there(topics, source, target)
+            remotes = unchanged_pairs(topics, source, target)
             shared = self._shared(topics, target)
             drift = find_drift(self._flow.config, remotes, source, target, shared)
             if drift.topics:
                 self.confirm(topics, remotes, source, target)
-            self._log_lowered([*lowered(drift)])
+            self._log_lowered([*shortened_retention_lines(drift)])
             todo = {remote: changes_of(diffs) for remote, diffs in drift.topics.items()}
             refused = alter_topic_configs(target, todo)
         if drift.unread:
@@ -170,7 +170,7 @@ class ConfigSync(TopicRounds):
         for name, error in refused.items():
             if name not in denied:
                 self._flow.log_once(f"{self._flow.name}: configs are not kept equal: {error}")
-        done = {name: some for name, some in drift.topics.items() if name not in refused}
+        done = {name: diffs for name, diffs in drift.topics.items() if name not in refused}
         logged = self._log_done(done)
         self._logged = logged if is_whole else self._logged | logged
         self._own = drift.own if is_whole else self._own | drift.own
@@ -211,8 +211,9 @@ class ConfigSync(TopicRounds):
             foreign = any(self._is_foreign(remote, diff) for diff in diffs)
             by_hand = foreign and remote in self._own
             fresh = diffs if by_hand else [o for o in diffs if (remote, o) not in self._logged]
-            fresh = [one for one in fresh if not shortens_life(one)]  # see `lowered`
-            logged.update((remote, one) for one in diffs)
+            # the others are logged before the change: `shortened_retention_lines`
+            fresh = [diff for diff in fresh if not shortens_life(diff)]
+            logged.update((remote, diff) for diff in diffs)
             if not fresh:
                 continue
             line = f"config of {remote}: {', '.join(map(str, fresh))}"
@@ -228,11 +229,11 @@ class ConfigSync(TopicRounds):
             self._log.warning("configs of %s were changed", plural(more, "more topic"))
         return logged
 
-    def _is_foreign(self, remote: str, one: ConfigDiff) -> bool:
+    def _is_foreign(self, remote: str, diff: ConfigDiff) -> bool:
         """Return True if the value was set on the target, and is not an older one of the source."""
         if remote not in self._own:
-            return one.was_own
-        return self._own[remote].get(one.name) != (one.old if one.was_own else None)
+            return diff.was_own
+        return self._own[remote].get(diff.name) != (diff.old if diff.was_own else None)
 
 
 def config_sync(flow: LedFlow) -> ConfigSync | None:

@@ -21,7 +21,7 @@ from typing import Final
 from twinlog.clock import GrowingPause
 from twinlog.cluster.client import ClusterClient
 from twinlog.control.duties.rounds import LedFlow, NotNow, PartitionView
-from twinlog.survey.copied_topics import CopiedTopic, still_there
+from twinlog.survey.copied_topics import CopiedTopic, unchanged_pairs
 from twinlog.survey.ends import empty_logs
 
 FIRST_PAUSE_S: Final = 1.0
@@ -49,28 +49,31 @@ def handed_topics(views: Iterable[PartitionView]) -> HandedTopics:
     """Sort the topics of these partitions by what duties may do with them."""
     topics: dict[CopiedTopic, list[PartitionView]] = {}
     for view in views:
-        one = CopiedTopic(
+        topic = CopiedTopic(
             source=view.source.topic,
             target=view.target.topic,
             source_id=view.source_topic_id,
             target_id=view.target_topic_id,
         )
-        topics.setdefault(one, []).append(view)
+        topics.setdefault(topic, []).append(view)
     codes = {
-        one.target: view.not_ours for one, some in topics.items() for view in some if view.not_ours
+        topic.target: view.not_ours
+        for topic, views in topics.items()
+        for view in views
+        if view.not_ours
     }
-    free = {one: some for one, some in topics.items() if one.target not in codes}
-    handed = {one for one, some in free.items() if all(view.is_begun for view in some)}
+    free = {topic: views for topic, views in topics.items() if topic.target not in codes}
+    handed = {topic for topic, views in free.items() if all(view.is_begun for view in views)}
     return HandedTopics(
         ours=tuple(sorted(handed)),
         left_alone=codes,
         with_others=frozenset(
-            one.target for one, some in free.items() if any(view.has_others for view in some)
+            topic.target for topic, views in free.items() if any(view.has_others for view in views)
         ),
         waiting=len(free) - len(handed),
         watched={
-            one.target: frozenset(view.target.partition for view in some)
-            for one, some in free.items()
+            topic.target: frozenset(view.target.partition for view in views)
+            for topic, views in free.items()
         },
     )
 
@@ -100,7 +103,9 @@ class TopicRounds:
 
     @property
     def interval_s(self) -> float:
-        """Return the seconds until the next round. A partition may lack a leader for hours."""
+        """Return the seconds until the next round: growing pauses while topics wait for partitions,
+        which may lack a leader for hours.
+        """
         left_s = self._whole_at + self._interval_s - self._clock()
         pause_s = self._pause_s if self._waiting else self._interval_s
         return min(pause_s, max(left_s, FIRST_PAUSE_S), self._interval_s)
@@ -145,7 +150,7 @@ class TopicRounds:
                 f"{self._flow.name}: {self._what} of {remote} are left as they are while it has "
                 f"stopped with {code}: this flow may not be allowed to change it"
             )
-        return [one for one in handed.ours if is_whole or one not in self._done], is_whole
+        return [topic for topic in handed.ours if is_whole or topic not in self._done], is_whole
 
     def confirm(
         self,
@@ -163,11 +168,13 @@ class TopicRounds:
         topics = [*topics]
         now = handed_topics(self._flow.partitions())
         changed = {topic for topic in topics if topic.source in names}
-        others = now.with_others & {one.target for one in changed}
+        others = now.with_others & {topic.target for topic in changed}
         if not changed <= {*now.ours} or not others <= self._with_others:
             raise NotNow("a topic may have other writers now", flow=self._flow.name)
         self._flow.confirm()
-        if still_there(topics, source, target) != names:  # last, because it takes the least time
+        if (
+            unchanged_pairs(topics, source, target) != names
+        ):  # last, because it takes the least time
             raise NotNow("a topic was deleted or re-created", flow=self._flow.name)
 
     def round(self) -> None:

@@ -50,7 +50,7 @@ class LedLog:
         self._is_foreign |= self._end not in (-1, base)
         self._end = base + len(records)
 
-    def others_wrote(self) -> bool:
+    def has_foreign_records(self) -> bool:
         """Return True if the topic has records that this process neither read nor wrote. This is
         checked once a minute; in between it is False.
 

@@ -68,7 +68,7 @@ class MapPruning:
         starts = self._starts(wanted) if wanted else {}
         gone: list[_Gone] = []
         for source, known in by_source:
-            ordinal = _behind(known, views.get(source), starts)
+            ordinal = _unneeded_below(known, views.get(source), starts)
             homes = map_homes(source, maps.partitions)
             for term, chunk in known.prunable(ordinal):
                 gone.append(_Gone(tombstone_key(known.key, term, chunk), homes))
@@ -91,11 +91,11 @@ class MapPruning:
 
     def _remove(self, gone: Sequence[_Gone]) -> None:
         now_ms = int(time.time() * 1000)
-        for home in sorted({home for one in gone for home in one.homes}):
-            keys = [one.key for one in gone if home in one.homes]
+        for home in sorted({home for removal in gone for home in removal.homes}):
+            keys = [removal.key for removal in gone if home in removal.homes]
             for first in range(0, len(keys), RECORDS_PER_BATCH):
-                some = keys[first : first + RECORDS_PER_BATCH]
-                records = [Record(at, now_ms, key, None) for at, key in enumerate(some)]
+                portion = keys[first : first + RECORDS_PER_BATCH]
+                records = [Record(at, now_ms, key, None) for at, key in enumerate(portion)]
                 append(self._target, TopicPartition(self._topic, home), records)
 
     def close(self) -> None:
@@ -103,7 +103,7 @@ class MapPruning:
         self._target.close()
 
 
-def _behind(
+def _unneeded_below(
     known: PartitionMap,
     view: PartitionView | None,
     starts: dict[TopicPartition, tuple[int, int]],

@@ -97,17 +97,21 @@ class OffsetSyncs:
         return "; or write them to the target: offset-syncs.topic.location=target"
 
     def _round(self) -> None:
-        if self._found is not None and self._log.others_wrote():
+        if self._found is not None and self._log.has_foreign_records():
             self._forget()
         if self._found is None:
             ensure_mm2_topic(self._client, self._topic, self._config.replication_factor)
             self._found = self._read()
         # in this order, because a map that is older than the end of the copy may lack a gap
         views = self._flow.partitions()
+        if all(map(self._is_quiet, views)):
+            return
         maps = self._flow.read_map()
         if len(self._written) > len(views):
             current = {view.map_key for view in views}
-            self._written = {key: one for key, one in self._written.items() if key in current}
+            self._written = {
+                key: written for key, written in self._written.items() if key in current
+            }
         now = time.monotonic()
         due: dict[PartitionView, list[SyncPoint]] = {}
         undone: dict[PartitionView, _Written] = {}
@@ -116,7 +120,7 @@ class OffsetSyncs:
             if is_known and maps.has_rows_of(view.source, view.map_epoch):
                 written = self._written.setdefault(view.map_key, _Written())
                 before = written.point, written.at
-                if points := self._due(view, maps[view.map_key], written, now):
+                if points := self._due_syncs(view, maps[view.map_key], written, now):
                     due[view] = points
                     undone[view] = _Written(point=before[0], at=before[1], is_delayed=True)
         syncs: list[OffsetSync] = []
@@ -133,7 +137,12 @@ class OffsetSyncs:
         self._written.update((view.map_key, before) for view, before in undone.items())
         self._write(syncs)
 
-    def _due(
+    def _is_quiet(self, view: PartitionView) -> bool:
+        """Return True if the partition needs no sync, because nothing was copied."""
+        written = self._written.get(view.map_key)
+        return written is not None and written.reach == view.reach and not written.is_delayed
+
+    def _due_syncs(
         self, view: PartitionView, known: PartitionMap, written: _Written, now: float
     ) -> list[SyncPoint]:
         """Return the syncs to write for one partition, and update `written` accordingly."""

@@ -61,9 +61,9 @@ class OwnTopics:
         rows = [] if topic_id == self._said_in else self._read_state()
         self._search_rows()
         rows += [
-            noting_rows(self._flow.name, copy, some)
-            for copy, some in self._mapped.items()
-            if some != self._said.get(copy)
+            noting_rows(self._flow.name, copy, partitions)
+            for copy, partitions in self._mapped.items()
+            if partitions != self._said.get(copy)
         ]
         if rows:
             self._said_in = None  # set until the row is written
@@ -93,8 +93,8 @@ class OwnTopics:
         state = state_rows(self._target)
         records = state.of(self._flow.name)
         self._said = mapped_copies(self._flow.name, records).partitions
-        for copy, some in self._said.items():
-            self._mapped[copy] = self._mapped.get(copy, NONE) | some
+        for copy, partitions in self._said.items():
+            self._mapped[copy] = self._mapped.get(copy, NONE) | partitions
         wrote = {
             producer for copied in self._flow.read_map().values() for producer in copied.producers
         }
@@ -104,7 +104,10 @@ class OwnTopics:
             followed.append(self._flow.claim.encode())
         return [
             *(row for row in followed if row[0] not in present),
-            *(having_written(self._flow.name, one) for one in sorted(wrote - state.producers)),
+            *(
+                having_written(self._flow.name, producer_id)
+                for producer_id in sorted(wrote - state.producers)
+            ),
         ]
 
     def _search_rows(self) -> None:
@@ -114,11 +117,13 @@ class OwnTopics:
             copy = view.source_topic_id, view.target_topic_id
             if view.is_begun and is_known(*copy):
                 begun.setdefault(copy, set()).add(view.source.partition)
-        missing = {copy for copy, some in begun.items() if some - self._mapped.get(copy, NONE)}
+        missing = {
+            copy for copy, started in begun.items() if started - self._mapped.get(copy, NONE)
+        }
         if not missing:
             return
         partitions: dict[Copy, set[int]] = {}
-        for source, target, partition in whole(self._flow.read_map()):
+        for source, target, partition in complete_partitions(self._flow.read_map()):
             partitions.setdefault((source, target), set()).add(partition)
         for copy in missing & partitions.keys():
             self._mapped[copy] = self._mapped.get(copy, NONE) | partitions[copy]
@@ -127,7 +132,7 @@ class OwnTopics:
         self._target.close()
 
 
-def whole(maps: Iterable[PartitionKey]) -> set[tuple[TopicId, TopicId, int]]:
+def complete_partitions(maps: Iterable[PartitionKey]) -> set[tuple[TopicId, TopicId, int]]:
     """Return the partitions that lack no row. A keyed partition has a row for each branch, which
     are written one by one.
     """

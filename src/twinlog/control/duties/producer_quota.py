@@ -64,7 +64,7 @@ class ProducerQuota:
         return CHECK_EVERY_S if self._rate is None else EVERY_S
 
     def round(self) -> None:
-        wanted = self._wanted()
+        wanted = self._wanted_rate()
         if self._rate is not None and self._rate.is_in_vain:
             self._flow.log_once(
                 f"{self._flow.name}: throttling producers of "
@@ -76,7 +76,7 @@ class ProducerQuota:
             now = time.monotonic()
             if self._may_be_held or now >= self._next_check:
                 self._next_check = now + CHECK_EVERY_S
-                self._free(self._hold)
+                self._release_hold(self._hold)
             return
         if time.monotonic() < self._refused_until:
             return
@@ -127,7 +127,7 @@ class ProducerQuota:
         self._source.close()
         self._target.close()
 
-    def _wanted(self) -> int | None:
+    def _wanted_rate(self) -> int | None:
         if self._rate is None:
             return None
         now, brokers = self._flow.snapshot(), 1
@@ -137,7 +137,7 @@ class ProducerQuota:
         waiting = Waiting.of(now.partitions)
         return self._rate.see(time.monotonic(), loss_ms, now.bytes, brokers, waiting)
 
-    def _free(self, hold: ProducerHold) -> None:
+    def _release_hold(self, hold: ProducerHold) -> None:
         self._log_freed(hold.let_go())  # before the target is queried, which may be down
         self._log_freed(hold.free())
         self._may_be_held = False
@@ -153,7 +153,7 @@ class ProducerQuota:
         flow = self._flow
         try:
             with self._client(flow.source) as source, self._client(flow.target) as target:
-                self._free(ProducerHold(flow.name, source, target, self._hold.known))
+                self._release_hold(ProducerHold(flow.name, source, target, self._hold.known))
         except TwinlogError as error:
             self._may_stay(error)
 

@@ -1,11 +1,23 @@
 """Decides how fast producers may write while a flow exceeds its RPO.
 
-They get half of the copy's throughput, so that it catches up about as fast as it fell behind, and
-less if the loss still grows. A quota helps only while records are copied. If nothing is copied (the
-target is down, the flow is paused), producers are not throttled, because an outage of the copy must
-not become an outage of the source. Producers are also not throttled, or not further, while the
-number of waiting records decreases: such a copy catches up by itself, as when the history of a
-topic is copied again.
+**Problem.** If producers write faster than the flow copies, the possible loss grows without limit.
+A quota slows them down, but it also slows applications down. So it must help, and must not last
+longer than its reason.
+
+**Rules**
+
+1. Producers get half of the copy's throughput, so that it catches up about as fast as it fell
+   behind. They get less if the loss still grows.
+2. They are not throttled while nothing is copied (the target is down, the flow is paused), because
+   an outage of the copy must not become an outage of the source.
+3. They are not throttled, or not further, while the number of waiting records decreases. Such a
+   copy catches up by itself, as when the history of a topic is copied again.
+4. The quota ends when the loss is half of the RPO. It also ends if it did not help after many
+   decreases, because the producers have quotas of their own. It is tried again after ten minutes.
+
+**What may die.** The decision needs no memory: a new leader measures again. The quota itself is
+stored in the brokers, and its row in the state topic, so that it is removed after any crash
+(`client.producer_hold`).
 """
 
 from __future__ import annotations

@@ -53,8 +53,8 @@ ENDS_WITHIN_S: Final = 2.0
 """Time limit of the last status, which is not worth a longer wait."""
 
 EVENTS_AGAIN_S: Final = 240.0
-"""Events are written when there is a new one, and in this interval, because a first reader reads
-the last ten minutes.
+"""Interval in which the events are written again although none is new, because a new reader reads
+only the last ten minutes of the topic.
 """
 
 USUAL: Final = frozenset(
@@ -206,7 +206,7 @@ def published(snapshot: FlowSnapshot, *, every_ms: int) -> PublishedStatus:
         partitions=len(snapshot.partitions),
         unusual_partitions=len(unusual),
         unusual=tuple(_unusual(unusual)),
-        behind=tuple(_behind(snapshot.partitions)),
+        behind=tuple(_uncopied_ranges(snapshot.partitions)),
         lag=snapshot.lag,
         lag_unknown=snapshot.lag_unknown,
         rpo_ms=snapshot.rpo_ms,
@@ -223,7 +223,7 @@ def kept_of(parts: tuple[PartitionSnapshot, ...]) -> Kept:
     """Return how soon the source deletes uncopied records of these partitions."""
     known = [part for part in parts if part.is_left_known]
     ending = [(part.left_ms, part) for part in known if part.left_ms is not None]
-    first = min(ending, key=lambda one: one[0], default=None)
+    first = min(ending, key=lambda pair: pair[0], default=None)
     near = dict.fromkeys(part.topic for _, part in ending if part.is_near_deletion)
     return Kept(
         ms=None if first is None else first[0],
@@ -233,7 +233,7 @@ def kept_of(parts: tuple[PartitionSnapshot, ...]) -> Kept:
     )
 
 
-def _behind(parts: tuple[PartitionSnapshot, ...]) -> Iterator[Behind]:
+def _uncopied_ranges(parts: tuple[PartitionSnapshot, ...]) -> Iterator[Behind]:
     """Yield the known ranges of uncopied source records, in case the source is lost."""
     late = [
         Behind(
@@ -245,7 +245,9 @@ def _behind(parts: tuple[PartitionSnapshot, ...]) -> Iterator[Behind]:
         for part in parts
         if part.loss_records and part.upstream is not None
     ]
-    yield from sorted(late, key=lambda one: one.upstream - one.end)[:MOST_BEHIND]
+    yield from sorted(late, key=lambda late_range: late_range.upstream - late_range.end)[
+        :MOST_BEHIND
+    ]
 
 
 def _unusual(parts: list[PartitionSnapshot]) -> Iterator[Unusual]:

@@ -233,7 +233,7 @@ class Duties:
     def start(self) -> None:
         """Begin the first rounds."""
         for duty in self._duties:
-            turn = partial(self._next, duty, _Troubles(self._name, duty.name))
+            turn = partial(self._run_round, duty, _Troubles(self._name, duty.name))
             rounds = RepeatedJob(f"twinlog-{duty.name}", turn, duty.close)
             self._rounds.append(rounds)
             rounds.start()
@@ -285,7 +285,7 @@ class Duties:
                 self._round(duty, _Troubles(self._name, duty.name))
                 duty.close()
 
-    def _next(self, duty: Duty, troubles: _Troubles) -> float:
+    def _run_round(self, duty: Duty, troubles: _Troubles) -> float:
         """Run a round, and return the seconds until the next one."""
         if self._is_held and not isinstance(duty, RunsWhileHeld):
             return HELD_PAUSE_S

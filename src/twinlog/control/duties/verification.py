@@ -5,7 +5,7 @@ does. `sample` compares the newest records of each partition in turn, which brok
 their page cache; `full` compares everything from the start of both logs. The duty has its own
 connections and sends the supervisor two requests a round, so lanes do not wait for it.
 
-The CPU time of this thread may be at most SHARE of that of the driver and its lanes. A section that
+The CPU time of all rounds may be at most SHARE of that of the driver and its lanes. A section that
 was begun is completed, and the next one waits until the budget allows it. The size of a section
 depends on the cost of the previous one, so none takes long. The thread has a lower priority, so
 lanes and brokers come first if all cores are busy.
@@ -36,7 +36,7 @@ from twinlog.codes import FlowState
 from twinlog.config.flow.schema import PolicyKind, VerifyMode
 from twinlog.control.duties.rounds import Duty, LedFlow, NotPermitted, PartitionView
 from twinlog.control.watch.verified import CODE, Verified
-from twinlog.control.watch.vital import give_way
+from twinlog.control.watch.vital import lower_priority
 from twinlog.errors import PartitionError, Unauthorized
 from twinlog.flow_log import FlowLog
 from twinlog.lane.watches.compaction import may_lack_offsets
@@ -53,7 +53,7 @@ from twinlog.survey.verify.partition import (
     rules_of,
     verify_partition,
 )
-from twinlog.survey.verify.sections import narrowed
+from twinlog.survey.verify.sections import with_needed_runs
 
 log = logging.getLogger(__name__)
 
@@ -113,6 +113,10 @@ class Verification:
         self._lacking: dict[tuple[str, str], tuple[float, bool]] = {}
         self._held_until = 0.0
         """Monotonic time until which nothing is verified, because the copy needs the quotas."""
+        self._used_s = self._began_s = 0.0
+        """CPU time of earlier rounds, and that of the thread when this round began. Each round may
+        run in another thread.
+        """
         flow.verified.last = Verified(mode=flow.config.verify.value)
         self._of_process.add(self)
 
@@ -121,24 +125,35 @@ class Verification:
         return ROUND_S
 
     def round(self) -> None:
-        give_way(NICE)
+        lower_priority(NICE)
+        self._began_s = time.thread_time()
         try:
             self._verify()
         except Unauthorized as error:
             line = f"the copy is not verified while it runs: {error}; or set twinlog.verify=off"
             raise NotPermitted(line, flow=self._flow.name) from error
+        finally:
+            self._used_s = self._cpu_s()
+
+    def _cpu_s(self) -> float:
+        """Return the CPU time of all rounds, including this one."""
+        return self._used_s + time.thread_time() - self._began_s
+
+    def _is_spent(self, mirror_s: float) -> bool:
+        """Return True if the rounds have used their share of the mirror's CPU time."""
+        return self._cpu_s() > SHARE * mirror_s
 
     def _verify(self) -> None:
         """Compare as many sections as the budget allows; partitions are queried once a round.
 
         If the budget is spent, a round only reads the snapshot that exists anyway. Reading
-        partitions and the map costs this thread's CPU time as well, and more in a larger flow.
+        partitions and the map costs CPU time as well, and more in a larger flow.
         """
         snapshot, began = self._flow.snapshot(), time.monotonic()
         if snapshot.state is FlowState.THROTTLED:
             self._held_until = began + HELD_S
         mirror_s = time.process_time() / len(self._of_process) + snapshot.lane_cpu_ms / 1000
-        if _is_spent(mirror_s):
+        if self._is_spent(mirror_s):
             return
         every = self._flow.partitions()
         of_topic = self._flow.config.transforms.of_topic
@@ -153,13 +168,13 @@ class Verification:
         # read after the views, so the map has everything that is copied
         maps = self._flow.read_map()
         for _ in range(SECTIONS_A_ROUND):
-            if _is_spent(mirror_s):
+            if self._is_spent(mirror_s):
                 return
             section = self._choose(views, maps)
             if section is None:
                 return
             self._flow.verified.complete(is_complete=False)
-            self._do(section)
+            self._verify_section(section)
             if max(self._source.muted_until, self._target.muted_until) > began:
                 self._held_until = time.monotonic() + HELD_S
                 return
@@ -171,7 +186,7 @@ class Verification:
             done = self._done.get(_pair(view), 0)
             if done >= view.upstream:
                 continue
-            written = self._written(view, maps)
+            written = self._mapped_copy(view, maps)
             if written.reach is None:
                 continue
             end = written.reach.upstream
@@ -180,7 +195,7 @@ class Verification:
                 return _Section(view, written, begin, min(begin + self._offsets, end))
         return None
 
-    def _written(self, view: PartitionView, maps: Maps) -> MappedCopy:
+    def _mapped_copy(self, view: PartitionView, maps: Maps) -> MappedCopy:
         known = maps.get(view.map_key)
         if (
             known is None
@@ -196,28 +211,28 @@ class Verification:
             reach = reach_at(known.runs, known.mark.ordinal, known.mark.downstream)
         return MappedCopy(runs=known.runs, mark=known.mark, reach=reach)
 
-    def _do(self, section: _Section) -> None:
+    def _verify_section(self, section: _Section) -> None:
         self._last = section.view.source
         before_s = time.thread_time()
-        compared = self._compared(section, Rules(is_shared=self._is_shared))
+        compared = self._compare(section, Rules(is_shared=self._is_shared))
         if not compared.is_identical:
-            again = self._compared_again(section)
+            again = self._compare_again(section)
             if again is None:
                 return
             compared = again
-        self._note(section.view, compared)
+        self._record_result(section.view, compared)
         cpu_ms = int(1000 * (time.thread_time() - before_s))
         wanted = self._offsets * SECTION_MS // max(1, cpu_ms)
         if compared.bytes:
             wanted = min(wanted, self._offsets * SECTION_BYTES // compared.bytes)
         self._offsets = min(max(wanted, LEAST_OFFSETS), MOST_OFFSETS, 2 * self._offsets)
 
-    def _note(self, view: PartitionView, compared: Compared) -> None:
+    def _record_result(self, view: PartitionView, compared: Compared) -> None:
         self._flow.verified.compared(
-            compared.equal, compared.bytes, int(time.time() * 1000), int(1000 * time.thread_time())
+            compared.equal, compared.bytes, int(time.time() * 1000), int(1000 * self._cpu_s())
         )
         for difference in compared.differences:
-            line = _said(view, difference)
+            line = _difference_line(view, difference)
             if self._flow.verified.differs(line):
                 error = PartitionError(
                     f"{line}: `twinlog verify` compares all of both logs", code=CODE
@@ -226,30 +241,30 @@ class Verification:
 
     # -- one section
 
-    def _compared_again(self, section: _Section) -> Compared | None:
+    def _compare_again(self, section: _Section) -> Compared | None:
         """Compare again with current data. Return None if the partition was replaced."""
         views = {_pair(view): view for view in self._flow.partitions() if _is_usable(view)}
         view = views.get(_pair(section.view))
         if view is None:
             return None
-        written = self._written(view, self._flow.read_map())
+        written = self._mapped_copy(view, self._flow.read_map())
         if written.reach is None or written.reach.upstream < section.end:
             return None
         self._lacking.clear()
         intents = state_rows_if_any(self._target).intents(self._flow.name)
         rules = rules_of(intents, view, is_shared=self._is_shared)
-        return self._compared(replace(section, view=view, written=written), rules)
+        return self._compare(replace(section, view=view, written=written), rules)
 
-    def _compared(self, section: _Section, rules: Rules) -> Compared:
+    def _compare(self, section: _Section, rules: Rules) -> Compared:
         view, written = section.view, section.written
         reach = written.reach or Reach(0, 0)
-        here = offset_at(self._source, view.source, EARLIEST)
-        there = offset_at(self._target, view.target, EARLIEST)
+        source_start = offset_at(self._source, view.source, EARLIEST)
+        target_start = offset_at(self._target, view.target, EARLIEST)
         wanted = VerifyTask(
             source=view.source,
             target=view.target,
-            here=PartitionBounds(start=here, end=reach.upstream),
-            there=PartitionBounds(start=there, end=reach.downstream),
+            here=PartitionBounds(start=source_start, end=reach.upstream),
+            there=PartitionBounds(start=target_start, end=reach.downstream),
             here_later=reach.upstream,
             written=written,
             producers=frozenset(),
@@ -264,7 +279,7 @@ class Verification:
         )
         compared = Compared()
         verify_partition(
-            narrowed(wanted),
+            with_needed_runs(wanted),
             self._source,
             self._target,
             lambda _: None,
@@ -272,7 +287,7 @@ class Verification:
             read_bytes=READ_BYTES,
         )
         # skip deleted offsets, and those before the start of the copy
-        self._done[_pair(view)] = max(section.end, here, written.runs[0].upstream)
+        self._done[_pair(view)] = max(section.end, source_start, written.runs[0].upstream)
         return compared
 
     def _may_lack(self, client: ClusterClient, topic: str) -> bool:
@@ -290,11 +305,6 @@ class Verification:
         self._target.close()
 
 
-def _is_spent(mirror_s: float) -> bool:
-    """Return True if this thread has used its share of the mirror's CPU time."""
-    return time.thread_time() > SHARE * mirror_s
-
-
 def _is_usable(view: PartitionView) -> bool:
     is_ours = view.is_begun and not view.not_ours
     return is_ours and not view.is_broken and not view.is_keyed and view.upstream > 0
@@ -305,11 +315,11 @@ def _pair(view: PartitionView) -> tuple[TopicPartition, TopicId, TopicId]:
     return view.source, view.source_topic_id, view.target_topic_id
 
 
-def _said(view: PartitionView, one: Difference) -> str:
+def _difference_line(view: PartitionView, difference: Difference) -> str:
     sides = [
         f"{tp} {span}"
-        for tp, span in ((view.source, one.source), (view.target, one.target))
+        for tp, span in ((view.source, difference.source), (view.target, difference.target))
         if span is not None
     ]
-    why = f" ({one.why})" if one.why else ""
-    return f"{one.kind.value}: {' / '.join(sides)}{why}"
+    why = f" ({difference.why})" if difference.why else ""
+    return f"{difference.kind.value}: {' / '.join(sides)}{why}"

@@ -122,27 +122,27 @@ class CopyEnds:
         if topic_id is None:
             return None
         pair = Pairing(source, target, NO_TOPIC_ID, topic_id)  # the source may be lost
-        found = self._picture.replica(pair)
-        if found.problem is not None and found.problem.code == "MAP_MISSING":
-            raise self._unknown(target, found.problem.message)
-        if found.problem is not None:
-            raise found.problem
-        if found.key is None:
+        replica = self._picture.replica(pair)
+        if replica.problem is not None and replica.problem.code == "MAP_MISSING":
+            raise self._unknown_end(target, replica.problem.message)
+        if replica.problem is not None:
+            raise replica.problem
+        if replica.key is None:
             self._require_never_copied(source, target, topic_id, self.bounds(target))
             return None
-        known = self._picture.maps[found.key]
-        if found.key.branches:
-            raise self._unknown(
+        known = self._picture.maps[replica.key]
+        if replica.key.branches:
+            raise self._unknown_end(
                 target, "its records are partitioned by key, so offsets cannot be translated"
             )
-        shifts = {one.downstream - one.ordinal for one in (known.runs[0], known.runs[-1])}
+        shifts = {run.downstream - run.ordinal for run in (known.runs[0], known.runs[-1])}
         # accepted foreign records are in between
         if self._scope.setup.is_identity or len(shifts) > 1:
-            ordinal, downstream = self._in_shared(found.key, target)
+            ordinal, downstream = self._in_shared(replica.key, target)
         else:
-            ordinal, downstream = self._in_ours(found)
+            ordinal, downstream = self._in_unshared_topic(replica)
         return CopyEnd(
-            key=found.key,
+            key=replica.key,
             known=known,
             ordinal=ordinal,
             reach=reach_of(known, ordinal, downstream),
@@ -170,7 +170,7 @@ class CopyEnds:
         had_row = self._mapped.was_copied_to(topic_id, target.partition)
         has_map = self._metadata.topics.get(map_topic_of(self._scope.config.flow))
         if is_ours or had_row or has_map is None or has_map.error:
-            raise self._unknown(
+            raise self._unknown_end(
                 target,
                 "the offset map has no row of it, as if its topic had been deleted; if no other "
                 "client has written there yet, rebuild the rows with twinlog offsets rebuild",
@@ -180,26 +180,26 @@ class CopyEnds:
         begun = [row for row in self._copies if row.begun and row.is_of(target.topic, topic_id)]
         is_led_into = source.topic in self._replayed or begun or not self._copies
         if not (self._scope.setup.is_identity or is_led_into):
-            raise self._unknown(
+            raise self._unknown_end(
                 target,
                 "it holds records, and the flow never began to copy there: another client owns it",
             )
 
     # -- topics that only this flow wrote to
 
-    def _in_ours(self, found: Replica) -> tuple[int, int]:
+    def _in_unshared_topic(self, replica: Replica) -> tuple[int, int]:
         """Return the copy's ordinal and its end on the target."""
-        target, known, log_end = found.pair.target, found.map, found.target.end or 0
-        end = log_end - found.copied.foreign
-        if found.copied.witness is Witness.PRODUCER and known is not None:
+        target, known, log_end = replica.pair.target, replica.map, replica.target.end or 0
+        end = log_end - replica.copied.foreign
+        if replica.copied.witness is Witness.PRODUCER and known is not None:
             following = self._batch_from(target, end, log_end)
             if following is None or following.producer_id not in known.producers:
-                return found.copied.ordinal or 0, end
+                return replica.copied.ordinal or 0, end
             # the leader remembers an earlier ID of this flow, but not its last one
         try:
-            copied = by_headers(found, partial(self._batch_from, target)).copied
+            copied = by_headers(replica, partial(self._batch_from, target)).copied
         except BorderUnknown as unknown:
-            raise self._unknown(target, str(unknown)) from unknown
+            raise self._unknown_end(target, str(unknown)) from unknown
         return copied.ordinal or 0, log_end - copied.foreign
 
     # -- topics that other clients may have written to before
@@ -210,7 +210,7 @@ class CopyEnds:
         tail = self._tail(target, known, mark)
         is_cleaned = target.topic in self._cleaned
         if tail is None and is_cleaned and not mark.is_final:
-            raise self._unknown(
+            raise self._unknown_end(
                 target, "the topic is compacted, and its brokers have forgotten the flow's producer"
             )
         runs, runs_from = runs_for_start(known, 1)
@@ -226,18 +226,18 @@ class CopyEnds:
             may_lose_batches=is_cleaned,
         )
         logs = self._logs or self._view.ends({target})
-        there = answer_of(logs, target, self._view)
+        log_end = answer_of(logs, target, self._view)
         view, ours = SearchView(self._reads), self._rows.producers
         try:
             # the source may be lost, so no records are compared
-            end = find_end(request, there, tail, view, ours, lambda *_: False)
+            end = find_end(request, log_end, tail, view, ours, lambda *_: False)
         except PartitionError as error:
             if error.fate is Fate.RETRIABLE:
                 raise
-            raise self._unknown(target, error.message) from error
+            raise self._unknown_end(target, error.message) from error
         if end.downstream >= 0:
             return end.ordinal, end.downstream
-        return end.ordinal, max(mark.downstream, there.log_start)
+        return end.ordinal, max(mark.downstream, log_end.log_start)
 
     def _tail(self, target: TopicPartition, known: PartitionMap, mark: Mark) -> ProducerTail | None:
         """Return the state of the flow's producer ID that wrote last, or None if the leader dropped
@@ -245,13 +245,15 @@ class CopyEnds:
         tails = [
             (
                 ahead,
-                ProducerTail(last_sequence=one.last_sequence, last_timestamp=one.last_timestamp),
+                ProducerTail(
+                    last_sequence=state.last_sequence, last_timestamp=state.last_timestamp
+                ),
             )
-            for id_, one in self._picture.ownership.producers.get(target, {}).items()
+            for id_, state in self._picture.ownership.producers.get(target, {}).items()
             if id_ in known.producers
-            if (ahead := sequences_ahead(one.last_sequence + 1, sequence_of(mark.ordinal))) >= 0
+            if (ahead := sequences_ahead(state.last_sequence + 1, sequence_of(mark.ordinal))) >= 0
         ]
-        return max(tails, key=lambda one: one[0], default=(0, None))[1]
+        return max(tails, key=lambda pair: pair[0], default=(0, None))[1]
 
     # -- reading
 
@@ -260,12 +262,12 @@ class CopyEnds:
 
     def bounds(self, tp: TopicPartition) -> tuple[int, int]:
         """Return the start and the end of a log of B, as read at the beginning."""
-        found = self._picture.target[tp]
-        if found.problem is not None:
-            raise found.problem
-        return found.start or 0, found.end or 0
+        log_state = self._picture.target[tp]
+        if log_state.problem is not None:
+            raise log_state.problem
+        return log_state.start or 0, log_state.end or 0
 
-    def _unknown(self, target: TopicPartition, why: str) -> FlowError:
+    def _unknown_end(self, target: TopicPartition, why: str) -> FlowError:
         return self._scope.error(
             f"the end of the copy to {target} is unknown: {why}; leave "
             f"its topic out with --topics, save both sides with twinlog export, and compare them",
@@ -280,7 +282,7 @@ def copy_ends(
     is None if nothing was copied, or the error.
     """
     ends = CopyEnds(scope, targets.values())
-    searches = {one: partial(ends.find, one, target) for one, target in targets.items()}
+    searches = {source: partial(ends.find, source, target) for source, target in targets.items()}
     return side_by_side(searches, scope.source, scope.target)
 
 
@@ -360,7 +362,7 @@ def side_by_side(
         for key, search in searches.items():
             if key in out:
                 continue
-            if sum(one.wanted[1] for one in missing) >= MOST_BYTES:
+            if sum(unread.wanted[1] for unread in missing) >= MOST_BYTES:
                 break
             try:
                 out[key] = search(sides[key])
@@ -375,8 +377,8 @@ def side_by_side(
 
 
 def _read(missing: list[Unread]) -> None:
-    for client in {id(one.reads.client): one.reads.client for one in missing}.values():
-        here = [one for one in missing if one.reads.client is client]
-        answers = fetch_records(client, {one.tp: one.wanted for one in here})
-        for one in here:
-            one.reads.found[one.tp, one.wanted] = answers[one.tp]
+    for client in {id(unread.reads.client): unread.reads.client for unread in missing}.values():
+        of_client = [unread for unread in missing if unread.reads.client is client]
+        answers = fetch_records(client, {unread.tp: unread.wanted for unread in of_client})
+        for unread in of_client:
+            unread.reads.found[unread.tp, unread.wanted] = answers[unread.tp]

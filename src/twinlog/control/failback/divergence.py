@@ -144,23 +144,23 @@ class LogDivergence:
 
 def divergences(scope: CutoverScope) -> list[LogDivergence]:
     """Return every partition that A has of the scope's topics, sorted."""
-    here = scope.source.metadata(None)
+    source_metadata = scope.source.metadata(None)
     ids = {
         tp: topic.topic_id
-        for name, topic in here.topics.items()
+        for name, topic in source_metadata.topics.items()
         if not topic.is_internal and scope.covers(name)
         if not scope.policy.is_internal_topic(name) and not _came_from_target(scope, name)
         for tp in topic.tps
     }
-    came = _came_by_ids(scope, here.topics) if ids else {}
+    came = _came_by_ids(scope, source_metadata.topics) if ids else {}
     if not scope.setup.is_identity:
         ids = {tp: topic_id for tp, topic_id in ids.items() if tp.topic not in came}
     tps = sorted(ids)
     targets = {tp: TopicPartition(scope.remote(tp.topic), tp.partition) for tp in tps}
     ends = CopyEnds(scope, targets.values())
     logs = read_ends(scope.source, tps, Want.STARTS)
-    # after the end, so that a last stable offset below it means an open transaction, and not a
-    # record that was appended between two requests
+    # read after the log end: a last stable offset below it then means an open transaction, and not
+    # that a record was appended between two requests
     stable = read_ends(scope.source, tps, isolation=Isolation.READ_COMMITTED)
 
     def search(tp: TopicPartition, sides: BothReads) -> LogDivergence:
@@ -183,8 +183,8 @@ def divergences(scope: CutoverScope) -> list[LogDivergence]:
             log=(log.start or 0, log.end or 0),
             stable=stable[tp].end or 0,
         )
-        found = _divergence(scope, blank, ends, sides)
-        if found.copy is None and tp.topic in came:
+        divergence = _divergence(scope, blank, ends, sides)
+        if divergence.copy is None and tp.topic in came:
             raise scope.error(
                 f"topic {tp.topic} of {scope.config.flow.source} holds records that were on "
                 f"{scope.config.flow.target} before (copied by {came[tp.topic]}), and nothing of "
@@ -192,20 +192,22 @@ def divergences(scope: CutoverScope) -> list[LogDivergence]:
                 "--topics, and save its records with twinlog export",
                 code="COPIED_BACK",
             )
-        return found
+        return divergence
 
     searches = {tp: partial(search, tp) for tp in tps}
-    found = side_by_side(searches, scope.source, scope.target)
+    by_partition = side_by_side(searches, scope.source, scope.target)
     return [
-        LogDivergence(source=tp, target=targets[tp], topic_id=ids[tp], problem=one)
-        if isinstance(one := found[tp], TwinlogError)
-        else one
+        LogDivergence(source=tp, target=targets[tp], topic_id=ids[tp], problem=divergence)
+        if isinstance(divergence := by_partition[tp], TwinlogError)
+        else divergence
         for tp in tps
     ]
 
 
 def _came_from_target(scope: CutoverScope, topic: str) -> bool:
-    """Return True for topics of A such as `B.orders`, which are B's and were not to be copied."""
+    """Return True for topics of A such as `B.orders`, which are copies of B's topics and were not
+    copied back.
+    """
     if scope.setup.is_identity:
         return False
     return scope.policy.topic_source(topic) == scope.config.target_alias
@@ -216,7 +218,7 @@ def _came_by_ids(scope: CutoverScope, topics: Mapping[str, TopicMetadata]) -> di
     finds what topic names do not show. The map of the flow back distinguishes its own copies from
     A's records (`failback.Reverse`).
     """
-    way_back = f"{scope.config.flow.target}->{scope.config.flow.source}"
+    reverse_flow = f"{scope.config.flow.target}->{scope.config.flow.source}"
     home = scope.target.metadata([]).cluster_id or ""
     state = cluster_state(scope.source)
     return {
@@ -224,7 +226,7 @@ def _came_by_ids(scope: CutoverScope, topics: Mapping[str, TopicMetadata]) -> di
         for name, topic in topics.items()
         for row in state.copies_of(name, topic.topic_id)
         if home and home in row.origins and row.begun
-        if row.flow != way_back or not scope.setup.is_identity
+        if row.flow != reverse_flow or not scope.setup.is_identity
     }
 
 
@@ -234,8 +236,8 @@ def _divergence(
     tp, target, topic_id = blank.source, blank.target, blank.topic_id
     copy = ends.find(tp, target, sides)
     target_id = ends.topic_id(target)
-    there = None if target_id is None else ends.bounds(target)
-    divergence = replace(blank, target_id=target_id or NO_TOPIC_ID, target_log=there)
+    target_bounds = None if target_id is None else ends.bounds(target)
+    divergence = replace(blank, target_id=target_id or NO_TOPIC_ID, target_log=target_bounds)
     if copy is None:
         return divergence
     if NO_TOPIC_ID not in (topic_id, copy.key.source_topic_id) and (
@@ -269,9 +271,11 @@ def _divergence(
 class Comparing:
     """Compares, in one partition, the records that both sides should have."""
 
-    def __init__(self, flow: str, sides: BothReads, one: LogDivergence, copy: CopyEnd) -> None:
+    def __init__(
+        self, flow: str, sides: BothReads, divergence: LogDivergence, copy: CopyEnd
+    ) -> None:
         self._flow, self._sides, self._copy = flow, sides, copy
-        self._source, self._target, self._log = one.source, one.target, one.log
+        self._source, self._target, self._log = divergence.source, divergence.target, divergence.log
 
     def common(self) -> tuple[int, bool]:
         """Return how many of the copy's records both sides have, and whether any was compared."""
@@ -322,7 +326,7 @@ class Comparing:
         for header, batch in _batches(self._sides.source, self._source, begin, end):
             if header.is_control:
                 continue
-            if any(begin <= one.offset < end for one in decode(header, batch)):
+            if any(begin <= record.offset < end for record in decode(header, batch)):
                 return True
         return False
 
@@ -342,9 +346,9 @@ class Comparing:
 
     def _first_comparable(self, ordinals: Iterable[int]) -> tuple[int, bool] | None:
         for ordinal in ordinals:
-            found = self._is_same(ordinal)
-            if found is not None:
-                return ordinal, found
+            is_same = self._is_same(ordinal)
+            if is_same is not None:
+                return ordinal, is_same
         return None
 
     def _is_same(self, ordinal: int) -> bool | None:
@@ -352,14 +356,16 @@ class Comparing:
         run = run_at(self._copy.known.runs, ordinal)
         if run is None:
             return None
-        here = record_at(self._sides.source, self._source, run.upstream_of(ordinal))
-        there = record_at(self._sides.target, self._target, run.downstream_of(ordinal))
-        if MARKER in (here, there):
+        source_record = record_at(self._sides.source, self._source, run.upstream_of(ordinal))
+        target_record = record_at(self._sides.target, self._target, run.downstream_of(ordinal))
+        if MARKER in (source_record, target_record):
             return False  # when it was copied, it was a record
-        if here is None or there is None:
+        if source_record is None or target_record is None:
             return None
-        own_time = here[1] == there[1]
-        return same_record(here[0], there[0], compare_timestamp=own_time and not here[1])
+        own_time = source_record[1] == target_record[1]
+        return same_record(
+            source_record[0], target_record[0], compare_timestamp=own_time and not source_record[1]
+        )
 
 
 def _batches(

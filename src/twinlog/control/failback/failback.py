@@ -52,7 +52,7 @@ from twinlog.control.failback.saved import (
     SavedTail,
     TailCounts,
     read_tail,
-    uncovered,
+    uncovered_spans,
 )
 from twinlog.encoded import encoded
 from twinlog.errors import Fate, FlowError, TwinlogError, or_raise
@@ -127,61 +127,67 @@ class ReverseStart:
 
     def rows(self) -> Iterator[ChunkRow]:
         for chunk, at in enumerate(range(0, len(self.runs), RUNS_PER_ROW)):
-            some = self.runs[at : at + RUNS_PER_ROW]
+            portion = self.runs[at : at + RUNS_PER_ROW]
             is_last = at + RUNS_PER_ROW >= len(self.runs)
             yield ChunkRow(
                 key=self.key,
                 term=BEFORE_ALL,
                 chunk=chunk,
                 topic=self.tp.topic,
-                runs=some,
+                runs=portion,
                 mark=self.mark if is_last else None,
             )
 
 
-def reverse_start(flow: str, one: LogDivergence) -> ReverseStart | None:
+def reverse_start(flow: str, divergence: LogDivergence) -> ReverseStart | None:
     """Return where the flow back begins in a partition, or None if B does not have it.
 
     Raises FlowError (REVERSE_UNKNOWN) if B has records between the copied ones, or before them,
     that never were on A. Then no single offset separates copied from new records.
     """
-    copy = one.copy
+    copy = divergence.copy
     if copy is None:
-        if one.target_log is None:
+        if divergence.target_log is None:
             return None
-        key = PartitionKey(one.target_id, one.topic_id, one.source.partition)
-        run = Run(0, one.target_log[0], one.log[1])
-        return ReverseStart(tp=one.source, key=key, runs=(run,), mark=Mark(0, one.log[1]))
-    known, common = copy.known, copy.ordinal - one.lost_records
+        key = PartitionKey(divergence.target_id, divergence.topic_id, divergence.source.partition)
+        run = Run(0, divergence.target_log[0], divergence.log[1])
+        return ReverseStart(
+            tp=divergence.source, key=key, runs=(run,), mark=Mark(0, divergence.log[1])
+        )
+    known, common = copy.known, copy.ordinal - divergence.lost_records
     first = known.runs[0]
     k = first.downstream - first.ordinal
     apart = [
         run for run in known.runs if run.ordinal < common and run.downstream - run.ordinal != k
     ]
-    start = 0 if one.target_log is None else one.target_log[0]
+    start = 0 if divergence.target_log is None else divergence.target_log[0]
     if apart or copy.reach.downstream != k + copy.ordinal:
-        raise _unknown(flow, one, "between the copied records")
+        raise _unknown_tail(flow, divergence, "between the copied records")
     if known.before is None and start < first.downstream:
-        raise _unknown(flow, one, f"before offset {first.downstream}, where the copy began")
+        raise _unknown_tail(
+            flow, divergence, f"before offset {first.downstream}, where the copy began"
+        )
     runs = [
         Run(run.ordinal, run.downstream, run.upstream) for run in known.runs if run.ordinal < common
     ]
-    following = Run(common, k + common, one.log[1])
+    following = Run(common, k + common, divergence.log[1])
     if not runs or not following.continues(runs[-1]):
         runs.append(following)
     return ReverseStart(
-        tp=one.source,
-        key=PartitionKey(copy.key.target_topic_id, copy.key.source_topic_id, one.source.partition),
+        tp=divergence.source,
+        key=PartitionKey(
+            copy.key.target_topic_id, copy.key.source_topic_id, divergence.source.partition
+        ),
         runs=tuple(runs),
-        mark=Mark(common, one.log[1]),
+        mark=Mark(common, divergence.log[1]),
     )
 
 
-def _unknown(flow: str, one: LogDivergence, where: str) -> FlowError:
+def _unknown_tail(flow: str, divergence: LogDivergence, where: str) -> FlowError:
     return FlowError(
-        f"{one.target} of the target holds records {where} that never were on the source, so "
-        "the flow back has no single start offset; leave its topic out with --topics, and give it "
-        "another name on the way back",
+        f"{divergence.target} of the target holds records {where} that never were on the source, "
+        "so the flow back has no single start offset; leave its topic out with --topics, and give "
+        "it another name on the way back",
         flow=flow,
         code="REVERSE_UNKNOWN",
     )
@@ -196,45 +202,62 @@ class Reverse:
         self.name = f"{flow.target}->{flow.source}"
         self._map_topic = map_topic_of(flow.reverse)
 
-    def prepare(self, found: Sequence[LogDivergence]) -> int:
-        """Report where the flow back begins, and permit it. Return how many partitions were set.
+    def prepare(self, divergences: Sequence[LogDivergence]) -> int:
+        """Write the start offsets of the flow back, and permit it to copy. Return the number of
+        partitions whose offset was written.
 
         Does nothing under the default policy. Raises FlowError if there is no single start offset.
         """
         if not self._scope.setup.is_identity:
             return 0
-        starts = [start for one in found if (start := reverse_start(self._scope.name, one))]
+        starts = [
+            start
+            for divergence in divergences
+            if (start := reverse_start(self._scope.name, divergence))
+        ]
         maps = self._maps()
-        begun = [one for one in starts if self._has_begun(maps, one)]
-        fresh = [one for one in starts if one not in begun]
+        begun = [start for start in starts if self._has_begun(maps, start)]
+        fresh = [start for start in starts if start not in begun]
         if begun:
-            names = first_few(str(one.tp) for one in begun)
+            names = first_few(str(start.tp) for start in begun)
             self._say(f"flow back: {self.name} was started before, and resumes at: {names}")
         self._write(fresh)
-        for one in fresh:
-            self._say(f"flow back: {one.tp}: begins at offset {one.begin} of the target")
-        self._let_in({one.tp.topic for one in starts})
+        for start in fresh:
+            self._say(f"flow back: {start.tp}: begins at offset {start.begin} of the target")
+        self._permit_reverse_copy({start.tp.topic for start in starts})
         return len(fresh)
 
-    def settled(self, found: Sequence[LogDivergence]) -> list[LogDivergence]:
+    def settled(self, divergences: Sequence[LogDivergence]) -> list[LogDivergence]:
         """Return the partitions without the records that the flow back wrote to A, which are not
         part of the tail."""
         if not self._scope.setup.is_identity:
-            return [*found]
+            return [*divergences]
         maps = self._maps()
-        return [self._settled(maps, one) for one in found]
+        return [self._settled(maps, divergence) for divergence in divergences]
 
-    def _settled(self, maps: Maps, one: LogDivergence) -> LogDivergence:
-        key = PartitionKey(one.target_id, one.topic_id, one.source.partition)
+    def _settled(self, maps: Maps, divergence: LogDivergence) -> LogDivergence:
+        key = PartitionKey(divergence.target_id, divergence.topic_id, divergence.source.partition)
         known = maps.get(key)
-        if known is None or known.term <= BEFORE_ALL or not known.runs or one.problem is not None:
-            return one
-        common = 0 if one.copy is None else one.copy.ordinal - one.lost_records
+        if (
+            known is None
+            or known.term <= BEFORE_ALL
+            or not known.runs
+            or divergence.problem is not None
+        ):
+            return divergence
+        common = 0 if divergence.copy is None else divergence.copy.ordinal - divergence.lost_records
         run = run_at(known.runs, common)
-        end = one.log[1] if run is None else min(one.log[1], run.downstream_of(common))
-        return replace(one, log=(one.log[0], end), stable=min(one.stable, end), is_home=True)
+        end = (
+            divergence.log[1] if run is None else min(divergence.log[1], run.downstream_of(common))
+        )
+        return replace(
+            divergence,
+            log=(divergence.log[0], end),
+            stable=min(divergence.stable, end),
+            is_home=True,
+        )
 
-    def lines(self, found: Sequence[LogDivergence]) -> Iterator[str]:
+    def lines(self, divergences: Sequence[LogDivergence]) -> Iterator[str]:
         """Yield the operator's next steps after the run."""
         scope = self._scope
         yield f"the flow back: in the file, {scope.name}.enabled = false and"
@@ -247,11 +270,19 @@ class Reverse:
                 f"  topics of {scope.config.flow.target} come as "
                 f"{scope.config.flow.target}{scope.config.policy.separator}TOPIC"
             )
-            behind = sum(one.copy.behind for one in found if one.copy is not None)
-            names = sorted({one.target.topic for one in found if one.copy is not None})
+            behind = sum(
+                divergence.copy.behind for divergence in divergences if divergence.copy is not None
+            )
+            names = sorted(
+                {
+                    divergence.target.topic
+                    for divergence in divergences
+                    if divergence.copy is not None
+                }
+            )
             if names:
                 yield (
-                    f"  {first_few(names)}: copies from {scope.config.flow.source} by their names, "
+                    f"  {first_few(names)}: copies from {scope.config.flow.source}, "
                     f"so not copied back: {count(behind)} offsets of new owners stay there"
                 )
             yield "  groups fail back by its group sync (docs/groups.md)"
@@ -264,16 +295,16 @@ class Reverse:
         maps.require_all()
         return maps
 
-    def _has_begun(self, maps: Maps, one: ReverseStart) -> bool:
-        known = maps.get(one.key)
+    def _has_begun(self, maps: Maps, start: ReverseStart) -> bool:
+        known = maps.get(start.key)
         if known is None or known.term < BEFORE_ALL or not known.runs:
             return False
         if known.term > BEFORE_ALL:
             return True
-        if known.runs[-1].ordinal > one.runs[-1].ordinal:
+        if known.runs[-1].ordinal > start.runs[-1].ordinal:
             raise FlowError(
-                f"{one.tp}: an earlier run found {known.runs[-1].ordinal} records on "
-                f"both sides, now they are {one.runs[-1].ordinal}: the source has lost records "
+                f"{start.tp}: an earlier run found {known.runs[-1].ordinal} records on "
+                f"both sides, now they are {start.runs[-1].ordinal}: the source has lost records "
                 "since; leave its topic out with --topics",
                 flow=self.name,
                 code="REVERSE_UNKNOWN",
@@ -281,7 +312,7 @@ class Reverse:
         return False
 
     def _write(self, starts: Sequence[ReverseStart]) -> None:
-        rows = [row for one in starts for row in one.rows()]
+        rows = [row for start in starts for row in start.rows()]
         if not rows:
             return
         partitions = ensure_compacted_topic(
@@ -296,10 +327,12 @@ class Reverse:
             home = map_home(TopicPartition(row.topic, row.key.partition), partitions)
             by_home.setdefault(home, []).append(row.encode())
         now_ms = int(time.time() * 1000)
-        for home, some in by_home.items():
-            append_rows(self._scope.source, TopicPartition(self._map_topic, home), some, now_ms)
+        for home, home_rows in by_home.items():
+            append_rows(
+                self._scope.source, TopicPartition(self._map_topic, home), home_rows, now_ms
+            )
 
-    def _let_in(self, topics: set[str]) -> None:
+    def _permit_reverse_copy(self, topics: set[str]) -> None:
         """End the rows that state that B's topics are copies of A's, so that these may be copied to
         A."""
         target = self._scope.target
@@ -332,22 +365,24 @@ class Failback:
 
     def plan(self) -> FailbackPlan:
         """Return the plan. This reads the whole tail and changes nothing."""
-        found = self._reverse.settled(divergences(self._scope))
-        if not found:
+        settled = self._reverse.settled(divergences(self._scope))
+        if not settled:
             raise self._scope.error(
                 "the source has no matching topic of this flow: check "
                 "--topics, and `topics` in the file",
                 code="NOT_COPIED",
             )
-        tails = tuple(replace(one, counts=self._counted(one)) for one in found)
-        with_tail = {one.target.topic for one in tails if one.counts.valid}
+        tails = tuple(
+            replace(divergence, counts=self._counted(divergence)) for divergence in settled
+        )
+        with_tail = {tail.target.topic for tail in tails if tail.counts.valid}
         return FailbackPlan(
             flow=self._scope.name,
-            promoted=self._promoted([one.source.topic for one in found]),
+            promoted=self._promoted([divergence.source.topic for divergence in settled]),
             tails=tails,
-            way_back=tuple(self._reverse.lines(found)),
+            reverse_lines=tuple(self._reverse.lines(settled)),
             replayed=(
-                *replayed_lines(found, self._positions()),
+                *replayed_lines(settled, self._positions()),
                 *compacted_lines(self._scope, with_tail),
             ),
         )
@@ -357,27 +392,27 @@ class Failback:
         that fails.
         """
         self._require(plan)
-        watch = PromotionWatch(self._scope, [one.source.topic for one in plan.tails])
-        self._until_over(plan.tails, watch.newest)
+        watch = PromotionWatch(self._scope, [tail.source.topic for tail in plan.tails])
+        self._wait_until_over(plan.tails, watch.newest)
         # since the plan the copy may have advanced, and with it the point of divergence
-        found = self._reverse.settled(divergences(self._scope))
-        self._require(replace(plan, tails=tuple(found)))
+        settled = self._reverse.settled(divergences(self._scope))
+        self._require(replace(plan, tails=tuple(settled)))
         if replays:
-            require_raw(self._scope, found)
+            require_raw(self._scope, settled)
         with saved.locked():
-            files = self._save(found, saved)
+            files = self._save(settled, saved)
             self._say(f"saved: {plural(len(files), 'file')}, with their SHA-256 in manifest.json")
             watch.require()
-            self._require_still(found)
+            self._require_still(settled)
             if replays:
-                work = work_of(found, files, self._scope.intents().skips)
+                work = work_of(settled, files, self._scope.intents().skips)
                 count_ = Replay(self._scope, saved, watch, self._say).run(work)
                 self._say(f"replay: done, {plural(count_, 'record')} appended by this run")
             watch.require()
-            self._reverse.prepare(found)
+            self._reverse.prepare(settled)
             # otherwise the rows of the flow back would lack records that the mirror copies now
             watch.require()
-        for line in self._reverse.lines(found):
+        for line in self._reverse.lines(settled):
             self._say(line)
         return files
 
@@ -397,7 +432,7 @@ class Failback:
         undone = take_back(scope, transactions_of(scope), begun) if begun else []
         if undone:
             self._say(f"the replay of {first_few(undone)} had appended nothing: it is undone")
-        if topics := [one for one in begun if one not in undone]:
+        if topics := [topic for topic in begun if topic not in undone]:
             raise self._scope.error(
                 f"the replay of {first_few(topics)} had begun to append records to "
                 "the target, where consumers may have read them: nothing was changed; to finish "
@@ -413,8 +448,10 @@ class Failback:
         intents = self._scope.intents()
         if not is_promoted(self._scope, intents, sorted(set(topics))):
             return ""
-        rows = [intents.promotion, *(intents.get(IntentKind.PROMOTE, one) for one in topics)]
-        newest: Intent = max((one for one in rows if one is not None), key=lambda one: one.at_ms)
+        rows = [intents.promotion, *(intents.get(IntentKind.PROMOTE, topic) for topic in topics)]
+        newest: Intent = max(
+            (row for row in rows if row is not None), key=lambda intent: intent.at_ms
+        )
         return f"{newest}, {in_iso(newest.at_ms)}"
 
     def _positions(self) -> GroupOffsets:
@@ -424,13 +461,17 @@ class Failback:
         begun = self._scope.intents().topics(IntentKind.REPLAY)
         return positions(self._scope) if begun else {}
 
-    def _counted(self, one: LogDivergence) -> TailCounts:
+    def _counted(self, divergence: LogDivergence) -> TailCounts:
         counts = TailCounts()
-        until = min(one.tail.next, one.stable)
-        span = one.tail._replace(first=max(one.tail.first, one.log[0]), next=until)
-        if one.problem is None and span.first < span.next:
-            report = self._progress(f"{one.source}: offset {{}} of {count(span.next)} checked")
-            for record in read_tail(self._scope.source, one.source, span, report):
+        until = min(divergence.tail.next, divergence.stable)
+        span = divergence.tail._replace(
+            first=max(divergence.tail.first, divergence.log[0]), next=until
+        )
+        if divergence.problem is None and span.first < span.next:
+            report = self._progress(
+                f"{divergence.source}: offset {{}} of {count(span.next)} checked"
+            )
+            for record in read_tail(self._scope.source, divergence.source, span, report):
                 counts.add(record)
         return counts
 
@@ -450,12 +491,13 @@ class Failback:
     def _require(self, plan: FailbackPlan) -> None:
         if not plan.promoted:
             raise FlowError(f"{plan.problems[0]}", flow=plan.flow, code="NOT_PROMOTED")
-        for one in plan.tails:
-            if one.problem is not None:
-                raise one.problem
+        for tail in plan.tails:
+            if tail.problem is not None:
+                raise tail.problem
         if plan.open_transactions:
             where = first_few(
-                f"{one.source} from offset {one.stable} on" for one in plan.open_transactions
+                f"{transaction.source} from offset {transaction.stable} on"
+                for transaction in plan.open_transactions
             )
             raise FlowError(
                 f"transactions are open on the source: {where}, so it is undecided whether their "
@@ -466,12 +508,12 @@ class Failback:
                 fate=Fate.RETRIABLE,
             )
 
-    def _until_over(self, found: Sequence[LogDivergence], promotion: Intent) -> None:
+    def _wait_until_over(self, divergences: Sequence[LogDivergence], promotion: Intent) -> None:
         """Wait until the copy can no longer append, because until then the point of divergence may
         move."""
         scope = self._scope
         if not promotion.topic:
-            remotes = {one.target.topic for one in found}
+            remotes = {divergence.target.topic for divergence in divergences}
             wait_until_over(scope, remotes, lambda line: self._say(f"the copy: {line}"))
             return
         history = scope.history()
@@ -485,67 +527,79 @@ class Failback:
                 fate=Fate.RETRIABLE,
             )
 
-    def _save(self, found: Sequence[LogDivergence], saved: SavedTail) -> list[SavedFile]:
+    def _save(self, divergences: Sequence[LogDivergence], saved: SavedTail) -> list[SavedFile]:
         client = self._scope.source
         files = saved.files()
-        for one in found:
-            mine = [file for file in files if file.tp == one.source]
-            self._require_same(saved, mine, one)
-            there = one.tail._replace(first=max(one.tail.first, one.log[0]))
-            for span in uncovered(there, mine) if there.first < there.next else ():
-                report = self._progress(f"{one.source}: offset {{}} of {count(span.next)} saved")
-                path = saved.save(client, one.source, span, report)
+        for divergence in divergences:
+            tail_files = [file for file in files if file.tp == divergence.source]
+            self._require_same(saved, tail_files, divergence)
+            kept_tail = divergence.tail._replace(
+                first=max(divergence.tail.first, divergence.log[0])
+            )
+            for span in (
+                uncovered_spans(kept_tail, tail_files) if kept_tail.first < kept_tail.next else ()
+            ):
+                report = self._progress(
+                    f"{divergence.source}: offset {{}} of {count(span.next)} saved"
+                )
+                path = saved.save(client, divergence.source, span, report)
                 self._say(f"saved: {path.name}")
         files = saved.files()
-        for one in found:
+        for divergence in divergences:
             gone = (
                 None
-                if one.deleted is None
-                else uncovered(one.deleted, [file for file in files if file.tp == one.source])
+                if divergence.deleted is None
+                else uncovered_spans(
+                    divergence.deleted, [file for file in files if file.tp == divergence.source]
+                )
             )
             for span in gone or ():
-                self._say(f"not saved: {one.source} {span}: retention had deleted it")
-        saved.write_manifest(files, encoded(found))
+                self._say(f"not saved: {divergence.source} {span}: retention had deleted it")
+        saved.write_manifest(files, encoded(divergences))
         return files
 
     def _require_same(
-        self, saved: SavedTail, files: Sequence[SavedFile], one: LogDivergence
+        self, saved: SavedTail, files: Sequence[SavedFile], divergence: LogDivergence
     ) -> None:
         """Raise FlowError if the saved files do not match A's log. A may have lost the end of its
         log, and may have other records at the saved offsets now, which are in no file. A file that
         ends after A's end does not belong to this log. If it were replayed, a later tail with the
         same offsets would be left out.
         """
-        for file in files if one.problem is None else ():
-            if file.span.next > one.log[1]:
+        for file in files if divergence.problem is None else ():
+            if file.span.next > divergence.log[1]:
                 raise saved.otherwise(
-                    f"{file.name} ends at offset {file.span.next}, and {one.source} at "
-                    f"{one.log[1]}: the source lost its end since it was saved, or this command "
-                    "did not write the file. It may be the only copy of these records"
+                    f"{file.name} ends at offset {file.span.next}, and {divergence.source} at "
+                    f"{divergence.log[1]}: the source lost its end since it was saved, or this "
+                    "command did not write the file. It may be the only copy of these records"
                 )
-            if file.span.next <= one.at:
+            if file.span.next <= divergence.at:
                 continue
-            held = (fields for fields in saved.records(file) if fields["offset"] < one.log[1])
+            held = (
+                fields for fields in saved.records(file) if fields["offset"] < divergence.log[1]
+            )
             for fields in reversed(deque(held, maxlen=COMPARED)):
-                found = record_at(LogReads(self._scope.source), one.source, fields["offset"])
-                if found is not None and found[0] != record_of(fields):
+                record = record_at(
+                    LogReads(self._scope.source), divergence.source, fields["offset"]
+                )
+                if record is not None and record[0] != record_of(fields):
                     raise saved.otherwise(
                         f"{file.name} has another record at offset {fields['offset']} than "
-                        f"{one.source} has now: the source lost its end since it was saved, and "
-                        "was rewritten"
+                        f"{divergence.source} has now: the source lost its end since it was saved, "
+                        "and was rewritten"
                     )
-                if found is not None:
+                if record is not None:
                     break
 
-    def _require_still(self, found: Sequence[LogDivergence]) -> None:
-        logs = read_ends(self._scope.source, [one.source for one in found])
+    def _require_still(self, divergences: Sequence[LogDivergence]) -> None:
+        logs = read_ends(self._scope.source, [divergence.source for divergence in divergences])
         moved = []
-        for one in found:
-            now = logs[one.source]
+        for divergence in divergences:
+            now = logs[divergence.source]
             if now.problem is not None:
                 raise now.problem
-            if now.end != one.log[1] and not one.is_home:
-                moved.append(f"{one.source} from offset {one.log[1]} on")
+            if now.end != divergence.log[1] and not divergence.is_home:
+                moved.append(f"{divergence.source} from offset {divergence.log[1]} on")
         if moved:
             raise self._scope.error(
                 f"producers write to the source: {first_few(moved)}; the earlier records "
@@ -553,10 +607,20 @@ class Failback:
                 code="TAIL_GROWS",
                 fate=Fate.RETRIABLE,
             )
-        there = {one.target.topic: one.target_id for one in found if one.target_log is not None}
-        require_same_topics(self._scope, there)
-        ends = copy_ends(self._scope, {one.source: one.target for one in found})
-        moved_ends = [one.target for one in found if not _is_same_end(one.copy, ends[one.source])]
+        target_ids = {
+            divergence.target.topic: divergence.target_id
+            for divergence in divergences
+            if divergence.target_log is not None
+        }
+        require_same_topics(self._scope, target_ids)
+        ends = copy_ends(
+            self._scope, {divergence.source: divergence.target for divergence in divergences}
+        )
+        moved_ends = [
+            divergence.target
+            for divergence in divergences
+            if not _is_same_end(divergence.copy, ends[divergence.source])
+        ]
         if moved_ends:
             raise self._scope.error(
                 f"the copy to {first_few(map(str, moved_ends))} does not end where it ended when "
@@ -568,11 +632,11 @@ class Failback:
             )
 
 
-def _is_same_end(one: CopyEnd | None, now: CopyEnd | TwinlogError | None) -> bool:
+def _is_same_end(copy_end: CopyEnd | None, now: CopyEnd | TwinlogError | None) -> bool:
     now = or_raise(now)
-    if one is None or now is None:
-        return one is now
-    return (one.key, one.ordinal, one.reach) == (now.key, now.ordinal, now.reach)
+    if copy_end is None or now is None:
+        return copy_end is now
+    return (copy_end.key, copy_end.ordinal, copy_end.reach) == (now.key, now.ordinal, now.reach)
 
 
 # The report of `failback plan`: each partition's tail, the records that the source lost, reasons
@@ -585,13 +649,13 @@ MOST_LINES: Final = 50
 class FailbackPlan:
     """The failback plan of one flow, computed from both clusters only."""
 
-    FIELDS = "flow is_open promoted? problems records partitions replayed way_back"
+    FIELDS = "flow is_open promoted? problems records partitions replayed way_back=reverse_lines"
 
     flow: str
     promoted: str
     """Who promoted it, when and why, or empty if it is not promoted."""
     tails: tuple[LogDivergence, ...]
-    way_back: tuple[str, ...] = ()
+    reverse_lines: tuple[str, ...] = ()
     """What the flow back copies, and what it cannot copy."""
     replayed: tuple[str, ...] = ()
     """The progress of a replay."""
@@ -605,13 +669,13 @@ class FailbackPlan:
                 "it was not promoted: a failback follows a failover; the mirror copies the records "
                 "that the source has"
             )
-        out += [f"{one.source}: {one.problem}" for one in self.tails if one.problem]
+        out += [f"{tail.source}: {tail.problem}" for tail in self.tails if tail.problem]
         return out
 
     @property
     def open_transactions(self) -> list[LogDivergence]:
         """Return the partitions with an open transaction in their tail."""
-        return [one for one in self.tails if one.is_open]
+        return [tail for tail in self.tails if tail.is_open]
 
     @property
     def is_open(self) -> bool:
@@ -624,22 +688,22 @@ class FailbackPlan:
             yield f"{self.flow}: promoted {self.promoted}"
         else:
             yield f"{self.flow}: {self.problems[0]}"
-        empty = [one for one in self.tails if one.is_empty and not one.problem]
+        empty = [tail for tail in self.tails if tail.is_empty and not tail.problem]
         yield (
             f"{plural(len(empty), 'partition')} of {len(self.tails)} without a divergent tail; "
             f"{plural(self.records, 'record')} in all never arrived"
         )
-        lines = [line for one in self.tails for line in one.lines()]
+        lines = [line for tail in self.tails for line in tail.lines()]
         yield from lines[:MOST_LINES]
         if len(lines) > MOST_LINES:
             yield f"  and {plural(len(lines) - MOST_LINES, 'more line')}: --format json"
         yield from self.replayed
-        yield from self.way_back
+        yield from self.reverse_lines
 
     @property
     def records(self) -> int:
-        return sum(one.counts.valid for one in self.tails)
+        return sum(tail.counts.valid for tail in self.tails)
 
     @property
     def partitions(self) -> list[dict[str, Any]]:
-        return [encoded(one) | encoded(one.counts) for one in self.tails]
+        return [encoded(tail) | encoded(tail.counts) for tail in self.tails]

@@ -1,10 +1,14 @@
 """Appends the saved tail to the new primary B: each record exactly once, even if a run dies.
 
+**Problem.** The run may be killed at any point, its responses may be lost, a second run may exist,
+and a frozen run may resume. A tail has old records, and B's log is compacted, deleted and written
+to by new owners. So neither B's records nor the broker's producer state show what was appended.
+
     begin an epoch -> read the position -> (records + the next offset of A), in one transaction
 
-The position of a replay is A's offset after the last record that is on B. It is a committed offset
-of a group of Twinlog's on B, for the remote partition, and is written in the transaction that
-appends the records. So both exist or neither does:
+**Invariant.** The position of a replay is A's offset after the last record that is on B. It is a
+committed offset of a group of Twinlog's on B, for the remote partition, and is written in the
+transaction that appends the records. So both exist or neither does:
 
 - A run dies before the end of a transaction, or the response is lost: the next epoch aborts the
   transaction, or completes it if its end was decided, *before* the run reads the position.
@@ -46,6 +50,11 @@ A promotion that was undone and given again is another row (`PromotionWatch`).
 After a run died, readers of uncommitted records also see the records of its aborted transactions,
 as for any transactional producer. Records that the source's applications aborted are not replayed,
 nor are records that an operator left out of the copy (`twinlog topic skip`). The files have both.
+
+**Rejected** (ADR 24): an idempotent producer alone, which loses its identity when it dies; headers
+that name the source record, which would change the records, and would have to be searched in a log
+that is compacted; and the sequences of a stored producer ID, because brokers drop them when the
+records are old.
 """
 
 from __future__ import annotations
@@ -63,7 +72,7 @@ from twinlog.control.failback.divergence import LogDivergence
 from twinlog.control.failback.saved import SavedFile, SavedTail
 from twinlog.errors import Fate, FlowError, or_raise
 from twinlog.lane.watches.compaction import may_lack_offsets
-from twinlog.mirror.skips import Skip, skipped
+from twinlog.mirror.skips import Skip, skip_at
 from twinlog.mirror.state.intents import Intent, IntentKind
 from twinlog.mirror.state.skipping import WantedSkip
 from twinlog.model import OWN_GROUPS, TopicId, TopicPartition
@@ -92,7 +101,7 @@ class TailWork(NamedTuple):
 
     @property
     def next(self) -> int:
-        return max((one.span.next for one in self.files), default=self.tail.at)
+        return max((file.span.next for file in self.files), default=self.tail.at)
 
 
 NOTHING_YET: Final = "begun"
@@ -116,23 +125,25 @@ def work_of(
 ) -> list[TailWork]:
     """Return the work of a replay: all partitions of each topic that has a tail."""
     out = []
-    for one in tails:
-        mine = tuple(file for file in files if file.tp == one.source and file.span.next > one.at)
-        if mine or one.target_log is not None:
-            left_out = tuple(it.skip for it in skips if it.is_of(one.source, one.topic_id))
-            out.append(TailWork(one, mine, left_out))
-    topics = {one.tail.source.topic for one in out if one.files}
-    return [one for one in out if one.tail.source.topic in topics]
+    for tail in tails:
+        tail_files = tuple(
+            file for file in files if file.tp == tail.source and file.span.next > tail.at
+        )
+        if tail_files or tail.target_log is not None:
+            left_out = tuple(it.skip for it in skips if it.is_of(tail.source, tail.topic_id))
+            out.append(TailWork(tail, tail_files, left_out))
+    topics = {tail_work.tail.source.topic for tail_work in out if tail_work.files}
+    return [tail_work for tail_work in out if tail_work.tail.source.topic in topics]
 
 
 def require_raw(scope: CutoverScope, divergences: Sequence[LogDivergence]) -> None:
     """Raise FlowError (TRANSFORMS_NOT_RUN) if topics have transforms, because a replay appends
     records as they are."""
     topics = {
-        one.source.topic
-        for one in divergences
-        if scope.config.transforms.of_topic(one.source.topic)
-        or (one.copy is not None and one.copy.known.transformed)
+        divergence.source.topic
+        for divergence in divergences
+        if scope.config.transforms.of_topic(divergence.source.topic)
+        or (divergence.copy is not None and divergence.copy.known.transformed)
     }
     if topics:
         raise scope.error(
@@ -164,14 +175,16 @@ class Replay:
         at = self._begun(work)
         self._require_promoted(work)
         appended = 0
-        for one in work:
-            if one.files:
-                appended += self._partition(one, at[one.tail.target])
+        for tail_work in work:
+            if tail_work.files:
+                appended += self._partition(tail_work, at[tail_work.tail.target])
         return appended
 
     def _require_targets(self, work: Sequence[TailWork]) -> None:
-        seen = self._scope.target.metadata(sorted({one.tail.target.topic for one in work}))
-        targets = [one.tail.target for one in work if one.files]
+        seen = self._scope.target.metadata(
+            sorted({tail_work.tail.target.topic for tail_work in work})
+        )
+        targets = [tail_work.tail.target for tail_work in work if tail_work.files]
         missing = [str(tp) for tp in targets if seen.partition(tp) is None]
         if missing:
             raise self._scope.error(
@@ -183,24 +196,24 @@ class Replay:
 
     def _require_same(self, *work: TailWork) -> None:
         """Check before a write, which goes by name, that the topics are those that were checked."""
-        divergences = [one.tail for one in work if one.files]
-        if ids := {one.target.topic: one.target_id for one in divergences}:
+        divergences = [tail_work.tail for tail_work in work if tail_work.files]
+        if ids := {divergence.target.topic: divergence.target_id for divergence in divergences}:
             require_same_topics(self._scope, ids)
 
     def _begun(self, work: Sequence[TailWork]) -> dict[TopicPartition, Committed]:
         """Return each partition's position, which is created the first time, so that its loss is
         detected later."""
         at: dict[TopicPartition, Committed] = {}
-        found = positions(self._scope)
+        known = positions(self._scope)
         begun = {*self._scope.intents().topics(IntentKind.REPLAY)}
-        for one in work:
-            source, target = one.tail.source, one.tail.target
-            if target in found:
-                before = found[target]
-                at[target] = before._replace(offset=self._resume_offset(one, before))
+        for tail_work in work:
+            source, target = tail_work.tail.source, tail_work.tail.target
+            if target in known:
+                before = known[target]
+                at[target] = before._replace(offset=self._resume_offset(tail_work, before))
                 continue
             if source.topic in begun:
-                if not one.files:
+                if not tail_work.files:
                     continue  # there is nothing to append
                 raise self._scope.error(
                     f"the replay of {source} was begun, and the brokers of "
@@ -208,8 +221,8 @@ class Replay:
                     f"files with the records of {target}, and append missing ones by hand",
                     code="REPLAY_UNKNOWN",
                 )
-            self._require_same(one)
-            start = Committed(one.tail.at, NOTHING_YET)
+            self._require_same(tail_work)
+            start = Committed(tail_work.tail.at, NOTHING_YET)
             offsets = {target: start.offset}
             self._transactions.write(target, (), offsets, metadata=start.metadata)
             at[target] = start
@@ -227,18 +240,22 @@ class Replay:
             take_back(self._scope, self._transactions, topics)
             raise
 
-    def _resume_offset(self, work: TailWork, found: Committed) -> int:
+    def _resume_offset(self, work: TailWork, committed: Committed) -> int:
         """Return the position, if the files are those of the earlier run."""
         first = work.tail.at
-        last = -1 if found.metadata == NOTHING_YET else found.offset - 1
-        if last >= first and found.metadata:
-            last = self._last_offset(work, found)
+        last = -1 if committed.metadata == NOTHING_YET else committed.offset - 1
+        if last >= first and committed.metadata:
+            last = self._last_offset(work, committed)
         if last < first:
             return first  # nothing of this tail was appended yet
-        if not work.files or not found.metadata or self._holds(work, found.metadata):
-            return found.offset
+        if (
+            not work.files
+            or not committed.metadata
+            or self._has_last_appended(work, committed.metadata)
+        ):
+            return committed.offset
         raise self._scope.error(
-            f"the replay of {work.tail.source} reached offset {found.offset}, and "
+            f"the replay of {work.tail.source} reached offset {committed.offset}, and "
             "no saved file has the record that was appended last: use --save with the folder of "
             "the earlier run; if this is that folder, the source lost its end and was "
             f"rewritten: compare the files with the records of {work.tail.target}, and append "
@@ -246,20 +263,20 @@ class Replay:
             code="REPLAY_UNKNOWN",
         )
 
-    def _last_offset(self, work: TailWork, found: Committed) -> int:
+    def _last_offset(self, work: TailWork, committed: Committed) -> int:
         """Return the offset of the record that was appended last."""
-        offset = found.metadata.partition(" ")[0]
+        offset = committed.metadata.partition(" ")[0]
         if offset.isdecimal() and offset.isascii():
             return int(offset)
         raise self._scope.error(
-            f"group {self._group} has offset {found.offset} for the replay of "
+            f"group {self._group} has offset {committed.offset} for the replay of "
             f"{work.tail.source}, and another client than Twinlog committed it "
-            f"(metadata {found.metadata[:80]!r}): compare the files with the records of "
+            f"(metadata {committed.metadata[:80]!r}): compare the files with the records of "
             f"{work.tail.target}, and append missing ones by hand. Nothing was appended",
             code="REPLAY_UNKNOWN",
         )
 
-    def _holds(self, work: TailWork, last: str) -> bool:
+    def _has_last_appended(self, work: TailWork, last: str) -> bool:
         offset = int(last.partition(" ")[0])
         return any(
             last_appended(record_of(fields)) == last
@@ -290,8 +307,8 @@ class Replay:
             # markers and aborted records follow the last record
             self._require_same(work)
             self._transactions.write(target, (), {target: work.next}, metadata=last)
-            said = f"{source} [{at}, {work.next}) -> {target}"
-            self._say(f"replay: {said}: {plural(appended, 'record')} appended")
+            task_text = f"{source} [{at}, {work.next}) -> {target}"
+            self._say(f"replay: {task_text}: {plural(appended, 'record')} appended")
         return appended
 
     def _records(self, work: TailWork, at: int) -> Iterator[Record]:
@@ -301,7 +318,7 @@ class Replay:
             for fields in self._saved.records(file):
                 if fields["transaction"] == Transaction.ABORTED or fields["offset"] < at:
                     continue
-                if skipped(work.skips, fields["offset"]) is not None:
+                if skip_at(work.skips, fields["offset"]) is not None:
                     continue
                 yield record_of(fields)
 
@@ -339,21 +356,21 @@ def take_back(scope: CutoverScope, transactions: Transactions, topics: Sequence[
     if not _untouched(scope, topics):
         return []
     transactions.begin_epoch()
-    found = _untouched(scope, topics)
-    scope.steering.set(IntentKind.REPLAY, found, is_set=False)
-    return found
+    untouched = _untouched(scope, topics)
+    scope.steering.set(IntentKind.REPLAY, untouched, is_set=False)
+    return untouched
 
 
 def _untouched(scope: CutoverScope, topics: Sequence[str]) -> list[str]:
     """Return the topics with a replay position and without an appended record in any partition."""
     at = positions(scope)
     known = {tp.topic for tp in at}
-    appended = {tp.topic for tp, one in at.items() if one.metadata != NOTHING_YET}
-    return [one for one in topics if scope.remote(one) in known - appended]
+    appended = {tp.topic for tp, committed in at.items() if committed.metadata != NOTHING_YET}
+    return [topic for topic in topics if scope.remote(topic) in known - appended]
 
 
 def _topics(work: Sequence[TailWork]) -> list[str]:
-    return sorted({one.tail.source.topic for one in work})
+    return sorted({tail_work.tail.source.topic for tail_work in work})
 
 
 def transactions_of(scope: CutoverScope) -> Transactions:
@@ -368,12 +385,12 @@ def transactions_of(scope: CutoverScope) -> Transactions:
 
 def replayed_lines(divergences: Sequence[LogDivergence], at: GroupOffsets) -> Iterator[str]:
     """Yield a line on the progress of each replay that was begun."""
-    for one in divergences:
-        found = at.get(one.target)
-        if found is not None:
-            left = max(0, one.log[1] - found.offset)
+    for divergence in divergences:
+        committed = at.get(divergence.target)
+        if committed is not None:
+            left = max(0, divergence.log[1] - committed.offset)
             what = "all of it is on the target" if not left else f"{plural(left, 'offset')} left"
-            yield f"  {one.source}: replayed up to offset {found.offset}, {what}"
+            yield f"  {divergence.source}: replayed up to offset {committed.offset}, {what}"
 
 
 def compacted_lines(scope: CutoverScope, topics: set[str]) -> Iterator[str]:
@@ -389,18 +406,18 @@ def compacted_lines(scope: CutoverScope, topics: set[str]) -> Iterator[str]:
 
 def _portions(records: Iterator[Record]) -> Iterator[tuple[list[Record], int]]:
     """Yield the records of each transaction, with the offset of A after them."""
-    some: list[Record] = []
+    portion: list[Record] = []
     size = 0
     for record in records:
         more = len(record.key or b"") + len(record.value or b"")
         more += sum(len(name) + len(value or b"") for name, value in record.headers)
-        if some and (len(some) >= MOST_RECORDS or size + more > MOST_BYTES):
-            yield some, some[-1].offset + 1
-            some, size = [], 0
-        some.append(record)
+        if portion and (len(portion) >= MOST_RECORDS or size + more > MOST_BYTES):
+            yield portion, portion[-1].offset + 1
+            portion, size = [], 0
+        portion.append(record)
         size += more
-    if some:
-        yield some, some[-1].offset + 1
+    if portion:
+        yield portion, portion[-1].offset + 1
 
 
 class PromotionWatch:
@@ -419,15 +436,15 @@ class PromotionWatch:
         self._state = StateReader(scope.target, scope.name)
         intents = scope.intents()
         if not is_promoted(scope, intents, sorted(set(topics))):
-            raise self._gone("its promotion was undone since the plan was made")
+            raise self._withdrawn_error("its promotion was undone since the plan was made")
         flow = intents.promotion
         named = [intents.get(IntentKind.PROMOTE, topic) for topic in sorted(set(topics))]
-        self._rows = [flow] if flow else [one for one in named if one is not None]
+        self._rows = [flow] if flow else [intent for intent in named if intent is not None]
 
     @property
     def newest(self) -> Intent:
         """Return the promotion row that was written last."""
-        return max(self._rows, key=lambda one: one.at_ms)
+        return max(self._rows, key=lambda intent: intent.at_ms)
 
     def require(self, replayed: Sequence[str] = ()) -> None:
         """Raise FlowError: NOT_PROMOTED if one of the rows is gone or was replaced, REPLAY_FENCED
@@ -436,9 +453,9 @@ class PromotionWatch:
         It reads only the rows that were appended to the state topic since the last call.
         """
         intents = self._state.read().intents
-        if any(intents.get(*one.key) != one for one in self._rows):
-            raise self._gone("its promotion was undone while this command ran")
-        gone = [one for one in replayed if intents.get(IntentKind.REPLAY, one) is None]
+        if any(intents.get(*row.key) != row for row in self._rows):
+            raise self._withdrawn_error("its promotion was undone while this command ran")
+        gone = [topic for topic in replayed if intents.get(IntentKind.REPLAY, topic) is None]
         if gone:
             raise self._scope.error(
                 "another command (failback abort) has undone this replay: nothing more was "
@@ -447,7 +464,7 @@ class PromotionWatch:
                 fate=Fate.RETRIABLE,
             )
 
-    def _gone(self, why: str) -> FlowError:
+    def _withdrawn_error(self, why: str) -> FlowError:
         return self._scope.error(
             f"{why}, so the mirror may copy the tail itself: nothing more was appended to the "
             "target, and saved files stay. To fail back, promote the flow again (twinlog failover "

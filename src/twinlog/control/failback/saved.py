@@ -115,14 +115,14 @@ class SavedTail:
 
     def files(self) -> list[SavedFile]:
         """Return all files, read and compared with the manifest, sorted by partition and range."""
-        on_read = {str(one["file"]): one for one in self._manifest().get("files", ())}
-        found = [self._read(path) for path in self._paths()]
-        if missing := sorted(on_read.keys() - {one.name for one in found}):
+        on_read = {str(entry["file"]): entry for entry in self._manifest().get("files", ())}
+        files = [self._read(path) for path in self._paths()]
+        if missing := sorted(on_read.keys() - {file.name for file in files}):
             raise self.otherwise(f"{missing[0]} is in {MANIFEST}, but not in the folder any more")
-        for one in found:
-            if one.name in on_read and on_read[one.name]["sha256"] != one.sha256:
-                raise self.otherwise(f"{one.name} is not what was saved: its SHA-256 differs")
-        return sorted(found, key=lambda one: (one.tp, one.span))
+        for file in files:
+            if file.name in on_read and on_read[file.name]["sha256"] != file.sha256:
+                raise self.otherwise(f"{file.name} is not what was saved: its SHA-256 differs")
+        return sorted(files, key=lambda file: (file.tp, file.span))
 
     def save(self, client: ClusterClient, tp: TopicPartition, span: Span, on_read: OnRead) -> Path:
         """Save one range to a complete file. Return its path."""
@@ -130,8 +130,8 @@ class SavedTail:
         path, partial = self._folder / name, self._folder / (name + PARTIAL)
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
         with os.fdopen(descriptor, "w", encoding="ascii") as out:
-            for one in read_tail(client, tp, span, on_read):
-                out.write(record_line(tp.partition, one, with_batch=True) + "\n")
+            for record in read_tail(client, tp, span, on_read):
+                out.write(record_line(tp.partition, record, with_batch=True) + "\n")
             out.flush()
             os.fsync(out.fileno())
         os.link(partial, path)  # unlike a rename, a link replaces nothing
@@ -143,9 +143,10 @@ class SavedTail:
         self, files: Sequence[SavedFile], divergences: Sequence[Mapping[str, Any]]
     ) -> None:
         """Write the manifest with the files and deleted ranges, as the last step of a save."""
-        now = {(one["topic"], one["partition"]): one for one in divergences}
+        now = {(entry["topic"], entry["partition"]): entry for entry in divergences}
         before = {
-            (one["topic"], one["partition"]): one for one in self._manifest().get("partitions", ())
+            (entry["topic"], entry["partition"]): entry
+            for entry in self._manifest().get("partitions", ())
         }
         on_read = before | now
         self._write([on_read[key] for key in sorted(on_read)], files)
@@ -161,9 +162,9 @@ class SavedTail:
         partial.replace(self._folder / MANIFEST)
         _sync(self._folder)
 
-    def records(self, one: SavedFile) -> Iterator[Mapping[str, Any]]:
+    def records(self, file: SavedFile) -> Iterator[Mapping[str, Any]]:
         """Yield the records of a file, read again."""
-        with open(self._folder / one.name, "rb", opener=own_opener) as lines:
+        with open(self._folder / file.name, "rb", opener=own_opener) as lines:
             for line in lines:
                 yield json.loads(line)
 
@@ -175,10 +176,10 @@ class SavedTail:
         return [path for path in self._folder.glob("*.jsonl") if _NAME.fullmatch(path.stem)]
 
     def _read(self, path: Path) -> SavedFile:
-        found = _NAME.fullmatch(path.stem)
-        assert found is not None  # noqa: S101 (`_paths`)
-        tp = TopicPartition(found["topic"], int(found["partition"]))
-        span = Span(int(found["first"]), int(found["next"]))
+        match = _NAME.fullmatch(path.stem)
+        assert match is not None  # noqa: S101 (`_paths`)
+        tp = TopicPartition(match["topic"], int(match["partition"]))
+        span = Span(int(match["first"]), int(match["next"]))
         digest, records, aborted, size, last = hashlib.sha256(), 0, 0, 0, span.first - 1
         with open(path, "rb", opener=own_opener) as lines:
             for line in lines:
@@ -208,33 +209,33 @@ class SavedTail:
 
     def _manifest(self) -> dict[str, Any]:
         try:
-            found: dict[str, Any] = json.loads(read_private(self._folder / MANIFEST))
-            _ = [one["sha256"] for one in found["files"]], found["flow"]
-            _ = [(one["topic"], one["partition"]) for one in found["partitions"]]
+            manifest: dict[str, Any] = json.loads(read_private(self._folder / MANIFEST))
+            _ = [entry["sha256"] for entry in manifest["files"]], manifest["flow"]
+            _ = [(entry["topic"], entry["partition"]) for entry in manifest["partitions"]]
         except (FileNotFoundError, NotADirectoryError):
             return {}
         except (ValueError, KeyError, TypeError) as error:
             raise self.otherwise(f"{MANIFEST} cannot be read: {error!r}") from error
-        return found
+        return manifest
 
     def _check_owner(self) -> bool:
         """Return True if the manifest names this flow, and False if the folder has no saved files.
         Raises FlowError if it holds anything else.
         """
-        found = self._manifest()
-        if not found and (paths := self._paths()):
+        manifest = self._manifest()
+        if not manifest and (paths := self._paths()):
             raise self.otherwise(
                 f"it has {first_few(sorted(path.name for path in paths))} and no {MANIFEST}, so "
                 "the origin of these records is unknown"
             )
         ours = encoded(self._owner)
-        if found and any(found.get(key) != value for key, value in ours.items()):
+        if manifest and any(manifest.get(key) != value for key, value in ours.items()):
             raise self.otherwise(
-                f"it holds the tail of {found.get('flow')} from cluster "
-                f"{found.get('source_cluster_id')}, this is {self._owner.flow} from "
+                f"it holds the tail of {manifest.get('flow')} from cluster "
+                f"{manifest.get('source_cluster_id')}, this is {self._owner.flow} from "
                 f"{self._owner.source_cluster_id}"
             )
-        return bool(found)
+        return bool(manifest)
 
     def otherwise(self, what: str) -> FlowError:
         """Return the error for a folder that differs from what this flow saved."""
@@ -245,18 +246,18 @@ class SavedTail:
         )
 
 
-def uncovered(span: Span, files: Sequence[SavedFile]) -> list[Span]:
+def uncovered_spans(span: Span, files: Sequence[SavedFile]) -> list[Span]:
     """Return the parts of a range that no file holds; `files` are those of its partition."""
     out, at = [], span.first
-    for one in sorted(files, key=lambda one: one.span):
-        if one.span.first > at:
-            out.append(Span(at, min(one.span.first, span.next)))
-        at = max(at, one.span.next)
+    for file in sorted(files, key=lambda file: file.span):
+        if file.span.first > at:
+            out.append(Span(at, min(file.span.first, span.next)))
+        at = max(at, file.span.next)
         if at >= span.next:
             break
     if at < span.next:
         out.append(Span(at, span.next))
-    return [one for one in out if one.first < one.next]
+    return [span for span in out if span.first < span.next]
 
 
 def _sync(folder: Path) -> None:
@@ -282,10 +283,10 @@ class TailCounts(Struct, kw_only=True):
     oldest_ms: int | None = None
     newest_ms: int | None = None
 
-    def add(self, one: ExportedRecord) -> None:
+    def add(self, record: ExportedRecord) -> None:
         self.records += 1
-        self.aborted += one.transaction is Transaction.ABORTED
-        at = one.record.timestamp
+        self.aborted += record.transaction is Transaction.ABORTED
+        at = record.record.timestamp
         self.oldest_ms = at if self.oldest_ms is None else min(self.oldest_ms, at)
         self.newest_ms = at if self.newest_ms is None else max(self.newest_ms, at)
 
@@ -316,7 +317,7 @@ def read_tail(
                 break
         on_read(position)
         if position == before:
-            raise _moved(client, tp, position)
+            raise _position_moved(client, tp, position)
 
 
 def _fetch(client: ClusterClient, tp: TopicPartition, position: int) -> FetchedRecords:
@@ -326,10 +327,10 @@ def _fetch(client: ClusterClient, tp: TopicPartition, position: int) -> FetchedR
     except BrokerRefused as refusal:
         if refusal.code != "OFFSET_OUT_OF_RANGE":
             raise
-        raise _moved(client, tp, position) from refusal
+        raise _position_moved(client, tp, position) from refusal
 
 
-def _moved(client: ClusterClient, tp: TopicPartition, position: int) -> FlowError:
+def _position_moved(client: ClusterClient, tp: TopicPartition, position: int) -> FlowError:
     return FlowError(
         f"cluster {client.alias}: {tp} no longer has offset {position}: its retention "
         "now deletes the tail, or a leader lost it; raise retention.ms of the topic, and run the "

@@ -17,7 +17,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -37,9 +37,15 @@ from twinlog.control.duties.handed_topics import HandedTopics
 from twinlog.control.flow.noted_transforms import note_transforms, with_noted_transforms
 from twinlog.control.leading.claims import FlowClaims
 from twinlog.control.leading.ends import FlowClients, FlowEnds
-from twinlog.control.leading.lead import Fenced, SetupWaiting, StandingBy, take_part, wait_to_lead
+from twinlog.control.leading.lead import (
+    Fenced,
+    SetupWaiting,
+    StandingBy,
+    join_election,
+    wait_to_lead,
+)
 from twinlog.control.loops.guard import LoopGuard
-from twinlog.control.loops.neighbours import Neighbours
+from twinlog.control.loops.neighbours import SiblingFlows
 from twinlog.control.risk.source_watch import SourceQuestions
 from twinlog.errors import Fate, FlowError, NotLeader, TwinlogError, Unauthorized
 from twinlog.flow_log import FlowLog
@@ -58,7 +64,7 @@ from twinlog.survey.ends import with_ends
 from twinlog.survey.map_reader import MapReader, is_lost, require_nothing_copied
 from twinlog.survey.newcomers import Newcomers
 from twinlog.survey.replica import Maps
-from twinlog.survey.rights import denied, may
+from twinlog.survey.rights import denied_error, may
 from twinlog.survey.state_reader import StateNews, StateReader, has_state, state_rows, with_rows
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
@@ -109,7 +115,7 @@ def _ids(target: ClusterClient, flow: str, wanted: set[int]) -> dict[int, int]:
         for number in missing - fresh.keys():
             fresh[number] = init_producer_id(target).producer_id
         try:
-            _give(target, flow, {number: fresh[number] for number in missing})
+            _assign_producer_ids(target, flow, {number: fresh[number] for number in missing})
         except TwinlogError as error:
             if error.fate is not Fate.RETRIABLE or attempt == TRIES - 1:
                 raise
@@ -122,14 +128,15 @@ def _ids(target: ClusterClient, flow: str, wanted: set[int]) -> dict[int, int]:
     )
 
 
-def _give(target: ClusterClient, flow: str, ids: dict[int, int]) -> None:
+def _assign_producer_ids(target: ClusterClient, flow: str, ids: dict[int, int]) -> None:
     now_ms, claimant = int(time.time() * 1000), uuid.uuid4().hex
     rows = [giving_producer(flow, number, claimant, ids[number]) for number in sorted(ids)]
     records = [
         Record(offset=at, timestamp=now_ms, key=key, value=value, headers=())
         for at, (key, value) in enumerate(rows)
     ]
-    # not retried: a repeated key could move after another process's record
+    # not retried, because compaction would keep the repeated row, which may be after another
+    # process's row
     produce_batch(target, TopicPartition(STATE_TOPIC, 0), encode_batch(records, codec=Codec.NONE))
 
 
@@ -167,7 +174,7 @@ class TargetFacts:
         for right in (Operation.READ, Operation.WRITE):
             is_ours = right is Operation.READ or name == STATE_TOPIC or ends.lanes_are_us
             if is_ours and not may(metadata, name, right):
-                raise denied(ends.config.flow.target, right.name, name)
+                raise denied_error(ends.config.flow.target, right.name, name)
         return count
 
     def own_map(self, clients: FlowClients) -> MapReader:
@@ -284,7 +291,7 @@ class PreparedFlow:
 class FlowSetup(FlowEnds):
     """The set-up of one flow, kept between attempts."""
 
-    neighbours: Neighbours = field(default_factory=Neighbours)
+    neighbours: SiblingFlows = field(default_factory=SiblingFlows)
     """All flows of this process, including this one."""
     adopts: OffsetStorage | None = None
     """The positions of the MirrorMaker 2 whose work this flow adopts."""
@@ -343,7 +350,7 @@ class FlowSetup(FlowEnds):
             # exist
             if has_state(target, within_s=REACHED_WITHIN_S):
                 self._stay_fenced(news_of.read(), once=once)
-            ids = self._enter(once=once)
+            ids = self._contact_clusters(once=once)
             news = news_of.read()
             pause, self.released = news.intents.pause, news.intents.released
             self._mapped = news.mapped
@@ -376,7 +383,7 @@ class FlowSetup(FlowEnds):
                 if once:
                     discovery.fail_absent(self.config)
                     discovery.plans = with_ends(source, self.config, discovery.plans)
-                work = self._work(claim, target, map_reader, discovery, capabilities)
+                work = self._work_of_lead(claim, target, map_reader, discovery, capabilities)
             return PreparedFlow(
                 work=work,
                 generation=claim.generation,
@@ -399,7 +406,7 @@ class FlowSetup(FlowEnds):
             self._logged.add(line)
             log.warning("%s", line, extra={"flow": self.name})
 
-    def _enter(self, *, once: bool) -> tuple[str, str]:
+    def _contact_clusters(self, *, once: bool) -> tuple[str, str]:
         """Contact both clusters and lead the flow. Return the cluster IDs."""
         source, target = self.clients.both()
         # the first timeout is short, so that an outage is reported soon; the set-up is retried
@@ -414,7 +421,7 @@ class FlowSetup(FlowEnds):
         return source_id, target_id
 
     def _lead(self, *, once: bool) -> None:
-        self.membership = take_part(self.membership, self.target, self.config)
+        self.membership = join_election(self.membership, self.target, self.config)
         self._stay_resigned(self.membership)  # `resign` may have come before the membership existed
         try:
             wait_to_lead(self.membership, self.config, once=once)
@@ -445,6 +452,8 @@ class FlowSetup(FlowEnds):
         with self._lock:
             try:
                 source, target = self.clients.both()
+                with suppress(TwinlogError):  # partitions that need it report that it is missing
+                    self.facts.own_dead_letters(target)
                 return self._discover(source, target)
             finally:
                 if self._has_ended:
@@ -496,7 +505,7 @@ class FlowSetup(FlowEnds):
             discovery.plans = plans
         return discovery
 
-    def _work(
+    def _work_of_lead(
         self,
         claim: Claim,
         target: ClusterClient,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 from twinlog.control.duties.rounds import Duties, LedFlow, NotNow, PartitionView
@@ -42,9 +43,9 @@ class TopicRefresh:
     def begin(self) -> None:
         """Start after the set-up, which has discovered the current topics."""
         self._due_after(may_come=bool(self.prepared.problems))
-        self._see_source()
+        self._log_vanished_topics()
 
-    def tend(self, background: InBackground) -> None:
+    def poll(self, background: InBackground) -> None:
         """Discover again when it is due."""
         run, setup = self.run, self.prepared.setup
         if self._is_discovering or run.is_stopping or run.intents.pause is not None:
@@ -64,14 +65,14 @@ class TopicRefresh:
             run.wants_discovery = run.wants_discovery or was_wanted
             self._failed(error)
 
-        background(self.prepared.discover, self._found, failed)
+        background(self.prepared.discover, self._apply_discovery, failed)
 
-    def _found(self, plans: list[PartitionPlan]) -> None:
+    def _apply_discovery(self, plans: list[PartitionPlan]) -> None:
         self._is_discovering = self._has_failed = False
         if self.run.is_stopping:
             return
         self.run.set_plans(plans)
-        self._see_source()
+        self._log_vanished_topics()
         lost_at, now = self.run.lost_topics_at, self.run.clock.monotonic()
         # a missing topic may come back, so discovery is more frequent for a while
         is_lost = lost_at is not None and now - lost_at < self.prepared.setup.refresh_s
@@ -93,7 +94,7 @@ class TopicRefresh:
         pause_s = min(pause_s, RETRY_FAILED_S) if may_come else pause_s
         self._next = self.run.clock.monotonic() + pause_s
 
-    def _see_source(self) -> None:
+    def _log_vanished_topics(self) -> None:
         """Log topics that the source no longer lists."""
         run, flow = self.run, self.prepared.setup.config.flow
         gone = see_source(
@@ -136,16 +137,17 @@ class Generation:
     pulse: SourceLiveness | None
     """These three are None with `--once`."""
 
-    def tend(self, background: InBackground) -> None:
+    def tick(self, background: InBackground) -> None:
         """Do the periodic work that is due."""
-        self.steering.tend(background)
+        self.steering.poll(background)
         if self.pulse is not None:
-            self.pulse.tend(background)
+            watch = self.source_watch
+            self.pulse.poll(background, -inf if watch is None else watch.answered_at)
         if self.idle is not None:
-            self.idle.tend(background)
+            self.idle.poll(background)
         if self.source_watch is not None:
-            self.source_watch.tend(background)
-            self.topics.tend(background)
+            self.source_watch.poll(background)
+            self.topics.poll(background)
 
     @property
     def is_drained(self) -> bool:

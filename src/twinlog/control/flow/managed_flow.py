@@ -121,7 +121,7 @@ def led_flow(
         read_map=reader.read,
         snapshot=snapshot,
         may_act=may_act,
-        claim=setup.claims.mine,
+        claim=setup.claims.own_claim,
         intents=intents,
         leads=lambda: not prepared.lost_lead,
         log_once=setup.log_once,
@@ -189,7 +189,7 @@ class ManagedFlow:
 
     # -- periodic work
 
-    def tend(self) -> None:
+    def tick(self) -> None:
         """Do the work that is due; called about ten times a second."""
         if self.phase is Phase.WAITING and self.tries.is_due:
             self.tried()
@@ -218,7 +218,7 @@ class ManagedFlow:
                 self.trouble.see(run.lanes(), generation.pulse)
             else:
                 self.trouble.rests(FlowState.WAITING_FOR_SPARK, waits)
-        generation.tend(self.process.background)
+        generation.tick(self.process.background)
         if generation.prepared.lost_lead and not run.is_stopping:
             self.lost()
 
@@ -400,7 +400,7 @@ class ManagedFlow:
         if self.phase is Phase.LEFT:
             # immediately, before other flows' lanes drain: until it leaves, this member might be
             # elected, or delay a rebalance
-            _beside(self.setup.resign)
+            _start_thread(self.setup.resign)
 
     def _ends(self, why: Step) -> None:
         if self.life.take(why) is Phase.ENDING and self.run is not None:
@@ -504,10 +504,10 @@ def leave(setup: FlowSetup) -> threading.Thread:
         except TwinlogError as error:
             FlowLog(log, setup.name).info("could not leave cleanly: %s", error)
 
-    return _beside(close)
+    return _start_thread(close)
 
 
-def _beside(job: Callable[[], None]) -> threading.Thread:
+def _start_thread(job: Callable[[], None]) -> threading.Thread:
     thread = threading.Thread(target=job, name="twinlog-leave", daemon=True)
     thread.start()
     return thread
@@ -585,8 +585,8 @@ class Process(Protocol):
     def start_lease(self, run: FlowRun, lanes: int) -> tuple[int, Job]:
         """Start a Spark job with this many lanes; its number is unique in this process."""
 
-    def lane_count(self, setup: FlowSetup, partitions: int) -> int:
-        """Return the flow's number of lanes."""
+    def lane_count(self, setup: FlowSetup, partitions: int, is_light: bool, /) -> int:
+        """Return the flow's number of lanes. `is_light`: whether it has little traffic."""
 
     def lease_s(self, setup: FlowSetup) -> tuple[float, float]:
         """Return the duration of the flow's leases, and of its first lease."""

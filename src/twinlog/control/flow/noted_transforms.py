@@ -12,7 +12,6 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import append_rows
 from twinlog.config.flow.transforms import TransformsConfig
 from twinlog.config.keys.key_table import TRANSFORMS_REMOVED
-from twinlog.config.regex.patterns import NamePattern
 from twinlog.mirror.plan import PartitionPlan, Refusal
 from twinlog.mirror.state.transformed import TRANSFORMED, TransformedTopics, transformed_topics
 from twinlog.survey.state_reader import HOME, state_rows
@@ -22,10 +21,11 @@ def note_transforms(target: ClusterClient, flow: str, config: TransformsConfig) 
     """Write a row for each pattern of the configuration that has none yet. Raises TwinlogError."""
     if not config.entries:
         return
-    known, now_ms = _noted(target, flow), int(time.time() * 1000)
-    missing = {entry.topics: None for entry in config.entries if entry.topics not in known}
+    now_ms = int(time.time() * 1000)
+    known = {(one.topics, one.compares) for one in _noted(target, flow)}
+    missing = {(one.topics, one.compares) for one in config.entries} - known
     if missing:
-        rows = [TransformedTopics.of(flow, topics, now_ms).encode() for topics in missing]
+        rows = [TransformedTopics.of(flow, *topics, now_ms).encode() for topics in missing]
         append_rows(target, HOME, rows, now_ms)
 
 
@@ -40,7 +40,7 @@ def with_noted_transforms(
 
 
 def _judged(
-    plan: PartitionPlan, noted: Iterable[NamePattern], config: TransformsConfig
+    plan: PartitionPlan, noted: Iterable[TransformedTopics], config: TransformsConfig
 ) -> PartitionPlan:
     topic = plan.source.topic
     found = next((one for one in noted if one.matches(topic)), None)
@@ -48,12 +48,12 @@ def _judged(
         return plan
     message = (
         f"{plan.source}: it is new, and this may be the wrong configuration: another process of "
-        f"the flow has a transform for {found}; if this is intended, list {topic} in "
+        f"the flow has a transform for {found.topics}; if this is intended, list {topic} in "
         f"{TRANSFORMS_REMOVED}"
     )
     refusal = Refusal(code="TRANSFORMS_DIFFER", message=message, is_retriable=False)
     return replace(plan, refusal=refusal)
 
 
-def _noted(target: ClusterClient, flow: str) -> list[NamePattern]:
+def _noted(target: ClusterClient, flow: str) -> list[TransformedTopics]:
     return transformed_topics(state_rows(target).of(flow, TRANSFORMED))

@@ -175,14 +175,16 @@ class Life:
         if step in ENDS:
             self.why |= {step}
             if self.phase is Phase.HANDING_OVER:
-                self.why |= {Step.HANDED_OVER}  # other processes already know of it
+                self.why |= {Step.HANDED_OVER}  # other processes already know of the handover
         elif step is Step.CLOSED:
             # a flow that has ended permanently keeps its reasons for display
             kept = ENDS if self.phase is Phase.CLOSING else {Step.REMOVED, Step.STOPPED}
             self.why &= kept - {Step.REPLACED}
         self.phase = phase
         if step in _ENDS_WHAT_WAS_UNDER_WAY:
-            for end in (one for one in _ANYWAY if one in self.why):  # the step came in the meantime
+            for end in (
+                step for step in _ANYWAY if step in self.why
+            ):  # the step came in the meantime
                 self.take(end)
         return self.phase
 

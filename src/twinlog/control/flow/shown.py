@@ -97,8 +97,8 @@ class Shown:
             ending = f"{plural(failed, 'partition')} FAILED; everything else is done"
         if is_ending and trouble is not None and trouble.is_outage:
             ending = f"{ending}; {trouble.reason}"
-            running = replace(running, partitions=tuple(map(_not_asked, running.partitions)))
-        return self._taken(
+            running = replace(running, partitions=tuple(map(_without_lag, running.partitions)))
+        return self._remember(
             run,
             replace(
                 running,
@@ -129,7 +129,7 @@ class Shown:
         error = given_up or (None if trouble is None else trouble.error)
         waits = given_up is None and state in WRONG
         now_ms = self.clock.wall_ms()
-        return self._taken(
+        return self._remember(
             None,
             FlowSnapshot(
                 flow=setup.name,
@@ -145,12 +145,12 @@ class Shown:
             ),
         )
 
-    def _taken(self, run: FlowRun | None, shown: FlowSnapshot) -> FlowSnapshot:
+    def _remember(self, run: FlowRun | None, shown: FlowSnapshot) -> FlowSnapshot:
         shown = replace(shown, taken_ms=self.clock.wall_ms())
         self._last = run, shown
         return shown
 
 
-def _not_asked(part: PartitionSnapshot) -> PartitionSnapshot:
+def _without_lag(part: PartitionSnapshot) -> PartitionSnapshot:
     """Clear the lag, which was known only before the outage."""
     return part if part.state is PartitionState.DONE else replace(part, lag=None, lag_ms=None)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from twinlog.codes import NOT_MIRRORED, FlowState, PartitionState
 from twinlog.control.flow.trouble import Trouble
 from twinlog.control.lanes.partitions import Partition, Placement
-from twinlog.control.lanes.wanted import vanished
+from twinlog.control.lanes.wanted import vanished_text
 from twinlog.control.risk.loss import (
     excess,
     loss_ms_of,
@@ -85,7 +85,7 @@ def partition_snapshot(
         records=partition.total_records,
         bytes=partition.total_bytes,
         code="" if failure is None else failure.code,
-        message=failure.message if failure else vanished(partition) or partition.why_put_off,
+        message=failure.message if failure else vanished_text(partition) or partition.why_put_off,
         since_ms=since_ms if failure is None else failure.since_ms,
         loss_records=loss_records_of(partition),
         loss_ms=loss_ms_of(partition, now_ms),
@@ -115,10 +115,10 @@ def partition_state(partition: Partition, lag: int | None) -> PartitionState:
         return PartitionState.PAUSED
     if partition.placement is Placement.PENDING and partition.failure is not None:
         return PartitionState.RETRYING
-    return _over(partition) or STATE_OF[partition.placement]
+    return _state_of_ended(partition) or STATE_OF[partition.placement]
 
 
-def _over(partition: Partition) -> PartitionState | None:
+def _state_of_ended(partition: Partition) -> PartitionState | None:
     """Return the state of an ended copy if its placement does not show it."""
     if partition.placement is Placement.RELEASED and partition.vanished_ms:
         return PartitionState.SOURCE_DELETED
@@ -133,7 +133,7 @@ def problem_snapshots(
 ) -> Iterator[PartitionSnapshot]:
     """Yield partitions that were never given to a lane, because of a problem with their topic."""
     problems = list(problems)
-    since.forget_others(problem.topic for problem in problems)
+    since.keep_only(problem.topic for problem in problems)
     for problem in problems:
         since_ms = since.see_topic(problem.topic, problem.error.code, now_ms)
         for partition in range(problem.first, problem.partitions):

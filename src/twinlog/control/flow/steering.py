@@ -56,18 +56,18 @@ class Steering:
         if news.intents != FlowIntents():
             self._follow(news.intents)
 
-    def tend(self, background: InBackground) -> None:
+    def poll(self, background: InBackground) -> None:
         """Read the state topic again when it is due."""
         now = self.run.clock.monotonic()
         if self._is_reading or now < self._next_read or self.run.is_stopping:
             return
         self._is_reading, self._next_read = True, now + READ_EVERY_S
         if (news := self.at_hand()) is not None:
-            self._found(news)
+            self._apply_news(news)
         else:
-            background(self.read, self._found, self._failed)
+            background(self.read, self._apply_news, self._failed)
 
-    def _found(self, news: StateNews) -> None:
+    def _apply_news(self, news: StateNews) -> None:
         self._is_reading, self._fails_since = False, None
         if self.run.holds_back:
             self.log.news("the flow's intents can be read again")
@@ -113,7 +113,7 @@ class Steering:
 
     def _follow(self, intents: FlowIntents) -> None:
         before = self.run.intents
-        self._say(before, intents)
+        self._log_changes(before, intents)
         self.release(intents.released)
         self.run.follow(intents)
         is_held = intents.pause is not None or intents.promotion is not None
@@ -137,7 +137,7 @@ class Steering:
         if self.run.work.has_budget != (pacer is not None):
             self.run.work = structs.replace(self.run.work, has_budget=pacer is not None)
 
-    def _say(self, before: FlowIntents, intents: FlowIntents) -> None:
+    def _log_changes(self, before: FlowIntents, intents: FlowIntents) -> None:
         """Log one line for all topics with the same intent of the same operator."""
         topics_by_line: dict[tuple[str, str], list[str]] = {}
         for kind, topic in sorted({*before.keys(), *intents.keys()}):
@@ -155,7 +155,9 @@ class Steering:
             names = first_few([topic or "the flow" for topic in topics])
             about = topics[0] if len(topics) == 1 else ""
             self.log.news("%s %s %s", names, verb, what, topic=about, person=who)
-        for skip in (one for one in intents.skips if one not in before.skips):
+        for skip in (skip for skip in intents.skips if skip not in before.skips):
             self.log.news("will be left out: %s", skip)
-        for one in (one for one in intents.accepted if one not in before.accepted):
-            self.log.news("foreign records are accepted: %s", one)
+        for acceptance in (
+            acceptance for acceptance in intents.accepted if acceptance not in before.accepted
+        ):
+            self.log.news("foreign records are accepted: %s", acceptance)

@@ -16,7 +16,7 @@ from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.flow.tuning import request_timeout_ms
 from twinlog.config.values.origin import ClientProperties, Setting, shown_key
 from twinlog.control.flow.flow_setup import FlowSetup
-from twinlog.control.loops.neighbours import Neighbours
+from twinlog.control.loops.neighbours import SiblingFlows
 from twinlog.errors import ConfigError
 from twinlog.mirror.names.filters import policy_of
 
@@ -86,12 +86,12 @@ def _located(error: ConfigError, key: str, alias: str, properties: ClientPropert
 def flow_setup(
     config: FlowConfig,
     adopts: OffsetStorage | None = None,
-    neighbours: Neighbours | None = None,
+    neighbours: SiblingFlows | None = None,
 ) -> FlowSetup:
     """Return the set-up of one flow. Each client's settings are resolved as in MirrorMaker 2."""
     name, flow = str(config.flow), config.flow
     return FlowSetup(
-        neighbours=neighbours or Neighbours(),
+        neighbours=neighbours or SiblingFlows(),
         config=config,
         policy=policy_of(config),
         source=cluster_settings(flow.source, config.clients.source_admin, name),
@@ -116,9 +116,9 @@ def admins_of(flows: Iterable[FlowConfig]) -> dict[str, ClusterSettings]:
     return admins
 
 
-def neighbours_of(flows: Sequence[FlowConfig]) -> Neighbours:
+def neighbours_of(flows: Sequence[FlowConfig]) -> SiblingFlows:
     """Return all flows of a process, with which each of them is compared."""
-    return Neighbours(flows, admins_of(flows))
+    return SiblingFlows(flows, admins_of(flows))
 
 
 def lanes_of(flow: FlowConfig, cores: int, override: int | None, partitions: int) -> int:

@@ -44,4 +44,4 @@ def wish(
         for steering, changes in planned:
             if not dry_run:
                 steering.write(changes)
-    return [change for _, some in planned for change in some]
+    return [change for _, changes in planned for change in changes]

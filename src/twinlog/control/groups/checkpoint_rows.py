@@ -33,7 +33,7 @@ IDS: Final = "twinlog.ids"
 """The two topic IDs, 16 bytes each: of the copied topic, and of its copy."""
 ID_BYTES: Final = 16
 SEEN_TO: Final = "twinlog.seen-to"
-"""The group on the target has its offset for this commit."""
+"""Header of a checkpoint whose offset the group on the target already has."""
 
 
 def is_due(last: Checkpoint | None, now: Checkpoint, *, is_exact: bool) -> bool:
@@ -60,7 +60,7 @@ class CheckpointRow(NamedTuple):
     checkpoint: Checkpoint
     ids: CopyIds | None
     """None if MirrorMaker 2 or an earlier release wrote it, or if no sync was configured."""
-    is_seen_to: bool = False
+    is_applied: bool = False
 
     @property
     def key(self) -> tuple[str, TopicPartition]:
@@ -94,12 +94,12 @@ class CheckpointRow(NamedTuple):
         headers: list[tuple[str, bytes | None]] = []
         if self.ids is not None:
             headers.append((IDS, self.ids.original.raw + self.ids.copy.raw))
-        if self.is_seen_to:
+        if self.is_applied:
             headers.append((SEEN_TO, b""))
-        one = self.checkpoint
-        return Record(0, now_ms, one.key(), one.value(), tuple(headers))
+        checkpoint = self.checkpoint
+        return Record(0, now_ms, checkpoint.key(), checkpoint.value(), tuple(headers))
 
-    def is_said(self, last: CheckpointRow | None) -> bool:
+    def is_written(self, last: CheckpointRow | None) -> bool:
         """Return True if the newest row of its group and partition already has the same values and
         IDs."""
         return last is not None and (last.checkpoint, last.ids) == (self.checkpoint, self.ids)
@@ -111,7 +111,7 @@ class CheckpointRow(NamedTuple):
         if None not in (last.ids, self.ids) and last.ids != self.ids:
             return True
         if last.checkpoint == self.checkpoint:
-            return self.is_seen_to and not last.is_seen_to and last.ids is not None
+            return self.is_applied and not last.is_applied and last.ids is not None
         return is_due(last.checkpoint, self.checkpoint, is_exact=is_exact)
 
 

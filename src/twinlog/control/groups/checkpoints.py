@@ -25,14 +25,14 @@ from twinlog.control.duties.rounds import Duty, LedFlow
 from twinlog.control.groups.checkpoint_rows import CheckpointRow
 from twinlog.control.groups.counterparts import TargetOffsets, reasons
 from twinlog.control.groups.group_sync import GroupSyncer
-from twinlog.control.groups.left_out import readable, sees_groups, unseen_line
+from twinlog.control.groups.left_out import hidden_groups_line, lists_groups, readable
 from twinlog.control.groups.translation_cache import TranslationCache, given_on_source
 from twinlog.errors import TwinlogError, Unauthorized, Unsupported
 from twinlog.mirror.map.synced_offsets import SyncedOffsets
 from twinlog.mirror.names.filters import policy_of
 from twinlog.model import TopicId, TopicPartition
 from twinlog.quantities import first_few, plural
-from twinlog.survey.rights import denied
+from twinlog.survey.rights import denied_error
 from twinlog.wire.mm2_records import Checkpoint
 
 log = logging.getLogger(__name__)
@@ -73,16 +73,19 @@ class CheckpointDuty:
         self._log = LedLog(flow, self._target, self._topic)
         self._groups_there = Coordinators(self._source)
         self._offsets = OffsetReader(self._groups_there)
-        there, offsets = Coordinators(self._target), TargetOffsets(flow, self._source, self._target)
+        coordinators, offsets = (
+            Coordinators(self._target),
+            TargetOffsets(flow, self._source, self._target),
+        )
         self._opposite = OppositeCheckpoints(flow, self._source, lambda: offsets.target_aliases)
-        given = given_on_source(flow)
+        was_set = given_on_source(flow)
         self._translations = TranslationCache(
             offsets,
-            lambda *at: self._opposite.gave(*at) or given(*at),
+            lambda *at: self._opposite.gave(*at) or was_set(*at),
             has_sync=self._config.sync_s is not None,
         )
-        self._syncer = GroupSyncer(flow, there, announce=self._announce)
-        self._shares = ShareGroups(flow, self._groups_there, there, offsets)
+        self._syncer = GroupSyncer(flow, coordinators, announce=self._announce)
+        self._shares = ShareGroups(flow, self._groups_there, coordinators, offsets)
         self._groups: tuple[str, ...] = ()
         self._unhandled: dict[str, str] = {}
         """Selected groups of other kinds, with the reason why they are left alone."""
@@ -148,8 +151,8 @@ class CheckpointDuty:
     # -- groups and their offsets
 
     def _find_groups(self) -> None:
-        found = list_groups(self._groups_there)
-        selected = {name: group for name, group in found.items() if self._config.selects(name)}
+        listed = list_groups(self._groups_there)
+        selected = {name: group for name, group in listed.items() if self._config.selects(name)}
         self._groups = tuple(name for name, group in selected.items() if group.has_offsets)
         self._unhandled = {
             name: why for name, group in selected.items() if (why := group.why_left_alone)
@@ -162,26 +165,26 @@ class CheckpointDuty:
             )
         self._shares.choose(selected.values())
         self._log_skipped()
-        if not found and not sees_groups(self._source):
-            self._flow.log_once(unseen_line(self._flow.config))
+        if not listed and not lists_groups(self._source):
+            self._flow.log_once(hidden_groups_line(self._flow.config))
 
     def _translate(self) -> None:
         """Update the translations of all commits."""
         self._read_ms = int(time.time() * 1000)
         began = time.monotonic()
-        found = self._offsets.read(self._groups)
+        commits = self._offsets.read(self._groups)
         self._asked_s = time.monotonic() - began
-        self._translations.update(readable(self._flow, found))
+        self._translations.update(readable(self._flow, commits))
 
     def _sync(self) -> None:
-        if self._translations.has_way_back:
+        if self._translations.has_reverse:
             self._opposite.read()
         wanted = self._translations.to_set(self._before_us)
         self._syncer.sync(wanted, self._translations.target_ids())
         self._translations.forget_topics(self._syncer.recreated)
-        self._translations.seen_to(self._syncer.skipped)
+        self._translations.mark_applied(self._syncer.skipped)
         self._log_skipped()
-        if self._translations.has_way_back and self._config.checkpoints_s is not None:
+        if self._translations.has_reverse and self._config.checkpoints_s is not None:
             # recorded, so that the next process does not undo later changes of these offsets
             self._write()
         self._shares.sync()
@@ -195,15 +198,15 @@ class CheckpointDuty:
 
     def _write(self) -> None:
         try:
-            if self._written is not None and self._log.others_wrote():
+            if self._written is not None and self._log.has_foreign_records():
                 self._written = None
             if self._written is None:
                 factor = self._config.checkpoints_replication_factor
                 ensure_mm2_topic(self._target, self._topic, factor)
-                found = self._read()
-                if self._before_us is None and found is not None:
-                    self._before_us = dict(found)
-                self._written = found or {}
+                newest = self._read()
+                if self._before_us is None and newest is not None:
+                    self._before_us = dict(newest)
+                self._written = newest or {}
             self._append(list(self._translations.due(self._written)))
         except Unauthorized as error:
             self._flow.log_once(
@@ -215,16 +218,19 @@ class CheckpointDuty:
             self._written = None  # the topic may have been deleted, or the last write may be lost
             raise
 
-    def _announce(self, given: Sequence[Checkpoint]) -> None:
+    def _announce(self, checkpoints: Sequence[Checkpoint]) -> None:
         """Write the offsets to the topic before groups get them, so that the flow in the opposite
         direction can distinguish them from the groups' own commits.
         """
         if self._written is None:
             return
         ids, written = self._translations.copy_ids(), self._written
-        rows = [CheckpointRow(one, ids[one.group, one.topic_partition]) for one in given]
+        rows = [
+            CheckpointRow(checkpoint, ids[checkpoint.group, checkpoint.topic_partition])
+            for checkpoint in checkpoints
+        ]
         try:
-            self._append([row for row in rows if not row.is_said(written.get(row.key))])
+            self._append([row for row in rows if not row.is_written(written.get(row.key))])
         except Unauthorized:
             self._written = None  # the next write reports it
 
@@ -241,12 +247,12 @@ class CheckpointDuty:
     def _append(self, due: Sequence[CheckpointRow]) -> None:
         assert self._written is not None  # noqa: S101 (read just before)
         for at in range(0, len(due), RECORDS_PER_BATCH):
-            some = due[at : at + RECORDS_PER_BATCH]
+            portion = due[at : at + RECORDS_PER_BATCH]
             now_ms = int(time.time() * 1000)
-            self._log.append([row.record(now_ms) for row in some])
-            checkpoints = [row.checkpoint for row in some]
+            self._log.append([row.record(now_ms) for row in portion])
+            checkpoints = [row.checkpoint for row in portion]
             self._flow.groups.wrote(checkpoints, read_ms=self._read_ms)
-            self._written.update((row.key, row) for row in some)
+            self._written.update((row.key, row) for row in portion)
 
 
 # The checkpoints that the opposite flow keeps on the source: the offsets that its sync set for
@@ -283,12 +289,14 @@ class OppositeCheckpoints:
             # otherwise it was re-created
             first = self._next[topic] if end >= self._next[topic] else 0
             log = read_to_end(self._source, topic, 0, first, end=end)
-            for one, ids, _ in CheckpointRow.all_in(log):
-                tp, topic_id = one.topic_partition, None if ids is None else ids.copy
-                self._named.note(self._source.alias, one.group, tp, one.downstream_offset, topic_id)
+            for checkpoint, ids, _ in CheckpointRow.all_in(log):
+                tp, topic_id = checkpoint.topic_partition, None if ids is None else ids.copy
+                self._named.note(
+                    self._source.alias, checkpoint.group, tp, checkpoint.downstream_offset, topic_id
+                )
             self._next[topic] = end
         except Unauthorized:
-            error = denied(self._source.alias, "READ", topic)
+            error = denied_error(self._source.alias, "READ", topic)
             self._flow.log_once(
                 f"{self._flow.name}: the offsets that other processes' syncs set for groups of "
                 f"{self._source.alias} are unknown: {error}; or set "
@@ -312,13 +320,17 @@ class ShareGroups:
     """The share groups of one flow; not thread-safe."""
 
     def __init__(
-        self, flow: LedFlow, here: Coordinators, there: Coordinators, offsets: TargetOffsets
+        self,
+        flow: LedFlow,
+        source_coordinators: Coordinators,
+        target_coordinators: Coordinators,
+        offsets: TargetOffsets,
     ) -> None:
         self._flow = flow
-        self._here = here
-        self._there = there
+        self._here = source_coordinators
+        self._there = target_coordinators
         self._translations = TranslationCache(offsets, given_on_source(flow))
-        self._syncer = GroupSyncer(flow, there, is_share=True)
+        self._syncer = GroupSyncer(flow, target_coordinators, is_share=True)
         self._names: tuple[str, ...] = ()
         self.skipped: dict[str, str] = {}
         """Groups left as they are, with the reason, after the last round."""
@@ -340,11 +352,11 @@ class ShareGroups:
             self._translations.to_set(None)  # this makes every later commit a new one
             return
         try:
-            found = fetch_start_offsets(self._here, self._names)
+            offsets = fetch_start_offsets(self._here, self._names)
         except Unsupported:
             self._leave_out(self._here)
             return
-        self._translations.update(readable(self._flow, found))
+        self._translations.update(readable(self._flow, offsets))
         try:
             self._syncer.sync(self._translations.to_set(None), self._translations.target_ids())
         except Unsupported:
@@ -352,7 +364,7 @@ class ShareGroups:
             return
         self._translations.forget_topics(self._syncer.recreated)
         self.skipped = self._syncer.skipped
-        self._translations.seen_to(self.skipped)
+        self._translations.mark_applied(self.skipped)
 
     def _leave_out(self, cluster: Coordinators) -> None:
         reason = (

@@ -46,17 +46,17 @@ class Counterpart:
     """Log of the original on the target, if the source partition is its copy (the way back)."""
 
     @property
-    def is_way_back(self) -> bool:
+    def is_reverse(self) -> bool:
         return self.original is not None
 
     @property
     def target(self) -> TopicPartition:
-        return self.replica.pair.source if self.is_way_back else self.replica.pair.target
+        return self.replica.pair.source if self.is_reverse else self.replica.pair.target
 
     @property
     def target_topic_id(self) -> TopicId:
         pair = self.replica.pair
-        return pair.source_topic_id if self.is_way_back else pair.target_topic_id
+        return pair.source_topic_id if self.is_reverse else pair.target_topic_id
 
     @property
     def ids(self) -> CopyIds:
@@ -71,19 +71,19 @@ class Counterpart:
     def copied_to(self) -> int:
         """Return the source offset up to which records are copied."""
         copied = self.replica.copied
-        return (copied.downstream if self.is_way_back else copied.upstream) or 0
+        return (copied.downstream if self.is_reverse else copied.upstream) or 0
 
     def translate(self, offset: int) -> Translation:
         """Translate a source offset to the target, within its log."""
         if self.original is None:
-            found = self.replica.to_target(offset)
+            translation = self.replica.to_target(offset)
         else:
-            found = self.replica.to_source(offset)
+            translation = self.replica.to_source(offset)
             log = self.original.start or 0, self.original.end or 0
-            found = found and found._replace(offset=found.within(*log))
-        if found is None:
+            translation = translation and translation._replace(offset=translation.within(*log))
+        if translation is None:
             raise ValueError(f"{self.target}: it has no position")
-        return found
+        return translation
 
     def is_progress(self, offset: int) -> bool:
         """Return True if a group with this source offset has read, or passed, the records before
@@ -92,7 +92,7 @@ class Counterpart:
         On the way back this is False at or before the copy's first record: it stands for all
         earlier records of the original, and the sync sets groups there that are far from it.
         """
-        if not self.is_way_back:
+        if not self.is_reverse:
             return True
         first = self.runs[0].downstream if self.runs else 0
         return offset > max(first, self.replica.target.start or 0)
@@ -106,7 +106,7 @@ class TargetOffsets:
         self._source = source
         self._target = target
         self._is_shared = flow.config.policy.kind is PolicyKind.IDENTITY
-        self._way_back: MapReader | None = None
+        self._reverse_maps: MapReader | None = None
         self._aliases: frozenset[str] | None = None
 
     def forget(self) -> None:
@@ -128,7 +128,7 @@ class TargetOffsets:
         source = None if self._is_shared else self._flow.policy.topic_source(topic)
         return source is not None and source in self.target_aliases
 
-    def _passes(self, *found: str | None) -> bool:
+    def _is_selected(self, *found: str | None) -> bool:
         config = self._flow.config
         names = [name for name in found if name is not None]
         return any(
@@ -153,12 +153,12 @@ class TargetOffsets:
         asked = [views[tp] for tp in wanted if tp in views and not views[tp].is_broken]
         back = [tp for tp in wanted if tp not in views and self._came_from_target(tp.topic)]
         standing = confirmed(asked, self._source, self._target)
-        found = dict(self._forth({view.source: view for view in standing}))
+        counterparts = dict(self._find_copies({view.source: view for view in standing}))
         if back:
-            found.update(self._back(back))
-        return found
+            counterparts.update(self._find_originals(back))
+        return counterparts
 
-    def _forth(self, views: Views) -> Iterator[tuple[TopicPartition, Counterpart]]:
+    def _find_copies(self, views: Views) -> Iterator[tuple[TopicPartition, Counterpart]]:
         if not views:
             return
         picture = read_flow(
@@ -171,32 +171,34 @@ class TargetOffsets:
             maps=self._flow.read_map,
         )
         for tp, view in views.items():
-            found = picture.replica(view, 0)
-            is_known = found.problem is None and picture.maps.has_rows_of(tp, view.map_epoch)
+            replica = picture.replica(view, 0)
+            is_known = replica.problem is None and picture.maps.has_rows_of(tp, view.map_epoch)
             # Before a lane of this process has found its position, records of the flow may be
             # missing, or the map may have lost a row. Groups would skip records.
             if not is_known or view.is_unseen:
                 continue
             if view.reach is not None:
-                found = found.by_lane(*view.reach)
-            if found.copied.reach is not None:
-                yield tp, Counterpart(replica=found)
+                replica = replica.by_lane(*view.reach)
+            if replica.copied.reach is not None:
+                yield tp, Counterpart(replica=replica)
 
-    def _back(self, tps: Sequence[TopicPartition]) -> Iterator[tuple[TopicPartition, Counterpart]]:
+    def _find_originals(
+        self, tps: Sequence[TopicPartition]
+    ) -> Iterator[tuple[TopicPartition, Counterpart]]:
         """Find the originals of copies on the source. Topic names show that they are copies. The
         map of the flow that wrote them names the originals, since that flow may rename topics too.
         """
         map_topic = map_topic_of(self._flow.config.flow.reverse)
         copies = self._source.metadata([map_topic, *sorted({tp.topic for tp in tps})]).topics
         upstream = self._flow.policy.upstream_topic
-        is_asked = any(self._passes(tp.topic, upstream(tp.topic)) for tp in tps)
-        found = copies.get(map_topic)
-        if found is not None and found.error == TOPIC_AUTHORIZATION_FAILED and is_asked:
+        is_asked = any(self._is_selected(tp.topic, upstream(tp.topic)) for tp in tps)
+        topic = copies.get(map_topic)
+        if topic is not None and topic.error == TOPIC_AUTHORIZATION_FAILED and is_asked:
             self._flow.log_once(_hidden_map(self._flow, map_topic))
-        if found is None or found.error:
+        if topic is None or topic.error:
             return  # these were not copied by a flow of Twinlog
-        if self._way_back is None:
-            self._way_back = MapReader(self._source, map_topic, len(found.partitions))
+        if self._reverse_maps is None:
+            self._reverse_maps = MapReader(self._source, map_topic, len(topic.partitions))
         try:
             picture = read_flow(
                 self._source,
@@ -206,17 +208,19 @@ class TargetOffsets:
                 is_shared=False,
                 # that flow may have stopped, and its topic may have records of other clients now
                 new_owners=lambda: lambda _: True,
-                maps=self._way_back.read,
+                maps=self._reverse_maps.read,
             )
         except Unauthorized:
             if is_asked:
                 self._flow.log_once(_hidden_map(self._flow, map_topic))
             return
         originals = dict(self._originals(tps, copies, _names(picture.maps, copies)))
-        there = self._target.metadata(sorted({tp.topic for tp in originals.values()})).topics
+        target_topics = self._target.metadata(
+            sorted({tp.topic for tp in originals.values()})
+        ).topics
         ends = read_ends(self._target, originals.values(), Want.STARTS)
         for tp, original in originals.items():
-            copy, first = copies.get(tp.topic), there.get(original.topic)
+            copy, first = copies.get(tp.topic), target_topics.get(original.topic)
             if copy is None or first is None or ends[original].problem is not None:
                 continue
             replica = picture.replica(Pairing(original, tp, first.topic_id, copy.topic_id), 0)
@@ -239,7 +243,7 @@ class TargetOffsets:
             names = named.get(topic_id, ())
             plain = self._flow.policy.upstream_topic(tp.topic)
             name = plain if not names or plain in names else sorted(names)[-1]
-            if name is not None and self._passes(tp.topic, name):
+            if name is not None and self._is_selected(tp.topic, name):
                 yield tp, TopicPartition(name, tp.partition)
 
 

@@ -63,24 +63,25 @@ class GroupSync:
     """Why nothing is set although there were offsets to set."""
 
 
-def group_sync(there: TargetGroup | None, wanted: Iterable[Checkpoint]) -> GroupSync:
-    """Return what to change, by the group's state on the target; `there` is None if it does not
-    exist there.
+def group_sync(target_group: TargetGroup | None, wanted: Iterable[Checkpoint]) -> GroupSync:
+    """Return what to change, by the group's state on the target. `target_group` is None if it does
+    not exist there.
     """
     checkpoints = tuple(wanted)
-    if there is None:
+    if target_group is None:
         return GroupSync(to_set=checkpoints)
     behind = tuple(
-        one
-        for one in checkpoints
-        if there.offsets.get(one.topic_partition, -1) < one.downstream_offset
+        checkpoint
+        for checkpoint in checkpoints
+        if target_group.offsets.get(checkpoint.topic_partition, -1) < checkpoint.downstream_offset
     )
-    if not there.has_offsets:
+    if not target_group.has_offsets:
         return GroupSync(skipped=Skipped.NOT_A_CONSUMER if checkpoints else None)
-    if there.is_active:
+    if target_group.is_active:
         return GroupSync(skipped=Skipped.ACTIVE if checkpoints else None)
     is_ahead = any(
-        there.offsets.get(one.topic_partition, -1) > one.downstream_offset for one in checkpoints
+        target_group.offsets.get(checkpoint.topic_partition, -1) > checkpoint.downstream_offset
+        for checkpoint in checkpoints
     )
     return GroupSync(to_set=behind, skipped=Skipped.AHEAD if is_ahead and not behind else None)
 
@@ -91,7 +92,7 @@ class GroupSyncer:
     def __init__(
         self,
         flow: LedFlow,
-        there: Coordinators,
+        coordinators: Coordinators,
         *,
         is_share: bool = False,
         announce: Callable[[Sequence[Checkpoint]], None] = lambda _: None,
@@ -99,10 +100,12 @@ class GroupSyncer:
         """`announce` is called with the offsets before they are set."""
         self._flow = flow
         self._announce = announce
-        self._there = there
+        self._there = coordinators
         self._is_share = is_share
         self._read = (
-            partial(fetch_furthest_offsets, there) if is_share else OffsetReader(there).read
+            partial(fetch_furthest_offsets, coordinators)
+            if is_share
+            else OffsetReader(coordinators).read
         )
         self._set = alter_start_offsets if is_share else commit_offsets
         self._refused_until: dict[str, float] = {}
@@ -123,7 +126,9 @@ class GroupSyncer:
         if not due:
             return
         states = self._states(due)
-        syncs = {group: group_sync(there, due[group]) for group, there in states.items()}
+        syncs = {
+            group: group_sync(target_group, due[group]) for group, target_group in states.items()
+        }
         for group, sync in syncs.items():
             if sync.skipped is not None:
                 self._skip(group, sync.skipped)
@@ -140,45 +145,47 @@ class GroupSyncer:
         out: dict[str, TargetGroup | None] = {}
         idle: list[str] = []
         for group in groups:
-            found = listed.get(group)
-            if found is None:
+            listed_group = listed.get(group)
+            if listed_group is None:
                 idle.append(group)
                 continue
-            has_offsets = found.is_share if self._is_share else found.has_offsets
-            if has_offsets and not found.is_active:
+            has_offsets = listed_group.is_share if self._is_share else listed_group.has_offsets
+            if has_offsets and not listed_group.is_active:
                 idle.append(group)
             else:
                 out[group] = TargetGroup(
-                    is_active=found.is_active, has_offsets=has_offsets, offsets={}
+                    is_active=listed_group.is_active, has_offsets=has_offsets, offsets={}
                 )
         for group, offsets in self._read(idle).items():
             if isinstance(offsets, TwinlogError):
                 self._skip(group, Skipped.REFUSED, self._as_needed(group, offsets))
                 continue
-            known = {tp: one.offset for tp, one in offsets.items()}
-            there = TargetGroup(is_active=False, has_offsets=True, offsets=known)
-            out[group] = there if group in listed or known else None
+            known = {tp: committed.offset for tp, committed in offsets.items()}
+            target_group = TargetGroup(is_active=False, has_offsets=True, offsets=known)
+            out[group] = target_group if group in listed or known else None
         return out
 
     def _commit(self, syncs: Mapping[str, GroupSync], ids: Mapping[str, TopicId]) -> None:
         within = self._within_logs(syncs, ids)
         wanted = {
             group: {
-                one.topic_partition: Committed(offset=one.downstream_offset, metadata=one.metadata)
-                for one in sync.to_set
+                checkpoint.topic_partition: Committed(
+                    offset=checkpoint.downstream_offset, metadata=checkpoint.metadata
+                )
+                for checkpoint in sync.to_set
             }
             for group, sync in within.items()
         }
         if any(wanted.values()):
-            self._announce([one for sync in within.values() for one in sync.to_set])
+            self._announce([checkpoint for sync in within.values() for checkpoint in sync.to_set])
             self._flow.confirm()
         cluster = self._flow.config.flow.target
         for group, offsets in wanted.items():
-            for tp, one in offsets.items():
-                self._flow.synced.note(cluster, group, tp, one.offset, ids[tp.topic])
+            for tp, committed in offsets.items():
+                self._flow.synced.note(cluster, group, tp, committed.offset, ids[tp.topic])
         for group, answer in self._set(self._there, wanted).items():
             problems = [answer] if isinstance(answer, TwinlogError) else list(answer.values())
-            problem = next((one for one in problems if one is not None), None)
+            problem = next((problem for problem in problems if problem is not None), None)
             if problem is None:
                 self.skipped.pop(group, None)
             elif is_refused_as_active(problem):
@@ -193,7 +200,7 @@ class GroupSyncer:
         out topics that were deleted or re-created: Kafka deletes the offsets of a deleted topic's
         groups, and translated offsets do not apply to a re-created one.
         """
-        tps = {one.topic_partition for sync in syncs.values() for one in sync.to_set}
+        tps = {checkpoint.topic_partition for sync in syncs.values() for checkpoint in sync.to_set}
         if not tps:
             return {}
         starts = known_starts(self._there.client, tps)
@@ -201,16 +208,20 @@ class GroupSyncer:
         now = self._there.client.metadata(topics)
         self.recreated = frozenset(topic for topic in topics if not now.has(topic, ids[topic]))
 
-        def at_start(one: Checkpoint) -> Checkpoint:
-            start = starts.get(one.topic_partition, 0)
-            return one if one.downstream_offset >= start else replace(one, downstream_offset=start)
+        def at_start(checkpoint: Checkpoint) -> Checkpoint:
+            start = starts.get(checkpoint.topic_partition, 0)
+            return (
+                checkpoint
+                if checkpoint.downstream_offset >= start
+                else replace(checkpoint, downstream_offset=start)
+            )
 
         within = {
             group: GroupSync(
                 to_set=tuple(
-                    at_start(one)
-                    for one in sync.to_set
-                    if one.topic_partition.topic not in self.recreated
+                    at_start(checkpoint)
+                    for checkpoint in sync.to_set
+                    if checkpoint.topic_partition.topic not in self.recreated
                 )
             )
             for group, sync in syncs.items()

@@ -24,7 +24,7 @@ from twinlog.survey.cluster_state import cluster_state
 NO_SUCH_GROUP: Final = "twinlog-no-such-group"
 
 
-def sees_groups(source: ClusterClient) -> bool:
+def lists_groups(source: ClusterClient) -> bool:
     """Return False if groups may exist although none is listed, because the permission to list them
     is missing.
     """
@@ -34,7 +34,7 @@ def sees_groups(source: ClusterClient) -> bool:
     return may_describe_groups(source, NO_SUCH_GROUP)
 
 
-def unseen_line(flow: FlowConfig) -> str:
+def hidden_groups_line(flow: FlowConfig) -> str:
     """Return the line for a source on which no group is visible."""
     return (
         f"{flow.flow}: no group of {flow.flow.source} is visible, so none gets checkpoints: grant "
@@ -52,13 +52,15 @@ def refused_line(flow: FlowConfig, refused: Mapping[str, TwinlogError]) -> str:
 
 
 def readable(
-    flow: LedFlow, found: Mapping[str, GroupOffsets | TwinlogError]
+    flow: LedFlow, answers: Mapping[str, GroupOffsets | TwinlogError]
 ) -> dict[str, GroupOffsets]:
     """Return the offsets of readable groups. The other groups are logged in one line."""
-    refused = {name: one for name, one in found.items() if isinstance(one, TwinlogError)}
+    refused = {name: error for name, error in answers.items() if isinstance(error, TwinlogError)}
     if refused:
         flow.log_once(refused_line(flow.config, refused))
-    return {name: one for name, one in found.items() if not isinstance(one, TwinlogError)}
+    return {
+        name: offsets for name, offsets in answers.items() if not isinstance(offsets, TwinlogError)
+    }
 
 
 def group_notes(flow: FlowConfig, source: ClusterClient) -> list[str]:
@@ -67,8 +69,8 @@ def group_notes(flow: FlowConfig, source: ClusterClient) -> list[str]:
         return []
     offsets = selected_offsets(flow, source)
     if offsets is None:
-        return [] if sees_groups(source) else [unseen_line(flow)]
-    refused = {name: found for name, found in offsets.items() if isinstance(found, TwinlogError)}
+        return [] if lists_groups(source) else [hidden_groups_line(flow)]
+    refused = {name: answer for name, answer in offsets.items() if isinstance(answer, TwinlogError)}
     return [refused_line(flow, refused)] if refused else []
 
 
@@ -78,7 +80,9 @@ def selected_offsets(
     """Return the offsets of selected groups, or None if the source lists no groups."""
     coordinators = Coordinators(source)
     groups = list_groups(coordinators)
-    chosen = [name for name, one in groups.items() if one.has_offsets and flow.groups.selects(name)]
+    chosen = [
+        name for name, group in groups.items() if group.has_offsets and flow.groups.selects(name)
+    ]
     return fetch_offsets(coordinators, chosen) if groups else None
 
 
@@ -114,12 +118,12 @@ class KeyedGroups:
         topics = {view.source.topic for view in self._flow.partitions() if view.is_keyed}
         by_group = self._committed(topics) if topics else {}
         self._flow.groups.untranslated = {
-            group: f"records of {first_few(found)} are partitioned by key, so offsets cannot be "
+            group: f"records of {first_few(topics)} are partitioned by key, so offsets cannot be "
             "translated"
-            for group, found in by_group.items()
+            for group, topics in by_group.items()
         }
         if by_group:
-            concerned = sorted({topic for found in by_group.values() for topic in found})
+            concerned = sorted({topic for names in by_group.values() for topic in names})
             self._flow.log_once(
                 f"{self._flow.name}: offsets of groups are not translated in "
                 f"{plural(len(concerned), 'topic')} ({first_few(concerned)}): records are "
@@ -136,9 +140,9 @@ class KeyedGroups:
             offsets = selected_offsets(self._flow.config, source) or {}
         out: dict[str, list[str]] = {}
         for group, answer in sorted(offsets.items()):
-            found = set() if isinstance(answer, TwinlogError) else {tp.topic for tp in answer}
-            if found & wanted:
-                out[group] = sorted(found & wanted)
+            names = set() if isinstance(answer, TwinlogError) else {tp.topic for tp in answer}
+            if names & wanted:
+                out[group] = sorted(names & wanted)
         return out
 
     def close(self) -> None:
@@ -160,14 +164,14 @@ def other_flows(
     state, wanted = cluster_state(target), frozenset(remotes)
     named = {row.topic for row in state.rows.values() if row.begun and row.flow != str(flow.flow)}
     names = sorted(named & wanted)
-    found = target.metadata(names).topics if names else {}
+    target_topics = target.metadata(names).topics if names else {}
     others = {
         name: frozenset(
             row.flow
             for row in state.copies_of(name, topic.topic_id)
             if row.begun and row.flow != str(flow.flow)
         )
-        for name, topic in found.items()
+        for name, topic in target_topics.items()
         if not topic.error
     }
     return {name: flows for name, flows in others.items() if flows}
@@ -185,8 +189,8 @@ def skipping_groups(
     `remotes`: remote topics by source topic. `others`: the other flows, by remote topic.
     """
     by_flows: dict[tuple[str, ...], tuple[set[str], set[str]]] = {}
-    for group, some in offsets.items():
-        for topic in {tp.topic for tp in some}:
+    for group, of_group in offsets.items():
+        for topic in {tp.topic for tp in of_group}:
             remote = remotes.get(topic, "")
             if flows := others.get(remote):
                 topics, groups = by_flows.setdefault(tuple(sorted(flows)), (set(), set()))

@@ -34,7 +34,7 @@ class TranslatedCommit(NamedTuple):
     """None if the commit has no counterpart on the target."""
     is_exact: bool
     ids: CopyIds | None = None
-    is_way_back: bool = False
+    is_reverse: bool = False
     is_progress: bool = True
     """False if the group may never have been at the checkpoint (`Counterpart.is_progress`)."""
     target_topic_id: TopicId = NO_TOPIC_ID
@@ -47,7 +47,7 @@ class TranslatedCommit(NamedTuple):
         return TranslatedCommit(self.committed, replace(self.checkpoint, group=group), *self[2:])
 
 
-class _SeenTo(NamedTuple):
+class _AppliedOffset(NamedTuple):
     """A commit for which the group's offset on the target needs no change."""
 
     offset: int
@@ -58,11 +58,11 @@ class _SeenTo(NamedTuple):
     """The topics of the offset, or None for the topics at that time. A re-created topic has the
     same offsets again."""
 
-    def is_of(self, one: TranslatedCommit) -> bool:
-        if one.checkpoint is None or self.offset != one.committed.offset:
+    def is_of(self, commit: TranslatedCommit) -> bool:
+        if commit.checkpoint is None or self.offset != commit.committed.offset:
             return False
-        downstream = one.checkpoint.downstream_offset
-        return self.downstream in (None, downstream) and self.ids in (None, one.ids)
+        downstream = commit.checkpoint.downstream_offset
+        return self.downstream in (None, downstream) and self.ids in (None, commit.ids)
 
 
 Given: TypeAlias = Callable[[str, TopicPartition, int, TopicId | None], bool | None]
@@ -90,12 +90,12 @@ class _Group:
 class TranslationCache:
     """The translations for the groups of one flow; not thread-safe."""
 
-    def __init__(self, offsets: TargetOffsets, given: Given, *, has_sync: bool = True) -> None:
+    def __init__(self, offsets: TargetOffsets, was_set: Given, *, has_sync: bool = True) -> None:
         self._offsets = offsets
         self._has_sync = has_sync
-        self._given = given
+        self._given = was_set
         self._groups: dict[str, _Group] = {}
-        self._seen_to: dict[tuple[str, TopicPartition], _SeenTo] = {}
+        self._applied_offset: dict[tuple[str, TopicPartition], _AppliedOffset] = {}
         """Commits in topics that were copied from the target, by group and source partition."""
         self._copies: dict[TopicPartition, PartitionKey] = {}
         """The copies of the last round whose offsets are valid."""
@@ -107,37 +107,37 @@ class TranslationCache:
 
     def due(self, written: Newest) -> Iterator[CheckpointRow]:
         """Yield the rows that the checkpoints topic does not have yet."""
-        for name, tp, one in self._all():
-            if one.checkpoint is None:
+        for name, tp, commit in self._all():
+            if commit.checkpoint is None:
                 continue
-            last = written.get((name, one.checkpoint.topic_partition))
-            if last is not None and last.checkpoint is one.checkpoint and not one.is_way_back:
+            last = written.get((name, commit.checkpoint.topic_partition))
+            if last is not None and last.checkpoint is commit.checkpoint and not commit.is_reverse:
                 continue  # the usual case, and there may be very many
-            seen_to = self._seen_to.get((name, tp)) if one.is_way_back else None
-            is_seen_to = seen_to is not None and seen_to.is_of(one)
-            ids = one.ids if self._has_sync or one.is_way_back else None
-            row = CheckpointRow(one.checkpoint, ids, is_seen_to)
-            if row.is_due(last, is_exact=one.is_exact):
+            mark_applied = self._applied_offset.get((name, tp)) if commit.is_reverse else None
+            is_applied = mark_applied is not None and mark_applied.is_of(commit)
+            ids = commit.ids if self._has_sync or commit.is_reverse else None
+            row = CheckpointRow(commit.checkpoint, ids, is_applied)
+            if row.is_due(last, is_exact=commit.is_exact):
                 yield row
 
     def copy_ids(self) -> dict[tuple[str, TopicPartition], CopyIds | None]:
         """Return the two topics of each checkpoint, by group and partition of the target."""
         return {
-            (name, one.checkpoint.topic_partition): one.ids
-            for name, _, one in self._all()
-            if one.checkpoint is not None
+            (name, commit.checkpoint.topic_partition): commit.ids
+            for name, _, commit in self._all()
+            if commit.checkpoint is not None
         }
 
     @property
-    def has_way_back(self) -> bool:
-        return any(one.is_way_back for one in self)
+    def has_reverse(self) -> bool:
+        return any(commit.is_reverse for commit in self)
 
     def without_counterpart(self) -> dict[str, tuple[TopicPartition, ...]]:
         """Return the groups without any counterpart on the target, and their partitions."""
         return {
             name: tuple(group.read)
             for name, group in self._groups.items()
-            if all(one.checkpoint is None for one in group.translated.values())
+            if all(commit.checkpoint is None for commit in group.translated.values())
         }
 
     def forget(self) -> None:
@@ -148,17 +148,20 @@ class TranslationCache:
     def forget_topics(self, topics: Collection[str]) -> None:
         """Drop the translations in these topics of the target, which were replaced."""
         for group in self._groups.values() if topics else ():
-            for tp, one in list(group.translated.items()):
-                if one.checkpoint is not None and one.checkpoint.topic_partition.topic in topics:
+            for tp, commit in list(group.translated.items()):
+                if (
+                    commit.checkpoint is not None
+                    and commit.checkpoint.topic_partition.topic in topics
+                ):
                     del group.translated[tp]
                     group.is_settled = False
 
     def target_ids(self) -> dict[str, TopicId]:
         """Return the IDs of the target topics in which offsets were translated."""
         return {
-            one.checkpoint.topic_partition.topic: one.target_topic_id
-            for one in self
-            if one.checkpoint is not None
+            commit.checkpoint.topic_partition.topic: commit.target_topic_id
+            for commit in self
+            if commit.checkpoint is not None
         }
 
     def update(self, now: Mapping[str, GroupOffsets]) -> None:
@@ -176,13 +179,13 @@ class TranslationCache:
                 group = moved[name] = _Group(offsets, _still_right(group, offsets))
             self._groups[name] = group
         wanted = {tp for group in moved.values() for tp in group.unknown}
-        found = self._offsets.find(wanted, views) if wanted else {}
+        counterparts = self._offsets.find(wanted, views) if wanted else {}
         # very many groups may be at the same offset
-        translate = cache(lambda tp, committed: _translation(committed, found.get(tp)))
+        translate = cache(lambda tp, committed: _translation(committed, counterparts.get(tp)))
         for name, group in moved.items():
             for tp in group.unknown:
                 group.translated[tp] = translate(tp, group.read[tp]).of(name)
-            group.is_settled = all(one.is_exact for one in group.translated.values())
+            group.is_settled = all(commit.is_exact for commit in group.translated.values())
 
     def _keep(self, copies: dict[TopicPartition, PartitionKey]) -> None:
         gone = {tp for tp, copy in self._copies.items() if copies.get(tp) != copy}
@@ -197,90 +200,94 @@ class TranslationCache:
         the start, or None if unknown. In that case the first round changes nothing on the way back.
         """
         if before is None and not self._has_begun:
-            for name, tp, one in self._all():
-                if self._was_given(name, tp, one) is None:
-                    self._seen_to[name, tp] = _SeenTo(one.committed.offset, None, one.ids)
+            for name, tp, commit in self._all():
+                if self._was_given(name, tp, commit) is None:
+                    self._applied_offset[name, tp] = _AppliedOffset(
+                        commit.committed.offset, None, commit.ids
+                    )
         self._has_begun = True
         wanted: dict[str, list[Checkpoint]] = {}
-        for name, tp, one in self._all():
-            if one.checkpoint is not None and not self._is_done(name, tp, one, before):
-                asked = one.checkpoint
-                if not one.is_progress:
+        for name, tp, commit in self._all():
+            if commit.checkpoint is not None and not self._is_done(name, tp, commit, before):
+                asked = commit.checkpoint
+                if not commit.is_progress:
                     # becomes the log start if the group has no offset, and else changes nothing
                     asked = replace(asked, downstream_offset=0)
                 wanted.setdefault(name, []).append(asked)
         return wanted
 
-    def seen_to(self, skipped: Mapping[str, str]) -> None:
+    def mark_applied(self, skipped: Mapping[str, str]) -> None:
         """Note that the offsets of `to_set` are set, except those of skipped groups."""
-        for name, tp, one in self._all():
-            if one.checkpoint is None or not one.is_way_back:
+        for name, tp, commit in self._all():
+            if commit.checkpoint is None or not commit.is_reverse:
                 continue
             if skipped.get(name) in (None, Skipped.AHEAD.value):
-                downstream = one.checkpoint.downstream_offset
-                self._seen_to[name, tp] = _SeenTo(one.committed.offset, downstream, one.ids)
+                downstream = commit.checkpoint.downstream_offset
+                self._applied_offset[name, tp] = _AppliedOffset(
+                    commit.committed.offset, downstream, commit.ids
+                )
 
     def _all(self) -> Iterator[tuple[str, TopicPartition, TranslatedCommit]]:
         for name, group in self._groups.items():
-            for tp, one in group.translated.items():
-                yield name, tp, one
+            for tp, commit in group.translated.items():
+                yield name, tp, commit
 
     def _is_done(
-        self, group: str, tp: TopicPartition, one: TranslatedCommit, before: Newest | None
+        self, group: str, tp: TopicPartition, commit: TranslatedCommit, before: Newest | None
     ) -> bool:
-        if not one.is_way_back or one.checkpoint is None:
+        if not commit.is_reverse or commit.checkpoint is None:
             return False
-        if self._was_given(group, tp, one):
+        if self._was_given(group, tp, commit):
             return True
-        seen_to = self._seen_to.get((group, tp))
-        if seen_to is None and before is not None:
-            seen_to = _seen_to(before.get((group, one.checkpoint.topic_partition)))
-        return seen_to is not None and seen_to.is_of(one)
+        mark_applied = self._applied_offset.get((group, tp))
+        if mark_applied is None and before is not None:
+            mark_applied = _applied_offset(before.get((group, commit.checkpoint.topic_partition)))
+        return mark_applied is not None and mark_applied.is_of(commit)
 
-    def _was_given(self, group: str, tp: TopicPartition, one: TranslatedCommit) -> bool | None:
-        copy = None if one.ids is None else one.ids.copy
-        return self._given(group, tp, one.committed.offset, copy)
+    def _was_given(self, group: str, tp: TopicPartition, commit: TranslatedCommit) -> bool | None:
+        copy = None if commit.ids is None else commit.ids.copy
+        return self._given(group, tp, commit.committed.offset, copy)
 
 
-def _seen_to(row: CheckpointRow | None) -> _SeenTo | None:
+def _applied_offset(row: CheckpointRow | None) -> _AppliedOffset | None:
     """Read a row. Earlier releases wrote rows only for commits that needed no further change."""
-    if row is None or not (row.is_seen_to or row.ids is None):
+    if row is None or not (row.is_applied or row.ids is None):
         return None
-    one = row.checkpoint
-    downstream = None if row.ids is None else one.downstream_offset
-    return _SeenTo(one.upstream_offset, downstream, row.ids)
+    checkpoint = row.checkpoint
+    downstream = None if row.ids is None else checkpoint.downstream_offset
+    return _AppliedOffset(checkpoint.upstream_offset, downstream, row.ids)
 
 
 def _still_right(group: _Group | None, now: GroupOffsets) -> dict[TopicPartition, TranslatedCommit]:
     if group is None:
         return {}
     return {
-        tp: one
-        for tp, one in group.translated.items()
-        if one.is_exact and now.get(tp) == one.committed
+        tp: commit
+        for tp, commit in group.translated.items()
+        if commit.is_exact and now.get(tp) == commit.committed
     }
 
 
-def _translation(committed: Committed, there: Counterpart | None) -> TranslatedCommit:
+def _translation(committed: Committed, counterpart: Counterpart | None) -> TranslatedCommit:
     """Return the translation of a commit whose group is still to be named."""
-    if there is None:
+    if counterpart is None:
         return TranslatedCommit(committed=committed, checkpoint=None, is_exact=False)
-    found = there.translate(committed.offset)
-    if not found.is_exact and not there.runs:  # nothing was copied yet
+    translation = counterpart.translate(committed.offset)
+    if not translation.is_exact and not counterpart.runs:  # nothing was copied yet
         return TranslatedCommit(committed=committed, checkpoint=None, is_exact=False)
     checkpoint = Checkpoint(
         group="",
-        topic_partition=there.target,
+        topic_partition=counterpart.target,
         upstream_offset=committed.offset,
-        downstream_offset=found.offset,
+        downstream_offset=translation.offset,
         metadata=committed.metadata,
     )
     return TranslatedCommit(
         committed=committed,
         checkpoint=checkpoint,
-        is_exact=found.is_exact,
-        ids=there.ids,
-        is_way_back=there.is_way_back,
-        is_progress=there.is_progress(committed.offset),
-        target_topic_id=there.target_topic_id,
+        is_exact=translation.is_exact,
+        ids=counterpart.ids,
+        is_reverse=counterpart.is_reverse,
+        is_progress=counterpart.is_progress(committed.offset),
+        target_topic_id=counterpart.target_topic_id,
     )

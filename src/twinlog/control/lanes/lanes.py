@@ -137,6 +137,8 @@ class Lease:
     job: Job
     work: Work
     """The work that its lanes got at their start."""
+    is_light: bool = False
+    """Whether it has one lane because the flow has little traffic."""
     state: LeaseState = LeaseState.WARMING
     clock: Clock = CLOCK
     started: float = field(init=False)
@@ -258,7 +260,9 @@ def spread(
 
 def credentials_of(work: Work) -> Renewed:
     """Return the credentials as of the last check of the key files. Reads no file."""
-    return Renewed(source=_now(work.source.security), target=_now(work.target.security))
+    return Renewed(
+        source=_for_other_host(work.source.security), target=_for_other_host(work.target.security)
+    )
 
 
 def with_credentials(work: Work, now: Renewed) -> Work:
@@ -270,6 +274,6 @@ def with_credentials(work: Work, now: Renewed) -> Work:
     )
 
 
-def _now(settings: SecuritySettings | None) -> SecuritySettings | None:
+def _for_other_host(settings: SecuritySettings | None) -> SecuritySettings | None:
     # without the names of files, because they do not exist on the lane's host
     return None if settings is None else replace(known(settings), files=())

@@ -98,18 +98,18 @@ class Pacer:
             self.is_binding = False
             return
         limit = max(self.limit + SETTLED_A_SECOND * self._balance, LEAST_SHARE * self.limit)
-        given = shares(limit, asked, {topic: self.priorities.weight(topic) for topic in asked})
-        self.is_binding = any(given[topic] < asked[topic] for topic in asked)
-        given = {
-            topic: rate + TRICKLE_BYTES * (rate == asked[topic]) for topic, rate in given.items()
+        rates = shares(limit, asked, {topic: self.priorities.weight(topic) for topic in asked})
+        self.is_binding = any(rates[topic] < asked[topic] for topic in asked)
+        rates = {
+            topic: rate + TRICKLE_BYTES * (rate == asked[topic]) for topic, rate in rates.items()
         }
-        waits = {lane.key: _waiting(lane) for lane in every}
+        waits = {lane.key: _topic_weights(lane) for lane in every}
         for lane in every:
-            mine = {
-                topic: int(given[topic] * share / sum(w.get(topic, 0.0) for w in waits.values()))
+            lane_rates = {
+                topic: int(rates[topic] * share / sum(w.get(topic, 0.0) for w in waits.values()))
                 for topic, share in waits[lane.key].items()
             }
-            lane.peer.send(Pace(bytes_per_second=mine))
+            lane.peer.send(Pace(bytes_per_second=lane_rates))
 
     def soon(self) -> None:
         """Compute shares again at the next turn, because partitions have moved to other lanes."""
@@ -123,7 +123,7 @@ class Pacer:
             total[topic] = total.get(topic, 0) + partition.total_bytes
             if _is_behind(partition):
                 behind.add(topic)
-        self._settle(now, sum(total.values()))
+        self._balance_copied(now, sum(total.values()))
         out: dict[str, float] = {}
         for topic, count in total.items():
             at, before = self._seen.get(topic, (now - PERIOD_S, count))
@@ -134,7 +134,7 @@ class Pacer:
             self._seen = {topic: self._seen[topic] for topic in total}
         return out
 
-    def _settle(self, now: float, copied: int) -> None:
+    def _balance_copied(self, now: float, copied: int) -> None:
         """Balance the bytes that were copied since the last call against the limit."""
         if self._balanced_at:
             allowed = self.limit * (now - self._balanced_at)
@@ -156,7 +156,7 @@ def _is_behind(partition: Partition) -> bool:
     return progress is None or progress.source_end < 0 or progress.upstream < progress.source_end
 
 
-def _waiting(lane: Lane) -> dict[str, float]:
+def _topic_weights(lane: Lane) -> dict[str, float]:
     """Return the lane's weight for each topic. Partitions with a backlog count most."""
     out: dict[str, float] = {}
     for tp, partition in lane.partitions.items():

@@ -526,7 +526,7 @@ class Partition:
 
     @property
     def is_over(self) -> bool:
-        """Return True if `--once` copies no more of it."""
+        """Return True if `--once` copies no more of this partition."""
         rests = self.is_paused and self.lane is None
         return rests or self.placement in (Placement.DONE, Placement.RELEASED, Placement.FAILED)
 

@@ -94,8 +94,8 @@ def take_of(
         lost=partition.lost,
         handed=partition.handed if fan is None else None,
         fan=fan,
-        skips=tuple(one.skip for one in partition.skips),
-        accepted=tuple(one.accepted for one in partition.accepted),
+        skips=tuple(skip.skip for skip in partition.skips),
+        accepted=tuple(acceptance.accepted for acceptance in partition.accepted),
         transform=plan.transform,
         written_by="" if known is None else known.transform,
         transformed=() if known is None else known.transformed,
@@ -164,7 +164,7 @@ def transformed_as_before(
     by_term = sorted(maps.values(), key=attrgetter("term"))
     newest = {(known.topic, known.key.partition): known for known in by_term}
     before = {known.topic for known in newest.values() if known.transform}
-    unchanged = {one.plan.source.topic for one in every if not one.plan.transform}
+    unchanged = {partition.plan.source.topic for partition in every if not partition.plan.transform}
     lost = {topic for topic in before & unchanged if not removed.matches(topic)}
     if not lost:
         return [*cold]
@@ -208,13 +208,13 @@ def partitioned_as_before(
         if not other:
             out.append(partition)
             continue
-        moved = _moved(plan, max(other))
+        moved = _partitions_differ(plan, max(other))
         message = moved.worded(flow, is_shared=partition.is_shared)
         partition.troubled(moved.code, message, retriable=False)
     return out
 
 
-def _moved(plan: PartitionPlan, began: int) -> LogFinding:
+def _partitions_differ(plan: PartitionPlan, began: int) -> LogFinding:
     before = (
         f"was partitioned by key into {began} target partitions" if began else "kept its partitions"
     )
@@ -237,7 +237,9 @@ def _fan(plan: PartitionPlan, maps: Maps) -> Fan:
 
 
 def _from_mark(known: PartitionMap) -> tuple[Run, ...]:
-    """Return the runs at which a branch may end. Its copy has certainly reached its mark."""
+    """Return the first run, and those from the branch's mark on. The branch's copy has reached the
+    mark, so its end is in one of them.
+    """
     if known.mark is None:
         return tuple(known.runs)
     begin = max(0, following(known.runs, known.mark.ordinal - 1, ORDINAL) - 1)

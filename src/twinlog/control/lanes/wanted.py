@@ -26,7 +26,7 @@ def replan(
     """
     leaving: list[Partition] = []
     released = intents.released
-    wanted = {one.source: one for one in plans if one.source.topic not in released}
+    wanted = {plan.source: plan for plan in plans if plan.source.topic not in released}
     for tp, plan in wanted.items():
         known = partitions.get(tp)
         if known is None:
@@ -40,7 +40,7 @@ def replan(
             known.placement = Placement.PENDING
     for tp, partition in list(partitions.items()):
         if tp not in wanted and partition.is_wanted:
-            unwanted(partition)
+            mark_unwanted(partition)
             leaving.append(partition)
         elif partition.is_forgotten:
             del partitions[tp]
@@ -53,10 +53,10 @@ def replan(
     return leaving
 
 
-def unwanted(partition: Partition) -> None:
+def mark_unwanted(partition: Partition) -> None:
     """Mark a partition that is no longer mirrored; it is kept for display."""
     partition.is_wanted, partition.handed, partition.begun = False, None, None
-    partition.failure = None  # these do not matter any more
+    partition.failure = None  # problems of a partition that is no longer mirrored are not shown
     if partition.lane is None:
         partition.leave(Placement.RELEASED)
 
@@ -78,7 +78,7 @@ def see_source(
     return gone
 
 
-def vanished(partition: Partition) -> str:
+def vanished_text(partition: Partition) -> str:
     """Return the text for a partition whose topic the source no longer lists, or an empty text."""
     if partition.placement is not Placement.RELEASED or not partition.vanished_ms:
         return ""
@@ -92,7 +92,9 @@ def kept(copy: str) -> str:
 
 def hold_back(partitions: Iterable[Partition], error: TwinlogError | None) -> None:
     """Set the reason why partitions that have not run yet do not start. None clears it."""
-    waiting = (one for one in partitions if one.is_wanted and one.taken is None)
+    waiting = (
+        partition for partition in partitions if partition.is_wanted and partition.taken is None
+    )
     for partition in waiting:
         if partition.placement is not Placement.PENDING:
             continue
@@ -115,7 +117,7 @@ def continue_from(
             known.records, known.bytes = partition.total_records, partition.total_bytes
             continue
         partition.leave(Placement.RELEASED)
-        unwanted(partition)
+        mark_unwanted(partition)
         partition.is_paused = False
         partition.lost = partition.progress = partition.taken = None
         partition.acked_ordinal = partition.acked_epoch = -1

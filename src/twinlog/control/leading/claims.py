@@ -57,8 +57,8 @@ from twinlog.mirror.state.generations import (
     WROTE,
     Claim,
     FlowHistory,
-    closing,
-    superseded,
+    closing_row,
+    rows_to_remove,
     winning_claims,
 )
 from twinlog.mirror.state.intents import INTENT, FlowIntents, flow_intents
@@ -80,12 +80,12 @@ class FlowClaims:
     config: FlowConfig
     claimant: str
     log_once: Callable[[str], None]
-    mine: Claim | None = None
+    own_claim: Claim | None = None
     """The last claim of this process that won."""
     idle: Claim | None = None
     """The claim whose set-up failed, so no lane ran in it; valid while no other process leads."""
     quiet_at: float = -math.inf
-    """Monotonic time from which no lane of a generation before `mine` can write."""
+    """Monotonic time from which no lane of a generation before `own_claim` can write."""
     _waits: tuple[int, float] = (-1, 0.0)
     """The generation whose lanes are waited for, and until when (monotonic)."""
 
@@ -98,9 +98,9 @@ class FlowClaims:
         return state_rows(target).history(self.name)
 
     def is_latest(self, target: ClusterClient, generation: int, followed: FlowIntents) -> bool:
-        """Return True if there is no newer claim than this one, and no intent that is not followed.
-        Rows, including this process's, may have been deleted with their topic. Then a new leader
-        has written a claim to the new topic, and intents remain valid until they are removed.
+        """Return True if no newer claim exists, and this process follows all intents. Rows,
+        including this process's, may have been deleted with their topic. Then a new leader has
+        written a claim to the new topic, and intents remain valid until they are removed.
         """
         rows = state_rows(target).of(self.name, *CLAIMS, INTENT)
         history = winning_claims(rows).get(self.name)
@@ -114,7 +114,7 @@ class FlowClaims:
 
     def end(self, target: ClusterClient, generation: int) -> None:
         """Note that all lanes of a generation have drained."""
-        _write(target, closing(self.name, generation))
+        _write(target, closing_row(self.name, generation))
 
     @contextmanager
     def setting_up(self, claim: Claim) -> Iterator[None]:
@@ -213,8 +213,8 @@ class FlowClaims:
             self.quiet_at = time.monotonic() + late_requests.wait_s()
         elif is_first or (history is not None and history.is_closed):
             self.quiet_at = -math.inf
-        self.mine, self.idle = claim, None
-        self._remove_earlier(target, superseded(self.name, claim.generation, rows))
+        self.own_claim, self.idle = claim, None
+        self._remove_earlier(target, rows_to_remove(self.name, claim.generation, rows))
         return claim, time.monotonic() >= self.quiet_at
 
     def _remove_earlier(
@@ -233,7 +233,9 @@ class FlowClaims:
         return history.is_closed or (self.idle is not None and _is_same(self.idle, history.latest))
 
     def _check_meaning(self, history: FlowHistory | None, *, fresh_id: bool) -> None:
-        """Make a changed meaning wait until no lane of the old one can still send (H3, a4)."""
+        """Raise SetupWaiting if records get other ordinals under the changed settings, and a lane
+        with the former settings may still send.
+        """
         if history is None or history.latest is None or history.is_closed:
             return
         if self._is_known(history) and time.monotonic() >= self.quiet_at:
@@ -245,8 +247,7 @@ class FlowClaims:
         if time.monotonic() < self._waits[1]:
             raise SetupWaiting(
                 "its isolation, start or policy changed, and the process before was not "
-                "shut down "
-                "cleanly: waiting until its lanes have certainly stopped",
+                "shut down cleanly: waiting until its lanes have certainly stopped",
                 flow=self.name,
             )
 
@@ -264,8 +265,8 @@ class FlowClaims:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
-def _is_same(one: Claim, other: Claim | None) -> bool:
-    return other is not None and (one.generation, one.claimant) == (
+def _is_same(claim: Claim, other: Claim | None) -> bool:
+    return other is not None and (claim.generation, claim.claimant) == (
         other.generation,
         other.claimant,
     )

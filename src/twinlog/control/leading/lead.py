@@ -13,14 +13,14 @@ from twinlog.cluster.groups.member import (
     MemberRole,
     MembershipState,
     config_of,
+    process_metadata,
     share_of,
     successor_of,
-    who_we_are,
     with_config,
 )
 from twinlog.cluster.groups.membership import Membership
 from twinlog.cluster.net.settings import ClusterSettings
-from twinlog.config.effective import differing, digests
+from twinlog.config.effective import differing_keys, digests
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.errors import Fate, NotLeader, TwinlogError, Unauthorized
 from twinlog.quantities import first_few
@@ -56,7 +56,7 @@ class Fenced(SetupWaiting):
     code = "FENCED"
 
 
-def take_part(
+def join_election(
     membership: Membership | None, target: ClusterSettings, config: FlowConfig
 ) -> Membership:
     """Return a membership of the flow's group with the current configuration in its metadata."""
@@ -66,7 +66,7 @@ def take_part(
             raise StandingBy("standing by: another process hands this flow over to a third one")
         membership = None
     if membership is None:
-        metadata = who_we_are(own_digests)
+        metadata = process_metadata(own_digests)
         membership = Membership(target, f"twinlog-{config.flow}", metadata=metadata)
         membership.start()
     elif config_of(membership.metadata) != own_digests:
@@ -98,7 +98,7 @@ def wait_to_lead(membership: Membership, config: FlowConfig, *, once: bool) -> N
             f"another process leads this flow ({leader}); nothing was changed", flow=config.flow
         )
     leaders_digests = config_of(state.leader)
-    keys = [] if leaders_digests is None else differing(digests(config), leaders_digests)
+    keys = [] if leaders_digests is None else differing_keys(digests(config), leaders_digests)
     if keys:
         raise StandingBy(
             f"standing by: another process leads this flow ({leader}) with another configuration; "

@@ -82,8 +82,8 @@ def empty_topics(target: ClusterClient, names: Collection[str]) -> set[str]:
     return {*names} - {tp.topic for tp in (*spans, *unread)}
 
 
-def why_not_ours(
-    flow: FlowConfig, one: CopiedTopic, remote: TopicMetadata, target: ClusterClient
+def why_foreign(
+    flow: FlowConfig, topic: CopiedTopic, remote: TopicMetadata, target: ClusterClient
 ) -> tuple[str, str]:
     """Return why a topic may not be changed as this copy while no lane has checked it, and the
     code. This is decided by the offset map and the log's last batches. Empty if it may be changed,
@@ -95,15 +95,16 @@ def why_not_ours(
         return (UNREADABLE if unread else ""), ""
     maps = read_maps(target, flow.flow, after=NO_ENDS)
     maps.require_all()
-    ids = one.source_id, one.target_id
+    ids = topic.source_id, topic.target_id
     known = [known_map for key, known_map in maps.items() if key[:2] == ids and known_map.runs]
     why, code = "", ""
-    if not known and any(key.target_topic_id == one.target_id for key in maps):
+    if not known and any(key.target_topic_id == topic.target_id for key in maps):
         why, code = "it holds the copy of an earlier source topic of that name", "SOURCE_RECREATED"
     elif not known:
         why = "the offset map has no row of it"
     elif flow.policy.kind is PolicyKind.IDENTITY and any(
-        one.runs[-1].downstream != one.runs[-1].ordinal for one in known
+        partition_map.runs[-1].downstream != partition_map.runs[-1].ordinal
+        for partition_map in known
     ):
         why = "other clients write to it"
     if why:
@@ -143,9 +144,9 @@ def _spans(
     for tp in tps:
         start, end = starts[tp], ends[tp]
         if isinstance(start, TwinlogError):
-            _note(unread, tp, start)
+            _note_unread(unread, tp, start)
         elif isinstance(end, TwinlogError):
-            _note(unread, tp, end)
+            _note_unread(unread, tp, end)
         elif end.end_offset > start.offset:
             spans[tp] = Span(start.offset, end.end_offset)
     return spans
@@ -162,7 +163,7 @@ def _written_by_others(
     answers = fetch_records(target, {tp: (span.first, ONE_BATCH) for tp, span in spans.items()})
     for tp, answer in answers.items():
         if isinstance(answer, TwinlogError):
-            _note(unread, tp, answer)
+            _note_unread(unread, tp, answer)
             continue
         first = next((header for header, _ in read_headers(answer.records)), None)
         if first is not None and (first.magic < 2 or first.producer_id not in producers):
@@ -170,7 +171,7 @@ def _written_by_others(
     return out
 
 
-def _note(
+def _note_unread(
     unread: dict[TopicPartition, TwinlogError], tp: TopicPartition, error: TwinlogError
 ) -> None:
     if not isinstance(error, Unauthorized):

@@ -31,8 +31,8 @@ from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.control.duties.handed_topics import HandedTopics
 from twinlog.control.duties.rounds import NotNow
-from twinlog.control.loops.foreign_topics import empty_topics, foreign_topics, why_not_ours
-from twinlog.control.loops.neighbours import Neighbours
+from twinlog.control.loops.foreign_topics import empty_topics, foreign_topics, why_foreign
+from twinlog.control.loops.neighbours import SiblingFlows
 from twinlog.errors import CorruptData, Fate, FlowError, PartitionError, TwinlogError
 from twinlog.mirror.names.filters import TopicSelector, policy_of
 from twinlog.mirror.names.naming import STATE_TOPIC, ReplicationPolicy
@@ -55,7 +55,7 @@ class LoopGuard:
 
     config: FlowConfig
     policy: ReplicationPolicy
-    neighbours: Neighbours
+    neighbours: SiblingFlows
     log_once: Callable[[str], None]
     handed: HandedTopics | None = None
     """The topics that the flow's lanes copy. None with `--once`, which checks before lanes start,
@@ -82,7 +82,7 @@ class LoopGuard:
             self.log_once(note)
         if verdict.errors and not verdict.rows:
             first = next(iter(verdict.errors.values()))
-            raise nothing_left(self.config, first, len(verdict.errors) - 1)
+            raise no_topic_left(self.config, first, len(verdict.errors) - 1)
 
     def check(
         self,
@@ -99,7 +99,7 @@ class LoopGuard:
         if (
             at_source.cluster_id
             and at_source.cluster_id == at_target.cluster_id
-            and self._feeds_itself(at_source)
+            and self._copies_its_copies(at_source)
         ):
             raise same_cluster(self.config, at_source.cluster_id)
         states = self._states(source, target, at_source, at_target)
@@ -107,7 +107,7 @@ class LoopGuard:
         selected = selected_topics(self.config, at_source)
         unnamed = refused_names(self.config, selected)
         named = {name: topic for name, topic in selected.items() if name not in unnamed}
-        verdict = self._judge(named, at_target, *states)
+        verdict = self._verdicts_of(named, at_target, *states)
         verdict.errors.update(unnamed)
         if not verdict.rows and not verdict.errors:
             verdict.errors.update(self._to_come(at_target))
@@ -115,7 +115,7 @@ class LoopGuard:
             verdict.notes.append(unknown_ids(self.config, unknown))
         return verdict
 
-    def _feeds_itself(self, at_source: ClusterMetadata) -> bool:
+    def _copies_its_copies(self, at_source: ClusterMetadata) -> bool:
         """Return True if a flow on one cluster would copy its own copies, or onto the originals. If
         it does not select its copies, topics are copied once under other names, as by MirrorMaker
         2.
@@ -147,7 +147,7 @@ class LoopGuard:
             policy = policy_of(other)
             for name in mirrored_topics(other, at_target):
                 remote = policy.format_remote_topic(other.source_alias, name)
-                way = self.neighbours.way_back(other, remote)
+                way = self.neighbours.return_path(other, remote)
                 if str(self.config.flow) in way:
                     yield name, would_come_back(self.config, name, way)
 
@@ -169,7 +169,7 @@ class LoopGuard:
         """
         states = self._states(source, target, at_source, at_target)
         self._check_claims(*states)
-        verdict = self._judge(topics, at_target, *states)
+        verdict = self._verdicts_of(topics, at_target, *states)
         if self.judges_topics:
             verdict.leave(foreign_topics(self.config, verdict.rows.values(), at_target, target))
         self._begun = frozenset(row.topic for row in verdict.rows.values() if row.begun)
@@ -178,7 +178,7 @@ class LoopGuard:
         may_write = not fresh or self._has_noted(target, verdict, fresh)
         if fresh and may_write:
             states = self._states(source, target, at_source, at_target)
-            strangers, verdict = verdict.strangers, self._judge(topics, at_target, *states)
+            strangers, verdict = verdict.strangers, self._verdicts_of(topics, at_target, *states)
             verdict.leave(strangers)
         if may_write:
             self._take_back(target, verdict, states[1])
@@ -189,7 +189,8 @@ class LoopGuard:
     def _has_noted(
         self, target: ClusterClient, verdict: TopicVerdicts, fresh: list[CopyRow]
     ) -> bool:
-        """Write the rows. Return False if the intents cannot be read. Raises NotNow.
+        """Write the rows of topics whose copies begin. Return False if the intents cannot be read.
+        Raises NotNow.
 
         While intents cannot be read, nothing new starts, and running copies continue.
         """
@@ -202,7 +203,7 @@ class LoopGuard:
                 code=error.code,
                 fate=Fate.RETRIABLE,
             )
-            verdict.leave({one.source_topic: why for one in fresh if not one.begun})
+            verdict.leave({row.source_topic: why for row in fresh if not row.begun})
             return False
         return True
 
@@ -213,13 +214,13 @@ class LoopGuard:
         verified that it is the copy of this source topic; or other clients write to it, whose keys
         would go to other partitions; or it was replaced since the check.
         """
-        one = CopiedTopic(
+        copied = CopiedTopic(
             source=topic.name,
             target=remote.name,
             source_id=topic.topic_id,
             target_id=remote.topic_id,
         )
-        why, code = self._found_against(one, remote, target)
+        why, code = self._found_against(copied, remote, target)
         if not why:
             why = self._why_no_lead(target)
         if not why:  # last, because it takes the least time
@@ -237,20 +238,20 @@ class LoopGuard:
         )
 
     def _found_against(
-        self, one: CopiedTopic, remote: TopicMetadata, target: ClusterClient
+        self, topic: CopiedTopic, remote: TopicMetadata, target: ClusterClient
     ) -> tuple[str, str]:
         """Return why this flow must not extend a topic, and its error code; usually empty."""
-        if one.target not in self._begun:
+        if topic.target not in self._begun:
             if self.config.policy.kind is not PolicyKind.IDENTITY or _is_empty(target, remote):
                 return "", ""
             return "it holds records that this flow did not write", ""
         if self.handed is None:
-            return why_not_ours(self.config, one, remote, target)
-        if one.target in self.handed.with_others:
+            return why_foreign(self.config, topic, remote, target)
+        if topic.target in self.handed.with_others:
             return "other clients write to it", ""
-        if one in self.handed.ours:
+        if topic in self.handed.ours:
             return "", ""
-        code = self.handed.left_alone.get(one.target, "")
+        code = self.handed.left_alone.get(topic.target, "")
         return (f"it failed with {code}" if code else "its other partitions were not begun"), code
 
     def _take_back(
@@ -276,10 +277,10 @@ class LoopGuard:
             if row is not None and (not row.begun or row.topic_id != plan.target_topic_id):
                 rows[_key(row)] = structs.replace(row, topic_id=plan.target_topic_id, begun=True)
         begun = self._begun
-        begins = {one.source_topic: one.topic for one in rows.values() if one.topic not in begun}
+        begins = {row.source_topic: row.topic for row in rows.values() if row.topic not in begun}
         if begins:
             empty = empty_topics(target, begins.values())
-            self.before_begin({name: one for name, one in begins.items() if one in empty})
+            self.before_begin({name: begin for name, begin in begins.items() if begin in empty})
         if rows:
             self._write(target, rows.values())
 
@@ -291,7 +292,7 @@ class LoopGuard:
         return "" if leads else "this process does not lead any more, or its intents have changed"
 
     def _write(self, target: ClusterClient, rows: Iterable[CopyRow]) -> None:
-        if not self.still_leads(target):  # then this discovery creates no topic either
+        if not self.still_leads(target):  # raised, so that this discovery creates no topic
             raise NotNow(f"{self.config.flow}: another process leads, or its intents have changed")
         write_copies(target, [*rows], int(time.time() * 1000))
 
@@ -313,7 +314,7 @@ class LoopGuard:
         )
         return at_source, at_target
 
-    def _judge(
+    def _verdicts_of(
         self,
         topics: Topics,
         at_target: ClusterMetadata,
@@ -321,12 +322,13 @@ class LoopGuard:
         target: ClusterState,
     ) -> TopicVerdicts:
         out = TopicVerdicts()
-        names_have_origins = (
-            self.config.policy.kind is PolicyKind.DEFAULT and not self.config.policy.custom
+        policy = self.config.policy
+        names_have_origins = policy.kind is PolicyKind.DEFAULT and not (
+            policy.custom or policy.renames.routers
         )
         if source_state.unread is not None and not names_have_origins:
             out.notes.append(unseen_origins(self.config))
-        others = target.copied_by_others(str(self.config.flow))
+        others = target.copied_by_other_flows(str(self.config.flow))
         begun = BegunCopies(self.config, at_target, target)
         for name, topic in topics.items():
             if self.neighbours.is_named_copy(self.config, name):
@@ -339,7 +341,7 @@ class LoopGuard:
             row = self._row(topic, copies, at_target, source_state, target)
             if home is not None:
                 out.errors[name] = copied_back(self.config, name, home, target.cluster_id)
-            elif (error := self._other_name(row, at_target, begun)) is not None or (
+            elif (error := self._other_name(row, at_target, begun, target)) is not None or (
                 error := self._refusal(row, others.get(name, ()), at_target)
             ) is not None:
                 out.errors[name] = error
@@ -376,14 +378,15 @@ class LoopGuard:
         )
 
     def _other_name(
-        self, row: CopyRow, at_target: ClusterMetadata, begun: BegunCopies
+        self, row: CopyRow, at_target: ClusterMetadata, begun: BegunCopies, target: ClusterState
     ) -> TwinlogError | None:
         """Return why a topic cannot have its new name: it was copied under another name, or the
-        topic of that name has the copy of another topic. Both are left as they are.
+        topic of that name has, or is about to get, the copy of another topic. Both are left as they
+        are.
         """
         topic, before, holds = row.source_topic, "", ""
         for other in begun.beside(row):
-            where = _where(other, row, at_target)
+            where = _current_topic_of(other, row, at_target)
             if where == row.topic and other.source_topic != topic:
                 holds = other.source_topic
             is_same = other.is_from(row.source_cluster_id, topic, row.source_topic_id)
@@ -392,6 +395,10 @@ class LoopGuard:
         # if two leaders began it under both names, the copy of this name continues
         if before and (holds or not row.begun):
             return rename_changed(self.config, topic, before, row.topic)
+        if row.renamed and not row.begun and self.config.policy.kind is not PolicyKind.IDENTITY:
+            for other in target.copies_of(row.topic, row.topic_id):
+                if other.flow != row.flow:
+                    holds = f"{other.source_topic} by {other.flow}"
         return rename_taken(self.config, topic, row.topic, holds) if holds else None
 
     def _refusal(
@@ -401,14 +408,14 @@ class LoopGuard:
         for other in others:
             if not other.is_from(row.source_cluster_id, topic, row.source_topic_id):
                 continue
-            remote = _where(other, row, at_target)
+            remote = _current_topic_of(other, row, at_target)
             if remote and not (row.begun and remote != row.topic):
                 return copied_already(self.config, topic, other, remote)
         if row.begun:
             return None  # it was first: the flow that would close the loop is refused
         if twin := self.neighbours.twin(self.config, topic):
             return same_clusters(self.config, topic, twin)
-        way = self.neighbours.way_back(self.config, row.topic)
+        way = self.neighbours.return_path(self.config, row.topic)
         return would_come_back(self.config, topic, way) if way else None
 
 
@@ -416,8 +423,10 @@ def _key(row: CopyRow) -> tuple[str, str]:
     return row.flow, row.topic
 
 
-def _where(other: CopyRow, row: CopyRow, at_target: ClusterMetadata) -> str:
-    """Return the topic of another flow's row if it still exists, or is about to."""
+def _current_topic_of(other: CopyRow, row: CopyRow, at_target: ClusterMetadata) -> str:
+    """Return the topic of another flow's row if the topic exists or is about to be created, or else
+    an empty text.
+    """
     if other.topic == row.topic and NO_TOPIC_ID in (other.topic_id, row.topic_id):
         return other.topic
     names = [other.topic] if other.topic else at_target.topics
@@ -561,13 +570,13 @@ def copied_already(flow: FlowConfig, topic: str, row: CopyRow, remote: str) -> P
 
 
 def rename_changed(flow: FlowConfig, topic: str, old: str, new: str) -> PartitionError:
-    """The error if rules rename a topic that was copied under another name."""
+    """The error if a topic was copied under another name than the file gives it now."""
     target = flow.flow.target
     return _left_out(
         flow,
         "RENAME_CHANGED",
         f"topic {topic} of {flow.flow.source} was copied to {old} of {target}, and "
-        f"twinlog.rename now makes it {new}: nothing of it is copied, since a new topic would "
+        f"the file now names it {new}: nothing of it is copied, since a new topic would "
         "begin with the records that the source still has, and readers of the old one would get "
         f"no more; give it its old name again, and the copy resumes; or leave it out here "
         f"({flow.flow}.topics.exclude), and {old} stays as it is",
@@ -581,12 +590,12 @@ def rename_taken(flow: FlowConfig, topic: str, remote: str, other: str) -> Parti
         "RENAME_CLASH",
         f"topic {topic} of {flow.flow.source} would be {remote} on "
         f"{flow.flow.target}, which holds the copy of topic {other}: nothing of {topic} is copied, "
-        f"since one topic cannot hold both; give {topic} another name with twinlog.rename, or "
+        f"since one topic cannot hold both; give {topic} another name (docs/rename.md), or "
         f"leave it out with {flow.flow}.topics.exclude",
     )
 
 
-def nothing_left(flow: FlowConfig, first: TwinlogError, others: int) -> FlowError:
+def no_topic_left(flow: FlowConfig, first: TwinlogError, others: int) -> FlowError:
     """The error if no topic of the flow may be copied; then it does not start."""
     more = f" (and {others} more of its topics)" if others else ""
     return FlowError(f"nothing is begun{more}: {first.what}", flow=flow.flow, code=first.code)

@@ -22,7 +22,7 @@ ANSWERS_WITHIN_S: Final = 2.0
 """A cluster of another flow that is down delays a start no longer than this."""
 
 
-class Neighbours:
+class SiblingFlows:
     """All flows of a process; the configuration may change while it is used."""
 
     def __init__(
@@ -69,14 +69,14 @@ class Neighbours:
         with self._lock:
             flows, ids = self._flows, dict(self._ids)
 
-        def ends(one: FlowConfig) -> tuple[str | None, str | None]:
-            return ids.get(one.flow.source), ids.get(one.flow.target)
+        def ends(flow: FlowConfig) -> tuple[str | None, str | None]:
+            return ids.get(flow.flow.source), ids.get(flow.flow.target)
 
         own = ends(flow)
         if None in own:
             return None
-        same = (one for one in flows if one.flow != flow.flow and ends(one) == own)
-        return next((one for one in same if self._takes(one, topic)), None)
+        same = (other for other in flows if other.flow != flow.flow and ends(other) == own)
+        return next((flow for flow in same if self._takes(flow, topic)), None)
 
     def leading_from(self, alias: str) -> tuple[FlowConfig, ...]:
         """Return the flows whose source is the cluster of that alias."""
@@ -99,11 +99,13 @@ class Neighbours:
                 continue
             separator = other.policy.separator
             mark = f"{other.source_alias}{separator}"
-            if _has_rest(topic, mark, separator) or any(f"{s}{mark}" in topic for s in before):
+            if _has_name_after(topic, mark, separator) or any(
+                f"{s}{mark}" in topic for s in before
+            ):
                 return True
         return False
 
-    def way_back(self, flow: FlowConfig, remote: str) -> tuple[str, ...]:
+    def return_path(self, flow: FlowConfig, remote: str) -> tuple[str, ...]:
         """Return the flows by which a topic that this flow writes would come back to its source;
         empty if it does not.
 
@@ -128,12 +130,12 @@ class Neighbours:
             for other in flows:
                 if cluster(other.flow.source) != clusters[-1] or not self._takes(other, topic):
                     continue
-                there, longer = cluster(other.flow.target), (*way, str(other.flow))
-                if there == home:
+                end, longer = cluster(other.flow.target), (*way, str(other.flow))
+                if end == home:
                     return longer
-                if there not in clusters:
+                if end not in clusters:
                     name = policy_of(other).format_remote_topic(other.source_alias, topic)
-                    ways.append(((*clusters, there), name, longer))
+                    ways.append(((*clusters, end), name, longer))
         return ()
 
     def _takes(self, flow: FlowConfig, topic: str) -> bool:
@@ -145,8 +147,10 @@ def _puts_alias_in_front(flow: FlowConfig) -> bool:
     return policy.kind is PolicyKind.DEFAULT and not policy.custom and bool(policy.separator)
 
 
-def _has_rest(topic: str, mark: str, separator: str) -> bool:
-    """As in `naming.topic_source`: the rest must be more than separators."""
+def _has_name_after(topic: str, mark: str, separator: str) -> bool:
+    """Return True if the topic begins with the mark, and more than separators follow, as in
+    `naming.topic_source`.
+    """
     return topic.startswith(mark) and bool(topic[len(mark) :].replace(separator, ""))
 
 

@@ -105,9 +105,9 @@ class CommandPort:
             if isinstance(asked.command, Stop):
                 asked.answer()
             else:
-                asked.refuse(ending())
+                asked.refuse(shutdown_error())
 
 
-def ending() -> Disconnected:
+def shutdown_error() -> Disconnected:
     """Return the error for commands to a process that is shutting down."""
     return Disconnected("the process is shutting down, and accepts no more commands")

@@ -64,7 +64,7 @@ class SparkEngine:
         self._is_warm = is_cluster and any(flow.lanes.has_warm_standby for flow in flows)
         if self._is_warm:
             self._needed.set()
-        self._room = {name: self._most(name) for name in self._flows}
+        self._room = {name: self._most_lanes(name) for name in self._flows}
         self._warned: set[str] = set()
         self._supervisor: Any = None
         self._server: Any = None
@@ -121,7 +121,7 @@ class SparkEngine:
             )
             self._lease_from(engine)
         except Disconnected as error:
-            self._stop.wait(POLL_S)  # the JVM may already be ending
+            self._stop.wait(POLL_S)  # the JVM may be ending, and is checked after that
             self._require_jvm()
             if is_local(self._master) or self._is_attached:
                 raise
@@ -239,7 +239,7 @@ class SparkEngine:
 
     # -- lanes
 
-    def _most(self, name: str, partitions: int = MANY) -> int:
+    def _most_lanes(self, name: str, partitions: int = MANY) -> int:
         """Return the maximum number of lanes of a flow, however many cores a cluster has."""
         flow = self._flows[name]
         cores = self._cores
@@ -250,15 +250,21 @@ class SparkEngine:
     def _lanes_wanted(self) -> int:
         """Return the number of lanes that all led flows want, by their partitions."""
         led = {} if is_local(self._master) else self._supervisor.ask(self._partitions)
-        return sum(self._most(name, led.get(name, MANY)) for name in self._flows)
+        return sum(self._most_lanes(name, led.get(name, MANY)) for name in self._flows)
 
     def _partitions(self) -> dict[str, int]:
         runs = {flow.setup.name: flow.run for flow in self._supervisor.flows}
         return {name: len(run.partitions) for name, run in runs.items() if run is not None}
 
-    def lanes_for(self, flow: FlowConfig, partitions: int, *, flows: int) -> int:
-        """Return the flow's number of lanes on this Spark."""
+    def lanes_for(
+        self, flow: FlowConfig, partitions: int, *, flows: int, is_light: bool = False
+    ) -> int:
+        """Return the flow's number of lanes on this Spark: one if it has little traffic, unless the
+        number is given by `--lanes`.
+        """
         override = self._options.lanes
+        if is_light and override is None:
+            return 1
         if self._slots is None:
             return self._within_room(flow, lanes_of(flow, self._cores, override, partitions))
         lanes = lanes_of(flow, self._slots, override, partitions)

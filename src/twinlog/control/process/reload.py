@@ -18,7 +18,7 @@ from twinlog.config.advice.transforms import refuse_transforms
 from twinlog.config.effective import changes_between
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.flow.flow_setup import FlowSetup
-from twinlog.control.process.commands import CommandPort, QueuedCommand, Reload, ending
+from twinlog.control.process.commands import CommandPort, QueuedCommand, Reload, shutdown_error
 from twinlog.control.risk.running_flow import InBackground
 from twinlog.control.watch.service import reloading
 from twinlog.errors import TwinlogError, UsageError
@@ -52,16 +52,12 @@ class Reloader:
         read: Callable[[], MirrorConfig],
         setup: Callable[[FlowConfig], FlowSetup],
         adopted: Callable[[MirrorConfig], None] = lambda _: None,
-        elsewhere: str = "",
     ) -> None:
-        """`adopted` is called with the new configuration, before any flow uses it. `elsewhere`: as
-        for `refuse_transforms`.
-        """
+        """`adopted` is called with the new configuration, before any flow uses it."""
         self._config = config
         self._read = read
         self._setup = setup
         self._adopted = adopted
-        self._elsewhere = elsewhere
         self._seen = self._digest()
 
     @property
@@ -103,7 +99,7 @@ class Reloader:
                 raise TwinlogError(f"{NOT_RELOADED}: a bug, see the log") from error
 
     def _reloaded(self) -> Reloaded:
-        config = refuse_transforms(self._read(), elsewhere=self._elsewhere)
+        config = refuse_transforms(self._read())
         changes = changes_between(self._config, config)
         # key files are read here, so that errors in them do not stop a flow either
         changed = tuple(self._setup(flow) for flow in changes.changed)
@@ -116,7 +112,7 @@ class Reloader:
             log.info("reloaded: %s", line, extra=NEWS)
         if not changes:
             log.info("the configuration was reloaded: no flow changes", extra=NEWS)
-        removed = frozenset(str(one.flow) for one in changes.removed)
+        removed = frozenset(str(flow.flow) for flow in changes.removed)
         return Reloaded(changed=changed, added=added, removed=removed, lines=changes.lines)
 
 
@@ -146,13 +142,13 @@ class Reloads:
             return
         self._reading, self._waiting = self._waiting, []
 
-        def followed(found: Reloaded) -> None:
-            is_followed = self.change(found)
+        def followed(reloaded: Reloaded) -> None:
+            is_followed = self.change(reloaded)
             for asked in self._ended(reloader):
                 if is_followed:
-                    asked.answer(*found.lines)
+                    asked.answer(*reloaded.lines)
                 else:
-                    asked.refuse(ending())
+                    asked.refuse(shutdown_error())
 
         def failed(error: TwinlogError) -> None:
             for asked in self._ended(reloader):
@@ -168,7 +164,7 @@ class Reloads:
     def end(self) -> None:
         """Reject waiting requests, because the process has ended."""
         for asked in (*self._reading, *self._waiting):
-            asked.refuse(ending())
+            asked.refuse(shutdown_error())
         self._reading, self._waiting = [], []
 
 

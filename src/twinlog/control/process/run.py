@@ -27,7 +27,7 @@ from twinlog.config.advice.transforms import refuse_transforms
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.flow.wiring import admins_of, flow_setup, neighbours_of
-from twinlog.control.loops.neighbours import Neighbours
+from twinlog.control.loops.neighbours import SiblingFlows
 from twinlog.control.process.commands import CommandPort
 from twinlog.control.process.engine import SparkEngine
 from twinlog.control.process.reload import Reloader, file_watch
@@ -94,7 +94,7 @@ def say_slow_kernels(chosen: Chosen = CHOSEN) -> None:
 def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> MirrorResult:
     """Mirror until everything is copied (`once`) or the process is stopped. Raises ConfigError if a
     flow has transforms that do not run."""
-    refuse_transforms(config, elsewhere=options.spark.elsewhere)
+    refuse_transforms(config)
     require_extra("pyspark", "spark", "twinlog mirror")
     say_slow_kernels()
     conditions()  # read now: a mirror may run for months, and its files may be replaced
@@ -115,8 +115,8 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
         flows,
         once=options.once,
         lease_s=options.lease_s,
-        lane_count=lambda setup, partitions: engine.lanes_for(
-            setup.config, partitions, flows=supervisor.flow_count
+        lane_count=lambda setup, partitions, is_light: engine.lanes_for(
+            setup.config, partitions, flows=supervisor.flow_count, is_light=is_light
         ),
         on_led=engine.need,
         spark_waits=engine.waits,
@@ -145,7 +145,7 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
 
 
 def _reloader(
-    config: MirrorConfig, options: MirrorOptions, neighbours: Neighbours
+    config: MirrorConfig, options: MirrorOptions, neighbours: SiblingFlows
 ) -> Reloader | None:
     if options.read_again is None:
         return None
@@ -157,7 +157,6 @@ def _reloader(
     return Reloader(
         config,
         read=options.read_again,
-        elsewhere=options.spark.elsewhere,
         setup=lambda flow: flow_setup(flow, options.adopts(flow), neighbours),
         adopted=adopted,
     )
@@ -210,8 +209,8 @@ class KeyFileWatch:
     def turn(self) -> None:
         """Check all files once, and log certificates that expire soon."""
         clusters = [cluster for flow in self._flows for cluster in flow.clusters()]
-        given = {one.security for one in clusters if one.security is not None}
-        in_use = {security: current(security) for security in given}
+        securities = {cluster.security for cluster in clusters if cluster.security is not None}
+        in_use = {security: current(security) for security in securities}
         is_renewed = any(self._in_use.get(old, old) != new for old, new in in_use.items())
         self._in_use = in_use
         if is_renewed:

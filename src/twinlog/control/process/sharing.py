@@ -124,7 +124,7 @@ class Sharing:
         for flow in moving:
             self._continue_handover(flow, now)
         if not moving:
-            self._give(known, now)
+            self._hand_over(known, now)
 
     def _announce(self, flow: ManagedFlow, now: float, *, can_lead: bool) -> None:
         membership = flow.setup.membership
@@ -146,9 +146,9 @@ class Sharing:
             self._announced_at[flow.setup.name] = now
             membership.announce(with_share(announced, share))
 
-    def _give(self, flows: list[ManagedFlow], now: float) -> None:
-        fewer = self._fewer(flows)
-        self._uneven_since = {one: self._uneven_since.get(one, now) for one in fewer}
+    def _hand_over(self, flows: list[ManagedFlow], now: float) -> None:
+        fewer = self._peers_with_fewer(flows)
+        self._uneven_since = {flow: self._uneven_since.get(flow, now) for flow in fewer}
         due = {
             process: peer
             for process, peer in fewer.items()
@@ -174,10 +174,10 @@ class Sharing:
                 )
                 self._begin(flow, process, now)
 
-    def _fewer(self, flows: list[ManagedFlow]) -> dict[str, _Fewer]:
+    def _peers_with_fewer(self, flows: list[ManagedFlow]) -> dict[str, _Fewer]:
         by_process: dict[str, _Fewer] = {}
         now = self._clock()
-        self._given = {one: known for one, known in self._given.items() if known[1] > now}
+        self._given = {group_id: known for group_id, known in self._given.items() if known[1] > now}
         for flow in flows:
             membership = flow.setup.membership
             if membership is None or not _may_go(flow, membership):
@@ -189,8 +189,8 @@ class Sharing:
                     continue
                 leads = max(share.leads, self._given.get(share.process, (0, now))[0])
                 if self._leads - leads >= EVEN:
-                    one = _Fewer(leads=leads, who=describe_member(other))
-                    by_process.setdefault(share.process, one).flows.append(flow)
+                    fewer_process = _Fewer(leads=leads, who=describe_member(other))
+                    by_process.setdefault(share.process, fewer_process).flows.append(flow)
         return by_process
 
     def _begin(self, flow: ManagedFlow, process: str, now: float) -> None:

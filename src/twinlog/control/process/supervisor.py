@@ -41,6 +41,10 @@ from twinlog.threads import THREADS
 T = TypeVar("T")
 
 TICK_S: Final = 0.1
+FLOW_TICK_S: Final = 0.02
+"""Shortest turn for each flow, but at most TICK_S. Each turn is work for all flows, and every flow
+causes calls, so that without a limit the CPU would grow with the square of their number.
+"""
 STOP_WITHIN_S: Final = 6.5
 """Time limit for lanes to drain. After it their jobs are cancelled, which is harmless. The rest of
 a shutdown took up to 2.3 s on a busy machine, and the total must be below 10 s.
@@ -58,7 +62,7 @@ class Supervisor:
         *,
         once: bool,
         lease_s: float | None,
-        lane_count: Callable[[FlowSetup, int], int],
+        lane_count: Callable[[FlowSetup, int, bool], int],
         commands: CommandPort | None = None,
         reloader: Reloader | None = None,
         on_snapshot: Callable[[list[FlowSnapshot]], None] = lambda _: None,
@@ -146,11 +150,11 @@ class Supervisor:
 
     def turn(self, within_s: float = TICK_S) -> None:
         """Run one turn: handle queued calls, waiting for the first one, and then do what is due."""
-        self._calls.take(within_s)
+        self._calls.take(within_s, min(within_s, FLOW_TICK_S * len(self.flows)))
         for asked in self.commands.take():
-            self._obey(asked)
+            self._run_command(asked)
         for flow in self.flows:
-            flow.tend()
+            flow.tick()
         self.flows = [flow for flow in self.flows if not _is_gone(flow)]
         if any(flow.needs_lanes for flow in self.flows):
             self._on_led()
@@ -161,7 +165,7 @@ class Supervisor:
             for flow in self.flows:
                 flow.cut()
 
-    def _obey(self, asked: QueuedCommand) -> None:
+    def _run_command(self, asked: QueuedCommand) -> None:
         match asked.command:
             case Reload():
                 self._reloads.ask(asked)
@@ -178,7 +182,7 @@ class Supervisor:
                 flow.replaced(successor)
             if flow.setup.name in to.removed:
                 flow.removed()
-        self.flows = [*self.flows, *(ManagedFlow(setup=one, process=self) for one in to.added)]
+        self.flows = [*self.flows, *(ManagedFlow(setup=setup, process=self) for setup in to.added)]
         return True
 
     def _stop(self) -> list[str]:
@@ -280,7 +284,7 @@ class Leases:
         if self.starter is None:
             raise TwinlogError("a lease was requested before Spark had started")
         number = next(self._numbers)
-        self._runs = {le.number: one for one in {*self._runs.values()} for le in one.leases}
+        self._runs = {le.number: run for run in {*self._runs.values()} for le in run.leases}
         self._runs[number] = run
         description = (
             f"{run.name}: lease {number} of generation {run.generation}, {plural(lanes, 'lane')}"
@@ -326,7 +330,7 @@ class FailedSetUps:
         for setup in self._published.keys() - failed.keys():
             self._ending[setup] = self._published.pop(setup)[1]
             self._ending[setup].stop()
-        self._ending = {one: duties for one, duties in self._ending.items() if duties.is_alive}
+        self._ending = {setup: duties for setup, duties in self._ending.items() if duties.is_alive}
         for setup, seen in failed.items():
             if setup in self._published:
                 self._published[setup][0].seen = seen
@@ -418,14 +422,17 @@ class Calls(Generic[E]):
 
         THREADS.run("twinlog-job", work)
 
-    def take(self, within_s: float) -> None:
-        """Handle all queued calls, waiting at most `within_s` for the first one."""
+    def take(self, within_s: float, least_s: float = 0.0) -> None:
+        """Handle all queued calls, waiting at most `within_s` for the first one. Further calls are
+        handled immediately until `least_s` has passed.
+        """
+        began = time.monotonic()
         while True:
             try:
-                action = self._queue.get(timeout=within_s)
+                action = self._queue.get(timeout=max(0.0, began + within_s - time.monotonic()))
             except queue.Empty:
                 return
-            within_s = 0.0
+            within_s = least_s
             action()
 
 
@@ -435,10 +442,12 @@ def _raise(error: BaseException) -> None:
 
 SNAPSHOT_EVERY_S: Final = 1.0
 SHARE_OF_TIME: Final = 0.035
-"""Maximum share of the supervisor thread's time, however many partitions there are, ..."""
+"""Maximum share of the supervisor thread's time, for any number of partitions, unless the pause
+would exceed LONGEST_PAUSE_S.
+"""
 
 LONGEST_PAUSE_S: Final = 30.0
-"""... unless this pause would be exceeded."""
+"""Maximum pause between two snapshots."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -120,7 +120,7 @@ class MapRebuild:
 
     def lead(self) -> None:
         """Claim a generation, without which nothing is written to the map."""
-        self._check_ours()
+        self._require_own_producers()
         deadline = time.monotonic() + late_requests.wait_s() + 2 * SETUP_TRIES_S
         while self._claimed is None:
             try:
@@ -149,7 +149,7 @@ class MapRebuild:
         lacking = may_lack_offsets(self._target, existing) if existing else set()
         for plan in plans:
             try:
-                yield self._one(plan, is_lacking=plan.target.topic in lacking)
+                yield self._rebuild_partition(plan, is_lacking=plan.target.topic in lacking)
             except NotLeader:
                 raise
             except TwinlogError as error:
@@ -171,7 +171,7 @@ class MapRebuild:
 
     # -- one partition
 
-    def _one(self, plan: PartitionPlan, *, is_lacking: bool) -> RebuiltLine:
+    def _rebuild_partition(self, plan: PartitionPlan, *, is_lacking: bool) -> RebuiltLine:
         if plan.targets:
             raise PartitionError(
                 f"{plan.source}: is partitioned by key into several target partitions: its map "
@@ -187,8 +187,8 @@ class MapRebuild:
         if plan.transform:
             raise PartitionError(
                 f"{plan.source}: its records are transformed, so they cannot be compared with the "
-                f"target, and filtered ones left no trace: delete {plan.target.topic} to have it "
-                "copied again, or copy it under another name; nothing was changed",
+                f"target: to have the topic copied again, copy it under another name or alias "
+                "(twinlog.rename, source.cluster.alias); nothing was changed",
                 code="REBUILD_UNSUPPORTED",
             )
         if start >= end > 0:
@@ -203,7 +203,7 @@ class MapRebuild:
             return RebuiltLine(
                 source=plan.source, target=plan.target, outcome=LineOutcome.EMPTY, end=end
             )
-        self._check_ours()
+        self._require_own_producers()
         target = RebuildLog(
             client=self._target, tp=plan.target, start=start, end=end, may_lack_offsets=is_lacking
         )
@@ -299,7 +299,7 @@ class MapRebuild:
 
     # -- the flow's state
 
-    def _check_ours(self) -> None:
+    def _require_own_producers(self) -> None:
         if not self._flow_producers:
             raise FlowError(
                 f"{STATE_TOPIC} on {self._target.alias} names no producer id "
@@ -361,7 +361,7 @@ class ClaimingSetup(FlowSetup):
         `held`: the flow's target topics that ever held a record.
         """
         with self._lock:
-            ids, target = self._enter(once=True), self.clients.target
+            ids, target = self._contact_clusters(once=True), self.clients.target
             map_topic = map_topic_of(self.config.flow)
             history = self.claims.history(target)
             if history is not None and history.latest and is_lost(target, map_topic, history):

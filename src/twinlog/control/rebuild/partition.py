@@ -24,7 +24,7 @@ from twinlog.mirror.copy.intake import RolledBack
 from twinlog.mirror.map.rebuilt_runs import FROM_BEGINNING, Followed, Follower, Pair, RunList, Slot
 from twinlog.mirror.map.target_window import ABSENT, Numbered, TargetWindow, number_of
 from twinlog.mirror.plan import PartitionPlan
-from twinlog.mirror.skips import Skip, skipped
+from twinlog.mirror.skips import Skip, skip_at
 from twinlog.mirror.start.alignment import identity
 from twinlog.mirror.start.tail_check import decode
 from twinlog.model import Isolation, TopicPartition, sequences_ahead
@@ -106,7 +106,7 @@ class Rebuild:
         """Return the map. Raises PartitionError with the reason if it cannot be determined."""
         self._written = writers(self._target, self._ours)
         self._with_timestamp = not self._written.stamps_own_time
-        head = list(islice(self._there(self._written.first), HEAD))
+        head = list(islice(self._target_records(self._written.first), HEAD))
         if not head:
             raise self._differ(
                 f"nothing of this flow is left in [{self._target.start}, {self._target.end}), so "
@@ -163,7 +163,7 @@ class Rebuild:
         for record in head:
             ordinals.setdefault(record.number, []).append(record.ordinal)
         reaches_on = len(head) == HEAD
-        for number, slot in enumerate(self._here(self._source.start)):
+        for number, slot in enumerate(self._source_records(self._source.start)):
             if slot.number == ABSENT or (not number and from_first):
                 continue
             # offsets that retention deleted are before the first record
@@ -178,15 +178,15 @@ class Rebuild:
         return out
 
     def _search(self, beginnings: _Beginnings, first: int) -> None:
-        for record in self._there(self._written.first):
+        for record in self._target_records(self._written.first):
             for upstream, number, room in beginnings.far.get(record.number, ()):
                 if record.ordinal - first <= room:
                     beginnings.add(upstream, record.ordinal, number)
 
     def _follow(self, ordinal: int, upstream: int, waiting: set[Pair]) -> Followed:
         begin = max(0, ordinal)
-        window = TargetWindow(self._there(self._k + begin), begin, self._end)
-        slots = self._here(self._source.start if ordinal == FROM_BEGINNING else upstream)
+        window = TargetWindow(self._target_records(self._k + begin), begin, self._end)
+        slots = self._source_records(self._source.start if ordinal == FROM_BEGINNING else upstream)
         if ordinal == FROM_BEGINNING:
             slots = _with_room(slots, self._source.start)
         return Follower(window, self._k, waiting).follow(slots, ordinal)
@@ -201,7 +201,7 @@ class Rebuild:
         back = min(number, ordinal)
         if ordinal != first or not back or not len(runs):
             return
-        began = next(islice(self._here(self._source.start), number - back, None))
+        began = next(islice(self._source_records(self._source.start), number - back, None))
         if began.number == ABSENT or upstream - began.offset < back:
             return  # compacted in the meantime
         extended = RunList(k=runs.k)
@@ -231,10 +231,10 @@ class Rebuild:
             log, on_read=lambda offset: self._on_step(name, max(0, offset - log.start), size)
         )
 
-    def _here(self, begin: int) -> Iterator[Slot]:
+    def _source_records(self, begin: int) -> Iterator[Slot]:
         return source_records(self._source, begin, with_timestamp=self._with_timestamp)
 
-    def _there(self, begin: int) -> Iterator[Numbered]:
+    def _target_records(self, begin: int) -> Iterator[Numbered]:
         if self._written.k is None:
             return iter(())
         begin = max(begin, self._written.first)
@@ -245,7 +245,7 @@ class Rebuild:
     def _mismatch(self, tries: Iterable[Followed], head: list[Numbered]) -> PartitionError:
         furthest = max(
             (attempt for attempt in tries if attempt.differs is not None and attempt.equal),
-            key=lambda one: one.differs or (0, 0),
+            key=lambda followed: followed.differs or (0, 0),
             default=None,
         )
         if furthest is None or furthest.differs is None or not len(furthest.runs):
@@ -386,7 +386,7 @@ def source_records(log: RebuildLog, begin: int, *, with_timestamp: bool) -> Iter
             if not begin <= record.offset < log.end:
                 continue
             holes += record.offset - expected
-            if skipped(log.skips, record.offset) is not None:
+            if skip_at(log.skips, record.offset) is not None:
                 expected = record.offset + 1
                 continue
             yield Slot(
@@ -417,7 +417,7 @@ def _batches(
         before = position
         rolled_back = RolledBack(answer.aborted)
         for header, at in read_headers(answer.records):
-            skip = skipped(log.skips, max(header.base_offset, position))
+            skip = skip_at(log.skips, max(header.base_offset, position))
             if skip is not None and skip.is_batch and header.base_offset < log.end:
                 position = skip.next
                 yield header._replace(last_offset_delta=skip.next - 1 - header.base_offset), None

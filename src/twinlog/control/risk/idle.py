@@ -28,10 +28,10 @@ from twinlog.survey.picture import read_flow
 from twinlog.survey.replica import Maps, Replica
 
 FIRST_S: float = 20.0
-"""Until then most partitions have been assigned to a lane."""
+"""Seconds before the first query. By then most partitions are in a lane, and need none."""
 ASK_EVERY_S: float = 10.0
 AT_ONCE: Final = 50
-"""A batch of each is read."""
+"""Maximum number of partitions per query. One batch of each is read."""
 AGAIN_S: Final = 120.0
 """Retry interval for partitions without a result, because no record waits or the query failed."""
 WITHIN_S: Final = 10.0
@@ -70,20 +70,20 @@ class IdleQuestions:
                 new_owners=lambda: lambda _: False,  # a run has no plans of promoted topics
                 maps=self.read_map,
             )
-        found = {
+        positions = {
             plan.source: self._begins(plan, picture.replica(plan, plan.targets)) for plan in plans
         }
-        known = {tp: begins for tp, begins in found.items() if begins is not None}
+        known = {tp: begins for tp, begins in positions.items() if begins is not None}
         return self.next_batches(known) if known else {}
 
-    def _begins(self, plan: PartitionPlan, found: Replica) -> int | None:
+    def _begins(self, plan: PartitionPlan, replica: Replica) -> int | None:
         """Return where the copy of a partition resumes, or would begin. None if that is at the end
         or near it, or if its map is lost, because only the start decides then.
         """
-        if found.copied.ordinal is not None:
-            return found.copied.resumes_at
+        if replica.copied.ordinal is not None:
+            return replica.copied.resumes_at
         # rows that cannot be read, or of only some of its branches
-        is_unknown = (found.key is None) != (found.problem is None)
+        is_unknown = (replica.key is None) != (replica.problem is None)
         if is_unknown or plan.had_row or plan.refusal is not None:
             return None
         if plan.begin_at >= 0:
@@ -108,14 +108,14 @@ class IdleWatch:
     _is_asking: bool = False
     _asked: set[TopicPartition] = field(default_factory=set)
 
-    def tend(self, background: InBackground) -> None:
+    def poll(self, background: InBackground) -> None:
         """Query partitions without a lane that were not queried yet."""
         now = self.run.clock.monotonic()
         if self._next_ask is None:
             self._next_ask = now + FIRST_S
         if self._is_asking or now < self._next_ask or self.run.is_stopping:
             return
-        plans = [one.plan for one in islice(self._idle(), AT_ONCE)]
+        plans = [partition.plan for partition in islice(self._idle(), AT_ONCE)]
         if not plans:
             self._asked.clear()
             self._next_ask = now + AGAIN_S
@@ -126,11 +126,18 @@ class IdleWatch:
         def found(positions: IdlePositions) -> None:
             self._is_asking = False
             for plan in plans:
-                one, next_record = self.run.partitions.get(plan.source), positions.get(plan.source)
-                if one is None or next_record is None or one.plan.map_key != plan.map_key:
+                partition, next_record = (
+                    self.run.partitions.get(plan.source),
+                    positions.get(plan.source),
+                )
+                if (
+                    partition is None
+                    or next_record is None
+                    or partition.plan.map_key != plan.map_key
+                ):
                     continue
-                if one.recovery.upstream < 0:  # no lane has begun it in the meantime
-                    one.keeping.rests(*next_record)
+                if partition.recovery.upstream < 0:  # no lane has begun it in the meantime
+                    partition.keeping.rests(*next_record)
 
         def failed(_: TwinlogError) -> None:
             self._is_asking = False
@@ -138,10 +145,10 @@ class IdleWatch:
         background(lambda: self.find(plans), found, failed)
 
     def _idle(self) -> Iterable[Partition]:
-        for tp, one in self.run.partitions.items():
-            is_known = one.position >= 0 or tp in self._asked
-            if is_followed(one) and one.lane is None and not is_known:
-                yield one
+        for tp, partition in self.run.partitions.items():
+            is_known = partition.position >= 0 or tp in self._asked
+            if is_followed(partition) and partition.lane is None and not is_known:
+                yield partition
 
 
 def is_followed(partition: Partition) -> bool:

@@ -90,7 +90,7 @@ def loss_of(parts: Sequence[PartitionSnapshot]) -> Loss:
     at_risk = [part for part in parts if part.state not in NOT_AT_RISK]
     timed = [(part.loss_ms, part) for part in at_risk if part.loss_ms is not None]
     waiting = [(ms, part) for ms, part in timed if part.loss_records != 0 or ms > UNSEEN_MS]
-    _, worst = max(waiting, key=lambda one: one[0], default=(0, None))
+    _, worst = max(waiting, key=lambda pair: pair[0], default=(0, None))
     return Loss(
         records=total(part.loss_records for part in at_risk),
         ms=max((ms for ms, _ in timed), default=None),
@@ -197,11 +197,11 @@ def outlook_of(partition: Partition, retentions: Mapping[str, int], now_ms: int)
     """Return the outlook for the records that are not copied yet, from the last observations."""
     if not partition.is_wanted or not partition.is_behind:
         return NONE
-    found = retentions.get(partition.plan.source.topic)
-    retention_ms = None if found == NO_LIMIT else found
+    retention = retentions.get(partition.plan.source.topic)
+    retention_ms = None if retention == NO_LIMIT else retention
     left = partition.keeping.left_s(now_ms=now_ms, retention_ms=retention_ms)
     if math.isinf(left):
-        is_known = found is not None and partition.keeping.is_known(retention_ms)
+        is_known = retention is not None and partition.keeping.is_known(retention_ms)
         return replace(NONE, is_known=is_known)
     needs = partition.keeping.needs_s()
     soon = NEAR_S if retention_ms is None else NEAR * retention_ms / 1000
@@ -219,7 +219,7 @@ def warnings(parts: Sequence[PartitionSnapshot]) -> dict[str, str]:
     for part in parts:
         if part.is_near_deletion:
             topics.setdefault(part.topic, []).append(part)
-    found = {}
+    retentions = {}
     for topic, near in topics.items():
         first = min(near, key=lambda part: part.left_ms or 0)
         needs = (
@@ -227,10 +227,10 @@ def warnings(parts: Sequence[PartitionSnapshot]) -> dict[str, str]:
             if first.needs_ms is None
             else f"the copy needs {duration(first.needs_ms / 1000)}"
         )
-        found[topic] = (
+        retentions[topic] = (
             f"{topic}: in {duration((first.left_ms or 0) / 1000)} the source may delete records of "
             f"{plural(len(near), 'partition')} that are not copied yet ({topic}-{first.partition} "
             f"first), and {needs}: raise its retention.ms or retention.bytes until it has caught "
             f"up [{RETENTION_NEAR}]"
         )
-    return found
+    return retentions

@@ -148,25 +148,25 @@ class SourceQuestions:
         `topics`, and the open transactions of `held_back`.
         """
         with self._line.asking() as client:
-            found = SourceAnswers()
+            answers = SourceAnswers()
             if wanted:
                 ends = readable = known_offsets(client, wanted)
                 if self._config.isolation_level is Isolation.READ_COMMITTED:
                     readable = known_ends(client, self._config, wanted)
-                found = SourceAnswers(ends, readable)
+                answers = SourceAnswers(ends, readable)
             if behind:
-                found = found._replace(starts=known_starts(client, behind))
+                answers = answers._replace(starts=known_starts(client, behind))
             if wanted:
                 # after the offsets: IDs are never reused, so they were the same before
                 names = sorted({tp.topic for tp in wanted})
                 seen = client.metadata(names, timeout_s=WITHIN_S).topics
-                ids = {name: one.topic_id for name, one in seen.items() if not one.error}
-                found = found._replace(ids=ids)
+                ids = {name: topic.topic_id for name, topic in seen.items() if not topic.error}
+                answers = answers._replace(ids=ids)
             if topics:
-                found = found._replace(retentions=retentions(client, topics))
+                answers = answers._replace(retentions=retentions(client, topics))
             if held_back:
-                found = found._replace(open_ones=_open_ones(client, held_back))
-        return found
+                answers = answers._replace(open_ones=_open_ones(client, held_back))
+        return answers
 
     def next_batches(self, offsets: Offsets) -> dict[TopicPartition, IdlePosition]:
         """Return the next batch at or after each offset."""
@@ -188,8 +188,8 @@ def _open_ones(client: ClusterClient, partitions: Collection[TopicPartition]) ->
         limit_ms = longest_transaction(client)
     except Unauthorized:
         limit_ms = None
-    found = tuple(open_transactions(client, list(partitions)))
-    return OpenOnes(None if limit_ms is None else limit_ms / 1000, found)
+    transactions = tuple(open_transactions(client, list(partitions)))
+    return OpenOnes(None if limit_ms is None else limit_ms / 1000, transactions)
 
 
 def _written_ms(answer: FetchedRecords | TwinlogError, offset: int) -> int:
@@ -197,8 +197,8 @@ def _written_ms(answer: FetchedRecords | TwinlogError, offset: int) -> int:
     if isinstance(answer, TwinlogError):
         return 0
     headers = (header for header, _ in read_headers(answer.records))
-    there = next((one for one in headers if one.last_offset >= offset), None)
-    return 0 if there is None else max(0, there.max_timestamp)
+    first_header = next((header for header in headers if header.last_offset >= offset), None)
+    return 0 if first_header is None else max(0, first_header.max_timestamp)
 
 
 # Whether the source responds at all. A broker that is frozen, or whose packets are dropped, does
@@ -211,6 +211,10 @@ def _written_ms(answer: FetchedRecords | TwinlogError, offset: int) -> int:
 # lanes still receive records from it.
 
 PULSE_EVERY_S: Final = 1.0
+HEARD_S: Final = 0.5
+"""How much later a request is due after the source has answered another one. `SourceWatch` queries
+it once a second, so usually none is sent.
+"""
 LATELY_S: Final = 4.0
 """Lanes report once a second what they have read, so records from before the silence are reported
 within this time.
@@ -231,14 +235,15 @@ class SourceLiveness:
     _copied: int | None = None
     """Sum of all positions, LATELY_S after the request."""
 
-    def tend(self, background: InBackground) -> None:
-        """Send the next request if it is due."""
+    def poll(self, background: InBackground, heard_at: float = -inf) -> None:
+        """Send the next request if it is due. `heard_at`: when the source answered another one."""
         now = self.run.clock.monotonic()
         if self._is_asking:
             if self._copied is None and now - self._asked_at >= LATELY_S:
                 self._copied = self._positions()
             return
-        if now - self._asked_at < PULSE_EVERY_S or self.run.is_stopping:
+        since = self._asked_at if self.silence else max(self._asked_at, heard_at + HEARD_S)
+        if now - since < PULSE_EVERY_S or self.run.is_stopping:
             return
         self._is_asking, self._asked_at, self._copied = True, now, None
         background(self.ask, self._answered, self._failed)
@@ -253,7 +258,7 @@ class SourceLiveness:
         self.silence = error if is_silent else None
 
     def _positions(self) -> int:
-        return sum(one.recovery.upstream for one in self.run.partitions.values())
+        return sum(partition.recovery.upstream for partition in self.run.partitions.values())
 
 
 # Open transactions at the source that hold a `read_committed` copy back (KIP-664). A coordinator
@@ -293,9 +298,9 @@ class HeldBackWatch:
         now = self.run.clock.boot()
         for tp, stable in readable.items():
             if stable >= ends.get(tp, -1):
-                self._over(tp)
+                self._end_hold(tp)
             elif tp not in self._held or self._held[tp].stable != stable:
-                self._over(tp)
+                self._end_hold(tp)
                 self._held[tp] = _Held(stable, now)
         for tp in self._held.keys() - self.run.partitions.keys():
             del self._held[tp]
@@ -303,7 +308,7 @@ class HeldBackWatch:
     def due(self) -> list[TopicPartition]:
         """Return the partitions whose open transactions are to be queried now."""
         now = self.run.clock.boot()
-        held = [tp for tp, one in self._held.items() if now - one.since >= ASK_AFTER_S]
+        held = [tp for tp, held in self._held.items() if now - held.since >= ASK_AFTER_S]
         if not held or now < self._next_ask:
             return []
         self._next_ask = now + min(HELD_BACK_EVERY_S, ASK_AFTER_S)
@@ -314,29 +319,38 @@ class HeldBackWatch:
         limit_s = min(answer.limit_s or USUAL_LIMIT_S, LONGEST_S) + GRACE_S
         now = self.run.clock.boot()
         for tp in asked:
-            held, one = self._held.get(tp), self.run.partitions.get(tp)
-            if held is None or one is None or one.held_back or now - held.since < limit_s:
+            held, partition = self._held.get(tp), self.run.partitions.get(tp)
+            if (
+                held is None
+                or partition is None
+                or partition.held_back
+                or now - held.since < limit_s
+            ):
                 continue
             # the oldest transaction determines the last stable offset
-            some = (each for each in answer.found if each.tp == tp)
-            oldest = min(some, key=lambda each: each.start_offset, default=None)
+            transactions = (each for each in answer.found if each.tp == tp)
+            oldest = min(transactions, key=lambda each: each.start_offset, default=None)
             since_ms = self.run.clock.wall_ms() - int((now - held.since) * 1000)
             if oldest is not None and oldest.since_ms >= 0:
                 since_ms = min(since_ms, oldest.since_ms)
-            code, text = OPEN_TRANSACTION, _worded(tp, held.stable, oldest, since_ms)
-            one.held_back = Failure(code=code, message=text, since_ms=since_ms, began=held.since)
+            code, text = OPEN_TRANSACTION, _hold_text(tp, held.stable, oldest, since_ms)
+            partition.held_back = Failure(
+                code=code, message=text, since_ms=since_ms, began=held.since
+            )
             self.run.errors[code] += 1
             self.log.info("%s [%s]", text, code, partition=tp, code=code)
 
-    def _over(self, tp: TopicPartition) -> None:
+    def _end_hold(self, tp: TopicPartition) -> None:
         self._held.pop(tp, None)
-        one = self.run.partitions.get(tp)
-        if one is not None and one.held_back is not None:
-            one.held_back = None
+        partition = self.run.partitions.get(tp)
+        if partition is not None and partition.held_back is not None:
+            partition.held_back = None
             self.log.info("%s: no longer held back by an open transaction", tp, partition=tp)
 
 
-def _worded(tp: TopicPartition, stable: int, oldest: OpenTransaction | None, since_ms: int) -> str:
+def _hold_text(
+    tp: TopicPartition, stable: int, oldest: OpenTransaction | None, since_ms: int
+) -> str:
     tool = "kafka-transactions.sh --bootstrap-server SOURCE"
     where = f"--topic {tp.topic} --partition {tp.partition}"
     who, start = "an open transaction", stable
@@ -353,10 +367,12 @@ def _worded(tp: TopicPartition, stable: int, oldest: OpenTransaction | None, sin
 
 ASK_EVERY_S: Final = 1.0
 SHARE_OF_TIME: Final = 0.05
-"""Queries take at most this share of the time, regardless of the number of partitions, ..."""
+"""Maximum share of the time that queries take, for any number of partitions, unless the pause would
+exceed LONGEST_PAUSE_S.
+"""
 
 LONGEST_PAUSE_S: Final = 10.0
-"""... but are at most this far apart."""
+"""Maximum pause between two queries."""
 
 AFTER_FAILURE_S: Final = 2.0
 
@@ -374,6 +390,8 @@ class SourceWatch:
     """Its queries may run in any thread, one at a time."""
     log: FlowLog
     retentions: Mapping[str, int] = field(default_factory=dict)
+    answered_at: float = -inf
+    """Monotonic time at which a broker answered last."""
     _next_ask: float = 0.0
     _next_starts: float = 0.0
     _next_retentions: float = 0.0
@@ -387,16 +405,16 @@ class SourceWatch:
     def __post_init__(self) -> None:
         self._held_back = HeldBackWatch(run=self.run, log=self.log)
 
-    def tend(self, background: InBackground) -> None:
+    def poll(self, background: InBackground) -> None:
         """Send the next query if it is due."""
         now = self.run.clock.monotonic()
         if self._is_asking or now < self._next_ask or self.run.is_stopping:
             return
         every = self.run.partitions.items()
-        followed = {tp: one for tp, one in every if is_followed(one)}
-        wanted = {tp: one.recovery.upstream for tp, one in followed.items()}
-        ids = {tp: one.plan.source_topic_id for tp, one in followed.items()}
-        behind = self._behind(now)
+        followed = {tp: partition for tp, partition in every if is_followed(partition)}
+        wanted = {tp: partition.recovery.upstream for tp, partition in followed.items()}
+        ids = {tp: partition.plan.source_topic_id for tp, partition in followed.items()}
+        behind = self._starts_due(now)
         topics = {tp.topic for tp in behind}
         if topics and (now >= self._next_retentions or not topics <= self._asked_of):
             self._next_retentions, self._asked_of = now + RETENTIONS_EVERY_S, topics
@@ -408,6 +426,8 @@ class SourceWatch:
 
         def found(answers: SourceAnswers) -> None:
             took_s = self.run.clock.monotonic() - now
+            if answers.ids:  # the last query, which any broker answers
+                self.answered_at = now + took_s
             self._done(now, min(took_s / SHARE_OF_TIME, LONGEST_PAUSE_S))
             answers = self._of_these(answers, ids, asked_at)
             self._take(answers, wanted, asked_at)
@@ -421,16 +441,16 @@ class SourceWatch:
 
         background(lambda: self.source.answers(wanted, behind, topics, held_back), found, failed)
 
-    def _behind(self, now: float) -> Collection[TopicPartition]:
+    def _starts_due(self, now: float) -> Collection[TopicPartition]:
         """Return the partitions whose log start is due; they have been behind for a while."""
         if now < self._next_starts:
             return ()
         self._next_starts = now + BEHIND_EVERY_S
         behind = []
-        for tp, one in self.run.partitions.items():
-            if not is_followed(one) or not one.is_behind:
-                one.keeping.forget()
-            elif self.run.clock.boot() - (one.recovery.at or 0.0) > BEHIND_FOR_S:
+        for tp, partition in self.run.partitions.items():
+            if not is_followed(partition) or not partition.is_behind:
+                partition.keeping.forget()
+            elif self.run.clock.boot() - (partition.recovery.at or 0.0) > BEHIND_FOR_S:
                 behind.append(tp)
         return behind
 
@@ -442,12 +462,12 @@ class SourceWatch:
         """
         same = {tp for tp, topic_id in ids.items() if answers.ids.get(tp.topic) == topic_id}
         for tp in answers.ends.keys() & ids.keys() - same:
-            one = self.run.partitions.get(tp)
-            if one is not None and one.plan.source_topic_id == ids[tp]:
-                one.recovery.doubt(asked_at)
+            partition = self.run.partitions.get(tp)
+            if partition is not None and partition.plan.source_topic_id == ids[tp]:
+                partition.recovery.doubt(asked_at)
 
-        def of(found: Offsets) -> Offsets:
-            return {tp: offset for tp, offset in found.items() if tp in same}
+        def of(offsets: Offsets) -> Offsets:
+            return {tp: offset for tp, offset in offsets.items() if tp in same}
 
         return answers._replace(
             ends=of(answers.ends), readable=of(answers.readable), starts=of(answers.starts)
@@ -455,16 +475,18 @@ class SourceWatch:
 
     def _take(self, answers: SourceAnswers, wanted: Offsets, asked_at: float) -> None:
         for tp, end in answers.ends.items():
-            if (one := self.run.partitions.get(tp)) is not None:
-                one.recovery.see(end, asked_at, wanted[tp])
+            if (partition := self.run.partitions.get(tp)) is not None:
+                partition.recovery.see(end, asked_at, wanted[tp])
         for tp, end in answers.readable.items():
-            if (one := self.run.partitions.get(tp)) is not None:
-                one.asked_end = end
+            if (partition := self.run.partitions.get(tp)) is not None:
+                partition.asked_end = end
         for tp, start in answers.starts.items():
-            one = self.run.partitions.get(tp)
-            if one is not None and one.position >= 0:
-                upstream, end = one.position, one.recovery.end
-                one.keeping.see(SourceBounds(at=asked_at, start=start, end=end, upstream=upstream))
+            partition = self.run.partitions.get(tp)
+            if partition is not None and partition.position >= 0:
+                upstream, end = partition.position, partition.recovery.end
+                partition.keeping.see(
+                    SourceBounds(at=asked_at, start=start, end=end, upstream=upstream)
+                )
         if answers.retentions is not None:
             self.retentions = answers.retentions
 

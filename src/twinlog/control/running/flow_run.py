@@ -25,6 +25,7 @@ from twinlog.control.lanes.partitions import UNREACHABLE, Partition, Placement
 from twinlog.control.lanes.wanted import continue_from, hold_back, replan
 from twinlog.control.running.flow_transforms import UNAVAILABLE, FlowTransforms
 from twinlog.control.running.giving import Assigner
+from twinlog.control.running.lane_use import LaneUse
 from twinlog.control.running.run_leases import RunLeases
 from twinlog.control.running.run_state import RunState
 from twinlog.errors import TwinlogError
@@ -68,7 +69,7 @@ class FlowRun(RunState):
         work: Work,
         generation: int,
         plans: Iterable[PartitionPlan],
-        lane_count: Callable[[int], int],
+        lane_count: Callable[[int, bool], int],
         lease_s: float,
         first_change_s: float,
         start: Starts,
@@ -95,6 +96,7 @@ class FlowRun(RunState):
             first_change_s=first_change_s,
         )
         self._assigner = Assigner(self, lambda then: host.read_map(self, then))
+        self._lane_use = LaneUse(self)
         self._reports = LaneReports(self)
         self._found: tuple[PartitionPlan, ...] = ()
         self.set_plans(plans)
@@ -153,6 +155,7 @@ class FlowRun(RunState):
             self._leases.stop()
             return
         self._leases.tick(now)
+        self._lane_use.tend(now)
         if self.transforms is not None:
             ports = (lane.range_port for lane in self.lanes())
             self.transforms.tend(port for port in ports if port is not None)
@@ -319,7 +322,10 @@ class LaneReports:
             run.wants_discovery = True
         partition.troubled(trouble.code, trouble.message, retriable=trouble.is_retriable)
         if trouble.code == UNAVAILABLE and run.transforms is not None:
-            run.transforms.unanswered(trouble.message)
+            if trouble.had_begun:
+                run.transforms.unanswered(trouble.message)
+            else:
+                run.wants_discovery = True  # it creates a topic for dead letters that is missing
         if before is None or before.code != trouble.code:
             # readers of the snapshots report it to operators, a line per topic and code
             self._log_trouble(trouble)

@@ -76,7 +76,9 @@ class FlowTransforms:
         self._is_stopped = False
 
     def tend(self, ports: Iterable[ChannelAddress]) -> None:
-        """Start it if it does not run, and have it take the ranges of exactly these ports."""
+        """Start the application if it does not run, and let it take the ranges of exactly these
+        ports.
+        """
         if self._application is None and self._clock.monotonic() >= self._next_at:
             self._start()
         elif self._application is not None and self._is_late:
@@ -92,14 +94,14 @@ class FlowTransforms:
         return not self.is_ready and self._clock.monotonic() - self._began > READY_WITHIN_S
 
     def unanswered(self, why: str) -> None:
-        """End it because a range has no answer. It is started again."""
+        """End the application because a range has no answer. It is started again."""
         is_new = self._clock.monotonic() - self._began < RESTARTED_AFTER_S
         if self._application is not None and self.is_ready and not is_new:
             self.is_ready, self._unanswered = False, why
             self._application.kill()  # its thread reports the end
 
     def stop(self) -> None:
-        """End it, which may take seconds. It is not started again."""
+        """End the application for good. This may take seconds."""
         with self._lock:
             self._is_stopped = True
             if self._application is not None:
@@ -153,7 +155,9 @@ class FlowTransforms:
         self._failed(self._unanswered or why, fate)
 
     def _failed(self, why: str, fate: Fate = Fate.RETRIABLE) -> None:
-        """Start it again later. With `--once` partitions do not wait for it if `fate` is FATAL."""
+        """Start the application again later. With `--once` partitions do not wait for it if `fate`
+        is FATAL.
+        """
         self._application, self.is_ready = None, False
         pause_s = self._pause.next_s()
         self._next_at = self._clock.monotonic() + pause_s
@@ -176,7 +180,7 @@ def transforms_work(config: FlowConfig) -> TransformsWork:
             TransformStep(
                 name=one.name,
                 topics=one.topics.entries,
-                prefix=one.topics.prefix,
+                compares=one.compares,
                 is_negated=one.topics.is_negated,
                 function=one.function,
                 sql=one.sql,

@@ -63,13 +63,14 @@ class RunLeases:
         self,
         run: RunState,
         start: Callable[[int], tuple[int, Job]],
-        lane_count: Callable[[int], int],
+        lane_count: Callable[[int, bool], int],
         *,
         lease_s: float,
         first_change_s: float,
     ) -> None:
         """`start` starts a Spark job with this many lanes and returns its number. `lane_count`
-        returns how many lanes a number of partitions should have.
+        returns how many lanes a number of partitions should have, and whether their traffic is
+        light.
         """
         self._run = run
         self._start = start
@@ -102,14 +103,26 @@ class RunLeases:
 
     def _begin(self, now: float) -> None:
         run, current = self._run, self._run.current
-        # lanes with outdated settings are replaced immediately
-        lasts = current is not None and not current.is_deserted and current.work is run.work
+        # lanes with outdated settings are replaced immediately, and one lane that has become busy
+        lasts = (
+            current is not None
+            and not current.is_deserted
+            and current.work is run.work
+            and (run.uses_one_lane or not current.is_light)
+        )
         if lasts and (now < self._next_change or run.once):
             return
         if self.retry.is_due and run.partitions:
-            size = max(1, self._lane_count(len(run.partitions)))
+            size = max(1, self._lane_count(len(run.partitions), run.uses_one_lane))
             number, job = self._start(size)
-            lease = Lease(number=number, size=size, job=job, work=run.work, clock=run.clock)
+            lease = Lease(
+                number=number,
+                size=size,
+                job=job,
+                work=run.work,
+                is_light=run.uses_one_lane and size == 1,
+                clock=run.clock,
+            )
             run.leases.append(lease)
             self._next_change, self._change_s = now + self._change_s, self._lease_s
 

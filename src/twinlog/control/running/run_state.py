@@ -61,6 +61,7 @@ class RunState:
         self.is_stopping = False
         self.wants_discovery = False  # a topic does not match its plan, so topics are read again
         self.copying_since: float | None = None  # None while Spark is starting
+        self.uses_one_lane = False  # whether the other lanes get no partitions (`lane_use`)
         self.intents = FlowIntents()  # operators' intents for the flow
         self.holds_back = ""
         """Why partitions do not start for the first time (unreadable intents), or empty."""
@@ -83,7 +84,7 @@ class RunState:
     @property
     def takers(self) -> list[Lane]:
         """The ready lanes that get partitions: those of the current lease, but not those which
-        lanes of the next one already replace.
+        lanes of the next one already replace. With little traffic it is one lane (`lane_use`).
         """
         current = self.current
         if current is None:
@@ -91,7 +92,11 @@ class RunState:
         steps = [lane for le in self.leases if le.is_partly_warm for lane in le.ready_lanes]
         replaced = {lane.key.lane for lane in steps}
         rest = [lane for lane in current.ready_lanes if lane.key.lane not in replaced]
-        return [*rest, *steps]
+        lanes = [*rest, *steps]
+        if not self.uses_one_lane or not lanes:
+            return lanes
+        # one that reaches both clusters, and the one that has the most partitions already
+        return [max(lanes, key=lambda la: (la.degraded is None, len(la.partitions), la.key))]
 
     def lanes(self) -> list[Lane]:
         """All lanes of all leases."""

@@ -187,7 +187,7 @@ def _options(value: str) -> Iterator[tuple[str, str]]:
 
 def _any_of(texts: Iterable[str], around: str = "{}") -> re.Pattern[str] | None:
     # the longest first, because one may be part of another
-    alternatives = [re.escape(one) for one in sorted(texts, key=len, reverse=True) if one]
+    alternatives = [re.escape(text) for text in sorted(texts, key=len, reverse=True) if text]
     return re.compile(around.format(f"(?:{'|'.join(alternatives)})")) if alternatives else None
 
 
@@ -202,7 +202,8 @@ _BASE64: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 def forms(secret: str) -> set[str]:
     """Return the encodings of a secret other than base64, which overlaps with its neighbors."""
     encodings: set[str] = set()
-    # a JAAS line quotes it, a properties file doubles backslashes, and one may contain the other
+    # a JAAS line quotes a secret, a properties file doubles backslashes, and a properties file may
+    # contain a JAAS line
     for text in (secret, _quoted(secret), _quoted(_quoted(secret)), secret.replace("\n", "\\n")):
         encodings |= {text, repr(text)[1:-1], shown(text)}
         for ensure_ascii in (True, False):
@@ -289,7 +290,7 @@ class CurrentSecrets:
         now = self._current()
         if now is not config:
             secret = filter(None, map(_secret, settings_of(now)))
-            self._known |= {(one.key, one.value): one for one in secret}
+            self._known |= {(setting.key, setting.value): setting for setting in secret}
             scrubber = SecretScrubber(list(self._known.values()))
             self._made = (now, scrubber)
         return scrubber.clean(text)
@@ -348,9 +349,9 @@ def collect(
     """Return the files of the bundle by name. A configuration that cannot be read is given as its
     error. `more` are files that belong to one of the configurations.
     """
-    read = [one for one in configs.values() if not isinstance(one, TwinlogError)]
+    read = [config for config in configs.values() if not isinstance(config, TwinlogError)]
     settings = [setting for config in read for setting in settings_of(config)]
-    unread = [path for path, one in configs.items() if isinstance(one, TwinlogError)]
+    unread = [path for path, config in configs.items() if isinstance(config, TwinlogError)]
     unknown = ""
     for path in (*unread, *(more if unread else ())):
         try:
@@ -359,8 +360,8 @@ def collect(
             unknown = f"left out because it may contain unknown secrets: {why}"
     scrubber = SecretScrubber(settings)
     texts = [
-        f"{one}\n" if isinstance(one, TwinlogError) else effective_config(one)
-        for one in configs.values()
+        f"{config}\n" if isinstance(config, TwinlogError) else effective_config(config)
+        for config in configs.values()
     ]
     clusters = _clusters([flow for config in read for flow in config.flows])
     files = {

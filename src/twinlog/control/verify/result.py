@@ -49,9 +49,9 @@ class VerifyAnswer(StrEnum):
 
 
 def worst(answers: list[VerifyAnswer]) -> VerifyAnswer:
-    for one in (VerifyAnswer.DIFFERENT, VerifyAnswer.UNKNOWN):
-        if one in answers:
-            return one
+    for answer in (VerifyAnswer.DIFFERENT, VerifyAnswer.UNKNOWN):
+        if answer in answers:
+            return answer
     return VerifyAnswer.IDENTICAL
 
 
@@ -81,7 +81,7 @@ class VerifiedPartition:
 
     @property
     def days(self) -> list[dict[str, Any]]:
-        return [_day(*one) for one in sorted(self.compared.days.items())]
+        return [_day(*day) for day in sorted(self.compared.days.items())]
 
     @property
     def gaps(self) -> dict[str, int]:
@@ -285,7 +285,10 @@ def record(config: FlowConfig, run: VerifyRun) -> str:
             if not may(seen, STATE_TOPIC, Operation.WRITE):
                 return f"grant WRITE on topic {STATE_TOPIC} of {settings.alias}"
             known = verify_runs(run.flow, state_rows(target))
-            if any(one.is_whole == run.is_whole and run.is_outdated_by(one) for one in known):
+            if any(
+                known_run.is_whole == run.is_whole and run.is_outdated_by(known_run)
+                for known_run in known
+            ):
                 return "a run that began later has already ended"
             append_rows(
                 target, TopicPartition(STATE_TOPIC, 0), [run.encode()], int(time.time() * 1000)

@@ -29,7 +29,7 @@ from twinlog.cluster.groups.group_offsets import GroupOffsets
 from twinlog.cluster.groups.share_groups import offsets_of
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.control.check.group_readiness import GroupSurvey, Offsets, survey_groups
-from twinlog.control.check.offline_status import resting_flow
+from twinlog.control.check.offline_status import idle_flow_interface
 from twinlog.control.compare.comparison import compare_topic_configs, why_left_alone
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.control.flow.flow_setup import FlowSetup
@@ -105,25 +105,25 @@ class _Flow:
     _producers: frozenset[int] = frozenset()
 
     def verified(self) -> VerifiedFlow:
-        there = Coordinators(self._target)
-        led_by = list_groups(there).get(f"twinlog-{self._setup.name}")
+        coordinators = Coordinators(self._target)
+        led_by = list_groups(coordinators).get(f"twinlog-{self._setup.name}")
         out = VerifiedFlow(flow=self._setup.name, is_led=led_by is not None and led_by.is_active)
-        before = offsets_there(there, self._setup.config.groups.selects)
+        before = target_offsets_of(coordinators, self._setup.config.groups.selects)
         self._read_state()
         flow = replace(self._setup.config, released=self._intents.released)
         discovery = discover(flow, self._setup.policy, self._source, self._target, create=False)
         out.notes += discovery.notes
         out.partitions += self._never_made(discovery, out)
-        out.partitions += self._compared(discovery, out)
-        out.partitions.sort(key=lambda one: one.source)
-        led = resting_flow(self._setup, self._source, self._target, out.note)
+        out.partitions += self._compare_partitions(discovery, out)
+        out.partitions.sort(key=lambda verified: verified.source)
+        led = idle_flow_interface(self._setup, self._source, self._target, out.note)
         views = tuple(
             partition
             for partition in led.partitions()
             if self._scope.matches(partition.source.topic)
         )
         led = replace(led, partitions=lambda: views)
-        verify_groups(led, Coordinators(self._source), there, before, out)
+        verify_groups(led, Coordinators(self._source), coordinators, before, out)
         configs = compare_topic_configs(
             self._setup, self._source, self._target, self._scope.matches
         )
@@ -141,8 +141,8 @@ class _Flow:
     def _never_made(self, discovery: Discovery, out: VerifiedFlow) -> Iterator[VerifiedPartition]:
         """Yield partitions of missing remote topics, and of topics that cannot be mirrored."""
         policy, alias = self._setup.policy, self._setup.config.source_alias
-        why = {one.topic: str(one.error) for one in discovery.problems}
-        first = {one.topic: one.first for one in discovery.problems}
+        why = {problem.topic: str(problem.error) for problem in discovery.problems}
+        first = {problem.topic: problem.first for problem in discovery.problems}
         flow = replace(self._setup.config, released=self._intents.released)
         # including topics whose remote name is refused, because they are not copied
         topics = selected_topics(flow, self._source.metadata(None))
@@ -163,7 +163,7 @@ class _Flow:
             if not problem and (start is None or end is None):
                 problem = NO_BOUNDS
             missing = Range(start or 0, end or 0)
-            missing = _narrowed(missing, _since(since.get(tp, 0)), _until(until.get(tp)))
+            missing = _in_scope(missing, _since(since.get(tp, 0)), _until(until.get(tp)))
             if not problem and missing.next > missing.first:
                 if out.is_led:
                     compared.pending = missing
@@ -173,7 +173,9 @@ class _Flow:
 
     # -- partitions with one
 
-    def _compared(self, discovery: Discovery, out: VerifiedFlow) -> Iterable[VerifiedPartition]:
+    def _compare_partitions(
+        self, discovery: Discovery, out: VerifiedFlow
+    ) -> Iterable[VerifiedPartition]:
         plans = [plan for plan in discovery.plans if self._scope.matches(plan.source.topic)]
         targets = [plan.target for plan in plans]
         picture = read_flow(
@@ -185,7 +187,7 @@ class _Flow:
             new_owners=lambda: self._intents.new_owners,
             maps=self._setup.config.flow,
         )
-        self._read_state()  # again: a skip before these ends is no missing record
+        self._read_state()  # again, because a skipped record before these ends is not missing
         there_later = read_ends(self._target, targets)
         here_later = self._source_ends([plan.source for plan in plans])
         lacking_here = may_lack_offsets(self._source, {plan.source.topic for plan in plans})
@@ -194,28 +196,28 @@ class _Flow:
         wanted: list[VerifyTask | VerifiedPartition] = []
         for plan in plans:
             replica = picture.replica(plan, plan.targets)
-            here, there = _bounds(replica.source), _bounds(replica.target)
+            source_bounds, target_bounds = _bounds(replica.source), _bounds(replica.target)
             if plan.targets:
-                wanted.append(_unknown(plan, BY_KEY))
+                wanted.append(_unknown_partition(plan, BY_KEY))
                 continue
             if plan.transform or (replica.map is not None and replica.map.transformed):
-                wanted.append(_unknown(plan, TRANSFORMED))
+                wanted.append(_unknown_partition(plan, TRANSFORMED))
                 continue
-            if here is None or there is None:
-                wanted.append(_unknown(plan, NO_BOUNDS))
+            if source_bounds is None or target_bounds is None:
+                wanted.append(_unknown_partition(plan, NO_BOUNDS))
                 continue
             if replica.problem is not None and replica.key is None:
-                wanted.append(_unknown(plan, str(replica.problem)))
+                wanted.append(_unknown_partition(plan, str(replica.problem)))
                 continue
             later_end = here_later[plan.source].end
             wanted.append(
                 VerifyTask(
                     source=plan.source,
                     target=plan.target,
-                    here=here,
-                    there=there,
+                    here=source_bounds,
+                    there=target_bounds,
                     here_later=FOREVER if later_end is None else later_end,
-                    written=self._written(replica, there_later[plan.target]),
+                    written=self._mapped_copy(replica, there_later[plan.target]),
                     producers=self._producers | _producers(replica.map),
                     rules=rules_of(
                         self._intents,
@@ -239,21 +241,21 @@ class _Flow:
         topics = {plan.target.topic: plan.source.topic for plan in plans if not plan.targets}
         if self._setup.is_identity or not topics:
             return
-        there = self._target.metadata(list(topics)).topics
+        target_topics = self._target.metadata(list(topics)).topics
         # queried last, so that a partition that a mirror has just created is not regarded as extra
-        here = self._source.metadata(list(topics.values())).topics
+        source_topics = self._source.metadata(list(topics.values())).topics
         surplus = [
             tp
             for remote, name in topics.items()
-            if remote in there and name in here and here[name].partitions
-            for tp in there[remote].tps
-            if tp.partition >= len(here[name].partitions)
+            if remote in target_topics and name in source_topics and source_topics[name].partitions
+            for tp in target_topics[remote].tps
+            if tp.partition >= len(source_topics[name].partitions)
         ]
         for tp, log in read_ends(self._target, surplus, Want.STARTS).items():
             if log.problem is not None or log.start != log.end:
                 out.leave_out(f"{tp}: {NO_SUCH_PARTITION}")
 
-    def _written(self, replica: Replica, later: LogState) -> MappedCopy:
+    def _mapped_copy(self, replica: Replica, later: LogState) -> MappedCopy:
         # in a shared topic the log must show the end of the copy
         reach = None if self._setup.is_identity else replica.copied.reach
         end = replica.target.end or 0
@@ -279,7 +281,7 @@ class _Flow:
     def _verified(
         self, wanted: Sequence[VerifyTask | VerifiedPartition]
     ) -> list[VerifiedPartition]:
-        asked = [one for one in wanted if isinstance(one, VerifyTask)]
+        asked = [task for task in wanted if isinstance(task, VerifyTask)]
         name = self._setup.name
 
         def step(progress: WalkProgress) -> None:
@@ -289,8 +291,10 @@ class _Flow:
         clusters = ClusterPair(source=self._setup.source, target=self._setup.target)
         results = iter(self._workers.verify(clusters, asked, step))
         return [
-            one if isinstance(one, VerifiedPartition) else _partition(one, next(results))
-            for one in wanted
+            verified
+            if isinstance(verified, VerifiedPartition)
+            else _partition(verified, next(results))
+            for verified in wanted
         ]
 
 
@@ -310,9 +314,12 @@ def _bounds(log: LogState) -> PartitionBounds | None:
     return PartitionBounds(start=log.start, end=log.end)
 
 
-def _narrowed(here: Range, since: int, until: int | None) -> Range:
+def _in_scope(source_range: Range, since: int, until: int | None) -> Range:
     """Return the part of the range that is in the scope; it may be empty."""
-    return Range(max(here.first, since), here.next if until is None else min(here.next, until))
+    return Range(
+        max(source_range.first, since),
+        source_range.next if until is None else min(source_range.next, until),
+    )
 
 
 def _since(offset: int) -> int:
@@ -327,7 +334,7 @@ def _until(offset: int | None) -> int | None:
     return None if offset is None or offset < 0 else offset
 
 
-def _unknown(plan: PartitionPlan, why: str) -> VerifiedPartition:
+def _unknown_partition(plan: PartitionPlan, why: str) -> VerifiedPartition:
     return VerifiedPartition(
         source=plan.source, target=plan.target, compared=Compared(), why_not=why
     )
@@ -339,13 +346,13 @@ def _unknown(plan: PartitionPlan, why: str) -> VerifiedPartition:
 # between can therefore not make the target look ahead, because commits only move forward.
 
 
-def offsets_there(coordinators: Coordinators, selects: Callable[[str], bool]) -> Offsets:
+def target_offsets_of(coordinators: Coordinators, selects: Callable[[str], bool]) -> Offsets:
     """Return the offsets of the target's groups that a flow would set."""
     groups = [group for group in list_groups(coordinators).values() if selects(group.name)]
     return offsets_of(
         coordinators,
-        [one.name for one in groups if one.has_offsets and not one.is_share],
-        [one.name for one in groups if one.is_share],
+        [group.name for group in groups if group.has_offsets and not group.is_share],
+        [group.name for group in groups if group.is_share],
         furthest=True,
     )
 
@@ -358,7 +365,7 @@ def verify_groups(
     out: VerifiedFlow,
 ) -> None:
     """Verify every offset of a selected group that has a counterpart on the target. `before` is the
-    result of `offsets_there`, queried earlier.
+    result of `target_offsets_of`, queried earlier.
     """
     survey = survey_groups(led, source_groups, target_groups)
     for group in survey.selected:

@@ -28,7 +28,7 @@ from twinlog.mirror.verify.pairs import Pairs
 from twinlog.spark.options import SparkOptions
 from twinlog.spark.verify import VERIFY_MESSAGES, VerifyDone, VerifyStep, VerifyTaken, VerifyWork
 from twinlog.survey.verify.partition import VerifyTask, verify_partition
-from twinlog.survey.verify.sections import doubtful, joined, narrowed, size, split, together
+from twinlog.survey.verify.sections import doubtful, joined, size, split, together, with_needed_runs
 
 
 class WalkProgress:
@@ -39,7 +39,7 @@ class WalkProgress:
     """
 
     def __init__(self, wanted: Sequence[VerifyTask], *, is_again: bool = False) -> None:
-        self._of_each = [extent(one) for one in wanted]
+        self._of_each = [extent(task) for task in wanted]
         self._done = [0] * len(wanted)
         self.is_again = is_again
         """The walks repeat earlier comparisons."""
@@ -63,13 +63,13 @@ def extent(wanted: VerifyTask) -> int:
     runs, reach = wanted.written.runs, wanted.written.reach
     if not runs:
         return 0
-    pairs, there = Pairs(runs), wanted.there
+    pairs, target_bounds = Pairs(runs), wanted.there
     since = min(wanted.since, wanted.here.end)
     begin = pairs.first_counterpart(max(wanted.here.start, pairs.first.upstream, since))
-    end = there.end
+    end = target_bounds.end
     if wanted.until is not None and (reach is None or wanted.until < reach.upstream):
         end = min(end, pairs.first_counterpart(wanted.until))
-    return max(0, end - max(begin, there.start))
+    return max(0, end - max(begin, target_bounds.start))
 
 
 MOST_THREADS: Final = 4
@@ -115,7 +115,7 @@ class Threads:
     ) -> list[Found]:
         """Return results in order; `on_step` is called by one thread at a time."""
         count = max(1, min(MOST_THREADS, os.cpu_count() or 1, len(wanted)))
-        mine, lock, is_over = threading.local(), threading.Lock(), threading.Event()
+        of_thread, lock, is_over = threading.local(), threading.Lock(), threading.Event()
         progress = WalkProgress(wanted)
 
         def stepping(number: int) -> Callable[[int], None]:
@@ -135,16 +135,16 @@ class Threads:
         with ExitStack() as stack:
 
             def enter() -> None:
-                mine.clients = ClusterClient(clusters.source), ClusterClient(clusters.target)
+                of_thread.clients = ClusterClient(clusters.source), ClusterClient(clusters.target)
                 with lock:
-                    for client in mine.clients:
+                    for client in of_thread.clients:
                         stack.enter_context(client)
 
-            def verify(number: int, one: VerifyTask) -> Found:
+            def verify(number: int, task: VerifyTask) -> Found:
                 compared, why_not = Compared(), ""
                 try:
-                    source, target = mine.clients
-                    verify_partition(one, source, target, stepping(number), compared)
+                    source, target = of_thread.clients
+                    verify_partition(task, source, target, stepping(number), compared)
                 except TwinlogError as error:
                     why_not = str(error)  # differences found before it still count
                 with lock:
@@ -202,7 +202,7 @@ class Tasks:
     ) -> list[Found]:
         """Return results in order. Raises TwinlogError if a task failed repeatedly."""
         offsets = size(wanted)
-        parts = [split(one, offsets) for one in wanted]
+        parts = [split(task, offsets) for task in wanted]
         every = [section for sections in parts for section in sections]
         flat = self._run(clusters, every, WalkProgress(every), on_step)
         of_each, at = list[list[Found]](), 0
@@ -212,7 +212,7 @@ class Tasks:
         again = [
             (number, first, section_end)
             for number, (sections, result) in enumerate(zip(parts, of_each, strict=True))
-            for first, section_end in doubtful(sections, [one.compared for one in result])
+            for first, section_end in doubtful(sections, [outcome.compared for outcome in result])
         ]
         whole = [joined(parts[number][first:section_end]) for number, first, section_end in again]
         answers = self._run(clusters, whole, WalkProgress(whole, is_again=True), on_step)
@@ -223,8 +223,8 @@ class Tasks:
             of_each[number][first:section_end] = [answer]
         return [
             Found(
-                together([one.compared for one in result]),
-                next((one.why_not for one in result if one.why_not), ""),
+                together([outcome.compared for outcome in result]),
+                next((outcome.why_not for outcome in result if outcome.why_not), ""),
             )
             for result in of_each
         ]
@@ -275,7 +275,9 @@ class Tasks:
                 job.is_begun = True
                 work = job.work[task]
                 peer.send(
-                    VerifyWork(source=work.source, target=work.target, wanted=narrowed(work.wanted))
+                    VerifyWork(
+                        source=work.source, target=work.target, wanted=with_needed_runs(work.wanted)
+                    )
                 )
             case LaneMessage(message=VerifyStep(offsets=offsets)):
                 job.progress.reach(task, offsets)

@@ -116,7 +116,7 @@ class EventLog(logging.Handler):
             flow=flow, host=self._host, pid=self._pid, events=events, run=self._run
         )
 
-    def hear(self, published: Iterable[PublishedEvents]) -> None:
+    def add_published(self, published: Iterable[PublishedEvents]) -> None:
         """Add events of other processes, each once.
 
         New events are recognized by their numbers, which increase only within a run: they begin at
@@ -134,15 +134,15 @@ class EventLog(logging.Handler):
         """
         self.acquire()
         try:
-            fresh = [(one, some) for some in published for one in self._fresh(some)]
+            fresh = [(event, batch) for batch in published for event in self._new_events(batch)]
             # the newest events are kept, whichever flow they belong to
-            for one, some in sorted(fresh, key=lambda each: each[0].at_ms):
-                self._heard.append(_event_of(some, one, self._next_number(time.time())))
+            for event, batch in sorted(fresh, key=lambda each: each[0].at_ms):
+                self._heard.append(_event_of(batch, event, self._next_number(time.time())))
         finally:
             # also if the rows are malformed, because otherwise every logging thread would hang
             self.release()
 
-    def _fresh(self, published: PublishedEvents) -> Iterator[PublishedEvent]:
+    def _new_events(self, published: PublishedEvents) -> Iterator[PublishedEvent]:
         if published.run == self._run:
             return
         key = (published.where, published.run, published.flow)
@@ -166,8 +166,8 @@ class EventLog(logging.Handler):
         self.acquire()  # other threads log at the same time
         numbered = [*self._events, *self._heard]
         self.release()
-        wanted = (one for one in numbered if one.number > number)
-        return sorted(wanted, key=lambda one: one.number)
+        wanted = (event for event in numbered if event.number > number)
+        return sorted(wanted, key=lambda event: event.number)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -230,12 +230,13 @@ def last_events(config: Path) -> list[ProcessEvents]:
     """Return the events of mirrors of this configuration, the newest process first."""
     wanted = str(config.resolve())
     read = [_read(path) for path in _files()]
-    return [one for one in read if one is not None and one.config == wanted]
+    return [events for events in read if events is not None and events.config == wanted]
 
 
-def ran_here(pid: int) -> bool:
-    """Return True if a mirror of this user had this pid among the processes visible here. A
-    container may have the name of this host, but different pids.
+def is_local_mirror(pid: int) -> bool:
+    """Return True if a mirror of this user that ran in this container, or outside of containers on
+    this host, had this pid. The host name does not show that, because a container may have the
+    host's.
     """
     try:
         return (status_folder() / f"{pid}{SUFFIX}").exists()
@@ -267,18 +268,18 @@ def _published(event: Event) -> PublishedEvent:
     )
 
 
-def _event_of(published: PublishedEvents, one: PublishedEvent, number: int) -> Event:
+def _event_of(published: PublishedEvents, event: PublishedEvent, number: int) -> Event:
     return Event(
         number=number,
-        time=_in_iso(one.at_ms / 1000),
-        level=one.level,
-        message=one.message,
+        time=_in_iso(event.at_ms / 1000),
+        level=event.level,
+        message=event.message,
         flow=published.flow,
-        code=one.code,
-        topic=one.topic,
-        partition=one.partition,
+        code=event.code,
+        topic=event.topic,
+        partition=event.partition,
         who=published.where,
-        person=one.person,
+        person=event.person,
     )
 
 

@@ -1,4 +1,4 @@
-"""Measurements of a flow's groups: latency of checkpoints, and groups that are left alone.
+"""Measurements of a flow's groups: latency of checkpoints, and groups whose offsets are not set.
 
 Written by the duty's thread, read by the supervisor's.
 """
@@ -41,7 +41,9 @@ class GroupsReport:
 
     @property
     def left_alone(self) -> dict[str, str]:
-        """Return skipped and untranslated groups. A group may be both, in different topics."""
+        """Return the groups whose offsets are not set, with the reason: skipped and untranslated
+        ones. A group may be both, in different topics.
+        """
         out = {**self.untranslated}
         for group, reason in self.skipped.items():
             out[group] = f"{reason}; {out[group]}" if group in out else reason

@@ -26,7 +26,7 @@ from twinlog.spark.jvm_use import JvmUse
 # Reads the HTTP headers with which clients choose the form of a response.
 
 
-def asks_for(header: str, name: str) -> bool:
+def accepts_name(header: str, name: str) -> bool:
     """Return True if an `Accept` or `Accept-Encoding` header has the name with a weight above 0."""
     for part in header.lower().split(","):
         weights, *parameters = (piece.strip() for piece in part.split(";"))
@@ -298,7 +298,7 @@ class Monitor:
 
         nothing = Reading(at=self._clock(), flows=(), readiness=())
         body, content_type = exposition(self._reading or nothing, accept, self._series)
-        if asks_for(accept_encoding, "gzip"):
+        if accepts_name(accept_encoding, "gzip"):
             return HttpAnswer(
                 status=200,
                 content_type=content_type,
@@ -317,7 +317,7 @@ class Monitor:
     def _ready(self) -> HttpAnswer:
         reading = self._reading
         flows = () if reading is None else reading.readiness
-        is_ready = bool(flows) and self.silent_s is None and all(one.is_ready for one in flows)
+        is_ready = bool(flows) and self.silent_s is None and all(flow.is_ready for flow in flows)
         body = {"ready": is_ready, "flows": [asdict(flow) for flow in flows]}
         return _json(200 if is_ready else 503, body)
 

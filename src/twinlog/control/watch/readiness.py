@@ -87,17 +87,19 @@ class Readiness:
         """Add the flows' snapshots and return their readiness; `now` is monotonic."""
         out = [self._flow(now, flow) for flow in flows]
         if len(self._flows) > len(out):
-            self._flows = {one: self._flows[one] for one in {each.flow for each in out}}
+            self._flows = {flow: self._flows[flow] for flow in {each.flow for each in out}}
         return out
 
     def _flow(self, now: float, flow: FlowSnapshot) -> FlowReadiness:
         known = self._flows.setdefault(flow.flow, _Known(now))
-        moved = [_moved(known, partition) for partition in flow.partitions]
+        moved = [_has_progressed(known, partition) for partition in flow.partitions]
         if any(moved) or flow.state in RESTING or _is_at_end(flow):
             known.good_at, known.is_late = now, False
         if len(known.furthest) > len(flow.partitions):
             current = {(part.topic, part.partition) for part in flow.partitions}
-            known.furthest = {key: one for key, one in known.furthest.items() if key in current}
+            known.furthest = {
+                key: furthest for key, furthest in known.furthest.items() if key in current
+            }
         good_at = known.good_at
         silent_s = now - (known.since if good_at is None else good_at)
         # a flow that reports why it makes no progress is not waited for
@@ -105,7 +107,11 @@ class Readiness:
         is_explained = is_away or flow.state is FlowState.FAILED
         within_s = self._outage_within_s if is_explained else self._within_s
         known.is_late = known.is_late or silent_s > within_s
-        stopped = (f"{one.message} [{one.code}]" for one in flow.partitions if one.code)
+        stopped = (
+            f"{partition.message} [{partition.code}]"
+            for partition in flow.partitions
+            if partition.code
+        )
         return FlowReadiness(
             flow=flow.flow,
             is_ready=not known.is_late,
@@ -115,7 +121,7 @@ class Readiness:
         )
 
 
-def _moved(known: _Known, partition: PartitionSnapshot) -> bool:
+def _has_progressed(known: _Known, partition: PartitionSnapshot) -> bool:
     key = (partition.topic, partition.partition)
     furthest = known.furthest.get(key)
     if furthest is None:

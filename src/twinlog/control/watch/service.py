@@ -72,13 +72,13 @@ class ServiceNotifier:
             lines.append(
                 f"STATUS={shown(status)}"
             )  # systemd would parse a further line as a command
-        self._turned(lines)
+        self._send_turn(lines)
 
     def turned(self) -> None:
         """Send the watchdog after a turn of the supervisor without new states."""
-        self._turned([])
+        self._send_turn([])
 
-    def _turned(self, lines: list[str]) -> None:
+    def _send_turn(self, lines: list[str]) -> None:
         if self._wants_watchdog:
             lines.append("WATCHDOG=1")
         if lines:

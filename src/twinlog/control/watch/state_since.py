@@ -31,7 +31,7 @@ class FlowSince:
         """Return the time (ms) since which a topic cannot be mirrored for this reason."""
         return self._topics.setdefault(topic, StateSince()).see(code, now_ms)
 
-    def forget_others(self, topics: Iterable[str]) -> None:
+    def keep_only(self, topics: Iterable[str]) -> None:
         """Forget all other topics, because only these cannot be mirrored now."""
         for topic in self._topics.keys() - set(topics):
             del self._topics[topic]

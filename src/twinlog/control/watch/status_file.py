@@ -40,9 +40,11 @@ log = logging.getLogger(__name__)
 
 STATUS_VERSION = 1
 SHARE_OF_TIME: Final = 0.01
-"""Maximum share of one core for writing, regardless of the number of partitions, ..."""
+"""Maximum share of one core for writing, for any number of partitions, unless the pause would
+exceed LONGEST_PAUSE_S.
+"""
 LONGEST_PAUSE_S: Final = 60.0
-"""... but writes are at most this far apart."""
+"""Maximum pause between two writes."""
 AT_ONCE: Final = 1000
 """Number of partitions encoded at a time. During this time Python runs no other thread."""
 _PARTS: Final = tuple[PartitionStatus, ...]
@@ -100,7 +102,7 @@ class StatusFile:
 
     def __init__(self, config: Path, *more: Path) -> None:
         self._config = str(config.resolve())
-        self._more = [str(one.resolve()) for one in more]
+        self._more = [str(path.resolve()) for path in more]
         folder = status_folder()
         remove_unfinished(folder)
         self._path = folder / f"{os.getpid()}.json"
@@ -169,8 +171,8 @@ class StatusFile:
 
     def _with_rates(self, flows: Sequence[FlowSnapshot]) -> Iterator[FlowSnapshot]:
         rates: dict[str, dict[str, float]] = {}
-        for one in self._rates.update(time.monotonic(), flows):
-            rates.setdefault(one.flow, {})[one.topic] = round(one.records_per_s, 1)
+        for rate in self._rates.update(time.monotonic(), flows):
+            rates.setdefault(rate.flow, {})[rate.topic] = round(rate.records_per_s, 1)
         for flow in flows:
             yield replace(flow, rates=rates.get(flow.flow, {}))
 
@@ -182,9 +184,10 @@ def _text(flow: FlowSnapshot) -> str:
     """Encode a flow as JSON."""
     head, parts = to_builtins(replace(flow, partitions=()).status), flow.partitions
     del head["partitions"]
-    some = (parts[first : first + AT_ONCE] for first in range(0, len(parts), AT_ONCE))
+    portions = (parts[first : first + AT_ONCE] for first in range(0, len(parts), AT_ONCE))
     rows = ", ".join(
-        json.dumps(to_builtins(convert(one, _PARTS, from_attributes=True)))[1:-1] for one in some
+        json.dumps(to_builtins(convert(parts, _PARTS, from_attributes=True)))[1:-1]
+        for parts in portions
     )
     return f'{json.dumps(head)[:-1]}, "partitions": [{rows}]}}'
 

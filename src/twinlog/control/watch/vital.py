@@ -61,7 +61,7 @@ class Vital:
 # Priority of driver threads below lanes, for when all cores are busy.
 
 
-def give_way(nice: int) -> None:
+def lower_priority(nice: int) -> None:
     """Lower the priority of this thread and those that it starts. Only Linux has a priority per
     thread, see sched(7). The main thread is left alone, because everything that it starts would
     inherit the priority.

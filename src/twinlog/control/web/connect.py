@@ -152,14 +152,21 @@ class _Connect:
         return JSONResponse({"offsets": rows})
 
     async def pause(self, request: Request) -> Response:
-        return await self._wish(request, 202, "paused", lambda one: one.wanted(IntentKind.PAUSE))
+        return await self._wish(
+            request, 202, "paused", lambda steering: steering.wanted(IntentKind.PAUSE)
+        )
 
     async def stop(self, request: Request) -> Response:
-        return await self._wish(request, 204, "stopped", lambda one: one.wanted(IntentKind.PAUSE))
+        return await self._wish(
+            request, 204, "stopped", lambda steering: steering.wanted(IntentKind.PAUSE)
+        )
 
     async def resume(self, request: Request) -> Response:
         return await self._wish(
-            request, 202, "resumed", lambda one: one.wanted(IntentKind.PAUSE, is_set=False)
+            request,
+            202,
+            "resumed",
+            lambda steering: steering.wanted(IntentKind.PAUSE, is_set=False),
         )
 
     async def _wish(self, request: Request, status: int, word: str, ask: Ask) -> Response:
@@ -213,7 +220,7 @@ class _Connect:
         if answer["state"] == FlowState.PARTLY_FAILED:
             # lanes change, so the first task represents them
             failed = {"state": ConnectState.FAILED, "trace": answer["reason"]}
-            tasks[:1] = [one | failed for one in tasks[:1]]
+            tasks[:1] = [task | failed for task in tasks[:1]]
         return {"name": name, "connector": where, "tasks": tasks, "type": "source"}
 
 

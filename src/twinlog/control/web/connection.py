@@ -112,7 +112,7 @@ class CountedConnection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._held is None:
-            self._early += data  # came with the end of the handshake
+            self._early += data  # these bytes arrived with the end of the handshake
             return
         if self._whole != b"":
             self._whole = None
@@ -134,7 +134,7 @@ class CountedConnection(H11Protocol):
         is_between = self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]
         self._whole = b"" if is_between else None
         if not is_between and not self.transport.is_closing():
-            self._held.begun()  # a part of the next request is already there
+            self._held.begun()  # a part of the next request has arrived
 
     def _answer_again(self, held: ConnectionSlot, repeat: Repeat) -> None:
         self._unset_keepalive_if_required()  # `OpenRequests` closes it when it is idle
@@ -151,7 +151,7 @@ class CountedConnection(H11Protocol):
     def _repeat(self, headers: Headers, body: bytes, is_current: Callable[[], bool]) -> None:
         """Store the answer to this request, for the same request while `is_current`."""
         if not self._whole or self.conn.trailing_data[0]:
-            return  # it came in pieces, or with the next one
+            return  # the request arrived in several pieces, or with the next one
         closes = self.conn.their_state is h11.MUST_CLOSE
         headers = [*self.server_state.default_headers, *headers]
         if closes:
@@ -179,7 +179,8 @@ class Handshake(asyncio.Protocol):
         transport.pause_reading()  # its first bytes are TLS's
         peer = transport.get_extra_info("peername")
         self._requests.add(transport.get_extra_info("socket"), str(peer[0]) if peer else "")
-        self._task = asyncio.ensure_future(self._run(transport))  # kept, or it may be collected
+        # the reference keeps the task from being garbage-collected
+        self._task = asyncio.ensure_future(self._run(transport))
 
     async def _run(self, transport: asyncio.Transport) -> None:
         socket, made = transport.get_extra_info("socket"), self._make()

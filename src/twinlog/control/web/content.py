@@ -12,7 +12,7 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Final
 
-from twinlog.control.watch.monitor import asks_for
+from twinlog.control.watch.monitor import accepts_name
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -56,12 +56,12 @@ class Content:
         """Return status, headers and body."""
         headers = [*self._headers, (b"etag", f"W/{self._hash}".encode())]
         known = header(scope, b"if-none-match") if scope["method"] in READS else ""
-        hashes = (one.strip().removeprefix("W/") for one in known.split(","))
+        hashes = (tag.strip().removeprefix("W/") for tag in known.split(","))
         if known == "*" or self._hash in hashes:
             return 304, headers, b""
         body = self.body
         is_long = len(body) >= LEAST_ZIPPED
-        if is_long and asks_for(header(scope, b"accept-encoding"), "gzip"):
+        if is_long and accepts_name(header(scope, b"accept-encoding"), "gzip"):
             body = self._zipped
             headers.append((b"content-encoding", b"gzip"))
         headers.append((b"content-length", b"%d" % len(body)))

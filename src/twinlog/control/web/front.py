@@ -188,7 +188,7 @@ class Front:
 
     async def _probe(self, scope: Scope, path: str) -> HttpAnswer:
         if not self._rest.monitoring_is_open:
-            self._known(scope)
+            self._client_of(scope)
         if scope["method"] not in READS:
             raise MethodRefused(path, ", ".join(READS))
         accept, encoding = header(scope, b"accept"), header(scope, b"accept-encoding")
@@ -219,7 +219,7 @@ class Front:
                 "is set",
                 code="REST_UNGUARDED",
             )
-        client = self._known(scope)
+        client = self._client_of(scope)
         if scope["method"] not in READS and not client.may_operate:
             raise RequestRefused(f"{client.name} may read, but not operate", code="ROLE_TOO_SMALL")
         held.allow(LONG_S)
@@ -244,18 +244,18 @@ class Front:
     def _is_known(self, scope: Scope) -> bool:
         """Return True if the client would still be accepted; checked during streams."""
         try:
-            self._known(scope)
+            self._client_of(scope)
         except RequestRefused:
             return False
         return True
 
-    def _known(self, scope: Scope) -> Client:
+    def _client_of(self, scope: Scope) -> Client:
         """Return the client. Without authentication it is anyone who reaches the server, which for
         REST means this machine only.
         """
-        given = header(scope, b"authorization")
-        if given and self._tokens is not None:
-            kind, _, token = given.partition(" ")
+        authorization = header(scope, b"authorization")
+        if authorization and self._tokens is not None:
+            kind, _, token = authorization.partition(" ")
             client = self._tokens.client(token.strip()) if kind.lower() == "bearer" else None
             if client is None:
                 raise RequestRefused(
@@ -369,7 +369,7 @@ async def _refuse(scope: Scope, send: Send, error: TwinlogError, path: str) -> N
     elif status == 401:
         more.append((b"www-authenticate", b"Bearer"))
     elif status == 413:
-        more.append((b"connection", b"close"))  # the rest of the body is not read
+        more.append((b"connection", b"close"))  # closed, because the rest of the body is not read
     answer = HttpAnswer(status=status, content_type=PROBLEM, body=as_bytes(problem(error, path)))
     await _send(scope, send, answer, more)
 

@@ -71,7 +71,7 @@ class OpenRequests:
         with self._lock:
             if connection in self._open:
                 return
-            of_address = [one for one in self._open.values() if one.address == address]
+            of_address = [request for request in self._open.values() if request.address == address]
             if len(of_address) >= OF_AN_ADDRESS:
                 self._make_room(of_address)
             elif len(self._open) >= AT_ONCE:
@@ -85,15 +85,15 @@ class OpenRequests:
         """Close one connection. One that is being answered is closed only beyond the larger limits,
         and then from the address with the most connections.
         """
-        spare = [one for one in among if one.is_answered or not one.is_asked]
+        spare = [request for request in among if request.is_answered or not request.is_asked]
         if spare:
-            self._close(min(spare, key=lambda one: (not one.is_answered, one.since)))
+            self._close(min(spare, key=lambda request: (not request.is_answered, request.since)))
             return
-        counts = Counter(one.address for one in among)
+        counts = Counter(request.address for request in among)
         address, count = counts.most_common(1)[0]
         if count >= ASKED_OF_AN_ADDRESS or len(self._open) >= AT_MOST:
-            asked = (one for one in among if one.address == address)
-            self._close(min(asked, key=lambda one: one.since))
+            asked = (request for request in among if request.address == address)
+            self._close(min(asked, key=lambda request: request.since))
 
     def begun(self, connection: ClosableConnection) -> None:
         """Mark the first byte of another request of the connection."""
@@ -133,11 +133,11 @@ class OpenRequests:
         """Close connections whose deadline has passed."""
         with self._lock:
             now = self._clock()
-            for one in [one for one in self._open.values() if one.due <= now]:
-                self._close(one)
+            for request in [request for request in self._open.values() if request.due <= now]:
+                self._close(request)
 
-    def _close(self, one: _Open) -> None:
-        del self._open[one.connection]
+    def _close(self, request: _Open) -> None:
+        del self._open[request.connection]
         with suppress(OSError):  # its own thread has closed it already
             # wakes the thread that waits on the socket, which then closes it
-            one.connection.shutdown(socket.SHUT_RDWR)
+            request.connection.shutdown(socket.SHUT_RDWR)

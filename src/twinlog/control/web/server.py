@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from twinlog.addresses import Address, is_loopback
 from twinlog.config.rest import OPEN, RestConfig
 from twinlog.control.watch.monitor import Monitor
-from twinlog.control.watch.vital import give_way
+from twinlog.control.watch.vital import lower_priority
 from twinlog.control.web.address import CannotListen, ListenUnguarded
 from twinlog.control.web.front import Front, LoadApi
 from twinlog.control.web.open_requests import IDLE_S, OpenRequests
@@ -122,7 +122,7 @@ class WebServer:
                     return
 
     def _serve(self) -> None:
-        give_way(NICE)
+        lower_priority(NICE)
         self._await_client()
         if self._stop.is_set():
             return
@@ -132,7 +132,7 @@ class WebServer:
 
         front, requests = self.front, self.open_requests
         config = uvicorn.Config(
-            app=_never,
+            app=_placeholder_app,
             lifespan="off",
             ws="none",
             loop="asyncio",
@@ -170,11 +170,11 @@ class WebServer:
                 return await super().on_tick(counter)
 
         self._server = server = Server(config)
-        if not self._stop.is_set():  # closed during the load
+        if not self._stop.is_set():  # the server was closed while the page was loaded
             server.run(sockets=[bound])
 
 
-async def _never(scope: Any, receive: Any, send: Any) -> None:
+async def _placeholder_app(scope: Any, receive: Any, send: Any) -> None:
     """Placeholder: each connection sets its own application."""
 
 

@@ -80,7 +80,7 @@ def append(path: Path, name: str, line: str) -> None:
     """Append a line to the file, creating it with mode 600. Raises ConfigError if the name is in
     use or the file is unusable.
     """
-    if path.exists() and any(one.client.name == name for one in _read(path)):
+    if path.exists() and any(entry.client.name == name for entry in _read(path)):
         raise ConfigError(
             f"{path}: already has a token named {name}; choose another name, or remove that line "
             "first"
@@ -108,9 +108,9 @@ class Tokens:
 
     def client(self, token: str) -> Client | None:
         """Return the token's client, or None. All lines are compared to prevent timing attacks."""
-        given, matching = token.encode("utf-8", "surrogateescape"), None
+        presented, matching = token.encode("utf-8", "surrogateescape"), None
         for entry in self._current():
-            if hmac.compare_digest(_digest(entry.salt, given), entry.digest):
+            if hmac.compare_digest(_digest(entry.salt, presented), entry.digest):
                 matching = entry.client
         return matching
 

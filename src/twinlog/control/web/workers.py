@@ -38,7 +38,7 @@ class RequestWorkers:
             )
         self._pending += 1
         task = asyncio.ensure_future(self._run(work))
-        task.add_done_callback(_heard)
+        task.add_done_callback(_retrieve_error)
         return await asyncio.shield(task)
 
     async def _run(self, work: Callable[[], T]) -> T:
@@ -65,7 +65,7 @@ class RequestWorkers:
             self._pending -= 1
 
 
-def _heard(task: asyncio.Future[T]) -> None:
+def _retrieve_error(task: asyncio.Future[T]) -> None:
     """Mark the error as retrieved, because the client may have disconnected."""
     if not task.cancelled():
         task.exception()

@@ -318,7 +318,7 @@ class ClusterSide:
         # topics without a leader must not slow down the query for other topics' leaders
         self._wanted_topics |= unsure
         self._asked_before |= unsure
-        # a broker that disappeared may have led topics that were not queried now
+        # a broker that is no longer listed may have led topics that are not in this query
         gone = [tp for tp, led in self.leaders.items() if led.node not in self._brokers]
         for tp in gone:
             self.forget_leader(tp)

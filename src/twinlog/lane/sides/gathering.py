@@ -19,9 +19,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-MOST_TOGETHER: Final = 8
-"""Maximum number of batches for which a Fetch waits. Their shares of a turn are small enough."""
-
 MOST_BYTES: Final = 64 * 1024
 """Maximum bytes for which a Fetch waits. A backlog has more."""
 
@@ -57,5 +54,5 @@ class Gathering:
     @property
     def least_bytes(self) -> int:
         """The bytes for which the next Fetch waits, or 0 if the first record is to be returned."""
-        due = min(MOST_TOGETHER, int(self.longest_ms / 1000 / self._interval_s))
+        due = int(self.longest_ms / 1000 / self._interval_s)
         return min(MOST_BYTES, int((due - 0.5) * self._batch_bytes)) if due > 1 else 0

@@ -7,8 +7,7 @@ and Spark runs its tasks again as it likes. A lane must get one answer for each 
     a task hangs, or is lost  the range is offered again after OFFERED_AGAIN_S
     a task runs twice         the first answer counts, and both are confirmed
     the partition has left    the range is withdrawn; tasks get none, and their answer is dropped
-    no answer for a while     `silent_s`: the lane gives the partitions back, so that people see it
-    no answer, but later ones `overtaken`: the same, for the partition of that range
+    no answer for a while     `unanswered`: the lane gives the partition back, so that people see it
     a part of the answer      the lane offers the remaining records as another range
 
 Connections have a thread of their own (`ChannelServer`), so a large answer does not delay the loop.
@@ -18,7 +17,7 @@ The ticket admits to this port only. It gives access to ranges, which code of us
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -51,18 +50,23 @@ class _Waiting:
     range: SourceRange
     offered_at: float
     """Monotonic time of the last offer."""
-    overtaken_at: float | None = None
-    """Since when a later range has its answer."""
+    since: float
+    """Since when nothing has happened for which it has to wait: its first offer, the last answer to
+    an earlier range, or the first answer to a later one.
+    """
+    is_overtaken: bool = False
+    """Whether a later range has its answer."""
 
 
 class RangePort:
     """Offers ranges, lends them to tasks, and keeps the first answer to each until it is read.
 
-    `offer`, `withdraw`, `answers`, `silent_s` and `overtaken` are for the lane's thread. `wake` is
-    called from another one as soon as there are answers.
+    `offer`, `withdraw`, `answers` and `unanswered` are for the lane's thread. `wake` is called from
+    another one as soon as there are answers.
     """
 
     def __init__(self, clock: Clock, wake: Callable[[], None], *, host: str = "127.0.0.1") -> None:
+        """`host`: the address at which it listens, with TLS unless it is a loopback one."""
         self._clock = clock
         self._wake = wake
         self._lock = threading.Lock()
@@ -70,10 +74,6 @@ class RangePort:
         self._answers: list[RangeAnswer] = []
         self._subscribed: set[Peer] = set()
         self._next_check = 0.0
-        self._newest = -1
-        """The highest number of a range that was answered."""
-        self._heard_at = clock.monotonic()
-        """Time of the last answer, or since when ranges wait."""
         ticket = PortTicket()
         self._server = ChannelServer(LendingCodec(), self._on_event, host=host, admit=ticket.admit)
         self._server.start()
@@ -88,9 +88,7 @@ class RangePort:
     def offer(self, one: SourceRange) -> None:
         now = self._clock.monotonic()
         with self._lock:
-            if not self._waiting:
-                self._heard_at = now
-            self._waiting[one.number] = _Waiting(one, now)
+            self._waiting[one.number] = _Waiting(one, offered_at=now, since=now)
         self._send_offers([one])
 
     def withdraw(self, number: int) -> None:
@@ -120,23 +118,11 @@ class RangePort:
             one.offered_at = now
         return late
 
-    def silent_s(self) -> float:
-        """Return for how many seconds ranges have waited without any answer."""
+    def unanswered(self, after_s: float) -> list[SourceRange]:
+        """Return the ranges that have waited for so long, although it was their turn."""
+        until = self._clock.monotonic() - after_s
         with self._lock:
-            return self._clock.monotonic() - self._heard_at if self._waiting else 0.0
-
-    def overtaken(self, after_s: float) -> Collection[int]:
-        """Return the numbers of the ranges without an answer although later ones have had one for
-        that long. Called about once a second.
-        """
-        now, found = self._clock.monotonic(), set[int]()
-        with self._lock:
-            for number, one in self._waiting.items():
-                if number < self._newest and one.overtaken_at is None:
-                    one.overtaken_at = now
-                if one.overtaken_at is not None and now - one.overtaken_at >= after_s:
-                    found.add(number)
-        return found
+            return [one.range for one in self._waiting.values() if one.since <= until]
 
     def _send_offers(self, ranges: list[SourceRange]) -> None:
         if not ranges:
@@ -177,8 +163,11 @@ class RangePort:
             if self._waiting.pop(answer.number, None) is None:
                 return  # a second answer, or nobody waits for it any more
             self._answers.append(answer)
-            self._newest = max(self._newest, answer.number)
-            self._heard_at = self._clock.monotonic()
+            now = self._clock.monotonic()
+            for number, one in self._waiting.items():
+                if number > answer.number or not one.is_overtaken:
+                    one.since = now
+                one.is_overtaken |= number < answer.number
         self._wake()
 
 

@@ -204,7 +204,8 @@ class TargetSide:
                 # separately
                 continue
             if not self._is_sure_of_topic(connection, copy, now_ms):
-                del ready[copy]  # the metadata wakes it again, unless it has failed
+                # the copy is woken again by the next metadata, unless it has failed
+                del ready[copy]
                 continue
             if connection.opened_at > self.copies[copy].searched_at:
                 copy.leader.may_have_restarted()

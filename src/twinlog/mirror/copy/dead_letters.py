@@ -113,7 +113,8 @@ def dead_letter(
 
 def origin_of_letter(record: Record) -> tuple[LetterOrigin, int] | None:
     """Return the copy and the source offset of a dead letter, or None if it is none."""
-    said: Mapping[str, bytes | None] = dict(record.headers)  # its own headers come last
+    # of equal names the last one counts: Twinlog appends its headers
+    said: Mapping[str, bytes | None] = dict(record.headers)
     try:
         parts = [(said[name] or b"").decode() for name in _ORIGIN]
         return LetterOrigin(*parts), int(said[_OFFSET] or b"")
@@ -129,7 +130,8 @@ class DeadLetters(PartitionCopy):
 
     def __init__(self, to: DeadLetterTarget, copy: PartitionCopy, **given: Any) -> None:
         """`given`: as for the copy, whose start shows which dead letters there are."""
-        known = given["start"].dead_letters
+        known: DeadLettersThere | None = given["start"].dead_letters
+        epoch = known.epoch if known is not None and known.topic_id == to.topic_id else -1
         super().__init__(
             source=copy.source,
             target=to.home,
@@ -143,7 +145,7 @@ class DeadLetters(PartitionCopy):
                 last_fetched_epoch=-1,
                 is_protected=False,
                 last_timestamp=-1,
-                target_epoch=-1 if known is None else known.epoch,
+                target_epoch=epoch,
             ),
             tail=MapTail(
                 key=copy.tail.key, topic=copy.source.topic, term=copy.tail.term, chunk=0, runs=[]
@@ -158,13 +160,16 @@ class DeadLetters(PartitionCopy):
             to.flow, copy.source, copy.source_topic_id, copy.target_topic_id
         )
         self.there = set(() if known is None else known.offsets)
-        """Source offsets of the dead letters on the target, at or after the start's position."""
+        """Source offsets of the dead letters on the target, at or after the position of the last
+        answer that had some.
+        """
 
-    def are_there(self, asked: Stretch, answer: RangeAnswer, now_ms: int) -> bool:
+    def are_there(self, asked: Stretch, answer: RangeAnswer, position: int, now_ms: int) -> bool:
         """Return whether the dead letters of an answer are on the target. Sends them at the first
-        call.
+        call. `position`: all records below it are decided.
         """
         if not asked.is_quarantined:
+            self.there = {at for at in self.there if at >= position}
             checked(asked, answer)
             (batches,) = asked.batches
             records = [*failed_records(batches, answer.quarantined)]  # all of them, or none is sent
@@ -176,7 +181,7 @@ class DeadLetters(PartitionCopy):
     def there_from(self, position: int) -> DeadLettersThere:
         """Return the dead letters that a lane needs to know that continues at this position."""
         left = sorted(at for at in self.there if at >= position)
-        return DeadLettersThere(self.leader.checked_epoch, tuple(left))
+        return DeadLettersThere(self.target_topic_id, self.leader.checked_epoch, tuple(left))
 
     def _batch(self, record: Record, failure: RangeFailure) -> OutBatch:
         letter = dead_letter(record, failure, self.origin, self.source)
@@ -207,15 +212,6 @@ class DeadLetters(PartitionCopy):
         """Send nothing more."""
         if self.state is CopyState.COPYING:
             self.drain()
-
-
-def is_quarantined(
-    letters: DeadLetters | None, asked: Stretch, answer: RangeAnswer, now_ms: int
-) -> bool:
-    """Return whether an answer may be used. Raises CorruptData."""
-    if letters is None and answer.quarantined:
-        raise CorruptData("an answer has failed records, but none may be left out")
-    return letters is None or not answer.quarantined or letters.are_there(asked, answer, now_ms)
 
 
 def failed_records(batches: memoryview, failures: Iterable[RangeFailure]) -> Iterator[Record]:

@@ -267,7 +267,7 @@ class FanOut:
         A record that is read would replace the first row, which states where the branch begins. If
         the lane died between two such rows, the beginning of the other branches would be unknown.
         """
-        self._rowless = {one for one in self._rowless if one.tail.durable_ordinal < 0}
+        self._rowless = {branch for branch in self._rowless if branch.tail.durable_ordinal < 0}
         self._is_read, before = not self._rowless, self._is_read
         return self._is_read and not before
 

@@ -35,7 +35,7 @@ from msgspec import Struct
 
 from twinlog.errors import CorruptData, TwinlogError
 from twinlog.mirror.map.offset_map import Run
-from twinlog.mirror.skips import Skip, skipped
+from twinlog.mirror.skips import Skip, skip_at
 from twinlog.model import SEQUENCE_MODULUS, Isolation, sequence_of
 from twinlog.wire.joining import FEW_RECORDS, join_run
 from twinlog.wire.kernels.chosen import CHOSEN
@@ -113,7 +113,7 @@ class OutBatch(Struct, kw_only=True):
         if self.offsets is not None:
             return self.offsets[index]
         ordinal = self.ordinal + index
-        run = next((one for one in reversed(self.runs) if one.ordinal <= ordinal), None)
+        run = next((run for run in reversed(self.runs) if run.ordinal <= ordinal), None)
         return self.upstream + index if run is None else run.upstream_of(ordinal)
 
 
@@ -378,7 +378,7 @@ class Intake:
         """Skip a batch, without decoding it, if it is to be skipped as a whole. Return whether it
         is.
         """
-        skip = skipped(self._skips, max(header.base_offset, self.position))
+        skip = skip_at(self._skips, max(header.base_offset, self.position))
         if skip is None or not skip.is_batch:
             return False
         if header.next_offset > skip.next and _is_sound(header, batch):
@@ -395,7 +395,7 @@ class Intake:
         return fresh.where(self._keeps) if self._skips else fresh
 
     def _keeps(self, offset: int) -> bool:
-        skip = skipped(self._skips, offset)
+        skip = skip_at(self._skips, offset)
         if skip is None:
             return True
         if (skip.first, skip.next) not in self.left_out:
@@ -581,7 +581,7 @@ class RolledBack:
     """
 
     def __init__(self, aborted: Iterable[Aborted]) -> None:
-        self._pending = sorted(aborted, key=lambda one: one.first_offset, reverse=True)
+        self._pending = sorted(aborted, key=lambda aborted: aborted.first_offset, reverse=True)
         self._open: set[int] = set()
 
     @property

@@ -209,7 +209,7 @@ class PartitionCopy:
         self._in_flight = InFlight()
         self._splitter = Splitter(rules.producer_id)
 
-    # -- from the source
+    # -- batches from the source
 
     def on_fetched(self, records: memoryview, aborted: Iterable[Aborted], now_ms: int) -> int:
         """Queue the batches of a Fetch response. Returns the number of bytes queued for it."""
@@ -280,7 +280,7 @@ class PartitionCopy:
         """Whether everything below `end` is on the target."""
         return self.acked_upstream >= self.end and self.is_drained
 
-    # -- to the target
+    # -- batches to the target
 
     @property
     def is_drained(self) -> bool:
@@ -361,7 +361,7 @@ class PartitionCopy:
 
     def _refuse_when_due(self) -> None:
         if self.state is CopyState.STARTING and self._earlier.may_be_checked:
-            self.trouble = self.trouble or refusals.unseen(self.target)
+            self.trouble = self.trouble or refusals.unchecked_log_error(self.target)
 
     def on_new_connection(self) -> None:
         """Send the next request alone, as after every connect. Nothing was in flight."""
@@ -407,7 +407,7 @@ class PartitionCopy:
         oldest = min(self.last_timestamp, next_timestamp)
         return self._is_listed and self._rules.is_remembered_after(oldest, now_ms)
 
-    # -- answers
+    # -- the target's responses
 
     def on_produced(
         self,
@@ -455,7 +455,7 @@ class PartitionCopy:
         self._queue = deque(parts)
         self.queued_bytes += sum(len(batch.data) for batch in parts)
         if reason is not None or not self._announce_again(parts):
-            self._trouble(reason or refusals.unseen(self.target), now_ms)
+            self._trouble(reason or refusals.unchecked_log_error(self.target), now_ms)
         # from now on the topic counts as one that may reject batches, so nothing is joined
         self._is_proven, self._is_picky, self.intake.join_bytes = False, True, 0
 
@@ -572,7 +572,8 @@ class PartitionCopy:
         `at_rest`: the copy is drained and sends nothing more.
         """
         if self.others.unknown is not None and self.tail.mark is not None:
-            # the unknown records may repeat this flow's own, and a new mark would hide that
+            # the unknown records may be repeats of this flow's own; a mark after them would hide
+            # the repeats
             return self.tail.mark
         is_quiet = not (self.lost_answers or self.late_requests)
         reached = self.others.mark_above(self.acked_downstream, moves=self.is_idle and is_quiet)

@@ -69,12 +69,12 @@ class Stretch:
         self.batches.append(batch)
         self.size += len(batch)
 
-    def cut(self, at: int, batches: bytes) -> Stretch:
-        """End before `at`, where its answer ends, and return the rest. `batches`: those of its
-        range, of which the rest gets those that end later.
+    def cut(self, at: int) -> Stretch:
+        """End before `at`, where its answer ends, and return the rest with the batches that end
+        later. It has a range.
         """
         rest = Stretch(first=at, end=self.end, epoch=self.epoch, end_epoch=self.end_epoch)
-        view = memoryview(batches)
+        (view,) = self.batches
         for header, begin in read_headers(view):
             if header.next_offset > at:
                 rest.add(view[begin : begin + header.length])
@@ -165,7 +165,7 @@ class RangeIntake(Intake):
             data[0:8] = part.offset(0).to_bytes(8, "big")  # the CRC does not cover it
             yield view
 
-    # -- answers
+    # -- answers of the application
 
     def encode(self, asked: Stretch, answer: RangeAnswer) -> Iterator[OutBatch]:
         """Yield the batches of an answer. It must be the one after the last that was encoded.
@@ -173,7 +173,8 @@ class RangeIntake(Intake):
         Raises CorruptData if the answer does not fit its range, and PartitionError
         (RECORD_TOO_LARGE) if a record fits in no batch.
         """
-        offsets, decoded = checked(asked, answer)  # all of it, before any is used
+        # the whole answer is checked before a part of it is used
+        offsets, decoded = checked(asked, answer)
         done = 0
         for raw, rows in zip(answer.batches, decoded, strict=True):
             yield from self._sized(asked, raw, rows, offsets[done : done + len(rows)])

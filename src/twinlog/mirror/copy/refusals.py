@@ -110,7 +110,7 @@ def refusal(
     )
 
 
-def unseen(target: TopicPartition) -> PartitionError:
+def unchecked_log_error(target: TopicPartition) -> PartitionError:
     """Return the error of a copy whose target log must be checked before old records are sent."""
     text = (
         f"{target}: old records come next, and late requests of a lost lane may still append some"

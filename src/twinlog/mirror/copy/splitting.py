@@ -79,9 +79,9 @@ class Splitter:
         half = len(rows) // 2
         sized = (
             encoded
-            for some in (rows.slice(0, half), rows.slice(half, len(rows)))
+            for half_rows in (rows.slice(0, half), rows.slice(half, len(rows)))
             for encoded in encode_sized(
-                some, codec=header.codec, limit_bytes=self.most_bytes, alone_bytes=NO_LIMIT
+                half_rows, codec=header.codec, limit_bytes=self.most_bytes, alone_bytes=NO_LIMIT
             )
         )
         for encoded in sized:

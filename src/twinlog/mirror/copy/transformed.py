@@ -36,11 +36,11 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError
-from twinlog.mirror.copy.dead_letters import DeadLetters, DeadLetterTarget, is_quarantined
+from twinlog.mirror.copy.dead_letters import DeadLetters, DeadLetterTarget
 from twinlog.mirror.copy.intake import Aborted, OutBatch
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
 from twinlog.mirror.copy.range_intake import RangeIntake, Stretch
@@ -63,13 +63,8 @@ class Transformer(Protocol):
     def answers(self) -> Iterable[RangeAnswer]:
         """Return the answers that have arrived since the last call. Never blocks."""
 
-    def silent_s(self) -> float:
-        """Return for how many seconds ranges have waited without any answer."""
-
-    def overtaken(self, after_s: float) -> Collection[int]:
-        """Return the numbers of the ranges without an answer although later ones have had one for
-        that long.
-        """
+    def unanswered(self, after_s: float) -> Iterable[SourceRange]:
+        """Return the ranges that have waited for so long, although it was their turn."""
 
 
 class RangeDesk:
@@ -78,11 +73,13 @@ class RangeDesk:
     def __init__(self, transformer: Transformer) -> None:
         self._transformer = transformer
         self._numbers = itertools.count()
-        self._given: dict[int, tuple[TransformedCopy, SourceRange]] = {}
-        """The ranges without an answer and their copies, by number."""
+        self._given: dict[int, TransformedCopy] = {}
+        """The copies of the ranges without an answer, by number."""
 
     def offer(self, copy: TransformedCopy, asked: Stretch) -> int:
-        """Have a stretch of this copy transformed. Returns the number of its range."""
+        """Offer a stretch of this copy to the transforms' application. Returns the number of its
+        range.
+        """
         number = next(self._numbers)
         lent = SourceRange(
             number=number,
@@ -94,7 +91,7 @@ class RangeDesk:
             batches=b"".join(asked.batches),
         )
         asked.batches = [memoryview(lent.batches)]  # nothing is kept twice
-        self._given[number] = copy, lent
+        self._given[number] = copy
         self._transformer.offer(lent)
         return number
 
@@ -103,13 +100,14 @@ class RangeDesk:
         if self._given.pop(number, None) is not None:
             self._transformer.withdraw(number)
 
-    def silent_s(self) -> float:
-        """Return for how many seconds the application has not answered at all."""
-        return self._transformer.silent_s()
-
-    def overtaken(self, after_s: float) -> Collection[int]:
-        """Return the numbers of the ranges that the application has left out for so long."""
-        return self._transformer.overtaken(after_s)
+    def unanswered(self, after_s: float) -> Iterator[tuple[TransformedCopy, SourceRange]]:
+        """Yield the copies whose ranges the application leaves out, with the first of these ranges.
+        Their ranges are withdrawn.
+        """
+        for one in self._transformer.unanswered(after_s):
+            if (copy := self._given.get(one.number)) is not None:
+                copy.let_go()
+                yield copy, one
 
     def deliver(self, now_ms: int) -> Iterator[TransformedCopy]:
         """Give the answers that have arrived to their copies, and yield these copies.
@@ -118,8 +116,8 @@ class RangeDesk:
         """
         for answer in self._transformer.answers():
             if answer.number in self._given:
-                copy, one = self._given.pop(answer.number)
-                copy.on_answer(answer, one, now_ms)
+                copy = self._given.pop(answer.number)
+                copy.on_answer(answer, now_ms)
                 yield copy
 
 
@@ -156,7 +154,7 @@ class TransformedCopy(PartitionCopy):
         """All records below this upstream offset are filtered, or in batches."""
         self._decided_epoch = self.acked_epoch
 
-    # -- from the source
+    # -- batches from the source
 
     def on_fetched(self, records: memoryview, aborted: Iterable[Aborted], now_ms: int) -> int:
         before = self.queued_bytes
@@ -180,14 +178,13 @@ class TransformedCopy(PartitionCopy):
         else:
             stretch.answer = RangeAnswer(number=-1, batches=(), offsets=b"", end=stretch.end)
 
-    def on_answer(self, answer: RangeAnswer, given: SourceRange, now_ms: int) -> None:
+    def on_answer(self, answer: RangeAnswer, now_ms: int) -> None:
         """Process the answer to a range, or to its beginning. Answers may arrive in any order."""
         asked = next((one for one in self._asked if one.number == answer.number), None)
         if asked is None or not self._reads:
             return
         if answer.is_part and answer.failure is None and asked.first < answer.end < asked.end:
-            rest = asked.cut(answer.end, given.batches)
-            self._ask(rest, self._asked.index(asked) + 1)
+            self._ask(asked.cut(answer.end), self._asked.index(asked) + 1)
         if not answer.quarantined:
             asked.batches = []
         size = sum(map(len, (*answer.batches, *asked.batches)))
@@ -204,7 +201,7 @@ class TransformedCopy(PartitionCopy):
         while self._reads and self._asked and (answer := self._asked[0].answer) is not None:
             asked = self._asked[0]
             try:
-                if not is_quarantined(self.dead_letters, asked, answer, now_ms):
+                if answer.quarantined and not self._is_quarantined(asked, answer, now_ms):
                     break
                 self._asked.popleft()
                 self.queued_bytes -= asked.size
@@ -212,6 +209,11 @@ class TransformedCopy(PartitionCopy):
             except TwinlogError as error:
                 self._fail(_unusable(self, asked, error))
         self.has_read()
+
+    def _is_quarantined(self, asked: Stretch, answer: RangeAnswer, now_ms: int) -> bool:
+        if self.dead_letters is None:
+            raise CorruptData("an answer has failed records, but none may be left out")
+        return self.dead_letters.are_there(asked, answer, self.acked_upstream, now_ms)
 
     def heed_dead_letters(self) -> None:
         """Give the partition back if a dead letter was not written."""
@@ -228,7 +230,7 @@ class TransformedCopy(PartitionCopy):
 
     def _use(self, asked: Stretch, answer: RangeAnswer, now_ms: int) -> None:
         for batch in self.intake.encode(asked, answer):
-            self._end_run(batch)  # its fingerprint is that of the last record
+            self._end_run(batch)  # the run's fingerprint is that of the batch's last record
             self.queue(batch, now_ms, always=True)
             self._decided, self._decided_epoch = batch.upstream_next, asked.epoch
         if answer.failure is None:
@@ -249,11 +251,6 @@ class TransformedCopy(PartitionCopy):
         self.source_trouble = self.source_trouble or error
         self.let_go()
 
-    @property
-    def unanswered(self) -> list[Stretch]:
-        """The stretches of which the application has a range, in order."""
-        return [one for one in self._asked if one.answer is None]
-
     def let_go(self) -> None:
         """Drop everything that has not become a batch."""
         for asked in self._asked:
@@ -268,7 +265,7 @@ class TransformedCopy(PartitionCopy):
         if self.is_idle and self._decided >= self.acked_upstream:
             self.acked_upstream, self.acked_epoch = self._decided, self._decided_epoch
 
-    # -- to the target
+    # -- batches to the target
 
     def _clean(self, batch: OutBatch, base_offset: int, now_ms: int) -> None:
         super()._clean(batch, base_offset, now_ms)

@@ -82,7 +82,7 @@ class ForeignWalk:
 
     @property
     def accepted(self) -> Accepted:
-        batches = [[one.base_offset, one.producer_id, one.crc] for one in self.foreign]
+        batches = [[header.base_offset, header.producer_id, header.crc] for header in self.foreign]
         return Accepted(
             ranges=self.ranges,
             k=self.end - self.next_ordinal,
@@ -153,7 +153,7 @@ def _batches(
                 position = header.next_offset
                 yield header
         if position == before:
-            return  # cleaned: no batch left here
+            return  # compaction has removed all further batches
     if position < end:
         yield None
 
@@ -163,5 +163,9 @@ def pending(accepted: Sequence[Accepted], stretch: TailStretch, end: int) -> lis
 
     If the log lost its end, some may be obsolete. Only a check of the log shows that.
     """
-    candidates = [one for one in accepted if one.k > stretch.k and one.ranges[-1][1] <= end]
-    return sorted(candidates, key=lambda one: one.first, reverse=True)
+    candidates = [
+        acceptance
+        for acceptance in accepted
+        if acceptance.k > stretch.k and acceptance.ranges[-1][1] <= end
+    ]
+    return sorted(candidates, key=lambda acceptance: acceptance.first, reverse=True)

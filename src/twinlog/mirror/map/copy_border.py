@@ -29,14 +29,14 @@ def copy_border(
     first = known.runs[0]
     low, foreign = max(log[0], first.downstream), log[1]
     if log[0] > first.downstream:
-        one = batch_from(low, foreign)
-        if one is None or one.producer_id not in known.producers:
+        header = batch_from(low, foreign)
+        if header is None or header.producer_id not in known.producers:
             raise BorderUnknown(f"retention has deleted the border: the log begins at {log[0]}")
     while low < foreign:
         middle = (low + foreign) // 2
-        one = batch_from(middle, foreign)
-        if one is not None and one.magic >= 2 and one.producer_id in known.producers:
-            low = one.next_offset
+        header = batch_from(middle, foreign)
+        if header is not None and header.magic >= 2 and header.producer_id in known.producers:
+            low = header.next_offset
         else:
             foreign = (
                 middle  # no batch here: the cleaner deleted up to the next batch of another client

@@ -153,7 +153,7 @@ class MapTail:
     def _chunks(self) -> list[list[Run]]:
         """Return all remembered runs of this transform, from durable, full and open chunks."""
         full = (*self._closed, *self._full)
-        return [*(one.runs for one in full if one.transform == self.transform), self.runs]
+        return [*(entry.runs for entry in full if entry.transform == self.transform), self.runs]
 
     def moved(self, run: Run, distance: int) -> None:
         """Shift the target offsets of this run and of all later announced runs.
@@ -182,7 +182,7 @@ class MapTail:
             if each.ordinal > run.ordinal
         ]
         before = [each for each in known if each.ordinal < run.ordinal]
-        self.chunk += 1  # another key: a chunk's first run never changes
+        self.chunk += 1  # a new key, because the first run of a chunk never changes
         self._full = [full for full in self._full if full.transform != self.transform]
         self._closed, self.runs = [], []
         for each in (*before, run, *later):
@@ -281,7 +281,9 @@ class MapTail:
         self.dirty = True
 
     def note(self, mark: Mark) -> None:
-        """Note how far the copy got, for a mark in the next row, or in a row of its own."""
+        """Note how far the copy got. The mark is written with the next row, or as a
+        separate row.
+        """
         if mark != self.mark:
             self.mark = mark
             self.dirty = True

@@ -56,21 +56,21 @@ def downstream_before(pairs: Sequence[Pair], upstream: int) -> int | None:
     """Return a target offset at or before the copies of all records from `upstream` on, or None if
     no pair shows one.
     """
-    return _after(pairs, upstream, _UPSTREAM, _DOWNSTREAM)
+    return _offset_after(pairs, upstream, _UPSTREAM, _DOWNSTREAM)
 
 
 def upstream_before(pairs: Sequence[Pair], downstream: int) -> int | None:
     """Return a source offset at or before all records that are at `downstream` or later, or None if
     no pair shows one.
     """
-    return _after(pairs, downstream, _DOWNSTREAM, _UPSTREAM)
+    return _offset_after(pairs, downstream, _DOWNSTREAM, _UPSTREAM)
 
 
 _UPSTREAM: Final = attrgetter("upstream")
 _DOWNSTREAM: Final = attrgetter("downstream")
 
 
-def _after(
+def _offset_after(
     pairs: Sequence[Pair], at: int, from_side: attrgetter[int], to_side: attrgetter[int]
 ) -> int | None:
     following = bisect_right(pairs, at, key=from_side)

@@ -414,7 +414,7 @@ class PartitionMap:
             self.before = stored.before
         self._note_mark(stored, stored.runs.first.ordinal)
         self.term, self.chunk = max((stored.term, stored.chunk), (self.term, self.chunk))
-        self._put(
+        self._store_entry(
             _Entry(stored.term, stored.chunk, stored.runs, stored.fingerprint, stored.transform)
         )
 
@@ -425,7 +425,7 @@ class PartitionMap:
             if row.mark is not None:
                 self.mark = row.mark
 
-    def _put(self, entry: _Entry) -> None:
+    def _store_entry(self, entry: _Entry) -> None:
         entries, first = self._entries, _first_ordinal(entry)
         at = bisect_left(entries, _id(entry), key=_id)
         if at < len(entries) and _id(entries[at]) == _id(entry):
@@ -435,9 +435,9 @@ class PartitionMap:
             if first >= until:
                 self._runs = None
                 return  # newer chunks void all of it
-            entry = _without(entry, until)
+            entry = _without_runs_from(entry, until)
         begin = bisect_left(entries, first, hi=at, key=_first_ordinal)
-        kept = [_without(entries[begin - 1], first)] if begin else []
+        kept = [_without_runs_from(entries[begin - 1], first)] if begin else []
         entries[max(begin - 1, 0) : at] = [*kept, entry]
         self._runs = None
 
@@ -463,7 +463,7 @@ class PartitionMap:
         return replace(self, producers=set(self.producers), _entries=list(self._entries))
 
 
-def _without(entry: _Entry, ordinal: int) -> _Entry:
+def _without_runs_from(entry: _Entry, ordinal: int) -> _Entry:
     """Return the entry without its runs at or above an ordinal."""
     runs = entry.runs.below(ordinal)
     return entry if runs is entry.runs else entry._replace(runs=runs, fingerprint=None)

@@ -83,7 +83,7 @@ def points_after(
     begin = following(runs, before.ordinal, ORDINAL)
     end = following(runs, newest.ordinal, ORDINAL)
     gaps = [run.ordinal for run in runs[begin:end]]
-    ordinals = set(gaps[:: _every(len(gaps))])
+    ordinals = set(gaps[:: _spacing(len(gaps))])
     copied = newest.ordinal - before.ordinal
     step = max(_step(lag_max), -(-copied // MOST_AT_ONCE))
     ordinals.update(range(before.ordinal + step, newest.ordinal + 1, step))
@@ -95,7 +95,7 @@ def _step(lag_max: int) -> int:
     return max(lag_max, 0) + 1
 
 
-def _every(count: int) -> int:
+def _spacing(count: int) -> int:
     return max(1, -(-count // MOST_AT_ONCE))
 
 

@@ -81,7 +81,7 @@ def origin_of(
     The log ended at `log_end` or later.
     """
     runs = known.runs
-    # records are at the map's offsets, or later
+    # other clients' records only move a record of this flow to a later offset than the map's
     until = following(runs, end - 1, DOWNSTREAM)
     if not until or first >= end:
         return None
@@ -108,8 +108,8 @@ class Origins:
     """
 
     def __init__(self, origins: Sequence[Origin]) -> None:
-        self.known = sorted(origins, key=lambda one: one.runs.first.downstream)
-        self._runs = [PackedRuns([one.runs]) for one in self.known]
+        self.known = sorted(origins, key=lambda origin: origin.runs.first.downstream)
+        self._runs = [PackedRuns([origin.runs]) for origin in self.known]
 
     def stretches(self, header: BatchHeader, first: int) -> list[OriginStretch]:
         """Return the stretches of a data batch's records from a target offset on.
@@ -136,16 +136,16 @@ class Origins:
 
     def _writer(self, header: BatchHeader, begin: int) -> int:
         index = NOBODY
-        for number, one in enumerate(self.known if header.magic >= 2 else ()):
-            if one.runs.first.downstream <= begin and header.producer_id in one.producers:
+        for number, origin in enumerate(self.known if header.magic >= 2 else ()):
+            if origin.runs.first.downstream <= begin and header.producer_id in origin.producers:
                 index = number
         return index
 
     def _before_map(self, number: int, begin: int) -> OriginStretch:
-        one = self.known[number]
-        if one.is_cut:
+        origin = self.known[number]
+        if origin.is_cut:
             raise PartitionError(
-                f"target offset {begin} has a record of {one.source} that the offset map had "
+                f"target offset {begin} has a record of {origin.source} that the offset map had "
                 "elsewhere when the read was planned, as in the first seconds of a copy: read "
                 "again",
                 code="MAP_UNREADABLE",

@@ -42,13 +42,13 @@ def rows(
     begin = chunk = 0
     while begin < len(runs) or chunk < len(producer_ids):
         is_last_part = len(runs) - begin <= RUNS_PER_CHUNK
-        some = list(_part(runs, begin))
+        portion = list(_part_of_runs(runs, begin))
         row = ChunkRow(
             key=key,
             term=term,
             chunk=chunk,
             topic=topic,
-            runs=tuple(some),
+            runs=tuple(portion),
             # a row names one producer ID: several IDs need several rows
             producer_id=producer_ids[min(chunk, len(producer_ids) - 1)] if producer_ids else -1,
         )
@@ -60,14 +60,14 @@ def rows(
         begin += 0 if is_last_part else RUNS_PER_ROW
 
 
-def _part(runs: RunList, begin: int) -> Iterator[Run]:
+def _part_of_runs(runs: RunList, begin: int) -> Iterator[Run]:
     if len(runs) - begin <= RUNS_PER_CHUNK:
         yield from (runs[at] for at in range(begin, len(runs)))
         return
     yield from (runs[at] for at in range(begin, begin + RUNS_PER_ROW))
     bridged, newest = runs[begin + RUNS_PER_ROW], runs[len(runs) - NEWEST_RUNS]
     upstream = newest.upstream - (newest.ordinal - bridged.ordinal)
-    yield bridged._replace(upstream=upstream)  # it continues into the newest runs
+    yield bridged._replace(upstream=upstream)  # the bridged run continues into the newest runs
     yield from (runs[at] for at in range(len(runs) - NEWEST_RUNS + 1, len(runs)))
 
 

@@ -132,7 +132,7 @@ class Follower:
                 self._equal += 1
                 states = [_At(ordinal, first.offset, 0, 0, (None, ordinal, first.offset))]
         for slot in slots:
-            if len(states) == 1 and (straight := self._straight(states[0], slot)):
+            if len(states) == 1 and (straight := self._simple_step(states[0], slot)):
                 states[0] = straight
                 continue
             states = self._step(states, slot)
@@ -151,7 +151,7 @@ class Follower:
             differs=self._differs,
         )
 
-    def _straight(self, state: _At, slot: Slot) -> _At | None:
+    def _simple_step(self, state: _At, slot: Slot) -> _At | None:
         """Return the state after the next record on both sides, or None unless this is the simple
         case.
 
@@ -174,14 +174,18 @@ class Follower:
         for state in states:
             holes = state.holes + slot.holes
             after = [] if slot.number == ABSENT else list(self._next(state, holes, slot))
-            if not any(one.floating == 0 for one in after):  # rule C: this record was copied
+            if not any(
+                range_at.floating == 0 for range_at in after
+            ):  # rule C: this record was copied
                 self._search_end(state, holes, slot.offset)
             if slot.number == ABSENT:
                 self._note(state.ordinal + 1, slot.offset)
-            for one in after:
-                following.setdefault((one.ordinal, one.upstream, one.floating), one)
-                if not one.floating:
-                    self._met.discard((one.upstream, one.ordinal))
+            for range_at in after:
+                following.setdefault(
+                    (range_at.ordinal, range_at.upstream, range_at.floating), range_at
+                )
+                if not range_at.floating:
+                    self._met.discard((range_at.upstream, range_at.ordinal))
         if len(following) > MAX_CANDIDATES:
             raise PartitionError(
                 f"more than {MAX_CANDIDATES} positions match before source offset {slot.offset}",

@@ -54,5 +54,5 @@ class SyncedOffsets:
     ) -> bool | None:
         """Return whether a sync set this offset, or None if no sync of the group is known."""
         recent = self._recent.get((cluster, group, tp), ())
-        known = [one.offset for one in recent if one.is_of(topic_id)]
+        known = [given.offset for given in recent if given.is_of(topic_id)]
         return offset in known if known else None

@@ -93,7 +93,7 @@ def downstream_of(runs: Sequence[Run], reach: Reach, upstream: int) -> Translati
     """Return the target offset at which to resume, for a resume point on the source."""
     if upstream > reach.upstream:
         return Translation(offset=reach.downstream, is_exact=False)
-    mapped = _offset_there(runs, upstream, UPSTREAM, DOWNSTREAM)
+    mapped = _counterpart_of(runs, upstream, UPSTREAM, DOWNSTREAM)
     offset = reach.downstream if mapped is None else min(mapped, reach.downstream)
     return Translation(offset=offset, is_exact=True)
 
@@ -138,7 +138,7 @@ def upstream_of(runs: Sequence[Run], reach: Reach, downstream: int) -> Translati
     """Return the source offset at which to resume, for a resume point on the target."""
     if downstream >= reach.downstream:
         return Translation(offset=reach.upstream, is_exact=downstream == reach.downstream)
-    mapped = _offset_there(runs, downstream, DOWNSTREAM, UPSTREAM)
+    mapped = _counterpart_of(runs, downstream, DOWNSTREAM, UPSTREAM)
     offset = reach.upstream if mapped is None else min(mapped, reach.upstream)
     return Translation(offset=offset, is_exact=True)
 
@@ -166,7 +166,7 @@ def reach_of(known: PartitionMap, ordinal: int, downstream: int) -> Reach:
     return reach._replace(upstream=max(reach.upstream, run.upstream_of(ordinal)))
 
 
-def _offset_there(runs: Sequence[Run], at: int, from_field: int, to_field: int) -> int | None:
+def _counterpart_of(runs: Sequence[Run], at: int, from_field: int, to_field: int) -> int | None:
     """Return the other side's offset of the first record at or after `at` on this side.
 
     A run ends where the next run's ordinal begins. Offsets after that are a gap.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from twinlog.config.flow.transforms import OnError, TransformsConfig
-from twinlog.config.values.renames import NO_RENAMES, Renames
+from twinlog.config.values.renames import NO_RENAMES, Renames, is_topic_name, routed
 from twinlog.model import Flow
 
 HEARTBEATS_TOPIC: Final = "heartbeats"
@@ -58,9 +58,9 @@ def is_own_topic(topic: str) -> bool:
 class ReplicationPolicy(Protocol):
     """Names of remote and internal topics.
 
-    Only `format_remote_topic` applies `twinlog.rename`. A renamed topic cannot be mapped back by
-    its name: under `(.*)-v[12]:$1` it could have several origins. The source's name of a remote
-    topic is found from what was copied (`control.cutover.copies`, `survey.exact_map`).
+    Only `format_remote_topic` applies `twinlog.rename` and the routers. A renamed topic cannot be
+    mapped back by its name: under `(.*)-v[12]:$1` it could have several origins. The source's name
+    of a remote topic is found from what was copied (`control.cutover.copies`, `survey.exact_map`).
     """
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
@@ -95,7 +95,7 @@ class DefaultReplicationPolicy:
     """Renames of one flow, from its source to its target."""
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
-        return f"{source_alias}{self.separator}{self.renamed(topic)}"
+        return self.routed(topic, f"{source_alias}{self.separator}{self.renamed(topic)}")
 
     def renamed(self, topic: str) -> str:
         """Return a source topic's name before the alias is prepended.
@@ -105,6 +105,15 @@ class DefaultReplicationPolicy:
         if not self.renames or self.is_heartbeats_topic(topic):
             return topic
         return self.renames.name(topic)
+
+    def routed(self, topic: str, remote: str) -> str:
+        """Return a source topic's remote name after the routers of Kafka Connect.
+
+        Heartbeats keep the policy's name, and so do names in ACLs that are not topics, such as `*`.
+        """
+        if not self.renames.routers or self.is_heartbeats_topic(topic) or not is_topic_name(topic):
+            return remote
+        return routed(self.renames.routers, remote)
 
     def topic_source(self, topic: str) -> str | None:
         source, _, rest = topic.partition(self.separator)
@@ -165,7 +174,7 @@ class IdentityReplicationPolicy(DefaultReplicationPolicy):
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
         if _is_heartbeats(topic):
             return DefaultReplicationPolicy.format_remote_topic(self, source_alias, topic)
-        return self.renamed(topic)
+        return self.routed(topic, self.renamed(topic))
 
     def topic_source(self, topic: str) -> str | None:
         if _is_heartbeats(topic):

@@ -1,7 +1,7 @@
-"""Finds topics that cannot have the name that `twinlog.rename` gives them, and topics that do not
-keep their names under the identity policy.
+"""Finds topics that cannot have the name that `twinlog.rename` or a router of Kafka Connect gives
+them, and topics that do not keep their names under the identity policy.
 
-Names by `twinlog.rename` are checked over all selected topics of a source at every discovery,
+New names are checked over all selected topics of a source at every discovery,
 before any record is written. Topics that would share one name are all refused, even if one of them
 was copied before the other was created: Twinlog cannot know which of them is intended, and records
 of two topics in one remote topic cannot be separated. Copied records are kept, and the copy
@@ -33,10 +33,10 @@ def refused_names(flow: FlowConfig, topics: Iterable[str]) -> dict[str, Partitio
     out: dict[str, PartitionError] = {}
     sharing: dict[str, list[str]] = {}
     for topic in sorted(topics):
-        remote = policy.format_remote_topic(flow.source_alias, topic)
-        if (why := _why_no_name(policy, topic, remote)) is not None:
+        if (why := _why_no_name(policy, flow.source_alias, topic)) is not None:
             out[topic] = _invalid(flow, topic, why)
         else:
+            remote = policy.format_remote_topic(flow.source_alias, topic)
             sharing.setdefault(remote, []).append(topic)
     for remote, names in sharing.items():
         if len(names) > 1:
@@ -45,7 +45,7 @@ def refused_names(flow: FlowConfig, topics: Iterable[str]) -> dict[str, Partitio
 
 
 def is_renamed(flow: FlowConfig, topic: str) -> bool:
-    """Return whether a rule gives a source topic another remote name."""
+    """Return whether a rule or a router gives a source topic another remote name."""
     if not flow.policy.renames:
         return False
     policy, alias = policy_of(flow), flow.source_alias
@@ -62,11 +62,11 @@ def unkept_names(flow: FlowConfig, topics: Iterable[str]) -> list[str]:
     if flow.policy.kind is not PolicyKind.IDENTITY:
         return []
     policy = policy_of(flow)
-    remote = {name: policy.format_remote_topic(flow.source_alias, name) for name in topics}
+    alias, remote = flow.source_alias, policy.format_remote_topic
     odd = [
-        f"{name} is {remote[name]}"
-        for name in sorted(remote)
-        if name != HEARTBEATS_TOPIC and remote[name] != policy.renamed(name)
+        f"{name} is {remote(alias, name)}"
+        for name in sorted(topics)
+        if name != HEARTBEATS_TOPIC and _unrouted(policy, alias, name) != policy.renamed(name)
     ]
     if not odd:
         return []
@@ -78,8 +78,8 @@ def unkept_names(flow: FlowConfig, topics: Iterable[str]) -> list[str]:
 
 
 def plain_upstream(config: FlowConfig, remote: str) -> str | None:
-    """Return the upstream name by the remote name alone, or None if `twinlog.rename` would give
-    another remote name.
+    """Return the upstream name by the remote name alone, or None if the rules of the flow would
+    give another remote name.
     """
     policy, alias = policy_of(config), config.source_alias
     if config.policy.kind is PolicyKind.IDENTITY:
@@ -93,9 +93,17 @@ def plain_upstream(config: FlowConfig, remote: str) -> str | None:
     return upstream if policy.format_remote_topic(alias, upstream) == remote else None
 
 
-def _why_no_name(policy: DefaultReplicationPolicy, topic: str, remote: str) -> str | None:
-    renamed = policy.renamed(topic)
-    if renamed == topic:
+def _unrouted(policy: DefaultReplicationPolicy, alias: str, topic: str) -> str:
+    """Return a source topic's remote name before the routers of Kafka Connect."""
+    plain = replace(policy, renames=replace(policy.renames, routers=()))
+    return plain.format_remote_topic(alias, topic)
+
+
+def _why_no_name(policy: DefaultReplicationPolicy, alias: str, topic: str) -> str | None:
+    remote = policy.format_remote_topic(alias, topic)
+    is_routed = remote != _unrouted(policy, alias, topic)
+    renamed = remote if is_routed else policy.renamed(topic)
+    if renamed == topic and not is_routed:
         return None
     if not is_topic_name(renamed):
         return f'"{renamed}", which no topic can be called'
@@ -108,21 +116,33 @@ def _why_no_name(policy: DefaultReplicationPolicy, topic: str, remote: str) -> s
     return None
 
 
+def _rules(flow: FlowConfig, topics: Iterable[str]) -> str:
+    """Return the rules and the routers that name these topics, for a message."""
+    policy, by_key, routers = policy_of(flow), set[str](), set[str]()
+    for topic in topics:
+        if (rule := policy.renames.rule(topic)) is not None:
+            by_key.add(str(rule))
+        name = _unrouted(policy, flow.source_alias, topic)
+        for router in policy.renames.routers:
+            before, name = name, router.routed(name)
+            routers |= {str(router)} if name != before else set()
+    keys = [f"{KEY}: {', '.join(sorted(by_key))}"] if by_key else []
+    return "; ".join([*keys, *sorted(routers)])
+
+
 def _invalid(flow: FlowConfig, topic: str, why: str) -> PartitionError:
-    rule = flow.policy.renames.rule(topic)
     return PartitionError(
-        f"the rule {rule} of {KEY} gives topic {topic} of {flow.flow.source} {why}: "
-        "nothing of it is copied; correct the rule, or put one for this topic in front of it",
+        f"topic {topic} of {flow.flow.source} gets {why} ({_rules(flow, [topic])}): nothing of it "
+        "is copied; correct the rule, or put one for this topic in front of it",
         flow=flow.flow,
         code=RENAME_INVALID,
     )
 
 
 def _clash(flow: FlowConfig, remote: str, names: list[str]) -> PartitionError:
-    rules = {str(rule) for name in names if (rule := flow.policy.renames.rule(name)) is not None}
     return PartitionError(
         f"topics {first_few(names)} of {flow.flow.source} would all be {remote} on "
-        f"{flow.flow.target} ({KEY}: {', '.join(sorted(rules))}): nothing of them is copied, since "
+        f"{flow.flow.target} ({_rules(flow, names)}): nothing of them is copied, since "
         "one topic cannot hold both; give one of them another name, or leave it out with "
         f"{flow.flow}.topics.exclude",
         flow=flow.flow,

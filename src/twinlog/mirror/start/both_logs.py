@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.mirror.map.offset_map import Run, run_at
 from twinlog.mirror.ports import LogEnds, LogView, answer_of
-from twinlog.mirror.skips import skipped
+from twinlog.mirror.skips import skip_at
 from twinlog.mirror.start.divergence import Known
 from twinlog.mirror.start.pending_records import rolled_back
 from twinlog.mirror.start.request import StartRequest
@@ -134,7 +134,7 @@ class BothLogs:
         """
         if not self.source_ends.log_start < offset <= self.source_ends.high_watermark:
             return -1
-        if (skip := skipped(self.request.skips, offset - 1)) is not None and skip.is_batch:
+        if (skip := skip_at(self.request.skips, offset - 1)) is not None and skip.is_batch:
             return -1  # if the bytes are wrong, the epoch may be wrong, too
         try:
             raw = self.read_source(offset - 1)
@@ -149,7 +149,7 @@ class BothLogs:
 
     def source_before(self, offset: int) -> Known | None:
         """Return the newest record before an offset that the source still has."""
-        before, *_ = self._before(offset)
+        before, *_ = self._records_before(offset)
         return before[max(before)] if before else None
 
     def sources(self, tail: TargetTail, runs: Sequence[Run], k: int) -> dict[int, Known]:
@@ -166,13 +166,13 @@ class BothLogs:
 
     def around(self, offset: int, begin: int | None = None) -> Near:
         """Return source records before and after an offset, or from `begin` on if that is given."""
-        records, low, answers = self._before(offset, begin)
+        records, low, answers = self._records_before(offset, begin)
         records |= self.source_records(offset, offset + NEIGHBOURHOOD, answers)
         committed = self.isolation is Isolation.READ_COMMITTED
         gone = rolled_back(answers) if committed else ()
-        return Near({at: one for at, one in records.items() if at not in gone}, low)
+        return Near({at: record for at, record in records.items() if at not in gone}, low)
 
-    def _before(
+    def _records_before(
         self, offset: int, begin: int | None = None
     ) -> tuple[dict[int, Known], int, list[memoryview]]:
         low = max(self.source_ends.log_start, offset - NEIGHBOURHOOD if begin is None else begin)
@@ -190,7 +190,7 @@ class BothLogs:
     def _without_skipped(self, records: dict[int, Known]) -> dict[int, Known]:
         """Return the records without skipped ones, which were not copied."""
         skips = self.request.skips
-        return {at: one for at, one in records.items() if skipped(skips, at) is None}
+        return {at: record for at, record in records.items() if skip_at(skips, at) is None}
 
     def source_records(
         self, low: int, high: int, read: list[memoryview] | None = None
@@ -265,7 +265,9 @@ def newest_first(
         else:
             done.append((at, reached))
             step = max(1, min(step // 2, reached - at))
-        while older := next((one for one in done if one[0] < top <= one[1]), None):
+        while older := next(
+            (done_range for done_range in done if done_range[0] < top <= done_range[1]), None
+        ):
             top = older[0]
     if top < len(wanted):
         return Newest(answers, wanted[top])

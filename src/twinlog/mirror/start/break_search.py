@@ -36,9 +36,9 @@ def find_break(
         middle = (low + high) // 2
         header = _first_batch(read(middle), middle)
         if header is None or header.base_offset >= high:
-            high = middle  # cleaned: no batch left here
+            high = middle  # compaction has removed all batches from here to `high`
             continue
-        wrong = _judge(header, k, producers)
+        wrong = _break_of(header, k, producers)
         if wrong is None:
             low = header.next_offset
         else:
@@ -50,7 +50,7 @@ def _first_batch(raw: memoryview, offset: int) -> BatchHeader | None:
     return next((header for header, _ in read_headers(raw) if header.next_offset > offset), None)
 
 
-def _judge(header: BatchHeader, k: int, producers: frozenset[int]) -> Break | None:
+def _break_of(header: BatchHeader, k: int, producers: frozenset[int]) -> Break | None:
     if header.magic < 2 or header.is_control or header.producer_id not in producers:
         return Break(header.base_offset, 0)
     off = sequences_ahead(header.base_sequence, sequence_of(header.base_offset - k))

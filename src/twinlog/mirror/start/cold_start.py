@@ -22,7 +22,7 @@ from twinlog.mirror.ports import (
 )
 from twinlog.mirror.start.both_logs import tail_source, tail_start
 from twinlog.mirror.start.first_start import check_former, former_targets
-from twinlog.mirror.start.our_end import last_known
+from twinlog.mirror.start.our_end import last_before_mark
 from twinlog.mirror.start.position import StartSearch
 from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start_point import StartPoint
@@ -116,34 +116,34 @@ def starts_in_groups(
     # topics that do not exist are left out, because a client waits seconds for each of them
     moment = read_both(there_still, source, target, rules.producer_id)
     new = {
-        one.source: one.start
-        for one in there_still
-        if one.asks_where and one.start.kind is not StartKind.EARLIEST
+        request.source: request.start
+        for request in there_still
+        if request.asks_where and request.start.kind is not StartKind.EARLIEST
     }
     begins = source.begins(new, isolation=rules.isolation) if new else {}
     if out:
         yield out
-    there_still.sort(key=lambda one: moment.last_written_ms(one.target), reverse=True)
+    there_still.sort(key=lambda request: moment.last_written_ms(request.target), reverse=True)
     for group in batched(there_still, AT_ONCE):
         out = {}
         here_view, there_view = _tails(group, source, target, moment, rules)
-        for one in group:
+        for start in group:
             try:
-                check_former(one, moment.target_ends, target)
-                producer = moment.producer_of(one.target, target)
+                check_former(start, moment.target_ends, target)
+                producer = moment.producer_of(start.target, target)
                 search = StartSearch(
-                    with_begin(one, new, begins, source),
-                    answer_of(moment.source_ends, one.source, source),
-                    answer_of(moment.target_ends, one.target, target),
+                    with_begin(start, new, begins, source),
+                    answer_of(moment.source_ends, start.source, source),
+                    answer_of(moment.target_ends, start.target, target),
                     producer,
                     moment.producers is not None,
                     here_view,
                     there_view,
                     rules,
                 )
-                out[one.source] = search.resume()
+                out[start.source] = search.resume()
             except TwinlogError as error:
-                out[one.source] = error
+                out[start.source] = error
         yield out
 
 
@@ -159,20 +159,23 @@ def _tails(
     """
     source_reads: dict[TopicPartition, int] = {}
     target_reads: dict[TopicPartition, int] = {}
-    for one in group:
-        mine, its = moment.source_ends.get(one.source), moment.target_ends.get(one.target)
-        if mine is None or its is None:
+    for request in group:
+        source_ends, target_ends = (
+            moment.source_ends.get(request.source),
+            moment.target_ends.get(request.target),
+        )
+        if source_ends is None or target_ends is None:
             continue
         if rules.is_ours_alone:
-            upstream, begin = tail_source(one.runs, its), tail_start(its)
+            upstream, begin = tail_source(request.runs, target_ends), tail_start(target_ends)
         else:
-            upstream, begin = last_known(one)
+            upstream, begin = last_before_mark(request)
         if upstream is None:
             continue
-        if its.log_start <= begin < its.high_watermark:
-            target_reads[one.target] = begin
-        if max(upstream, mine.log_start) < mine.high_watermark:
-            source_reads[one.source] = max(upstream, mine.log_start)
+        if target_ends.log_start <= begin < target_ends.high_watermark:
+            target_reads[request.target] = begin
+        if max(upstream, source_ends.log_start) < source_ends.high_watermark:
+            source_reads[request.source] = max(upstream, source_ends.log_start)
     return ReadAhead(source, source_reads), ReadAhead(target, target_reads)
 
 
@@ -217,7 +220,7 @@ def read_both(
     """
     targets = {request.target for request in requests}
     target_ends, producers, moving = one_moment(target, targets, producer_id)
-    source_ends = source.ends({one.source for one in requests})
+    source_ends = source.ends({request.source for request in requests})
     if former := former_targets(requests) - targets:
         target_ends = {**target_ends, **target.ends(former)}
     return Moment(source_ends, target_ends, producers, moving)
@@ -266,12 +269,12 @@ def _sequence(states: Mapping[TopicPartition, ProducerTail], tp: TopicPartition)
 
 
 def check_ids(
-    one: StartRequest, sources: Mapping[str, TopicId], targets: Mapping[str, TopicId]
+    request: StartRequest, sources: Mapping[str, TopicId], targets: Mapping[str, TopicId]
 ) -> None:
     """Raise if one of the topics does not exist any more, or is not the one in the map."""
     for tp, expected, known, code, side in (
-        (one.source, one.source_topic_id, sources, "SOURCE_RECREATED", "source"),
-        (one.target, one.target_topic_id, targets, "TARGET_RECREATED", "target"),
+        (request.source, request.source_topic_id, sources, "SOURCE_RECREATED", "source"),
+        (request.target, request.target_topic_id, targets, "TARGET_RECREATED", "target"),
     ):
         topic_id = known.get(tp.topic)
         if topic_id is None:
@@ -287,16 +290,16 @@ def check_ids(
 
 
 def with_begin(
-    one: StartRequest,
+    request: StartRequest,
     new: Container[TopicPartition],
     begins: Mapping[TopicPartition, int],
     view: LogView,
 ) -> StartRequest:
     """Return the request with the offset where the copy begins, if it was queried."""
-    if one.source not in new:
-        return one
-    begin = answer_of(begins, one.source, view, "its leader does not report the start offset")
-    return replace(one, begin=begin)
+    if request.source not in new:
+        return request
+    begin = answer_of(begins, request.source, view, "its leader does not report the start offset")
+    return replace(request, begin=begin)
 
 
 def batched(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

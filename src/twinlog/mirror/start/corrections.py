@@ -44,6 +44,10 @@ most 20 fetches of about 1 MB per log, and as many after them for markers; at mo
 - *Aborted records* are left out if their marker is within 2,000 offsets after the tail. Records of
   an older open transaction are not on the target and end the walk (3).
 - *A damaged batch* ends the walk (3), but does not prevent any record from being copied.
+
+**Rejected:** to take differing records for a gap of the source if nothing else can be compared.
+Early releases did, and copied these records twice. So a correction needs records that are found
+equal on both sides (ADR 13).
 """
 
 from __future__ import annotations
@@ -105,14 +109,14 @@ def without_newest(
     return runs[:count], {at: crc for at, crc in fingerprints.items() if at < dropped}
 
 
-def continued(runs: Sequence[Run], ordinal: int) -> Run:
+def run_continued_at(runs: Sequence[Run], ordinal: int) -> Run:
     """Return the last run that begins at or before `ordinal`, as a run that begins there."""
     run = run_at(runs, ordinal)
     assert run is not None  # noqa: S101 (the first run begins the partition)
     return Run(ordinal, run.upstream_of(ordinal), run.downstream_of(ordinal))
 
 
-def found_by_content(
+def runs_by_content(
     tail: TargetTail, source: Mapping[int, tuple[Record, int]], newest: int, k: int
 ) -> tuple[Run, ...]:
     """Return the runs of the target's last records, if the last one is upstream record `newest`."""
@@ -121,7 +125,7 @@ def found_by_content(
     return runs_of([*zip(records[-len(upstream) :], upstream, strict=True)], k)
 
 
-def found_in_order(
+def pairs_in_order(
     records: Sequence[Record],
     source: Mapping[int, tuple[Record, int]],
     after: int,
@@ -158,7 +162,7 @@ def runs_of(pairs: Sequence[tuple[Record, int]], k: int) -> tuple[Run, ...]:
     return tuple(runs)
 
 
-class Refound(NamedTuple):
+class ReplacementRuns(NamedTuple):
     """Runs that replace those of the map."""
 
     runs: tuple[Run, ...]
@@ -177,29 +181,29 @@ class LostRuns:
         self._k = k
         self._own_time = compare_timestamp
 
-    def before(self, tail_runs: tuple[Run, ...]) -> Refound:
+    def before(self, tail_runs: tuple[Run, ...]) -> ReplacementRuns:
         """Return the target's last records with the missing runs before them."""
         begin, upstream = tail_runs[0].ordinal, tail_runs[0].upstream
-        if begin <= self._runs[0].ordinal or self._said(begin) == upstream:
-            return Refound(tail_runs)
+        if begin <= self._runs[0].ordinal or self._mapped_upstream(begin) == upstream:
+            return ReplacementRuns(tail_runs)
         last = run_at(self._runs, begin - 1) or self._runs[0]
         low = max(last.ordinal + 1, self._logs.target_ends.log_start - self._k)
         if low >= begin:
-            return Refound(tail_runs)
-        least = self._said(low - 1) + 1
+            return ReplacementRuns(tail_runs)
+        least = self._mapped_upstream(low - 1) + 1
         pairs = self._followed_back(low, least, (begin, upstream))
-        oldest, its = pairs[-1]
-        if self._said(oldest) == its:
-            low, least = oldest, its  # the map is right before it
+        oldest, oldest_upstream = pairs[-1]
+        if self._mapped_upstream(oldest) == oldest_upstream:
+            low, least = oldest, oldest_upstream  # the map is right before it
         runs = self._runs_of(low, pairs[::-1])
-        gaps = (its - least) - (oldest - low)
+        gaps = (oldest_upstream - least) - (oldest - low)
         if gaps < 0:
-            return Refound(
+            return ReplacementRuns(
                 tail_runs, (self._k + low, self._k + begin)
-            )  # repeated records: no match
-        if oldest > low and gaps and self._has_before(its):
-            return Refound((*runs, *tail_runs[1:]), (self._k + low, self._k + oldest))
-        return Refound((*runs, *tail_runs[1:]))
+            )  # equal records repeat, so they do not determine a position
+        if oldest > low and gaps and self._has_before(oldest_upstream):
+            return ReplacementRuns((*runs, *tail_runs[1:]), (self._k + low, self._k + oldest))
+        return ReplacementRuns((*runs, *tail_runs[1:]))
 
     def _has_before(self, upstream: int) -> bool:
         try:
@@ -207,7 +211,7 @@ class LostRuns:
         except CorruptData:
             return True
 
-    def _said(self, ordinal: int) -> int:
+    def _mapped_upstream(self, ordinal: int) -> int:
         run = run_at(self._runs, ordinal)
         return -1 if run is None else run.upstream_of(ordinal)
 
@@ -220,7 +224,7 @@ class LostRuns:
         for _ in range(MOST_PORTIONS):
             ordinal, upstream = pairs[-1]
             gaps = (upstream - least) - (ordinal - low)
-            if ordinal <= low or gaps <= 0 or self._said(ordinal) == upstream:
+            if ordinal <= low or gaps <= 0 or self._mapped_upstream(ordinal) == upstream:
                 break
             begin = max(low, ordinal - PORTION)
             lowest = max(least, upstream - (ordinal - begin) - gaps)
@@ -230,12 +234,12 @@ class LostRuns:
             except CorruptData:
                 break
             known = self._k + ordinal, upstream
-            some = paired_back(
+            matched = paired_back(
                 target_records, source_records, known, compare_timestamp=self._own_time
             )
-            if not some:
+            if not matched:
                 break
-            pairs += [(offset - self._k, at) for offset, at in some]
+            pairs += [(offset - self._k, at) for offset, at in matched]
         return pairs
 
     def _runs_of(self, low: int, pairs: Sequence[Pair]) -> list[Run]:

@@ -59,17 +59,17 @@ def find_fan_start(
     check_ids(requests[0], source_ids, target_ids)
     moment = read_both(requests, source, target, rules.producer_id)
     check_former(requests[0], moment.target_ends, target)
-    is_new = all(one.asks_where for one in requests)
+    is_new = all(request.asks_where for request in requests)
     new = {tp: requests[0].start} if is_new else {}
     begins = source.begins(new, isolation=rules.isolation) if new else {}
     points = []
     for request in requests:
         producer = moment.producer_of(request.target, target)
-        one = with_begin(request, new, begins, source)
+        branch_request = with_begin(request, new, begins, source)
         search = BranchSearch(
-            one,
+            branch_request,
             answer_of(moment.source_ends, tp, source),
-            answer_of(moment.target_ends, one.target, target),
+            answer_of(moment.target_ends, branch_request.target, target),
             producer,
             moment.producers is not None,
             source,
@@ -98,7 +98,10 @@ def _beginning_together(requests: Sequence[StartRequest]) -> Sequence[StartReque
             "partitions, and they do not show where the other ones began",
             code="STATE_CORRUPT",
         )
-    return [one if one.runs else replace(one, siblings_at=min(begins)) for one in requests]
+    return [
+        request if request.runs else replace(request, siblings_at=min(begins))
+        for request in requests
+    ]
 
 
 class BranchSearch(StartSearch):

@@ -149,18 +149,20 @@ def former_targets(requests: Iterable[StartRequest]) -> set[TopicPartition]:
     return {tp for request in requests for tp in _former(request)}
 
 
-def check_former(one: StartRequest, ends: Mapping[TopicPartition, LogEnds], view: LogView) -> None:
+def check_former(
+    request: StartRequest, ends: Mapping[TopicPartition, LogEnds], view: LogView
+) -> None:
     """Raise SOURCE_RECREATED if the remote topic still holds records of an earlier source topic."""
-    for tp in _former(one):
+    for tp in _former(request):
         missing = (
             "its leader does not report whether it holds records of the former topic "
-            f"{one.source.topic}"
+            f"{request.source.topic}"
         )
         ends_of_copy = answer_of(ends, tp, view, missing)
         if ends_of_copy.log_end > ends_of_copy.log_start:
             holds = findings.Span(ends_of_copy.log_start, ends_of_copy.log_end)
-            raise findings.source_recreated(one.source, tp, holds).error()
+            raise findings.source_recreated(request.source, tp, holds).error()
 
 
-def _former(one: StartRequest) -> list[TopicPartition]:
-    return [] if one.runs else [TopicPartition(one.target.topic, n) for n in one.former]
+def _former(request: StartRequest) -> list[TopicPartition]:
+    return [] if request.runs else [TopicPartition(request.target.topic, n) for n in request.former]

@@ -110,7 +110,7 @@ def find_end(
         return walk.end(walk.ordinal)
     if expected < walk.mark.ordinal:  # a repeat after the mark would have raised
         lost = f"{walk.mark.ordinal - expected} records that were acknowledged"
-        raise truncated(request, lost, target_ends)
+        raise truncated_error(request, lost, target_ends)
     if expected < walk.ordinal:
         what = f"the broker remembers this flow up to ordinal {expected}, the log holds"
         raise in_target(request.target, f"{what} {walk.ordinal}", code="EXTRA_RECORDS")
@@ -137,7 +137,8 @@ class _Walk:
         self._check_log_reaches()
         begin = self.mark.downstream
         if begin > target_ends.log_end and self.last is not None:
-            begin = self.last + 1  # records of other clients are gone, this flow's are not
+            # the log lost only records of other clients, because this flow's last one is there
+            begin = self.last + 1
         self.begin = max(begin, target_ends.log_start)
         self.is_whole = self.begin <= self.mark.downstream and not request.may_lose_batches
         """Whether no batch of this flow after the mark can have been deleted."""
@@ -155,7 +156,7 @@ class _Walk:
         reached = self.mark.downstream if self.last is None else self.last + 1
         if reached > self.target_ends.log_end:
             lost = f"{reached - self.target_ends.log_end} offsets of the copy"
-            raise truncated(self.request, lost, self.target_ends)
+            raise truncated_error(self.request, lost, self.target_ends)
 
     def run(self, expected: int | None) -> None:
         """Read on until no record of this flow can follow. `expected`: the next ordinal at which
@@ -178,7 +179,7 @@ class _Walk:
                 self._has_company |= not header.is_control
             elif self._foreign is None:
                 self._foreign = max(header.base_offset, self.begin)
-        if self.ordinal != expected:  # otherwise only foreign records are unread
+        if self.ordinal != expected:  # if they are equal, only foreign records are unread
             headers.check_all_read()
 
     def _is_ours(self, header: BatchHeader) -> bool:
@@ -201,13 +202,13 @@ class _Walk:
             what = f"{ahead} records of this flow are missing before offset {header.base_offset}"
             raise in_target(request.target, what, code="GAP_WRITTEN", source=request.source)
         if not self.request.is_branch:  # the map of a branch has no offsets to compare
-            self._jumps += self._jump(ordinal + ahead, header)
+            self._jumps += self._runs_after_jump(ordinal + ahead, header)
         self.ordinal = ordinal + ahead + header.last_offset_delta + 1
         self._downstream, self._foreign = header.next_offset, None
         # in a log that is not compacted, batches are deleted only before the first one that is left
         self.is_whole = not request.may_lose_batches
 
-    def _jump(self, first: int, header: BatchHeader) -> Iterator[Run]:
+    def _runs_after_jump(self, first: int, header: BatchHeader) -> Iterator[Run]:
         """Yield the batch as a run if its offset differs from the map and from the jumps so far."""
         run = run_at(self.request.runs, first)
         if run is None:
@@ -230,7 +231,7 @@ class _Walk:
         )
 
 
-def last_known(request: StartRequest) -> tuple[int | None, int]:
+def last_before_mark(request: StartRequest) -> tuple[int | None, int]:
     """Return upstream and target offset of this flow's last record at the mark, where a start
     begins to read. The upstream offset is None if there is no such record.
     """
@@ -291,7 +292,7 @@ def _check_forgotten(walk: _Walk, is_copy: Callable[[int, int], bool | None]) ->
     is_equal = is_copy(run.upstream_of(mark.ordinal - 1), last)
     if is_equal is False or (is_equal is None and not request.may_lose_batches):
         lost = f"this flow's records up to ordinal {mark.ordinal - 1}, at offset {last},"
-        raise truncated(request, lost, target_ends)
+        raise truncated_error(request, lost, target_ends)
 
 
 def _may_be_further(request: StartRequest, mark: Mark) -> bool:
@@ -305,7 +306,7 @@ def _may_be_further(request: StartRequest, mark: Mark) -> bool:
     return last.ordinal > mark.ordinal or (last.ordinal == mark.ordinal and is_record(last))
 
 
-def truncated(request: StartRequest, what: str, target_ends: LogEnds) -> PartitionError:
+def truncated_error(request: StartRequest, what: str, target_ends: LogEnds) -> PartitionError:
     """Return the error for a target that lost the end of the copy, because the mark is further than
     the log.
     """

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from twinlog.mirror.skips import Skip, skipped
+from twinlog.mirror.skips import Skip, skip_at
 from twinlog.model import Isolation
 from twinlog.wire.record_batch import BatchHeader, read_headers
 from twinlog.wire.records import control_type
@@ -39,7 +39,7 @@ def holds_records(
                 continue
             if header.base_offset >= high:
                 return False
-            skip = skipped(skips, max(low, header.base_offset))
+            skip = skip_at(skips, max(low, header.base_offset))
             if skip is not None and (skip.is_batch or header.next_offset <= skip.next):
                 low = max(skip.next, low) if skip.is_batch else header.next_offset
                 continue
@@ -47,7 +47,7 @@ def holds_records(
             if _decides(header, raw[at : at + header.length], open_producers, isolation):
                 return True
         if low == before:
-            return False  # cleaned: no batch left here
+            return False  # compaction has removed all further batches
     return True
 
 

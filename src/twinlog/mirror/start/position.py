@@ -142,8 +142,8 @@ class StartSearch:
         if self._is_alone:
             self._check_replicated(self.target_ends.log_end)
         if not self.request.runs:
-            return self._first()
-        return self._own() if self._is_alone else self._shared()
+            return self._begin_copy()
+        return self._resume_own_copy() if self._is_alone else self._shared()
 
     @property
     def _is_alone(self) -> bool:
@@ -158,7 +158,7 @@ class StartSearch:
 
     # -- a topic to which only this flow writes
 
-    def _own(self) -> StartPoint:
+    def _resume_own_copy(self) -> StartPoint:
         runs, end = self.request.runs, self.target_ends.log_end
         stretch = last_stretch(runs, end)
         if (start_point := self._after_accepted(stretch)) is not None:
@@ -222,14 +222,14 @@ class StartSearch:
         resume_point = self._resume_point(logs, tail, view.log_end - ordinal, ordinal)
         if resume_point.corrected:
             return None  # the map is wrong as well, and a start makes only one correction
-        learnt = _learnt(runs, walk, resume_point.upstream)
+        learnt = _runs_of_acceptance(runs, walk, resume_point.upstream)
         return self._point(ordinal, resume_point._replace(corrected=learnt), k, tail)
 
     def _walk(self, first: int, stretch: TailStretch) -> ForeignWalk | None:
         end, producers = self.target_ends.log_end, self.request.our_producers
         return walk(self.logs.read_target, first, end, k=stretch.k, producers=producers)
 
-    def _first(self) -> StartPoint:
+    def _begin_copy(self) -> StartPoint:
         check_is_new(self.logs, is_alone=self._is_alone, is_listed=self.producer is not None)
         upstream, request = self.source_ends.log_start, self.request
         begin = begin_of(request, self.source_ends.log_end)
@@ -432,7 +432,7 @@ class StartSearch:
         if target_record is None:
             return None
         if source_record is None:
-            return self._last_elsewhere(own_end, upstream, target_record)
+            return self._find_after_gap(own_end, upstream, target_record)
         if same_record(source_record[0], target_record[0], compare_timestamp=target_record[1]):
             return Equal(own_end.ordinal - 1, upstream, source_record[1])
         raise self._wrong(
@@ -442,7 +442,7 @@ class StartSearch:
             code="DIVERGED",
         )
 
-    def _last_elsewhere(
+    def _find_after_gap(
         self, own_end: OurEnd, upstream: int, target_record: tuple[Record, bool]
     ) -> Equal | None:
         """Find this flow's last record at a later source offset, after a gap that no row announced.
@@ -461,7 +461,7 @@ class StartSearch:
         ((at, epoch),) = epochs.items()
         return Equal(own_end.ordinal - 1, at, epoch)
 
-    # -- both
+    # -- topics of either kind
 
     def _epoch(self, upstream: int, known: int = -1) -> int:
         """Return the leader epoch of the source record before a position. An idle copy would learn
@@ -510,7 +510,7 @@ class StartSearch:
         )
 
 
-def _learnt(runs: tuple[Run, ...], walk: ForeignWalk, upstream: int) -> tuple[Run, ...]:
+def _runs_of_acceptance(runs: tuple[Run, ...], walk: ForeignWalk, upstream: int) -> tuple[Run, ...]:
     """Return the runs that an acceptance adds to the map. The copy resumes at `upstream`."""
     jumps = []
     for ordinal, downstream in walk.jumps:

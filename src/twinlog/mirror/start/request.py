@@ -62,7 +62,7 @@ class StartFacts(Pairing):
 
     def facts(self) -> dict[str, Any]:
         """Return these fields by name."""
-        return {one.name: getattr(self, one.name) for one in fields(StartFacts)}
+        return {field.name: getattr(self, field.name) for field in fields(StartFacts)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

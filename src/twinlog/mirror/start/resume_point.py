@@ -5,7 +5,7 @@ which explanations of a mismatch are tried:
 
     compare the last 100 records with the map
       |-- equal, and the last one is among them ----> resume by the map
-      |-- none differs, but the last is not found --> `_elsewhere`: search nearby, else by the map
+      |-- none differs, but the last is not found --> `_search_nearby`, else resume by the map
       `-- some differ
             |-- without its newest rows the map fits --> `_corrected`
             |-- one position nearby fits --------------> `_near_by`
@@ -21,10 +21,10 @@ from twinlog.mirror.start.both_logs import BothLogs, Near
 from twinlog.mirror.start.corrections import (
     LostRuns,
     ResumePoint,
-    continued,
-    found_by_content,
-    found_in_order,
     next_upstream,
+    pairs_in_order,
+    run_continued_at,
+    runs_by_content,
     runs_of,
     without_newest,
 )
@@ -69,7 +69,7 @@ class TailCheck:
                 raise not_disproved(lost, source=self._request.source)
             epoch = comparison.epoch_before(self._ordinal, upstream)
             accepted = ResumePoint(upstream, epoch, compared=comparison.equal)
-            return accepted if comparison.proves(self._ordinal) else self._elsewhere(accepted)
+            return accepted if comparison.proves(self._ordinal) else self._search_nearby(accepted)
         corrected = self._corrected(upstream, known)
         if corrected is not None:
             return corrected
@@ -121,7 +121,7 @@ class TailCheck:
             comparison = self._compare(earlier, known, fewer)
             if not comparison.holds:
                 continue
-            right = continued(earlier, dropped.ordinal)
+            right = run_continued_at(earlier, dropped.ordinal)
             next_offset = right.upstream_of(self._ordinal)
             if comparison.proves(self._ordinal) and dropped.ordinal < self._ordinal:
                 epoch = comparison.epoch_before(self._ordinal, next_offset)
@@ -130,7 +130,7 @@ class TailCheck:
                 gone = ResumePoint(next_offset, -1, (right,), comparison.equal)
         return self._near_by(upstream, gone)
 
-    def _elsewhere(self, accepted: ResumePoint) -> ResumePoint:
+    def _search_nearby(self, accepted: ResumePoint) -> ResumePoint:
         """Search nearby if the source has no record at the last record's position.
 
         A lane that was thought dead may have written the record with a row that was not read, or
@@ -146,12 +146,12 @@ class TailCheck:
         newest = search(self._tail, around)
         if newest is None:
             return self._in_order(near) or accepted
-        corrected = found_by_content(self._tail, around, newest, self._k)
+        corrected = runs_by_content(self._tail, around, newest, self._k)
         if any(run.ordinal < first for run in corrected):
             return accepted
-        return self._found(newest, around, corrected, len(self._tail.records))
+        return self._resume_after(newest, around, corrected, len(self._tail.records))
 
-    def _found(
+    def _resume_after(
         self, newest: int, around: Mapping[int, Known], runs: tuple[Run, ...], compared: int
     ) -> ResumePoint:
         """Return the resume point after this source record. `runs` are the target's last records.
@@ -173,8 +173,8 @@ class TailCheck:
         around = near.records
         newest = search(self._tail, around)
         if newest is not None:
-            corrected = found_by_content(self._tail, around, newest, self._k)
-            return self._found(newest, around, corrected, len(self._tail.records))
+            corrected = runs_by_content(self._tail, around, newest, self._k)
+            return self._resume_after(newest, around, corrected, len(self._tail.records))
         if (upstreams := self._in_order(near)) is not None:
             return upstreams
         own_time = not self._tail.is_log_append_time
@@ -199,11 +199,11 @@ class TailCheck:
             after, behind = upstream, list(tail.records[at:])
         if after is None or not behind:
             return None
-        pairs = found_in_order(behind, around, after, compare_timestamp=own_time)
+        pairs = pairs_in_order(behind, around, after, compare_timestamp=own_time)
         if pairs is None:
             return None
         newest = pairs[-1][1]
-        return self._found(newest, around, runs_of(pairs, self._k), len(pairs))
+        return self._resume_after(newest, around, runs_of(pairs, self._k), len(pairs))
 
     def _compare(
         self, runs: Sequence[Run], known: Mapping[int, Known], fingerprints: Mapping[int, int]

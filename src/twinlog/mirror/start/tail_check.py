@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from twinlog.mirror.map.offset_map import Run, run_at
-from twinlog.mirror.skips import Skip, skipped
+from twinlog.mirror.skips import Skip, skip_at
 from twinlog.wire.record_batch import BatchHeader, read_headers
 from twinlog.wire.records import Headers, Record, decode_batch, decode_legacy, fingerprint
 
@@ -151,7 +151,7 @@ def source_records(
     for header, at in read_headers(raw):
         if upto is not None and header.base_offset > upto and header.magic >= 2:
             break
-        skip = skipped(skips, header.base_offset)
+        skip = skip_at(skips, header.base_offset)
         if skip is not None and skip.is_batch:
             after = max(after, skip.next)
             continue

@@ -82,7 +82,9 @@ class CopyRow(StateRow, frozen=True, kw_only=True):
     @property
     def origins(self) -> frozenset[str]:
         """All clusters that these records passed before."""
-        return frozenset(one for one in (self.source_cluster_id, *self.lineage) if one)
+        return frozenset(
+            cluster_id for cluster_id in (self.source_cluster_id, *self.lineage) if cluster_id
+        )
 
 
 def copy_rows(

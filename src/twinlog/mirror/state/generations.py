@@ -34,7 +34,7 @@ no records in the logs.
   late requests all the same, unless a row states that it is closed.
 - *After its lanes have drained, before `closed` is written*: the next leader waits 20 s although
   nothing is in flight.
-- *While it removes earlier claims*: the next leader removes the rest (`superseded`).
+- *While it removes earlier claims*: the next leader removes the rest (`rows_to_remove`).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Claim(StateRow, frozen=True, kw_only=True):
     target_cluster_id: str
 
 
-def closing(flow: str, generation: int) -> tuple[bytes, bytes]:
+def closing_row(flow: str, generation: int) -> tuple[bytes, bytes]:
     """Return the row stating that all lanes of this generation have drained."""
     return encode_row(["flow", flow, "closed", generation], {})
 
@@ -79,7 +79,7 @@ def giving_producer(flow: str, number: int, claimant: str, producer_id: int) -> 
     return encode_row(key, {"producer_id": producer_id})
 
 
-def superseded(
+def rows_to_remove(
     flow: str, generation: int, records: Iterable[tuple[bytes | None, bytes | None]]
 ) -> list[tuple[bytes, bytes | None]]:
     """Return the rows that remove the flow's claims below a generation that has won, and the rows
@@ -110,7 +110,7 @@ def superseded(
             keys.append(key)
         if "producer_id" in fields:
             (removed if is_earlier else named).add(int(fields["producer_id"]))
-    wrote = (having_written(flow, one) for one in sorted(removed - named))
+    wrote = (having_written(flow, producer_id) for producer_id in sorted(removed - named))
     return [*wrote, *((key, None) for key in keys)]
 
 

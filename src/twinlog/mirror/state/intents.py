@@ -143,7 +143,7 @@ class FlowIntents:
 
     def topics(self, kind: IntentKind) -> list[str]:
         """Return the topics for which an intent of this kind is set, apart from the flow's own."""
-        return sorted(topic for one, topic in self._set if one is kind and topic)
+        return sorted(topic for set_kind, topic in self._set if set_kind is kind and topic)
 
     @property
     def copied_replays(self) -> frozenset[str]:
@@ -165,9 +165,9 @@ class FlowIntents:
         """Return (key, value) of all intents."""
         repairs = [
             *(skip.encode() for skip in self.skips),
-            *(one.encode() for one in self.accepted),
+            *(acceptance.encode() for acceptance in self.accepted),
         ]
-        return [*(one.encode() for one in self._set.values()), *repairs]
+        return [*(intent.encode() for intent in self._set.values()), *repairs]
 
 
 def promoted(flow: str, promotion: Intent) -> str:
@@ -210,12 +210,12 @@ def flow_intents(
     """
     known = known or FlowIntents()
     intents = dict(known._set)
-    skips = {one.record_key: one for one in known.skips}
-    accepted = {one.record_key: one for one in known.accepted}
+    skips = {skip.record_key: skip for skip in known.skips}
+    accepted = {acceptance.record_key: acceptance for acceptance in known.accepted}
     for key, value in _newest(flow, rows):
         try:
             parts, fields = read_row(key, value)
-            one = None if parts[3:4] in ([SKIP], [ACCEPT]) else _intent(parts, fields)
+            intent = None if parts[3:4] in ([SKIP], [ACCEPT]) else _intent(parts, fields)
         except CorruptData as error:
             replaceable = _replaceable(key)
             if corrupt is None or replaceable is None or error.code != "STATE_CORRUPT":
@@ -228,10 +228,10 @@ def flow_intents(
         elif parts[3:4] == [ACCEPT]:
             acceptance = WantedAcceptance.decode(parts, fields)
             accepted[acceptance.record_key] = acceptance
-        elif one is not None and one.is_set:
-            intents[one.key] = one
-        elif one is not None:
-            intents.pop(one.key, None)
+        elif intent is not None and intent.is_set:
+            intents[intent.key] = intent
+        elif intent is not None:
+            intents.pop(intent.key, None)
     return FlowIntents(
         intents,
         tuple(skips[key] for key in sorted(skips)),
@@ -250,7 +250,7 @@ def fenced_since_promotion(
     for key, value in _newest(flow, rows):
         (_, _, _, kind, topic, *_), fields = read_row(key, value)
         if kind == IntentKind.PROMOTE:
-            fenced = {one for one in fenced if topic not in ("", one)}
+            fenced = {name for name in fenced if topic not in ("", name)}
         elif kind == IntentKind.FENCE and fields["is_set"]:
             fenced.add(topic)
     return fenced

@@ -50,8 +50,12 @@ class MappedCopies:
 
     def was_copied_to(self, target: TopicId, partition: int) -> bool:
         """Return whether any copy had a row for this partition of the target topic."""
-        noted = (some for (_, there), some in self.partitions.items() if there == target)
-        return target in self.lost or any(partition in some for some in noted)
+        noted = (
+            noted_partitions
+            for (_, target_id), noted_partitions in self.partitions.items()
+            if target_id == target
+        )
+        return target in self.lost or any(partition in partitions for partitions in noted)
 
 
 def noting_rows(flow: str, copy: Copy, partitions: Collection[int]) -> tuple[bytes, bytes]:

@@ -205,7 +205,7 @@ def published_status(
             problem = error
     if not statuses and problem is not None:
         raise problem
-    return max(reversed(statuses), key=lambda one: (one.rank, one.at_ms), default=None)
+    return max(reversed(statuses), key=lambda status: (status.rank, status.at_ms), default=None)
 
 
 def failed_set_up(
@@ -226,14 +226,14 @@ def failed_set_up(
     known: set[tuple[str, int]] = set()
     for value in reversed(since):
         try:
-            one = _read(wanted, value)
+            status = _read(wanted, value)
         except CorruptData:
             if value is since[-1]:
                 raise
             continue
-        process = one.host, one.pid
-        if process not in known and one.state in (FlowState.FAILED, FlowState.DEGRADED):
-            return one
+        process = status.host, status.pid
+        if process not in known and status.state in (FlowState.FAILED, FlowState.DEGRADED):
+            return status
         known.add(process)
     return None
 

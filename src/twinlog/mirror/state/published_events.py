@@ -68,11 +68,11 @@ def within_bounds(events: Iterable[PublishedEvent]) -> tuple[PublishedEvent, ...
     """Return the newest events that fit into one row, in order like the input."""
     kept: list[PublishedEvent] = []
     left = MOST_CHARACTERS
-    for one in reversed([*events][-MOST_EVENTS:]):
-        left -= len(one.message)
+    for event in reversed([*events][-MOST_EVENTS:]):
+        left -= len(event.message)
         if left < 0:
             break
-        kept.append(one)
+        kept.append(event)
     return tuple(reversed(kept))
 
 

@@ -48,24 +48,28 @@ class StateRows(Iterable[Row]):
         unreadable: Mapping[bytes, bytes],
         decoded: dict[str, tuple[Bucket, Copies]],
     ) -> None:
-        """`decoded`: the copies of each flow, shared with later readings."""
+        """`decoded`: the decoded copies of each flow, which later readings reuse if the rows are
+        unchanged.
+        """
         self._kept, self._unreadable, self._decoded = kept, unreadable, decoded
 
     def __iter__(self) -> Iterator[Row]:
-        return (row for flow in self._kept for row in self._of(flow))
+        return (row for flow in self._kept for row in self._rows_of(flow))
 
     def of(self, flow: str, *kinds: str) -> list[Row]:
         """Return the rows of one flow: all of them, or those of these kinds."""
-        return [*self._of(flow, *kinds), *self._unreadable.items()]
+        return [*self._rows_of(flow, *kinds), *self._unreadable.items()]
 
     def of_alone(self, flow: str, *kinds: str) -> list[Row]:
         """Return the same as `of`, without unreadable rows that name another flow."""
-        unread = (row for row in self._unreadable.items() if _home(row[0])[0] in ("", flow))
-        return [*self._of(flow, *kinds), *unread]
+        unread = (
+            row for row in self._unreadable.items() if _flow_and_kind(row[0])[0] in ("", flow)
+        )
+        return [*self._rows_of(flow, *kinds), *unread]
 
     def of_kinds(self, *kinds: str) -> list[Row]:
         """Return the rows of these kinds of all flows."""
-        rows = (row for flow in self._kept for row in self._of(flow, *kinds))
+        rows = (row for flow in self._kept for row in self._rows_of(flow, *kinds))
         return [*rows, *self._unreadable.items()]
 
     def history(self, flow: str) -> FlowHistory | None:
@@ -84,7 +88,7 @@ class StateRows(Iterable[Row]):
         """Return the topics that were fenced since they, or the flow, were last promoted."""
         return fenced_since_promotion(flow, self.of(flow, INTENT))
 
-    def says_the_same(self, flow: str, before: StateRows) -> bool:
+    def has_same_rows(self, flow: str, before: StateRows) -> bool:
         """Return True if no row of the flow, and no unreadable one, was added since `before`."""
         is_same = self._kept.get(flow) is before._kept.get(flow)
         return is_same and self._unreadable is before._unreadable
@@ -106,9 +110,9 @@ class StateRows(Iterable[Row]):
     def producers(self) -> frozenset[int]:
         """The producer IDs of all flows."""
         ids = (producer_of(*row) for row in self.of_kinds(*OF_PRODUCERS))
-        return frozenset(one for one in ids if one is not None)
+        return frozenset(producer_id for producer_id in ids if producer_id is not None)
 
-    def _of(self, flow: str, *kinds: str) -> Iterator[Row]:
+    def _rows_of(self, flow: str, *kinds: str) -> Iterator[Row]:
         kept = self._kept.get(flow, {})
         for kind in kinds or kept:
             yield from kept.get(kind, {}).items()
@@ -129,7 +133,7 @@ class RowFolder:
 
     def take(self, key: bytes, value: bytes | None) -> None:
         """Add the next row of the log."""
-        flow, kind = _home(key)
+        flow, kind = _flow_and_kind(key)
         if (flow, kind) not in self._fresh:
             self._fresh.add((flow, kind))
             kinds = self._kept[flow] = dict(self._kept.get(flow, {}))
@@ -141,7 +145,9 @@ class RowFolder:
         if value is not None and not _is_readable(key, value):
             self._unreadable = {**self._unreadable, key: value}
         elif key in self._unreadable:
-            self._unreadable = {one: v for one, v in self._unreadable.items() if one != key}
+            self._unreadable = {
+                row_key: v for row_key, v in self._unreadable.items() if row_key != key
+            }
 
     def rows(self) -> StateRows:
         """Return all rows so far."""
@@ -149,7 +155,7 @@ class RowFolder:
         return StateRows(dict(self._kept), self._unreadable, self._decoded)
 
 
-def _home(key: bytes) -> tuple[str, str]:
+def _flow_and_kind(key: bytes) -> tuple[str, str]:
     """Return flow and kind of a row; both are empty if its key names none."""
     try:
         _, flow, kind, *_ = json.loads(key)

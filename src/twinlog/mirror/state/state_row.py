@@ -88,12 +88,12 @@ class StateRow(Struct, frozen=True, kw_only=True):
 def _replaced(value: Any, names: tuple[str, ...], before: object, after: object) -> Any:
     """Return the row with other values in these fields, also in its parts."""
     if names and isinstance(value, list | tuple):
-        return [_replaced(one, names, before, after) for one in value]
+        return [_replaced(part, names, before, after) for part in value]
     if not names or not isinstance(value, Mapping):
         return value
     return {
-        name: after if name in names and one == before else _replaced(one, names, before, after)
-        for name, one in value.items()
+        name: after if name in names and part == before else _replaced(part, names, before, after)
+        for name, part in value.items()
     }
 
 

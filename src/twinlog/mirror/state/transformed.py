@@ -1,6 +1,6 @@
 """The topics for which a process of the flow has had transforms, as rows of the state topic.
 
-    key    ["flow", FLOW, "transformed", ENTRIES, PREFIX, IS_NEGATED]
+    key    ["flow", FLOW, "transformed", ENTRIES, COMPARES, IS_NEGATED]
     value  {"v": 1, "at_ms": ...}
 
 The offset map shows which records were transformed, but not that a topic that appears later has a
@@ -18,41 +18,42 @@ from dataclasses import replace
 from typing import Final, Self
 
 from twinlog.config.regex.patterns import NamePattern, compile_names
+from twinlog.config.values.renames import RemoteName
 from twinlog.mirror.state.state_row import StateRow, read_rows, row
 
 TRANSFORMED: Final = "transformed"
 
 
-@row(TRANSFORMED, key=("entries", "prefix", "is_negated"))
+@row(TRANSFORMED, key=("entries", "compares", "is_negated"))
 class TransformedTopics(StateRow, frozen=True, kw_only=True):
     """The topics of one transform."""
 
     entries: tuple[str, ...]
-    prefix: str
+    compares: RemoteName
+    """The name of a topic that is compared with the entries."""
     is_negated: bool
     at_ms: int
 
     @classmethod
-    def of(cls, flow: str, topics: NamePattern, at_ms: int) -> Self:
+    def of(cls, flow: str, topics: NamePattern, compares: RemoteName, at_ms: int) -> Self:
         """Return the row for a transform's topics."""
+        entries, is_negated = topics.entries, topics.is_negated
         return cls(
-            flow=flow,
-            entries=topics.entries,
-            prefix=topics.prefix,
-            is_negated=topics.is_negated,
-            at_ms=at_ms,
+            flow=flow, entries=entries, compares=compares, is_negated=is_negated, at_ms=at_ms
         )
 
     @property
     def topics(self) -> NamePattern:
         """Raises RegexProblem."""
-        pattern = compile_names(self.entries)
-        return replace(pattern, prefix=self.prefix, is_negated=self.is_negated)
+        return replace(compile_names(self.entries), is_negated=self.is_negated)
+
+    def matches(self, topic: str) -> bool:
+        """Return whether the transform is for a source topic."""
+        return self.topics.matches(self.compares.of(topic))
 
 
 def transformed_topics(
     records: Iterable[tuple[bytes | None, bytes | None]],
-) -> list[NamePattern]:
-    """Return the patterns of a flow's rows of this kind, from (key, value)."""
-    rows = (TransformedTopics.decode(*read) for read in read_rows(records))
-    return [row.topics for row in rows]
+) -> list[TransformedTopics]:
+    """Return a flow's rows of this kind, from (key, value)."""
+    return [TransformedTopics.decode(*read) for read in read_rows(records)]

@@ -85,9 +85,9 @@ def verify_runs(
             continue
         try:
             parts, fields = read_row(key, value)
-            one = VerifyRun.decode(parts[:3], fields)
+            run = VerifyRun.decode(parts[:3], fields)
         except CorruptData:
             continue
-        if key not in runs or not one.is_outdated_by(runs[key]):
-            runs[key] = one
-    return tuple(sorted(runs.values(), key=lambda one: one.began_ms, reverse=True))
+        if key not in runs or not run.is_outdated_by(runs[key]):
+            runs[key] = run
+    return tuple(sorted(runs.values(), key=lambda run: run.began_ms, reverse=True))

@@ -131,7 +131,7 @@ class Compared:
         """Report a difference, merged with an adjacent last one of the same kind."""
         difference = Difference(kind=kind, source=source, target=target, records=records, why=why)
         last = self.differences[-1] if self.differences else None
-        joined = None if last is None or not self._is_open else _joined(last, difference)
+        joined = None if last is None or not self._is_open else _merged(last, difference)
         self._is_open = True
         if joined is not None:
             self.differences[-1] = joined
@@ -141,7 +141,7 @@ class Compared:
             self.unkept += 1
 
 
-def _joined(last: Difference, difference: Difference) -> Difference | None:
+def _merged(last: Difference, difference: Difference) -> Difference | None:
     if (last.kind, last.why) != (
         difference.kind,
         difference.why,
@@ -150,11 +150,14 @@ def _joined(last: Difference, difference: Difference) -> Difference | None:
     one_sided = (last.source is None, last.target is None)
     if one_sided != (difference.source is None, difference.target is None):
         return None
-    source, target = _both(last.source, difference.source), _both(last.target, difference.target)
+    source, target = (
+        _merged_span(last.source, difference.source),
+        _merged_span(last.target, difference.target),
+    )
     return replace(last, source=source, target=target, records=last.records + difference.records)
 
 
-def _both(last: Range | None, span: Range | None) -> Range | None:
+def _merged_span(last: Range | None, span: Range | None) -> Range | None:
     if last is None or span is None:
         return None
     return Range(min(last.first, span.first), max(last.next, span.next))

@@ -31,7 +31,7 @@ class Seen(NamedTuple):
     """Equal for records with equal content."""
 
 
-def meeting(
+def find_realignment(
     source: Sequence[Seen], target: Sequence[Seen], *, is_whole: bool, may_lack: bool
 ) -> tuple[int, int] | None:
     """Return the indexes at which both sides match again, or None if they do not within these
@@ -41,8 +41,8 @@ def meeting(
     """
     source_indexes, target_indexes = range(len(source)), range(len(target))
     if may_lack:
-        known_there = {one.number for one in target}
-        known_here = {one.number for one in source}
+        known_there = {seen.number for seen in target}
+        known_here = {seen.number for seen in source}
         here_kept = [at for at in source_indexes if source[at].number in known_there]
         there_kept = [at for at in target_indexes if target[at].number in known_here]
     else:
@@ -89,27 +89,32 @@ class Classified(NamedTuple):
     extra: list[Seen]
 
 
-def classified(source: Sequence[Seen], target: Sequence[Seen]) -> Classified:
+def classify(source: Sequence[Seen], target: Sequence[Seen]) -> Classified:
     """Classify records that do not match. Each record is in one list."""
     same = list(_at_their_offset(source, target, is_equal=True))
-    done_here = {one.offset for one, _ in same}
-    done_there = {one.offset for _, one in same}
-    here = [one for one in source if one.offset not in done_here]
-    there = [one for one in target if one.offset not in done_there]
-    common = Counter(one.number for one in here) & Counter(one.number for one in there)
-    moved_here, moved_there = list(_taken(here, common)), list(_taken(there, common))
-    moved = {one.offset for one in moved_here}, {one.offset for one in moved_there}
-    left_here = [one for one in here if one.offset not in moved[0]]
-    left_there = [one for one in there if one.offset not in moved[1]]
+    done_here = {seen.offset for seen, _ in same}
+    done_there = {seen.offset for _, seen in same}
+    source_left = [seen for seen in source if seen.offset not in done_here]
+    target_left = [seen for seen in target if seen.offset not in done_there]
+    common = Counter(seen.number for seen in source_left) & Counter(
+        seen.number for seen in target_left
+    )
+    moved_here, moved_there = (
+        list(_take_common(source_left, common)),
+        list(_take_common(target_left, common)),
+    )
+    moved = {seen.offset for seen in moved_here}, {seen.offset for seen in moved_there}
+    left_here = [seen for seen in source_left if seen.offset not in moved[0]]
+    left_there = [seen for seen in target_left if seen.offset not in moved[1]]
     different = list(_at_their_offset(left_here, left_there, is_equal=False))
-    pairs = {one.offset for one, _ in different}, {one.offset for _, one in different}
+    pairs = {seen.offset for seen, _ in different}, {seen.offset for _, seen in different}
     return Classified(
         same=same,
         different=different,
         moved_here=moved_here,
         moved_there=moved_there,
-        missing=[one for one in left_here if one.offset not in pairs[0]],
-        extra=[one for one in left_there if one.offset not in pairs[1]],
+        missing=[seen for seen in left_here if seen.offset not in pairs[0]],
+        extra=[seen for seen in left_there if seen.offset not in pairs[1]],
     )
 
 
@@ -119,16 +124,16 @@ def _at_their_offset(
     """Yield pairs at the same position. Each record is used once, because a wrong map may contain a
     position twice.
     """
-    by_offset = {one.at: one for one in target}
-    for one in source:
-        other = by_offset.get(one.at)
-        if other is not None and (one.number == other.number) is is_equal:
-            yield one, by_offset.pop(one.at)
+    by_offset = {seen.at: seen for seen in target}
+    for seen in source:
+        other = by_offset.get(seen.at)
+        if other is not None and (seen.number == other.number) is is_equal:
+            yield seen, by_offset.pop(seen.at)
 
 
-def _taken(some: Sequence[Seen], common: Mapping[int, int]) -> Iterator[Seen]:
+def _take_common(records: Sequence[Seen], common: Mapping[int, int]) -> Iterator[Seen]:
     left = dict(common)
-    for one in some:
-        if left.get(one.number, 0):
-            left[one.number] -= 1
-            yield one
+    for seen in records:
+        if left.get(seen.number, 0):
+            left[seen.number] -= 1
+            yield seen

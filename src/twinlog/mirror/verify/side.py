@@ -161,7 +161,7 @@ class ReadSide:
 
     def hides(self, offset: int) -> bool:
         """Return whether a marker or an aborted record is at an offset that was passed."""
-        return any(one.first <= offset < one.next for one in self.hidden)
+        return any(hidden_range.first <= offset < hidden_range.next for hidden_range in self.hidden)
 
     def _first_of(self, piece: Piece) -> int:
         # for messages of old formats this may be the last offset: they are decoded to find the

@@ -25,11 +25,11 @@ from functools import partial
 from typing import Final
 
 from twinlog.errors import CorruptData
-from twinlog.mirror.skips import Skip, skipped
+from twinlog.mirror.skips import Skip, skip_at
 from twinlog.mirror.start.tail_check import same_record
 from twinlog.mirror.verify.difference import Compared, DifferenceKind, GapCause, Range
 from twinlog.mirror.verify.pairs import MappedOffset, Pairs
-from twinlog.mirror.verify.realignment import WINDOWS, Seen, classified, meeting
+from twinlog.mirror.verify.realignment import WINDOWS, Seen, classify, find_realignment
 from twinlog.mirror.verify.side import Entry, Piece, ReadSide, RecordTable
 from twinlog.mirror.verify.tally import Day, Tally
 from twinlog.wire.compression import decompress
@@ -85,10 +85,10 @@ class LogWalk:
         while True:
             if self._pass_equal_batches() or self._pass_equal_rows():
                 continue
-            here, there = self._source.entry(), self._target.entry()
-            if here is None and there is None:
+            source_entry, target_entry = self._source.entry(), self._target.entry()
+            if source_entry is None and target_entry is None:
                 return
-            if not self._step(here, there):
+            if not self._step(source_entry, target_entry):
                 self._realign()
 
     def find_pending(self, end: int, *, count_all: bool = True) -> int:
@@ -106,7 +106,7 @@ class LogWalk:
                 source.pass_batch()
             elif (entry := source.entry()) is not None:
                 source.pass_entry()
-                first, count = entry.offset, skipped(self._rules.skips, entry.offset) is None
+                first, count = entry.offset, skip_at(self._rules.skips, entry.offset) is None
             else:
                 break
             if count and self._compared.pending is None:
@@ -114,15 +114,19 @@ class LogWalk:
             records += count
         return records
 
-    # -- as bytes
+    # -- comparison of batches as bytes
 
     def _pass_equal_batches(self) -> bool:
-        here, there = self._source.batch(), self._target.batch()
-        if here is None or there is None or not self._is_counterpart(here.header, there.header):
+        source_batch, target_batch = self._source.batch(), self._target.batch()
+        if (
+            source_batch is None
+            or target_batch is None
+            or not self._is_counterpart(source_batch.header, target_batch.header)
+        ):
             return False
-        if not are_equal(here, there, self._compared, is_deep=self._rules.is_deep):
+        if not are_equal(source_batch, target_batch, self._compared, is_deep=self._rules.is_deep):
             return False
-        header, other = here.header, there.header
+        header, other = source_batch.header, target_batch.header
         if self._shift:
             self._note_shifted(
                 Range(header.base_offset, header.next_offset),
@@ -138,17 +142,23 @@ class LogWalk:
 
     def _pass_equal_rows(self) -> bool:
         """Pass as many contiguous equal records as possible, for batches that do not line up."""
-        here, there = self._source.rows(), self._target.rows()
-        if here is None or there is None or self._rules.skips or self._rules.accepted:
+        source_rows, target_rows = self._source.rows(), self._target.rows()
+        if source_rows is None or target_rows is None or self._rules.skips or self._rules.accepted:
             return False
-        mapped = self._pairs.counterpart(here.offset)
-        if mapped is None or mapped.offset + self._shift != there.offset:
+        mapped = self._pairs.counterpart(source_rows.offset)
+        if mapped is None or mapped.offset + self._shift != target_rows.offset:
             return False
-        most = min(mapped.room, self._source.limit - here.offset, self._target.limit - there.offset)
-        equal = count_equal(here, there, most, self._compared, is_deep=self._rules.is_deep)
+        most = min(
+            mapped.room,
+            self._source.limit - source_rows.offset,
+            self._target.limit - target_rows.offset,
+        )
+        equal = count_equal(
+            source_rows, target_rows, most, self._compared, is_deep=self._rules.is_deep
+        )
         if not equal:
             return False
-        first, at = here.offset, there.offset
+        first, at = source_rows.offset, target_rows.offset
         if self._shift:
             self._note_shifted(Range(first, first + equal), Range(at, at + equal), equal)
         else:
@@ -172,41 +182,46 @@ class LogWalk:
         )
         return mapped.offset + self._shift == other.base_offset and not is_left_out
 
-    # -- record by record
+    # -- comparison record by record
 
-    def _step(self, here: Entry | None, there: Entry | None) -> bool:
+    def _step(self, source_entry: Entry | None, target_entry: Entry | None) -> bool:
         """Pass one record of one side, or one of each. Returns False if they differ."""
-        if here is not None and self._pass_skipped(here):
+        if source_entry is not None and self._pass_skipped(source_entry):
             return True
-        if there is not None and self._pass_of_others(there):
+        if target_entry is not None and self._pass_foreign(target_entry):
             return True
-        if here is None:
-            return there is not None and self._lacks_here(there, None)
-        return self._pair(here, there)
+        if source_entry is None:
+            return target_entry is not None and self._source_lacks(target_entry, None)
+        return self._pair(source_entry, target_entry)
 
-    def _pair(self, here: Entry, there: Entry | None) -> bool:
-        mapped = self._pairs.counterpart(here.offset)
+    def _pair(self, source_entry: Entry, target_entry: Entry | None) -> bool:
+        mapped = self._pairs.counterpart(source_entry.offset)
         if mapped is None:
             return False
         at = mapped.offset + self._shift
-        if there is None or at < there.offset:
-            return self._passes(self._why_gone_there(mapped, at), self._source.pass_entry)
-        if at > there.offset:
-            return self._lacks_here(there, here)
-        if not self._is_same(here, there):
+        if target_entry is None or at < target_entry.offset:
+            return self._count_valid_gap(
+                self._why_gone_on_target(mapped, at), self._source.pass_entry
+            )
+        if at > target_entry.offset:
+            return self._source_lacks(target_entry, source_entry)
+        if not self._is_same(source_entry, target_entry):
             return False
-        self._note_same(here, there.offset)
+        self._note_same(source_entry, target_entry.offset)
         self._source.pass_entry()
-        self._pass_there(there)
+        self._pass_target(target_entry)
         return True
 
-    def _note_same(self, entry: Entry, there: int) -> None:
-        here = entry.offset
-        self._count(entry, here, lambda day: day.both)
-        mapped = self._pairs.counterpart(here)
+    def _note_same(self, entry: Entry, target_offset: int) -> None:
+        source_offset = entry.offset
+        self._count(entry, source_offset, lambda day: day.both)
+        mapped = self._pairs.counterpart(source_offset)
         is_known = mapped is not None and mapped.is_known
         if self._shift or not is_known:
-            source, target = Range(here, here + 1), Range(there, there + 1)
+            source, target = (
+                Range(source_offset, source_offset + 1),
+                Range(target_offset, target_offset + 1),
+            )
             self._note_shifted(source, target, 1, is_known=is_known)
         else:
             self._compared.same(1)
@@ -215,24 +230,26 @@ class LogWalk:
         """Count a record in its day. `offset`: its position for the digest."""
         record = entry.record
         if record is None:
-            return  # it cannot be read
+            return  # the record cannot be decoded, so it is in no digest
         tally = side(self._compared.day(record.timestamp))
         if self._rules.is_deep:
             tally.add_digest(offset, record.timestamp, rest_of(record))
         else:
             tally.add_records(1, _size(record))
 
-    def _pass_there(self, there: Entry) -> None:
+    def _pass_target(self, target_entry: Entry) -> None:
         self._target.pass_entry()
-        self._on_step(there.offset + 1)
+        self._on_step(target_entry.offset + 1)
 
-    def _is_same(self, here: Entry, there: Entry) -> bool:
-        if here.record is None or there.record is None:
+    def _is_same(self, source_entry: Entry, target_entry: Entry) -> bool:
+        if source_entry.record is None or target_entry.record is None:
             return False
-        self._compared.gaps[GapCause.OWN_TIME] += there.is_own_time
-        return same_record(here.record, there.record, compare_timestamp=not there.is_own_time)
+        self._compared.gaps[GapCause.OWN_TIME] += target_entry.is_own_time
+        return same_record(
+            source_entry.record, target_entry.record, compare_timestamp=not target_entry.is_own_time
+        )
 
-    def _passes(self, reason: GapCause | None, pass_entry: Callable[[], None]) -> bool:
+    def _count_valid_gap(self, reason: GapCause | None, pass_entry: Callable[[], None]) -> bool:
         """Count and pass a record that one side lacks for a valid reason, or return False."""
         if reason is None:
             return False
@@ -240,14 +257,18 @@ class LogWalk:
         pass_entry()
         return True
 
-    def _pass_skipped(self, here: Entry) -> bool:
-        is_skipped = skipped(self._rules.skips, here.offset) is not None
-        return self._passes(GapCause.SKIPPED if is_skipped else None, self._source.pass_entry)
+    def _pass_skipped(self, source_entry: Entry) -> bool:
+        is_skipped = skip_at(self._rules.skips, source_entry.offset) is not None
+        return self._count_valid_gap(
+            GapCause.SKIPPED if is_skipped else None, self._source.pass_entry
+        )
 
-    def _pass_of_others(self, there: Entry) -> bool:
-        return self._passes(self._why_of_others(there.offset), partial(self._pass_there, there))
+    def _pass_foreign(self, target_entry: Entry) -> bool:
+        return self._count_valid_gap(
+            self._why_foreign(target_entry.offset), partial(self._pass_target, target_entry)
+        )
 
-    def _why_of_others(self, offset: int) -> GapCause | None:
+    def _why_foreign(self, offset: int) -> GapCause | None:
         if any(first <= offset < next_offset for first, next_offset in self._rules.accepted):
             return GapCause.ACCEPTED
         if not self._rules.is_shared:
@@ -255,7 +276,7 @@ class LogWalk:
         origin = self._pairs.origin(offset - self._shift)
         return GapCause.OTHERS if origin is not None and not origin.is_known else None
 
-    def _why_gone_there(self, mapped: MappedOffset, at: int) -> GapCause | None:
+    def _why_gone_on_target(self, mapped: MappedOffset, at: int) -> GapCause | None:
         if not mapped.is_known:
             return None
         if at < self._target.start():
@@ -264,17 +285,17 @@ class LogWalk:
             GapCause.TARGET_CLEANED if self._target.may_lack and at < self._target.limit else None
         )
 
-    def _lacks_here(self, there: Entry, here: Entry | None) -> bool:
-        reason = self._why_gone_here(there.offset, here)
-        return self._passes(reason, partial(self._pass_there, there))
+    def _source_lacks(self, target_entry: Entry, source_entry: Entry | None) -> bool:
+        reason = self._why_gone_on_source(target_entry.offset, source_entry)
+        return self._count_valid_gap(reason, partial(self._pass_target, target_entry))
 
-    def _why_gone_here(self, offset: int, here: Entry | None) -> GapCause | None:
+    def _why_gone_on_source(self, offset: int, source_entry: Entry | None) -> GapCause | None:
         origin = self._pairs.origin(offset - self._shift)
         if origin is None or not origin.is_known:
             return None
         if origin.offset < self._source.start():
             return GapCause.SOURCE_DELETED
-        passed = self._source.limit if here is None else here.offset
+        passed = self._source.limit if source_entry is None else source_entry.offset
         if not self._source.may_lack or origin.offset >= passed:
             return None
         return None if self._source.hides(origin.offset) else GapCause.SOURCE_CLEANED
@@ -282,50 +303,59 @@ class LogWalk:
     # -- differences
 
     def _realign(self) -> None:
-        here: list[Entry] = []
-        there: list[Entry] = []
+        source_entries: list[Entry] = []
+        target_entries: list[Entry] = []
         seen: tuple[list[Seen], list[Seen]] = ([], [])
         met: tuple[int, int] | None = None
         is_whole = False
         for size in WINDOWS:
             is_whole = not (
-                self._fill(self._source, here, size) | self._fill(self._target, there, size)
+                self._fill(self._source, source_entries, size)
+                | self._fill(self._target, target_entries, size)
             )
-            seen = self._seen(here, there)
+            seen = self._as_seen(source_entries, target_entries)
             may_lack = self._source.may_lack or self._target.may_lack
-            met = meeting(*seen, is_whole=is_whole, may_lack=may_lack)
+            met = find_realignment(*seen, is_whole=is_whole, may_lack=may_lack)
             if met is not None or is_whole:
                 break
         until = self._as_far_as_both(*seen) if met is None else met
-        if met == (0, 0) and not self._moves(here, there):
+        if met == (0, 0) and not self._moves(source_entries, target_entries):
             # equal except for timestamps, among records with the target's own
             pair = (
-                Range(here[0].offset, here[0].offset + 1),
-                Range(there[0].offset, there[0].offset + 1),
+                Range(source_entries[0].offset, source_entries[0].offset + 1),
+                Range(target_entries[0].offset, target_entries[0].offset + 1),
             )
             self._compared.differs(DifferenceKind.DIFFERENT, *pair, 1)
-            self._count(here[0], here[0].offset, lambda day: day.source)
-            self._count(there[0], ~there[0].offset, lambda day: day.target)
-            self._source.give_back(here[1:])
-            self._target.give_back(there[1:])
+            self._count(source_entries[0], source_entries[0].offset, lambda day: day.source)
+            self._count(target_entries[0], ~target_entries[0].offset, lambda day: day.target)
+            self._source.give_back(source_entries[1:])
+            self._target.give_back(target_entries[1:])
             return
         self._sort_out(
-            (here[: until[0]], there[: until[1]]), (seen[0][: until[0]], seen[1][: until[1]])
+            (source_entries[: until[0]], target_entries[: until[1]]),
+            (seen[0][: until[0]], seen[1][: until[1]]),
         )
-        self._source.give_back(here[until[0] :])
-        self._target.give_back(there[until[1] :])
+        self._source.give_back(source_entries[until[0] :])
+        self._target.give_back(target_entries[until[1] :])
         if met is not None:
-            self._shift = self._shift_at(here[until[0] :], there[until[1] :])
+            self._shift = self._shift_at(source_entries[until[0] :], target_entries[until[1] :])
         if until[1]:
-            self._on_step(there[until[1] - 1].offset + 1)
+            self._on_step(target_entries[until[1] - 1].offset + 1)
 
-    def _shift_at(self, here: Sequence[Entry], there: Sequence[Entry]) -> int:
+    def _shift_at(self, source_entries: Sequence[Entry], target_entries: Sequence[Entry]) -> int:
         """Return the distance of the first of these records to their positions in the map."""
-        mapped = self._pairs.counterpart(here[0].offset) if here and there else None
-        return self._shift if mapped is None else there[0].offset - mapped.offset
+        mapped = (
+            self._pairs.counterpart(source_entries[0].offset)
+            if source_entries and target_entries
+            else None
+        )
+        return self._shift if mapped is None else target_entries[0].offset - mapped.offset
 
-    def _moves(self, here: Sequence[Entry], there: Sequence[Entry]) -> bool:
-        return not (here and there) or self._shift_at(here, there) != self._shift
+    def _moves(self, source_entries: Sequence[Entry], target_entries: Sequence[Entry]) -> bool:
+        return (
+            not (source_entries and target_entries)
+            or self._shift_at(source_entries, target_entries) != self._shift
+        )
 
     def _fill(self, side: ReadSide, entries: list[Entry], size: int) -> bool:
         """Read up to `size` entries. Returns whether there may be more."""
@@ -333,41 +363,51 @@ class LogWalk:
             entry = side.entry()
             if entry is None:
                 return False
-            passes = self._pass_skipped if side is self._source else self._pass_of_others
+            passes = self._pass_skipped if side is self._source else self._pass_foreign
             if not passes(entry):
                 side.pass_entry()
                 entries.append(entry)
         return True
 
-    def _seen(self, here: Sequence[Entry], there: Sequence[Entry]) -> tuple[list[Seen], list[Seen]]:
-        with_timestamp = not any(one.is_own_time for one in there)
+    def _as_seen(
+        self, source_entries: Sequence[Entry], target_entries: Sequence[Entry]
+    ) -> tuple[list[Seen], list[Seen]]:
+        with_timestamp = not any(entry.is_own_time for entry in target_entries)
         source_seen = []
-        for one in here:
-            mapped = self._pairs.counterpart(one.offset)
+        for entry in source_entries:
+            mapped = self._pairs.counterpart(entry.offset)
             at = -1 if mapped is None else mapped.offset + self._shift
-            source_seen.append(Seen(one.offset, at, one.number(with_timestamp=with_timestamp)))
+            source_seen.append(Seen(entry.offset, at, entry.number(with_timestamp=with_timestamp)))
         target_seen = [
-            Seen(one.offset, one.offset, one.number(with_timestamp=with_timestamp)) for one in there
+            Seen(entry.offset, entry.offset, entry.number(with_timestamp=with_timestamp))
+            for entry in target_entries
         ]
         return source_seen, target_seen
 
-    def _as_far_as_both(self, here: Sequence[Seen], there: Sequence[Seen]) -> tuple[int, int]:
+    def _as_far_as_both(
+        self, source_seen: Sequence[Seen], target_seen: Sequence[Seen]
+    ) -> tuple[int, int]:
         """Return how far both sides reach, if the sides do not match again within the records that
         were read.
         """
-        last = min((some[-1].at for some in (here, there) if some), default=0)
-        until = sum(one.at <= last for one in here), sum(one.at <= last for one in there)
-        return until if any(until) else (len(here), len(there))
+        last = min((side[-1].at for side in (source_seen, target_seen) if side), default=0)
+        until = (
+            sum(seen.at <= last for seen in source_seen),
+            sum(seen.at <= last for seen in target_seen),
+        )
+        return until if any(until) else (len(source_seen), len(target_seen))
 
     def _sort_out(
         self,
         entries: tuple[Sequence[Entry], Sequence[Entry]],
         seen: tuple[Sequence[Seen], Sequence[Seen]],
     ) -> None:
-        here, there = ({one.offset: one for one in some} for some in entries)
-        sorts = classified(*seen)
-        for one, other in sorts.same:
-            self._note_same(here[one.offset], other.offset)
+        source_by_offset, target_by_offset = (
+            {entry.offset: entry for entry in side} for side in entries
+        )
+        sorts = classify(*seen)
+        for record, other in sorts.same:
+            self._note_same(source_by_offset[record.offset], other.offset)
         if sorts.moved_here:
             self._compared.differs(
                 DifferenceKind.REORDERED,
@@ -375,31 +415,33 @@ class LogWalk:
                 _span(sorts.moved_there),
                 len(sorts.moved_here),
             )
-        for one, other in sorts.different:
-            why = there[other.offset].problem or here[one.offset].problem
-            self._compared.differs(DifferenceKind.DIFFERENT, _span([one]), _span([other]), 1, why)
-        lost = [one for one in sorts.missing if self._sort_out_missing(one)]
+        for record, other in sorts.different:
+            why = target_by_offset[other.offset].problem or source_by_offset[record.offset].problem
+            self._compared.differs(
+                DifferenceKind.DIFFERENT, _span([record]), _span([other]), 1, why
+            )
+        lost = [seen for seen in sorts.missing if self._sort_out_missing(seen)]
         last = entries[0][-1].offset + 1 if entries[0] else None
         added = [
             other
             for other in sorts.extra
-            if self._sort_out_extra(other, last, there[other.offset].problem)
+            if self._sort_out_extra(other, last, target_by_offset[other.offset].problem)
         ]
-        for one in (*sorts.moved_here, *(one for one, _ in sorts.different), *lost):
-            self._count(here[one.offset], one.offset, lambda day: day.source)
+        for record in (*sorts.moved_here, *(seen for seen, _ in sorts.different), *lost):
+            self._count(source_by_offset[record.offset], record.offset, lambda day: day.source)
         for other in (*sorts.moved_there, *(other for _, other in sorts.different), *added):
             # this is not a source offset, so that the digests of both sides differ
-            self._count(there[other.offset], ~other.offset, lambda day: day.target)
+            self._count(target_by_offset[other.offset], ~other.offset, lambda day: day.target)
 
-    def _sort_out_missing(self, one: Seen) -> bool:
+    def _sort_out_missing(self, seen: Seen) -> bool:
         """Report a missing record. Returns False if there is a valid reason for it."""
-        mapped = self._pairs.counterpart(one.offset)
-        reason = None if mapped is None else self._why_gone_there(mapped, one.at)
+        mapped = self._pairs.counterpart(seen.offset)
+        reason = None if mapped is None else self._why_gone_on_target(mapped, seen.at)
         if reason is not None:
             self._compared.gaps[reason] += 1
             return False
         why = "" if mapped is None or mapped.is_known else NOT_IN_MAP
-        self._compared.differs(DifferenceKind.MISSING, _span([one]), None, 1, why)
+        self._compared.differs(DifferenceKind.MISSING, _span([seen]), None, 1, why)
         return True
 
     def _sort_out_extra(self, other: Seen, last: int | None, problem: str) -> bool:
@@ -438,8 +480,8 @@ def _size(record: Record) -> int:
     return sum(len(part) for part in parts if part) + sum(len(key) for key, _ in record.headers)
 
 
-def _span(some: Sequence[Seen]) -> Range:
-    offsets = [one.offset for one in some]
+def _span(records: Sequence[Seen]) -> Range:
+    offsets = [seen.offset for seen in records]
     return Range(min(offsets), max(offsets) + 1)
 
 

@@ -117,7 +117,7 @@ class Appender:
         self._flush(self._gatherer.take_all())
         for tp, log in self._logs.items():
             if log.there:
-                raise shared(
+                raise written_twice_error(
                     f"{tp} has {log.there.total()} rows that this task, which wrote {log.given} "
                     "there, does not have"
                 )
@@ -169,7 +169,7 @@ class Appender:
             return
         if isinstance(answer, Appended):
             if not self._read(tp, log):
-                raise shared(
+                raise written_twice_error(
                     f"{tp} lacks sequence {log.next_sequence}, which its leader acknowledged"
                 )
             return
@@ -259,8 +259,8 @@ class Appender:
         )
 
 
-def _rows(some: Rows | PackedBatch) -> Rows:
-    return some.rows() if isinstance(some, PackedBatch) else some
+def _rows(batch: Rows | PackedBatch) -> Rows:
+    return batch.rows() if isinstance(batch, PackedBatch) else batch
 
 
 def _take(log: _Log, table: Table, row: int) -> bool:
@@ -283,7 +283,7 @@ def _digest(log: _Log, table: Table, row: int) -> bytes:
     return hashlib.blake2b(data, digest_size=16, salt=time.to_bytes(8, "big")).digest()
 
 
-def shared(what: str) -> ClusterError:
+def written_twice_error(what: str) -> ClusterError:
     """Return the error for a partition that two tasks wrote, or that one task wrote in two ways."""
     return ClusterError(
         f'format("twinlog"), writing: {what}: either two tasks write this partition, then give '

@@ -53,4 +53,4 @@ def _is_kept(plan: Any, kept: Mapping[str, str], topic: str) -> bool:
 def _attributes(plan: Any) -> dict[str, str]:
     output = plan.output()
     attributes = (output.apply(at) for at in range(output.size()))
-    return {one.name(): one.exprId().toString() for one in attributes}
+    return {attribute.name(): attribute.exprId().toString() for attribute in attributes}

@@ -12,7 +12,7 @@ from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.keys.client_keys import Role
 from twinlog.config.values.origin import ClientProperties
 from twinlog.records.bounds import wrong
-from twinlog.records.given import client_of, named, no_effect, positive, settings_of
+from twinlog.records.given import client_of, named_options, no_effect, positive, settings_of
 from twinlog.wire.record_batch import Codec
 
 TRANSACTIONAL_ID: Final = "transactional.id"
@@ -62,7 +62,7 @@ class WriteOptions:
 
 def parse_write_options(given: Mapping[str, str], *, is_stream: bool) -> WriteOptions:
     """Parse the options. Raises ConfigError with the option, what is wrong, and what to do."""
-    options, properties = named(given, Role.PRODUCER, IGNORED, REFUSED_KEYS)
+    options, properties = named_options(given, Role.PRODUCER, IGNORED, REFUSED_KEYS)
     client = client_of(properties, Role.PRODUCER, REFUSED_KEYS)
     _note_stronger(client)
     topic = options.get("topic", "").strip()
@@ -110,9 +110,9 @@ def _transactional_id(options: Mapping[str, str], client: ClientProperties, writ
     """Return the ID, which is the same for every run of a query or write, so that it fences earlier
     runs.
     """
-    given = client.get(TRANSACTIONAL_ID, "").strip()
-    if given:
-        return given
+    transactional_id = client.get(TRANSACTIONAL_ID, "").strip()
+    if transactional_id:
+        return transactional_id
     seed = write_id or options.get("checkpointLocation", "").strip()
     if not seed:
         raise wrong(
@@ -127,7 +127,7 @@ def _transactional_id(options: Mapping[str, str], client: ClientProperties, writ
 def _codec(text: str) -> Codec:
     name = text.strip().upper()
     if name not in Codec.__members__:
-        codecs = ", ".join(one.name.lower() for one in Codec)
+        codecs = ", ".join(codec.name.lower() for codec in Codec)
         raise wrong(
             "kafka.compression.type", f"{text!r} is not a valid value", f"write one of {codecs}"
         )

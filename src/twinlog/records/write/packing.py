@@ -50,7 +50,7 @@ def column_types(*, has_topic: bool) -> dict[str, str]:
 
 def partition_count(schema: StructType) -> int:
     """Return the topic's partition count when its rows were partitioned, or 0 if it is unknown."""
-    metadata = next((one.metadata for one in schema if one.name == PARTITION), None) or {}
+    metadata = next((field.metadata for field in schema if field.name == PARTITION), None) or {}
     return int(metadata.get(PARTITION_COUNT, 0))
 
 
@@ -70,7 +70,7 @@ class PackedBatch:
         return self._count
 
     def rows(self) -> Rows:
-        """Return its records. Raises CorruptData."""
+        """Return the batch's records. Raises CorruptData."""
         return decode_rows(memoryview(self.data))
 
     def timed(self, now_ms: int) -> PackedBatch | Rows:
@@ -162,7 +162,7 @@ class Gatherer:
         rows = Rows(self._waiting.pop(tp))
         if not self._waiting:
             self._tables.clear()
-        return {tp: self._cut(rows)}
+        return {tp: self._split_to_limit(rows)}
 
     def take_all(self) -> Cuts:
         """Return all waiting rows."""
@@ -171,9 +171,11 @@ class Gatherer:
             cuts |= self.take(tp)
         return cuts
 
-    def _cut(self, rows: Rows) -> list[Rows]:
+    def _split_to_limit(self, rows: Rows) -> list[Rows]:
         size, _, _ = rows.measure()
         if size <= self._max_payload or len(rows) == 1:
             return [rows]
         middle = len(rows) // 2
-        return self._cut(rows.slice(0, middle)) + self._cut(rows.slice(middle, len(rows)))
+        return self._split_to_limit(rows.slice(0, middle)) + self._split_to_limit(
+            rows.slice(middle, len(rows))
+        )

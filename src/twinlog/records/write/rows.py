@@ -182,7 +182,7 @@ class RowPartitioner:
             for partition, picked in enumerate(by_partition):
                 if picked:
                     numbers.setdefault(partition, []).append(picked)
-        return [(partition, _in_order(some)) for partition, some in numbers.items()]
+        return [(partition, _in_order(arrays)) for partition, arrays in numbers.items()]
 
 
 def counter(client: ClusterClient) -> Callable[[str], int]:
@@ -257,7 +257,8 @@ def _named(column: Any, rows: array[int], count: int) -> tuple[dict[int, array[i
     """Return rows by the partition that they name, and rows that name none."""
     if not column.null_count and len(rows) == count:
         bounds = pc.min_max(column).as_py()
-        if bounds["min"] == bounds["max"]:  # as returned by `partitioned`
+        # all rows have the same partition, as returned by `partitioned`
+        if bounds["min"] == bounds["max"]:
             return {bounds["min"]: rows}, array("q")
     return _grouped(column, rows)
 
@@ -266,7 +267,7 @@ def _grouped(column: Any, rows: array[int]) -> tuple[dict[Any, array[int]], arra
     """Return rows by a column's value, each group in order, and the rows with NULL."""
     indices = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])
     if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()  # its own numbers may be in any order
+        column = column.dictionary_decode()  # the numbers of its dictionary may be in any order
     numbers = column.take(indices).dictionary_encode()
     order = pc.array_sort_indices(numbers.indices)  # stable, nulls last
     rows = numbers_of(indices.take(order))

@@ -59,7 +59,7 @@ from twinlog.cluster.logs.producers import ProducerIdentity, describe_producers
 from twinlog.errors import ClusterError, Fate, TwinlogError, or_raise
 from twinlog.model import TopicPartition
 from twinlog.records.connections import connected
-from twinlog.records.write.appending import shared
+from twinlog.records.write.appending import written_twice_error
 from twinlog.records.write.options import WriteOptions
 from twinlog.records.write.rows import partitions_of
 from twinlog.survey.topic_configs import NO_LIMIT, retentions
@@ -179,7 +179,7 @@ def _rows(messages: Sequence[TaskWritten]) -> dict[TopicPartition, int]:
     for message in messages:
         both = out.keys() & message.rows.keys()
         if both:
-            raise shared(f"two tasks have rows of {min(both)}")
+            raise written_twice_error(f"two tasks have rows of {min(both)}")
         out |= message.rows
     return out
 
@@ -194,11 +194,11 @@ def _mark(
     answer = or_raise(fetch_offsets(Coordinators(client), [group], settled=True)[group])
     mark, invalid = read_mark(answer, cluster_id)
     if invalid and is_strict:
-        one = answer[invalid[0]]
+        committed = answer[invalid[0]]
         raise _differs(
-            f"group {group} has offset {one.offset} of {invalid[0]}, and its metadata "
-            f"({one.metadata[:80]}) is not that of micro-batch {one.offset} on this cluster: a "
-            "mirror has translated it, or another client committed it"
+            f"group {group} has offset {committed.offset} of {invalid[0]}, and its metadata "
+            f"({committed.metadata[:80]}) is not that of micro-batch {committed.offset} on this "
+            "cluster: a mirror has translated it, or another client committed it"
         )
     return mark
 
@@ -207,9 +207,12 @@ def _is_repeated(last_mark: CommitMark | None, mark: CommitMark, options: WriteO
     last, batch = -1 if last_mark is None else last_mark.batch, mark.batch
     if last_mark is not None and last == batch:
         if last_mark.topics != mark.topics:
-            there, here = (", ".join(sorted(one.topics)) for one in (last_mark, mark))
+            old_topics, new_topics = (
+                ", ".join(sorted(mark_of.topics)) for mark_of in (last_mark, mark)
+            )
             raise _differs(
-                f"micro-batch {batch} was committed to {there}, and is now written to {here}",
+                f"micro-batch {batch} was committed to {old_topics}, and is now written to "
+                f"{new_topics}",
                 options.write_id,
             )
         if last_mark.rows == mark.rows:
@@ -243,15 +246,15 @@ def _counted(
         )
     tps = {tp for tp in state.tps if tp.topic != OFFSETS_TOPIC} | rows.keys()
     for tp, producers in describe_producers(client, sorted(tps)).items():
-        one = or_raise(producers).get(opened.identity.producer_id)
+        writer = or_raise(producers).get(opened.identity.producer_id)
         is_there = (
-            one is not None
-            and one.producer_epoch == opened.identity.producer_epoch
-            and one.current_transaction_start_offset >= 0
+            writer is not None
+            and writer.producer_epoch == opened.identity.producer_epoch
+            and writer.current_transaction_start_offset >= 0
         )
-        count = one.last_sequence + 1 if one is not None and is_there else 0
+        count = writer.last_sequence + 1 if writer is not None and is_there else 0
         if count != rows.get(tp, 0):
-            raise shared(
+            raise written_twice_error(
                 f"{tp} has {count} rows of the transaction, but tasks wrote {rows.get(tp, 0)}"
             )
     return state
@@ -275,7 +278,7 @@ def _end(
             now = opened.describe()
             is_ours = now.identity == state.identity and now.started_ms == state.started_ms
             if is_ours and now.is_open:
-                continue  # this is still the transaction that was counted, and it is open
+                continue  # the transaction whose rows were counted is still open
             if is_ours and now.is_committed:
                 _end_epoch(opened, batch)
                 return

@@ -48,7 +48,7 @@ class BatchWriter(DataSourceArrowWriter):
         return write_rows(self._options, self._begun, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        transaction.commit(self._options, _written(messages), 0)
+        transaction.commit(self._options, _task_results(messages), 0)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         transaction.abort(self._options, self._begun.identity)
@@ -65,21 +65,21 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return write_rows(self._options, self._begun, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        transaction.commit(self._options, _written(messages), batchId)
+        transaction.commit(self._options, _task_results(messages), batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Roll back the failed run, which only its tasks know. If no task has succeeded, an open
         transaction may belong to a newer run. It is left alone, and is rolled back by the next
         begin, or when it times out.
         """
-        written = _written(messages)
+        written = _task_results(messages)
         if written:
             transaction.abort(self._options, written[0].identity)
         else:
             log.info("micro-batch %d failed in all of its tasks: nothing is rolled back", batchId)
 
 
-def _written(messages: list[WriterCommitMessage | None]) -> list[TaskWritten]:
+def _task_results(messages: list[WriterCommitMessage | None]) -> list[TaskWritten]:
     """Return the messages of successful tasks; before a commit these are all tasks."""
     return [message for message in messages if isinstance(message, TaskWritten)]
 

@@ -240,20 +240,20 @@ class _Partition:
     _reported: int = 0
 
     def compare(self) -> None:
-        there = self._there
+        target_log = self._there
         if self._wanted.written.runs:
             self._copied()
             return
-        if there.end > there.start and not self._wanted.rules.is_shared:
+        if target_log.end > target_log.start and not self._wanted.rules.is_shared:
             raise PartitionError(
-                f"{there.tp}: holds records, but the offset map has no row for them: rebuild it "
-                "from both logs with twinlog offsets rebuild",
+                f"{target_log.tp}: holds records, but the offset map has no row for them: rebuild "
+                "it from both logs with twinlog offsets rebuild",
                 code="MAP_MISSING",
             )
         self._never_copied()
 
     def _never_copied(self) -> None:
-        begin = max(self._here.start, self._since)
+        begin = max(self._here.start, self._first_offset)
         side = self._source_side(begin, begin)
         # a walk needs a run: if nothing is copied yet, it is at the beginning
         walk = LogWalk(
@@ -272,7 +272,7 @@ class _Partition:
         begin, there = self._begin(pairs, limit)
         # records that a mirror has copied since the source's end was queried are also read
         self._here.end = max(self._here.end, limit)
-        # but no offset that the source has not reached: nothing was compacted away there
+        # offsets that the source had not reached are not counted as compacted away
         here_end = max(wanted.here_later, wanted.here.end)
         side = self._source_side(begin, max(begin, min(limit, here_end)))
         target = self._target_side(there)
@@ -296,30 +296,32 @@ class _Partition:
 
     def _find_pending(self, walk: LogWalk) -> None:
         is_led = self._wanted.is_led
-        records = walk.find_pending(self._until, count_all=not is_led)
+        records = walk.find_pending(self._end_offset, count_all=not is_led)
         pending = self._found.pending
         if pending is not None and not is_led:
             self._found.differs(DifferenceKind.MISSING, pending, None, records, NOT_COPIED)
 
     @property
-    def _since(self) -> int:
+    def _first_offset(self) -> int:
         return min(self._wanted.since, self._here.end)
 
     @property
-    def _until(self) -> int:
+    def _end_offset(self) -> int:
         end, until = self._wanted.here.end, self._wanted.until
         return end if until is None else min(until, end)
 
     def _reached(self) -> tuple[Sequence[Run], Reach]:
         """Return the runs, and how far the copy is."""
-        written, there = self._wanted.written, self._there
+        written, target_log = self._wanted.written, self._there
         if written.reach is not None:
             return written.runs, written.reach
         first = written.runs[0]
         mark = written.mark or Mark(first.ordinal, first.downstream)
-        headers = (one.header for one in there.pieces(max(mark.downstream, there.start)))
+        headers = (
+            piece.header for piece in target_log.pieces(max(mark.downstream, target_log.start))
+        )
         runs, mark = with_own_batches(written.runs, mark, headers, self._wanted.producers)
-        there.bytes = 0
+        target_log.bytes = 0
         return runs, reach_at(runs, mark.ordinal, mark.downstream)
 
     def _begin(self, pairs: Pairs, limit: int) -> tuple[int, int]:
@@ -327,20 +329,22 @@ class _Partition:
         earlier gaps.
         """
         gaps, first = self._found.gaps, pairs.first
-        here, there = self._here, self._there
-        begin = max(here.start, first.upstream)
+        source_log, target_log = self._here, self._there
+        begin = max(source_log.start, first.upstream)
         if self._wanted.is_first:
-            gaps[GapCause.BEFORE_COPY] += max(0, first.upstream - here.start)
-            gaps[GapCause.BEFORE_MAP] += max(0, first.downstream - there.start)
-            begins_at = min(pairs.first_counterpart(begin), there.end)
-            gaps[GapCause.SOURCE_DELETED] += max(0, begins_at - max(first.downstream, there.start))
-        begin = max(begin, self._since)
-        begin_there = pairs.first_counterpart(begin)
-        if there.start > begin_there:
-            gaps[GapCause.TARGET_DELETED] += max(
-                0, min(there.start, pairs.first_counterpart(limit)) - begin_there
+            gaps[GapCause.BEFORE_COPY] += max(0, first.upstream - source_log.start)
+            gaps[GapCause.BEFORE_MAP] += max(0, first.downstream - target_log.start)
+            begins_at = min(pairs.first_counterpart(begin), target_log.end)
+            gaps[GapCause.SOURCE_DELETED] += max(
+                0, begins_at - max(first.downstream, target_log.start)
             )
-            return max(begin, pairs.first_origin(there.start)), there.start
+        begin = max(begin, self._first_offset)
+        begin_there = pairs.first_counterpart(begin)
+        if target_log.start > begin_there:
+            gaps[GapCause.TARGET_DELETED] += max(
+                0, min(target_log.start, pairs.first_counterpart(limit)) - begin_there
+            )
+            return max(begin, pairs.first_origin(target_log.start)), target_log.start
         return begin, begin_there
 
     def _source_side(self, begin: int, limit: int) -> ReadSide:
@@ -383,10 +387,14 @@ def rules_of(
     not differences.
     """
     skips = (skip for skip in intents.skips if skip.is_of(pair.source, pair.source_topic_id))
-    accepted = (one for one in intents.accepted if one.is_of(pair.target, pair.target_topic_id))
+    accepted = (
+        acceptance
+        for acceptance in intents.accepted
+        if acceptance.is_of(pair.target, pair.target_topic_id)
+    )
     return Rules(
-        skips=tuple(one.skip for one in skips),
-        accepted=tuple(span for one in accepted for span in one.accepted.ranges),
+        skips=tuple(skip.skip for skip in skips),
+        accepted=tuple(span for acceptance in accepted for span in acceptance.accepted.ranges),
         is_shared=is_shared,
         is_deep=is_deep,
     )

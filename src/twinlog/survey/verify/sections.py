@@ -27,7 +27,7 @@ TASKS: Final = 64
 
 def size(wanted: Sequence[VerifyTask]) -> int:
     """Return the number of offsets per section for these partitions."""
-    total = sum(max(0, one.there.end - one.there.start) for one in wanted)
+    total = sum(max(0, task.there.end - task.there.start) for task in wanted)
     return min(max(total // TASKS, LEAST_OFFSETS), MOST_OFFSETS)
 
 
@@ -52,7 +52,7 @@ def split(wanted: VerifyTask, offsets: int) -> list[VerifyTask]:
     ]
 
 
-def narrowed(wanted: VerifyTask) -> VerifyTask:
+def with_needed_runs(wanted: VerifyTask) -> VerifyTask:
     """Return the section with only the part of the map that it needs: its runs, and one more run
     that ends the last of them. A map may have millions of runs.
     """

@@ -188,7 +188,7 @@ class Library:
         if any(len(column.starts) != count or len(column.sizes) != count for column in columns):
             raise ValueError("columns differ in length")
         # a null in each column subtracts 1
-        out = bytearray(sum(sum(one.sizes) for one in columns) + count * (_LENGTHS + 3))
+        out = bytearray(sum(sum(column.sizes) for column in columns) + count * (_LENGTHS + 3))
         cells = array("q", bytes(8 * COLUMNS * count))
         filled = self._pack(
             *_addresses(*columns),
@@ -217,7 +217,10 @@ class Library:
         value_ends, value_present = bytearray(4 * (count + 1)), bytearray((count + 7) // 8)
         values = bytearray(value_bytes)
         outs = list_ends, present, key_ends, keys, value_ends, value_present, values
-        if self._unpack_headers(*from_where, room_at, *(_address(one, 0) for one in outs)) != count:
+        if (
+            self._unpack_headers(*from_where, room_at, *(_address(column, 0) for column in outs))
+            != count
+        ):
             return None
         return HeaderColumns(
             headers=count,

@@ -87,7 +87,9 @@ that a batch had before; if it begins a run the fingerprint of its first record,
 
 
 class RewrittenBatches(NamedTuple):
-    """The rewritten batches, and where the first other batch begins. As in `BatchRewrite`."""
+    """The rewritten batches, and where the first batch begins that was not rewritten (fields as in
+    `BatchRewrite`).
+    """
 
     at: int
     next_offset: int

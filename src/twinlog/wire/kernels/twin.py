@@ -147,7 +147,7 @@ class Twin:
             value_at = append_sized(data, one_value)
             headers_at = len(data)
             data += encoded or b"\x00"
-            sizes = (-1 if one is None else len(one) for one in (one_key, one_value))
+            sizes = (-1 if part is None else len(part) for part in (one_key, one_value))
             cells = (number, time, rest, key_at, next(sizes), value_at, next(sizes), headers_at)
             for column, cell in zip(columns, (*cells, len(data)), strict=True):
                 column.append(cell)
@@ -166,10 +166,10 @@ class Twin:
         try:
             for start, end in zip(starts, ends, strict=True):
                 before = len(has_value)
-                for key, one in _headers(data, start, end):
+                for key, value in _headers(data, start, end):
                     keys += key.decode("utf-8", "replace").encode()
-                    values += one or b""
-                    has_value.append(one is not None)
+                    values += value or b""
+                    has_value.append(value is not None)
                     key_ends.append(len(keys))
                     value_ends.append(len(values))
                 has_list.append(len(has_value) > before)
@@ -178,7 +178,7 @@ class Twin:
             raise CorruptData("the data ends inside of a header") from None
         except OverflowError:
             raise CorruptData("the headers of some records are larger than 2 GiB") from None
-        ended = (bytearray(one.tobytes()) for one in (list_ends, key_ends, value_ends))
+        ended = (bytearray(ends.tobytes()) for ends in (list_ends, key_ends, value_ends))
         return HeaderColumns(
             headers=len(has_value),
             ends=next(ended),
@@ -221,7 +221,7 @@ class Twin:
                 if not joining.add(header, bytes(buffer[at + HEADER_BYTES : at + header.length])):
                     break
         except CorruptData:
-            pass  # it is reported when this batch is read by itself
+            pass  # the error is reported when the batch is read alone
         joining.store_results(state)
         out[start : start + len(joining.payload)] = joining.payload
         return len(joining.payload)

@@ -168,7 +168,7 @@ class FetchSession:
             self._session_id,
             self._session_epoch if self._is_kept else _NO_SESSION,
         )
-        parts = [head, self._topics(named), self._forgotten(forgotten), self._tail]
+        parts = [head, self._topics(named), self._encode_forgotten(forgotten), self._tail]
         for tp in forgotten:
             del self._known[tp]
             self._ends.pop(tp, None)
@@ -200,7 +200,7 @@ class FetchSession:
             out.append(EMPTY_TAGS)
         return b"".join(out)
 
-    def _forgotten(self, forgotten: Iterable[TopicPartition]) -> bytes:
+    def _encode_forgotten(self, forgotten: Iterable[TopicPartition]) -> bytes:
         by_topic: dict[str, list[int]] = {}
         for tp in forgotten:
             by_topic.setdefault(tp.topic, []).append(tp.partition)
@@ -218,11 +218,11 @@ class FetchSession:
         partitions: list[FetchedPartition] = []
         for _ in range(reader.array_length()):
             topic = self._read_topic(reader)
-            some = [self._read_partition(reader, topic) for _ in range(reader.array_length())]
-            for one in some:
-                if not one.error:
-                    self._ends[one.tp] = (one.high_watermark, one.last_stable_offset)
-            partitions += some
+            of_topic = [self._read_partition(reader, topic) for _ in range(reader.array_length())]
+            for fetched in of_topic:
+                if not fetched.error:
+                    self._ends[fetched.tp] = (fetched.high_watermark, fetched.last_stable_offset)
+            partitions += of_topic
             reader.tags()
         reader.tags()
         self._step(error, session_id)

@@ -66,17 +66,17 @@ def produce_request(
     if len(batches) == 1 and version >= VERSION_BY_ID:
         (((topic, partition), batch),) = batches.items()
         raw = topic_ids[topic].raw
-        one = _ONE_REQUEST.pack(0, ACKS_ALL, timeout_ms, _ONE, raw, _ONE, partition)
-        return [one + uvarint(len(batch) + 1), batch, _ONE_REQUEST_END]
+        before_batch = _ONE_REQUEST.pack(0, ACKS_ALL, timeout_ms, _ONE, raw, _ONE, partition)
+        return [before_batch + uvarint(len(batch) + 1), batch, _ONE_REQUEST_END]
     by_topic: dict[str, list[tuple[int, Buffer]]] = {}
     for (topic, partition), batch in batches.items():
         by_topic.setdefault(topic, []).append((partition, batch))
     head = b"\x00" + _ACKS_TIMEOUT.pack(ACKS_ALL, timeout_ms) + uvarint(len(by_topic) + 1)
     parts: list[Buffer] = []
-    for topic, some in by_topic.items():
+    for topic, topic_batches in by_topic.items():
         name = topic_ids[topic].raw if version >= VERSION_BY_ID else compact_string(topic)
-        head += name + uvarint(len(some) + 1)
-        for partition, batch in some:
+        head += name + uvarint(len(topic_batches) + 1)
+        for partition, batch in topic_batches:
             parts += (head + _INT32.pack(partition) + uvarint(len(batch) + 1), batch)
             head = EMPTY_TAGS
         head += EMPTY_TAGS
@@ -92,14 +92,14 @@ def produce_answer(
         (topics, raw, partitions, partition, error, base_offset, append_time, _,
          *rest, throttle_ms, tags) = _ONE_ANSWER.unpack(view)  # fmt: skip
         if topics == partitions == _ONE and rest == [*_NOTHING_MORE, 0] and not tags:
-            one = ProducedPartition(
+            produced = ProducedPartition(
                 tp=TopicPartition(names.get(raw, raw.hex()), partition),
                 error=error,
                 base_offset=base_offset,
                 log_append_time_ms=append_time,
                 message=None,
             )
-            return throttle_ms, (one,)
+            return throttle_ms, (produced,)
     reader = Reader(view)
     answers: list[ProducedPartition] = []
     for _ in range(reader.array_length()):

@@ -114,7 +114,7 @@ def is_closed(peer: socket.socket) -> bool:
         return False
 
 
-def test_who_is_idle_for_longest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_longest_idle_connection_is_closed_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_requests, "AT_ONCE", 3)
     now = [0.0]
     requests = OpenRequests(clock=lambda: now[0])

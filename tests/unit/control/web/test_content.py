@@ -47,7 +47,7 @@ def rest(monitor: Monitor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 @pytest.mark.parametrize("path", SAME)
-def test_what_is_the_same_is_not_sent_again(rest: Rest, path: str) -> None:
+def test_unchanged_content_is_not_sent_again(rest: Rest, path: str) -> None:
     first = rest.ask(path)
     tag = first.headers["ETag"]
     assert first.headers["Cache-Control"] == "private, no-cache"

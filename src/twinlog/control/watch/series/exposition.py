@@ -22,7 +22,7 @@ from twinlog import __version__, metrics
 from twinlog.cluster.certificates import certificate_ends
 from twinlog.codes import NOT_MIRRORED, FlowState
 from twinlog.config.series import ALL_SERIES, LEGACY_NAMES, MetricNames, SeriesConfig
-from twinlog.control.watch.monitor import asks_for
+from twinlog.control.watch.monitor import accepts_name
 from twinlog.control.watch.series.readings import Count, Reading
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.timing_window import TimingView
@@ -59,7 +59,7 @@ class SeriesText:
         """Add a sample; labels are in the metric's order."""
         text = self._labels.get((metric.labels, labels))
         if text is None:
-            text = self._labels[metric.labels, labels] = _written(
+            text = self._labels[metric.labels, labels] = _labels_text(
                 metric.labels, labels, self._fixed
             )
         number = "NaN" if value != value else repr(value)  # noqa: PLR0124 (true only for NaN)
@@ -74,9 +74,9 @@ class SeriesText:
         for bound, count in buckets:
             edge = "+Inf" if math.isinf(bound) else repr(bound)
             lines.append(
-                f"{metric.name}_bucket{_written(names, (*labels, edge), self._fixed)} {count}\n"
+                f"{metric.name}_bucket{_labels_text(names, (*labels, edge), self._fixed)} {count}\n"
             )
-        text = _written(metric.labels, labels, self._fixed)
+        text = _labels_text(metric.labels, labels, self._fixed)
         lines.append(f"{metric.name}_count{text} {count}\n{metric.name}_sum{text} {total!r}\n")
 
     def encode(self) -> bytes:
@@ -90,7 +90,7 @@ class SeriesText:
         return [f"# HELP {name} {meaning}\n", f"# TYPE {name} {metric.kind}\n"]
 
 
-def _written(names: _Labels, values: Sequence[str], fixed: _Fixed) -> str:
+def _labels_text(names: _Labels, values: Sequence[str], fixed: _Fixed) -> str:
     if not names and not fixed:
         return ""
     pairs = sorted((*zip(names, values, strict=True), *fixed))
@@ -99,7 +99,7 @@ def _written(names: _Labels, values: Sequence[str], fixed: _Fixed) -> str:
 
 
 OFFLINE: Final = (FlowState.NOT_RUNNING, FlowState.UNKNOWN)
-FLOW_STATES: Final = tuple(one for one in FlowState if one not in OFFLINE)
+FLOW_STATES: Final = tuple(state for state in FlowState if state not in OFFLINE)
 
 _Add = Callable[[Metric, tuple[str, ...], float], None]
 
@@ -244,9 +244,9 @@ class _Series:
             self._add(metrics.PARTITIONS, (*labels, partition_state), count)
         for code, count in flow.errors.items():
             self._add(metrics.ERRORS, (*labels, code), count)
-        for one in flow.checkpoints() if self._has_partitions else ():
-            group = (*labels, one.group, one.topic, str(one.partition))
-            _times(self._under_names_of(flow), metrics.CHECKPOINT_LATENCY, one.latency, group)
+        for timing in flow.checkpoints() if self._has_partitions else ():
+            group = (*labels, timing.group, timing.topic, str(timing.partition))
+            _times(self._under_names_of(flow), metrics.CHECKPOINT_LATENCY, timing.latency, group)
 
     def _partition(
         self, flow: FlowSnapshot, part: PartitionSnapshot, labels: tuple[str, str]
@@ -364,7 +364,7 @@ def exposition(
     """Return the whole text in the format that the `Accept` header requests (Prometheus' own or
     OpenMetrics), and its content type. Memory and CPU of this process come last.
     """
-    is_openmetrics = asks_for(accept, MEDIA_TYPE)
+    is_openmetrics = accepts_name(accept, MEDIA_TYPE)
     text = SeriesText(metrics.ALL, is_openmetrics=is_openmetrics, fixed=series.labels)
     _Series(reading, text, series).fill()
     registry = CollectorRegistry(auto_describe=False)

@@ -27,7 +27,7 @@ class Rate:
     bytes: float = 0.0
 
 
-def _not_known(_at: float, _flow: str, _part: PartitionSnapshot) -> Rate:
+def _unknown_rate(_at: float, _flow: str, _part: PartitionSnapshot) -> Rate:
     return Rate()
 
 
@@ -45,7 +45,7 @@ class Reading:
     at: float
     flows: Sequence[FlowSnapshot]
     readiness: Sequence[FlowReadiness]
-    rate: Callable[[float, str, PartitionSnapshot], Rate] = _not_known
+    rate: Callable[[float, str, PartitionSnapshot], Rate] = _unknown_rate
     """`PartitionRates.rate`."""
     totals: Mapping[str, Count] = field(default_factory=dict)
     """Totals by name of every flow that this process has run."""
@@ -76,7 +76,7 @@ class PartitionRates:
                 self._take(now, (flow.flow, part.topic, part.partition), part)
         if len(self._samples) > number:
             known = {(f.flow, part.topic, part.partition) for f in flows for part in f.partitions}
-            self._samples = {key: one for key, one in self._samples.items() if key in known}
+            self._samples = {key: sample for key, sample in self._samples.items() if key in known}
 
     def _take(self, now: float, key: PartitionKey, part: PartitionSnapshot) -> None:
         samples = self._samples.get(key)

@@ -35,10 +35,11 @@ def app(site: Site) -> ASGIApp:
     """
     kept = KeptAnswers(site)
     by_path: dict[str, dict[str, Endpoint]] = {}
-    for one in ENDPOINTS:
-        by_path.setdefault(one.path, {})[one.method] = one
+    for endpoint in ENDPOINTS:
+        by_path.setdefault(endpoint.path, {})[endpoint.method] = endpoint
     routes: list[BaseRoute] = [
-        Route(path, _Answering(site, some, kept), methods=[*some]) for path, some in by_path.items()
+        Route(path, _Answering(site, by_method, kept), methods=[*by_method])
+        for path, by_method in by_path.items()
     ]
     document = files("twinlog.control.web.api").joinpath("openapi.json").read_bytes()
     routes.append(Route(DOCUMENT, _Fixed(Content(JSON, document)), methods=["GET"]))
@@ -138,19 +139,21 @@ def _checked(model: type[BaseModel], value: Any, where: str) -> BaseModel:
     except ValidationError as error:
         problems = error.errors(include_url=False, include_input=False, include_context=False)
         # a misspelt name explains a missing one, so it is reported first
-        first = min(problems, key=lambda one: one["type"] != "extra_forbidden")
-        name = ".".join(str(one) for one in first["loc"])[:100]
-        what = f"{where}: {name}: {_why(model, name, first['type'], first['msg'])}"
+        first = min(problems, key=lambda error: error["type"] != "extra_forbidden")
+        name = ".".join(str(part) for part in first["loc"])[:100]
+        what = f"{where}: {name}: {_explain_error(model, name, first['type'], first['msg'])}"
         raise RequestRefused(what.replace(": : ", ": ")) from error
 
 
-def _why(model: type[BaseModel], name: str, kind: str, message: str) -> str:
+def _explain_error(model: type[BaseModel], name: str, kind: str, message: str) -> str:
     """Explain what is wrong with a value, in terms of JSON instead of pydantic's Python terms."""
     match kind:
         case "extra_forbidden":
             known = [field.alias or key for key, field in model.model_fields.items()]
-            there = f"there are {', '.join(known)}" if known else "this path takes no parameters"
-            return f"unknown name; {suggestion(name, known) or there}"
+            known_parameters = (
+                f"there are {', '.join(known)}" if known else "this path takes no parameters"
+            )
+            return f"unknown name; {suggestion(name, known) or known_parameters}"
         case "missing":
             return "is missing"
         case "model_type":
@@ -276,9 +279,9 @@ class _Streams:
             flows = await self._read()
             if flows != sent:
                 text, sent = b"event: flows\ndata: " + flows + b"\n\n", flows
-            for one in self._site.events.since(number):
-                number = one.number
-                body = shown.compact(picked(one, shown.EVENT))
+            for event in self._site.events.since(number):
+                number = event.number
+                body = shown.compact(picked(event, shown.EVENT))
                 text += b"id: %d\nevent: event\ndata: %b\n\n" % (number, body)
             if not text and time.monotonic() - spoke >= SPEAKS_S:
                 text = b": still here\n\n"
@@ -306,5 +309,5 @@ async def _body(send: Send, text: bytes, *, is_last: bool = False) -> None:
     await send({"type": "http.response.body", "body": text, "more_body": not is_last})
 
 
-def _number(given: str) -> int | None:
-    return int(given) if given.isascii() and given.isdigit() and len(given) < 19 else None
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None

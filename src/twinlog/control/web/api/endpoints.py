@@ -38,7 +38,7 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.quantities import first_few
 
 
-def declared(steering: FlowSteering, state: WantedState) -> list[Change]:
+def declared_changes(steering: FlowSteering, state: WantedState) -> list[Change]:
     """Return a change for the flow's pause, its limit, and each topic that is or should be paused
     or released. Most of them are usually in effect already, and are then not written.
 
@@ -54,7 +54,10 @@ def declared(steering: FlowSteering, state: WantedState) -> list[Change]:
         (IntentKind.PAUSE, {*state.paused_topics}),
         (IntentKind.RELEASE, {*state.released_topics}),
     ):
-        known = {*intents.topics(kind), *(topic for one, topic in corrupt if one is kind and topic)}
+        known = {
+            *intents.topics(kind),
+            *(topic for corrupt_kind, topic in corrupt if corrupt_kind is kind and topic),
+        }
         changes += steering.wanted(kind, sorted(names & known))
         changes += steering.wanted(kind, sorted(known - names), is_set=False)
         if names - known:
@@ -64,7 +67,7 @@ def declared(steering: FlowSteering, state: WantedState) -> list[Change]:
 
 def _new(steering: FlowSteering, kind: IntentKind, names: Collection[str]) -> list[Change]:
     every = steering.want_topics(kind, [".*"])
-    changes = [one for one in every if one.intent.topic in names]
+    changes = [change for change in every if change.intent.topic in names]
     if missing := {*names}.difference(change.intent.topic for change in changes):
         raise UsageError(
             f"{steering.flow} mirrors no topic named {first_few(sorted(missing))}; names are "
@@ -128,7 +131,7 @@ async def _flow(asked: CheckedRequest) -> Answer:
     return shown.compact(await asked.site.flow(asked.flow))
 
 
-def _printed(make: Callable[[CheckedRequest], Any]) -> Handler:
+def _printing(make: Callable[[CheckedRequest], Any]) -> Handler:
     """Return a handler that prints what `make` returns."""
 
     async def run(asked: CheckedRequest) -> Answer:
@@ -186,29 +189,33 @@ async def _logs(asked: CheckedRequest) -> Answer:
             f"{asked.flow} has no partition {query.topic[:200]}-{missing}", code="NOT_FOUND"
         )
     wanted = [known[number] for number in numbers]
-    source_partitions = [TopicPartition(one.topic, one.partition) for one in wanted]
+    source_partitions = [
+        TopicPartition(partition.topic, partition.partition) for partition in wanted
+    ]
     target_partitions = [
-        TopicPartition(one.target_topic, one.partition) for one in wanted if one.target_topic
+        TopicPartition(partition.target_topic, partition.partition)
+        for partition in wanted
+        if partition.target_topic
     ]
     source, target = await asked.site.questions.run(
         lambda: both_logs(config, source_partitions, target_partitions)
     )
     rows = [
         {
-            "partition": one.partition,
-            "next_offset": one.upstream,
-            "lane": one.lane,
-            "source": source[TopicPartition(one.topic, one.partition)],
-            "target": target.get(TopicPartition(one.target_topic, one.partition)),
+            "partition": partition.partition,
+            "next_offset": partition.upstream,
+            "lane": partition.lane,
+            "source": source[TopicPartition(partition.topic, partition.partition)],
+            "target": target.get(TopicPartition(partition.target_topic, partition.partition)),
         }
-        for one in wanted
+        for partition in wanted
     ]
     as_of_ms = int(time.time() * 1000)
     fields = {"flow": asked.flow, "topic": query.topic, "partitions": rows, "as_of_ms": as_of_ms}
     return shown.printed(fields)
 
 
-def _queried(read: Callable[[CheckedRequest, MirrorConfig], Any]) -> Handler:
+def _querying(read: Callable[[CheckedRequest, MirrorConfig], Any]) -> Handler:
     """Return a handler that prints what `read` returns for a flow. Both run in the worker that
     queries the clusters, because the answer may be large.
     """
@@ -255,22 +262,22 @@ def _doctor(asked: CheckedRequest, config: MirrorConfig) -> Any:
     return diagnosis(seen, findings(seen))
 
 
-def _planned(make: Callable[[CutoverScope], Switchover | Failover]) -> Handler:
+def _planning(make: Callable[[CutoverScope], Switchover | Failover]) -> Handler:
     def plan(_: CheckedRequest, config: MirrorConfig) -> Any:
         with CutoverScope(flow_setup(config.flows[0])) as scope:
             return encoded(make(scope).plan())
 
-    return _queried(plan)
+    return _querying(plan)
 
 
 async def _events(asked: CheckedRequest) -> Answer:
     query: inputs.EventQuery = asked.query
-    await asked.site.hear()
+    await asked.site.read_reports()
     events = asked.site.events.since(query.since)
     last = events[-1].number if events else query.since
     wanted = [event for event in events if query.flow in ("", *Flow.of(event.flow).spellings)]
-    wanted.sort(key=lambda one: one.time)
-    rows = [picked(one, shown.EVENT) for one in wanted[-query.limit :]]
+    wanted.sort(key=lambda event: event.time)
+    rows = [picked(event, shown.EVENT) for event in wanted[-query.limit :]]
     return shown.compact({"events": rows, "last": last})
 
 
@@ -283,7 +290,7 @@ async def _code(asked: CheckedRequest) -> Answer:
 
 async def _in_effect(asked: CheckedRequest) -> Answer:
     name = str(asked.site.flow_config(asked.flow).flow)
-    heard = (await asked.site.hear()).get(name, NOT_HEARD)
+    heard = (await asked.site.read_reports()).get(name, NOT_HEARD)
     intents = None if heard.reported is None else heard.reported.intents
     if intents is None:
         why = heard.problem or (heard.reported.problem if heard.reported else "")
@@ -318,7 +325,7 @@ def _of_flow(act: Callable[[FlowSteering, Any], Any], nothing: str = "") -> Hand
             asked.site,
             asked.client,
             asked.flow,
-            lambda one: list(act(one, body)),
+            lambda steering: list(act(steering, body)),
             reason=body.reason,
             dry_run=body.dry_run,
             nothing=nothing,
@@ -352,7 +359,7 @@ def _topic_wish(
         summary=summary,
         body=inputs.TopicWish,
         answer="Changes",
-        run=_of_flow(lambda one, body: act(one, body.topics), f"topics: {nothing}"),
+        run=_of_flow(lambda steering, body: act(steering, body.topics), f"topics: {nothing}"),
     )
 
 
@@ -375,7 +382,7 @@ ENDPOINTS: Final = (
         f"{_FLOW}/history",
         "The last hour of a flow that this process leads, for charts.",
         "History",
-        _printed(lambda asked: asked.site.history(asked.flow)),
+        _printing(lambda asked: asked.site.history(asked.flow)),
     ),
     Endpoint(
         f"{_FLOW}/topics",
@@ -388,7 +395,7 @@ ENDPOINTS: Final = (
         f"{_FLOW}/topics/{{topic}}/history",
         "The last hour of a topic of a flow that this process leads, for charts.",
         "TopicHistory",
-        _printed(lambda asked: asked.site.topic_history(asked.flow, asked.path["topic"])),
+        _printing(lambda asked: asked.site.topic_history(asked.flow, asked.path["topic"])),
     ),
     Endpoint(
         f"{_FLOW}/partitions",
@@ -408,33 +415,33 @@ ENDPOINTS: Final = (
         f"{_FLOW}/groups",
         "Groups of a flow's source: ready to move, or why not. It may take seconds.",
         "SourceGroups",
-        _queried(_groups),
+        _querying(_groups),
         inputs.GroupQuery,
     ),
     Endpoint(
         f"{_FLOW}/diff",
         "Differences between the two clusters of a flow. It may take seconds.",
         "Diff",
-        _queried(_diff),
+        _querying(_diff),
         inputs.DiffQuery,
     ),
     Endpoint(
         f"{_FLOW}/doctor",
         "Why a flow is slow or has stopped. It measures for a few seconds.",
         "Doctor",
-        _queried(_doctor),
+        _querying(_doctor),
     ),
     Endpoint(
         f"{_FLOW}/switchover",
         "Plan of a switchover: gates with evidence, and groups. It may take seconds.",
         "PlannedSwitchover",
-        _planned(Switchover),
+        _planning(Switchover),
     ),
     Endpoint(
         f"{_FLOW}/failover",
         "Plan of a failover: what would be lost, where groups would resume. It may take seconds.",
         "PlannedFailover",
-        _planned(Failover),
+        _planning(Failover),
     ),
     Endpoint(
         f"{ROOT}/events",
@@ -447,46 +454,46 @@ ENDPOINTS: Final = (
         f"{ROOT}/codes",
         "All codes, with meaning and advice.",
         "Codes",
-        _printed(lambda _: shown.catalogue()),
+        _printing(lambda _: shown.catalogue()),
     ),
     Endpoint(f"{ROOT}/codes/{{code}}", "One code, with meaning and advice.", "Code", _code),
     Endpoint(
         f"{ROOT}/clusters",
         "The clusters, without credentials.",
         "Clusters",
-        _printed(lambda asked: {"clusters": shown.clusters(asked.site.config)}),
+        _printing(lambda asked: {"clusters": shown.clusters(asked.site.config)}),
     ),
     _wish(
         "pause",
         "Pause a flow until it is resumed.",
-        lambda one, _: one.wanted(IntentKind.PAUSE),
+        lambda steering, _: steering.wanted(IntentKind.PAUSE),
     ),
     _wish(
         "resume",
         "Resume a paused flow.",
-        lambda one, _: one.wanted(IntentKind.PAUSE, is_set=False),
+        lambda steering, _: steering.wanted(IntentKind.PAUSE, is_set=False),
     ),
     _wish(
         "limit",
         "Limit a flow's bytes per second.",
-        lambda one, body: one.limit(body.bytes_per_second),
+        lambda steering, body: steering.limit(body.bytes_per_second),
     ),
     _topic_wish(
         "pause",
         "Pause topics.",
-        lambda one, names: one.want_topics(IntentKind.PAUSE, names),
+        lambda steering, names: steering.want_topics(IntentKind.PAUSE, names),
         _NO_TOPIC,
     ),
     _topic_wish(
         "resume",
         "Resume paused or released topics.",
-        lambda one, names: one.take_back_topics(RESUMED, names),
+        lambda steering, names: steering.take_back_topics(RESUMED, names),
         _NOT_PAUSED,
     ),
     _topic_wish(
         "release",
         "Stop mirroring topics. Other clients may then write to the remote topics.",
-        lambda one, names: one.want_topics(IntentKind.RELEASE, names),
+        lambda steering, names: steering.want_topics(IntentKind.RELEASE, names),
         _NO_TOPIC,
     ),
     Endpoint(
@@ -501,6 +508,6 @@ ENDPOINTS: Final = (
         summary="Set the whole wanted state of a flow. It answers what changed.",
         body=inputs.WantedState,
         answer="Changes",
-        run=_of_flow(declared),
+        run=_of_flow(declared_changes),
     ),
 )

@@ -21,13 +21,13 @@ LEAST_RATE: Final = DEFINITIONS["twinlog.max.bytes.per.second"].low or 1
 MOST_RATE: Final = (1 << 63) - 1
 
 
-def _whole(value: object) -> object:
+def _integral(value: object) -> object:
     """Convert a float such as 5000.0 to an integer, because JSON has only one kind of number."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
-Rate = Annotated[int, Field(ge=LEAST_RATE, le=MOST_RATE), BeforeValidator(_whole)]
+Rate = Annotated[int, Field(ge=LEAST_RATE, le=MOST_RATE), BeforeValidator(_integral)]
 
 
 class Input(BaseModel):

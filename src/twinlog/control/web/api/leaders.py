@@ -83,29 +83,31 @@ class Leaders:
         """When the next read is due. A read in progress does not count: it changes the version."""
         if not self._targets:
             return -math.inf
-        due = (one.fresh_until for one in self._targets.values() if not one.is_read)
+        due = (target.fresh_until for target in self._targets.values() if not target.is_read)
         return min(due, default=math.inf)
 
-    async def hear(self, flows: Sequence[FlowConfig]) -> dict[str, LeaderReport]:
+    async def read(self, flows: Sequence[FlowConfig]) -> dict[str, LeaderReport]:
         """Return the reports by flow, without the flows that have none yet."""
         by_target: dict[str, list[FlowConfig]] = {}
-        for one in flows:
-            by_target.setdefault(one.flow.target, []).append(one)
+        for wanted_flow in flows:
+            by_target.setdefault(wanted_flow.flow.target, []).append(wanted_flow)
         for gone in self._targets.keys() - by_target.keys():
             del self._targets[gone]
-        names = {str(one.flow) for one in flows}
-        self._heard = {flow: one for flow, one in self._heard.items() if flow in names}
+        names = {str(flow.flow) for flow in flows}
+        self._heard = {flow: report for flow, report in self._heard.items() if flow in names}
         for _ in range(2):  # a read that began before a change is repeated
             old = [
-                self._being_read(alias, some)
-                for alias, some in by_target.items()
-                if not self._is_fresh(alias, some)
+                self._being_read(alias, of_target)
+                for alias, of_target in by_target.items()
+                if not self._is_fresh(alias, of_target)
             ]
             if not old:
                 break
             # do not wait for a read that has already taken too long
-            left = max(0.0, max(one.waits_until for one in old) - time.monotonic())
-            await asyncio.wait([one.task for one in old if one.task is not None], timeout=left)
+            left = max(0.0, max(target.waits_until for target in old) - time.monotonic())
+            await asyncio.wait(
+                [target.task for target in old if target.task is not None], timeout=left
+            )
         return dict(self._heard)
 
     def _is_fresh(self, alias: str, flows: Sequence[FlowConfig]) -> bool:

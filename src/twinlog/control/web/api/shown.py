@@ -79,7 +79,7 @@ def flow(
         "problem": problem,
     }
     now_ms = int(time.time() * 1000)
-    # a report read before the target became unreachable may be of a leader that is gone
+    # if the target is unreachable, the last report that was read may be of a former leader
     row = reported.status if reported.status is not None and reported.status.is_of(now_ms) else None
     # A process that fails to set up the flow knows no more than this one, unless this one is a
     # standby.
@@ -91,11 +91,11 @@ def flow(
         and not (snapshot and snapshot.is_led_here)
         and not _has_led(snapshot, row)
     ):
-        fields |= _reported(row, now_ms)
+        fields |= _report_fields(row, now_ms)
     elif snapshot is not None:
-        fields |= _seen(snapshot, now_ms, age_s)
+        fields |= _snapshot_fields(snapshot, now_ms, age_s)
     else:
-        fields |= _unknown(None if heard.problem else reported.run, problem)
+        fields |= _unknown_fields(None if heard.problem else reported.run, problem)
     return {name: fields.get(name) for name in _FLOW.split()}
 
 
@@ -108,14 +108,14 @@ def _has_led(snapshot: FlowSnapshot | None, row: PublishedStatus) -> bool:
     )
 
 
-def _alike(one: FlowSnapshot | PublishedStatus) -> dict[str, Any]:
+def _shared_fields(flow: FlowSnapshot | PublishedStatus) -> dict[str, Any]:
     """Return the fields that snapshots and reports share."""
-    return {**picked(one, _ALIKE), "loss": picked(one, _LOSS)}
+    return {**picked(flow, _ALIKE), "loss": picked(flow, _LOSS)}
 
 
-def _seen(seen: FlowSnapshot, now_ms: int, age_s: float) -> dict[str, Any]:
+def _snapshot_fields(seen: FlowSnapshot, now_ms: int, age_s: float) -> dict[str, Any]:
     return {
-        **_alike(seen),
+        **_shared_fields(seen),
         "state": seen.state,
         "partitions": len(seen.partitions),
         "unusual_partitions": sum(map(is_unusual, seen.partitions)),
@@ -129,9 +129,9 @@ def _seen(seen: FlowSnapshot, now_ms: int, age_s: float) -> dict[str, Any]:
     }
 
 
-def _reported(status: PublishedStatus, now_ms: int) -> dict[str, Any]:
+def _report_fields(status: PublishedStatus, now_ms: int) -> dict[str, Any]:
     return {
-        **_alike(status),
+        **_shared_fields(status),
         "state": FlowState(status.state),
         "partitions": status.partitions,
         "unusual_partitions": status.unusual_partitions,
@@ -145,7 +145,7 @@ def _reported(status: PublishedStatus, now_ms: int) -> dict[str, Any]:
     }
 
 
-def _unknown(run: LastRun | None, problem: str) -> dict[str, Any]:
+def _unknown_fields(run: LastRun | None, problem: str) -> dict[str, Any]:
     """Return the fields of a flow that neither another process nor this one reports."""
     if run is None:
         run = LastRun(FlowState.UNKNOWN, problem or "its target has not answered yet")
@@ -161,21 +161,23 @@ def _unknown(run: LastRun | None, problem: str) -> dict[str, Any]:
 
 def printed(fields: Any) -> dict[str, Any]:
     """Return what a command prints with `--format json`, with names in camelCase."""
-    fields_of: dict[str, Any] = _printed(encoded(fields))
+    fields_of: dict[str, Any] = _in_camel_case(encoded(fields))
     return fields_of
 
 
-def _printed(value: Any, *, has_names: bool = True) -> Any:
-    """`has_names`: False for a map by data, whose keys stay as they are."""
+def _in_camel_case(value: Any, *, has_names: bool = True) -> Any:
+    """Return the value with names in camelCase. `has_names`: False for a map whose keys are data,
+    which stay unchanged.
+    """
     if isinstance(value, dict):
         out = {}
         for name, each in value.items():
-            shown = _printed(each, has_names=has_names and name not in _MAPS)
-            key = _camel_case(name) if has_names else _printed(name)
+            shown = _in_camel_case(each, has_names=has_names and name not in _MAPS)
+            key = _camel_case(name) if has_names else _in_camel_case(name)
             out[key] = _camel_case(shown) if name == "aspect" else shown
         return out
     if isinstance(value, list):
-        return [_printed(one) for one in value]
+        return [_in_camel_case(part) for part in value]
     if not isinstance(value, str) or value.isascii():
         return value
     return value.encode("utf-8", "backslashreplace").decode()  # UTF-8 has no lone surrogates
@@ -199,19 +201,19 @@ def wanted(intents: FlowIntents) -> list[dict[str, Any]]:
         for kind, topic in sorted(intents.keys(), key=lambda key: key[::-1])
     )
     names = "intent=kind topic? bytes_per_second who at_ms reason"
-    return [picked(one, names) for one in set_intents if one is not None]
+    return [picked(intent, names) for intent in set_intents if intent is not None]
 
 
-def most(number: int | None) -> int:
+def unknown_as_largest(number: int | None) -> int:
     """Return a sort key that treats unknown values as the largest."""
     return 1 << 62 if number is None else number
 
 
 _COLUMNS: Final[dict[str, Callable[[PartitionSnapshot], int]]] = {
-    "lag": lambda part: most(part.lag),
-    "lossRecords": lambda part: most(part.loss_records),
-    "lossMs": lambda part: most(part.loss_ms),
-    "keptMs": lambda part: most(part.left_ms),
+    "lag": lambda part: unknown_as_largest(part.lag),
+    "lossRecords": lambda part: unknown_as_largest(part.loss_records),
+    "lossMs": lambda part: unknown_as_largest(part.loss_ms),
+    "keptMs": lambda part: unknown_as_largest(part.left_ms),
     "records": lambda part: part.records,
     "sinceMs": lambda part: part.since_ms,
 }
@@ -262,8 +264,8 @@ def catalogue() -> dict[str, Any]:
     """Return all codes and states."""
     return {
         "codes": [code(name) for name in sorted(conditions())],
-        "flow_states": [_state(one, text) for one, text in FLOW_STATES.items()],
-        "partition_states": [_state(one, text) for one, text in PARTITION_STATES.items()],
+        "flow_states": [_state(state, text) for state, text in FLOW_STATES.items()],
+        "partition_states": [_state(state, text) for state, text in PARTITION_STATES.items()],
     }
 
 
@@ -273,7 +275,7 @@ def _state(state: FlowState | PartitionState, meaning: str) -> dict[str, str]:
 
 def clusters(config: MirrorConfig) -> list[dict[str, Any]]:
     """Return the clusters with their addresses and flows, but without credentials."""
-    names = [one.flow for one in config.every_flow]
+    names = [flow.flow for flow in config.every_flow]
     return [
         {
             "alias": cluster.alias,
@@ -313,10 +315,10 @@ def _unusual(parts: Parts) -> int:
 
 _TOPIC_COLUMNS: Final[dict[str, Callable[[Parts], int]]] = {
     "state": _badness,
-    "lag": lambda parts: sum(most(part.lag) for part in parts),
-    "lossRecords": lambda parts: sum(most(part.loss_records) for part in parts),
-    "lossMs": lambda parts: max(most(part.loss_ms) for part in parts),
-    "keptMs": lambda parts: min(most(part.left_ms) for part in parts),
+    "lag": lambda parts: sum(unknown_as_largest(part.lag) for part in parts),
+    "lossRecords": lambda parts: sum(unknown_as_largest(part.loss_records) for part in parts),
+    "lossMs": lambda parts: max(unknown_as_largest(part.loss_ms) for part in parts),
+    "keptMs": lambda parts: min(unknown_as_largest(part.left_ms) for part in parts),
     "records": lambda parts: sum(part.records for part in parts),
     "bytes": lambda parts: sum(part.bytes for part in parts),
     "partitions": len,

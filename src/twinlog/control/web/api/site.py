@@ -112,7 +112,7 @@ class Site:
         for flow in self.config.every_flow:
             if name in flow.flow.spellings:
                 return flow
-        known = ", ".join(str(one.flow) for one in self.config.every_flow)
+        known = ", ".join(str(flow.flow) for flow in self.config.every_flow)
         raise RequestRefused(
             f"no flow {name[:200]} in {self.config.file}; there are {known}", code="NOT_FOUND"
         )
@@ -123,20 +123,22 @@ class Site:
 
     async def flows(self) -> dict[str, Any]:
         """Return all flows, including those that `--clusters` leaves to other processes."""
-        heard = await self.hear()
+        heard = await self.read_reports()
         return {"flows": [self._flow(flow, heard) for flow in self.config.every_flow]}
 
     async def flow(self, name: str) -> dict[str, Any]:
         config = self.flow_config(name)
-        return self._flow(config, await self.hear())
+        return self._flow(config, await self.read_reports())
 
-    async def hear(self) -> dict[str, LeaderReport]:
+    async def read_reports(self) -> dict[str, LeaderReport]:
         """Return the leaders' reports by flow, and record their events in `events`."""
-        heard = await self.leaders.hear(self.config.every_flow)
+        heard = await self.leaders.read(self.config.every_flow)
         if self._heard != self.leaders.version:
             self._heard = self.leaders.version
-            reported = (one.reported.events for one in heard.values() if one.reported is not None)
-            self.events.hear(chain.from_iterable(reported))
+            reported = (
+                report.reported.events for report in heard.values() if report.reported is not None
+            )
+            self.events.add_published(chain.from_iterable(reported))
         return heard
 
     def _flow(self, config: FlowConfig, heard: dict[str, LeaderReport]) -> dict[str, Any]:
@@ -175,16 +177,16 @@ class Site:
             known = None  # the file was reloaded
         if known is not None and known.is_new:
             return known
-        asking = self._being_asked(name, config)
+        asking = self._query_task(name, config)
         has_nothing = known is None or known.is_too_old
         await asyncio.wait([asking], timeout=None if has_nothing else WAITED_S)
         return known if known is not None and not asking.done() else asking.result()
 
-    def _being_asked(self, name: str, config: FlowConfig) -> asyncio.Task[Parts]:
+    def _query_task(self, name: str, config: FlowConfig) -> asyncio.Task[Parts]:
         before, asking = self._asking.get(name, (None, None))
         if asking is None or asking.done() or before is not config:
             asking = asyncio.ensure_future(self._ask(name, config))
-            asking.add_done_callback(_seen)
+            asking.add_done_callback(_retrieve_error)
             self._asking[name] = config, asking
         return asking
 
@@ -206,7 +208,7 @@ class Site:
         return parts
 
 
-def _seen(asking: asyncio.Task[Parts]) -> None:
+def _retrieve_error(asking: asyncio.Task[Parts]) -> None:
     """Mark the error as retrieved. The next request retries and reports it if necessary."""
     if not asking.cancelled():
         asking.exception()

@@ -36,11 +36,11 @@ HEADERS: Final = [
 def _files() -> dict[str, Content]:
     """Return the files by path; `/page/` is `index.html`."""
     contents = {}
-    for one in files("twinlog.control.web.page").joinpath("files").iterdir():
-        kind = TYPES.get(one.name.rpartition(".")[2])
+    for file in files("twinlog.control.web.page").joinpath("files").iterdir():
+        kind = TYPES.get(file.name.rpartition(".")[2])
         if kind is not None:
-            path = f"{ROOT}{'' if one.name == FIRST else one.name}"
-            contents[path] = Content(kind, one.read_bytes(), HEADERS)
+            path = f"{ROOT}{'' if file.name == FIRST else file.name}"
+            contents[path] = Content(kind, file.read_bytes(), HEADERS)
     return contents
 
 

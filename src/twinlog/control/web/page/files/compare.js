@@ -61,15 +61,17 @@ function differences(run) {
   return [...ranges, ...rest, ...unknown].join(", ") || "none";
 }
 
+const HEADS = { leftAlone: "Ignored because" };
+
 function shown(found) {
-  const names = [...new Set(found.deviations.flatMap((one) => Object.keys(one)))];
+  const names = [...new Set(found.deviations.flatMap((one) => Object.keys(one).filter((name) => one[name])))];
   const totals = Object.entries(found.totals).map(([name, one]) => `${words(name)}: ${count(one.compared)} compared, ${count(one.different)} different${one.leftAlone ? `, ${count(one.leftAlone)} ignored by the flow` : ""}`);
   return [
     h("p", { class: `verdict ${found.isEqual ? "good" : "warn"}`, role: "status" }, found.isEqual ? "No differences." : "The two clusters differ."),
     h("p", { class: "small soft" }, totals.join("; ")),
     ...found.notes.map((note) => h("p", { class: "small soft" }, note)),
     found.deviations.length ? table("Differences", names.map((name) => ({
-      name: words(name), wrap: true,
+      name: HEADS[name] || words(name).replace(/^./, (first) => first.toUpperCase()), wrap: true,
       cell: (one) => (name === "aspect" ? words(one.aspect) : one[name]),
     })), found.deviations, { stacked: true }) : h("span"),
   ];

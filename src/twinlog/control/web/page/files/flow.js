@@ -61,7 +61,7 @@ export function flowScreen({ state, main, flow }) {
         one.problem && !one.reason.includes(one.problem) && h("p", { class: "warn" }, one.problem));
       put(numbers, h("div", { class: "cards" },
         card("lost if the source died now", loss(one), one.loss.excess || (one.loss.objectiveMs ? `objective ${duration(one.loss.objectiveMs)}` : "")),
-        card("lag, records", `${count(one.lag)}${lagUnknown(one)}`, one.lag === null ? "see Topics" : catchesUp(state, one)),
+        card("lag, records", [count(one.lag), lagUnknown(one)], one.lag === null ? "see Topics" : catchesUp(state, one)),
         card("speed", rate(speed(state, one)), `${count(recordsPerS && Math.round(recordsPerS))} records/s`),
         card("latency, p50", one.latency ? duration(one.latency.p50Ms) : "?", one.latency ? `p99 ${duration(one.latency.p99Ms)} over the last minute` : "no batch in the last minute"),
         card("source retention", kept(one), retention(one)),

@@ -59,7 +59,7 @@ function flows(state) {
     { name: "State", cell: (one) => [badge(one.state, stateNow(state, one)), h("div", { class: "small soft" }, `since ${clock(one.sinceMs)}`)] },
     { name: "Lost if the source died now", cell: (one) => loss(one) },
     { name: "Lag", number: true, cell: (one) => [count(one.lag), lagUnknown(one)] },
-    { name: "Lag, last hour", cell: (one) => chart((state.history.get(one.flow) || []).map((row) => [row.at, row.lag]), `lag of ${one.flow}`, count) },
+    { name: "Lag, last hour", cell: (one) => chart((state.history.get(one.flow) || []).map((row) => [row.at, row.lag]), `lag of ${one.flow}`, (value) => plural(value, "record")) },
     { name: "Speed", number: true, cell: (one) => rate(speed(state, one)) },
     { name: "Caught up in", number: true, cell: (one) => caughtUp(state, one) },
     { name: "Last verification", cell: (one) => proof(state, one) },
@@ -72,7 +72,7 @@ export function loss(one) {
   if (one.loss.records === null) return "unknown";
   const ms = one.loss.ms ? ` (${duration(one.loss.ms)})` : "";
   const dark = one.loss.unknownPartitions;
-  return h("span", { class: one.loss.excess ? "bad" : one.loss.records || dark ? "" : "good" }, `${plural(one.loss.records, "record")}${ms}`, dark ? `; unknown for ${plural(dark, "partition")}` : "");
+  return h("span", { class: one.loss.excess ? "bad" : one.loss.records || dark ? "" : "good" }, `${plural(one.loss.records, "record")}${ms}`, unknownFor(dark));
 }
 
 /** The last run of `twinlog verify`; null if none is known, or if the leader has compared records since. */
@@ -113,10 +113,10 @@ export function speed(state, one, field = "bytesPerS") {
   return seen.length ? seen.reduce((a, b) => a + b, 0) / seen.length : null;
 }
 
-/** How many partitions the lag does not include, as text. */
-export function lagUnknown(one) {
-  return one.lagUnknownPartitions ? `; unknown for ${plural(one.lagUnknownPartitions, "partition")}` : "";
-}
+const unknownFor = (partitions) => partitions ? h("span", { class: "small" }, `; unknown for ${plural(partitions, "partition")}`) : "";
+
+/** How many partitions the lag does not include. */
+export const lagUnknown = (one) => unknownFor(one.lagUnknownPartitions);
 
 /** The possible loss is measured once a second, and an answer may be late. */
 const KEEPS_UP_MS = 5000;

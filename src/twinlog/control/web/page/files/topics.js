@@ -162,7 +162,7 @@ function charts(topic, rows) {
   const speeds = rows.slice(1).map((row, n) => [row.atMs, speedOf(row, rows[n])]);
   const line = (name, shown, points) => h("div", { class: "card" }, h("span", { class: "small soft" }, name), chart(points, `${name} of ${topic}`, shown));
   return h("div", { class: "cards wide" },
-    line("speed, last hour", rate, speeds), line("lag, last hour", count, rows.map((row) => [row.atMs, row.lag])));
+    line("speed, last hour", rate, speeds), line("lag in records, last hour", count, rows.map((row) => [row.atMs, row.lag])));
 }
 
 /** Bytes per second since the row before; null if the copy has started again in between. */

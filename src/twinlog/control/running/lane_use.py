@@ -1,0 +1,108 @@
+"""Keeps all partitions of a flow with little traffic in one lane of its lease.
+
+A lane that wakes up for a record serves all its partitions in the same turn. So two lanes with
+little traffic take nearly twice the CPU that one lane takes for all of it (ADR 41).
+
+    traffic      light for a while         busy
+    partitions   -> all in one lane        -> spread over all lanes
+
+The other lanes of the lease stay connected and idle, so partitions move to them within
+milliseconds, by the same messages as at a change of leases. After each return to all lanes the
+traffic must be light for twice as long, so that a flow with regular peaks moves rarely.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+from twinlog.control.lanes.lanes import Lane
+from twinlog.control.lanes.partitions import Partition
+from twinlog.control.running.run_state import RunState
+from twinlog.lane.messages import NO_LOAD
+
+PERIOD_S: Final = 2.0
+"""Lanes report once a second, so this is the shortest time with a useful average."""
+
+LIGHT_CORES: Final = 0.3
+BUSY_CORES: Final = 0.6
+"""CPU of all lanes together. One lane can use at most about one core."""
+
+LIGHT_BYTES: Final = 15_000_000
+BUSY_BYTES: Final = 30_000_000
+"""Bytes that all lanes receive per second. On a busy machine the CPU of a lane does not show that
+it has a backlog.
+"""
+
+BEHIND_S: Final = 5.0
+"""A partition with records that have waited for this long has a backlog. Over a slow link, lanes
+use little CPU then, but each has connections of its own.
+"""
+
+LIGHT_FOR_S: Final = 10.0
+MOST_DOUBLINGS: Final = 5
+"""So traffic must be light for at most 320 s."""
+
+
+@dataclass(slots=True)
+class LaneUse:
+    """Decides for one run whether its partitions are in one lane or in all of them."""
+
+    run: RunState
+    _looked_at: float = 0.0
+    _cpu_ms: int = 0
+    _bytes: int = 0
+    _light_since: float | None = None
+    _doublings: int = 0
+
+    def tend(self, now: float) -> None:
+        """Move partitions if the traffic has changed. Called about ten times a second."""
+        run, passed_s = self.run, now - self._looked_at
+        if passed_s < PERIOD_S:
+            return
+        cores = (run.lane_cpu_ms - self._cpu_ms) / 1000 / passed_s
+        rate = (run.received_bytes - self._bytes) / passed_s
+        self._looked_at, self._cpu_ms, self._bytes = now, run.lane_cpu_ms, run.received_bytes
+        if run.once or len(run.leases) != 1 or run.intents.pause is not None:
+            self._light_since = None
+        elif run.uses_one_lane:
+            is_busy = cores > BUSY_CORES or rate > BUSY_BYTES or self._is_behind
+            (self._use_all if is_busy else self._use_one)()
+        elif len(run.takers) < 2 or cores > LIGHT_CORES or rate > LIGHT_BYTES or self._is_behind:
+            self._light_since = None
+        elif self._light_since is None:
+            self._light_since = now
+        elif now - self._light_since >= LIGHT_FOR_S * 2**self._doublings:
+            self._use_one()
+
+    @property
+    def _is_behind(self) -> bool:
+        before = self.run.clock.boot() - BEHIND_S
+        held = (one for lane in self.run.lanes() for one in lane.partitions.values())
+        return any((one.recovery.waits_since or inf) < before for one in held)
+
+    def _use_one(self) -> None:
+        """Move all partitions to one lane. This includes those that a lost lane has left to others,
+        and those of a lane that does not reach a cluster if another one does.
+        """
+        run = self.run
+        if any(lane.load is NO_LOAD for lane in run.takers):
+            return  # it has not reported yet
+        run.uses_one_lane = True
+        lanes = run.lanes()
+        run.release(one for lane in lanes if lane not in run.takers for one in _movable(lane))
+
+    def _use_all(self) -> None:
+        run = self.run
+        held = _movable(run.takers[0]) if run.takers else []
+        run.uses_one_lane, self._light_since = False, None
+        self._doublings = min(self._doublings + 1, MOST_DOUBLINGS)
+        lanes = len(run.takers)
+        run.release(one for at, one in enumerate(held) if at % lanes)
+
+
+def _movable(lane: Lane) -> list[Partition]:
+    """Return the partitions that another lane can continue without a search of its position."""
+    held = (one for _, one in sorted(lane.partitions.items()))
+    return [one for one in held if not (one.plan.targets or one.plan.transform)]
