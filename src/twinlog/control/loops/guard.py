@@ -395,8 +395,9 @@ class LoopGuard:
         if before and (holds or not row.begun):
             return rename_changed(self.config, topic, before, row.topic)
         if row.renamed and not row.begun and self.config.policy.kind is not PolicyKind.IDENTITY:
+            source = row.source_cluster_id, topic, row.source_topic_id
             for other in target.copies_of(row.topic, row.topic_id):
-                if other.flow != row.flow:
+                if other.flow != row.flow and not other.is_from(*source):
                     holds = f"{other.source_topic} by {other.flow}"
         return rename_taken(self.config, topic, row.topic, holds) if holds else None
 
@@ -599,12 +600,10 @@ def nothing_left(flow: FlowConfig, first: TwinlogError, others: int) -> FlowErro
 
 
 def not_copied_back(flow: FlowConfig, topic: str, row: CopyRow) -> str:
-    """The note on a topic that would be hidden by its name under the default policy, but was found
-    by its ID.
-    """
+    """The note on a topic that came from the target by its ID, but not by its name."""
     return (
         f"{flow.flow}: topic {topic} of {flow.flow.source} holds records of {flow.flow.target} "
-        f"(copied by {row.flow} under another alias or separator): it is not copied back"
+        f"(copied by {row.flow} under another name): it is not copied back"
     )
 
 
