@@ -205,7 +205,7 @@ def test_lease_notes_what_its_lanes_have_copied(running: tuple[Driver, list[Lane
         job.is_done = True
     driver.run.tick()
     first, second = driver.jobs
-    assert first.copied == [LeaseCopy("orders", n, -1, 5, 5, 500) for n in range(4)]
+    assert first.copied == [LeaseCopy("orders", n, None, 5, 5, 500) for n in range(4)]
     assert second.copied == [LeaseCopy("orders", n, 5, 12, 12, 1200) for n in range(4)]
 
 

@@ -77,7 +77,7 @@ class Pacer:
     """Whether some topic gets less than it could use."""
     clock: Clock = CLOCK
     _next: float = 0.0
-    _balanced_at: float = 0.0
+    _balanced_at: float | None = None
     _bytes: int = 0
     _balance: float = 0.0
     """Bytes of earlier seconds that may still be copied; negative for a debt."""
@@ -136,7 +136,7 @@ class Pacer:
 
     def _settle(self, now: float, copied: int) -> None:
         """Balance the bytes that were copied since the last call against the limit."""
-        if self._balanced_at:
+        if self._balanced_at is not None:
             allowed = self.limit * (now - self._balanced_at)
             balance = self._balance + allowed - (copied - self._bytes)
             self._balance = min(max(balance, -MOST_DEBT_S * self.limit), MOST_CREDIT_S * self.limit)

@@ -71,7 +71,7 @@ def see_source(
     for partition in partitions:
         topic = partition.plan.source.topic
         if partition.is_wanted or topic in topics or topic in released:
-            partition.vanished_ms = 0
+            partition.vanished_ms = None
         elif not partition.vanished_ms:
             partition.vanished_ms = partition.clock.wall_ms()
             gone[topic] = partition.plan.target.topic

@@ -129,7 +129,7 @@ class IdleWatch:
                 one, next_record = self.run.partitions.get(plan.source), positions.get(plan.source)
                 if one is None or next_record is None or one.plan.map_key != plan.map_key:
                     continue
-                if one.recovery.upstream < 0:  # no lane has begun it in the meantime
+                if one.recovery.upstream is None:  # no lane has begun it in the meantime
                     one.keeping.rests(*next_record)
 
         def failed(_: TwinlogError) -> None:
@@ -139,7 +139,7 @@ class IdleWatch:
 
     def _idle(self) -> Iterable[Partition]:
         for tp, one in self.run.partitions.items():
-            is_known = one.position >= 0 or tp in self._asked
+            is_known = one.position is not None or tp in self._asked
             if is_followed(one) and one.lane is None and not is_known:
                 yield one
 

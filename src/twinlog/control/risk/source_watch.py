@@ -253,7 +253,8 @@ class SourceLiveness:
         self.silence = error if is_silent else None
 
     def _positions(self) -> int:
-        return sum(one.recovery.upstream for one in self.run.partitions.values())
+        known = (one.recovery.upstream for one in self.run.partitions.values())
+        return sum(at + 1 for at in known if at is not None)
 
 
 # Open transactions at the source that hold a `read_committed` copy back (KIP-664). A coordinator
@@ -453,7 +454,12 @@ class SourceWatch:
             ends=of(answers.ends), readable=of(answers.readable), starts=of(answers.starts)
         )
 
-    def _take(self, answers: SourceAnswers, wanted: Offsets, asked_at: float) -> None:
+    def _take(
+        self,
+        answers: SourceAnswers,
+        wanted: Mapping[TopicPartition, int | None],
+        asked_at: float,
+    ) -> None:
         for tp, end in answers.ends.items():
             if (one := self.run.partitions.get(tp)) is not None:
                 one.recovery.see(end, asked_at, wanted[tp])
@@ -462,9 +468,10 @@ class SourceWatch:
                 one.asked_end = end
         for tp, start in answers.starts.items():
             one = self.run.partitions.get(tp)
-            if one is not None and one.position >= 0:
-                upstream, end = one.position, one.recovery.end
-                one.keeping.see(SourceBounds(at=asked_at, start=start, end=end, upstream=upstream))
+            if one is None or one.position is None or one.recovery.end is None:
+                continue
+            upstream, end = one.position, one.recovery.end
+            one.keeping.see(SourceBounds(at=asked_at, start=start, end=end, upstream=upstream))
         if answers.retentions is not None:
             self.retentions = answers.retentions
 
