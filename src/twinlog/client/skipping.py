@@ -19,7 +19,6 @@ from typing import Any, Final
 
 from twinlog.client.steering import GIVES_UP_S, FlowSteering
 from twinlog.cluster.client import ClusterClient, prompt_client
-from twinlog.cluster.logs.offsets import EARLIEST, offset_at
 from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.logs.raw_log import fetch_partition, produce_batch
 from twinlog.cluster.net.settings import ClusterSettings
@@ -36,6 +35,7 @@ from twinlog.mirror.state.published import Unusual
 from twinlog.mirror.state.quarantined import RecordOrigin, origin_in, origin_of, quarantined
 from twinlog.mirror.state.skipping import WantedSkip
 from twinlog.model import NO_TOPIC_ID, SEQUENCE_MODULUS, TopicId, TopicPartition, sequences_ahead
+from twinlog.survey.ends import log_starts
 from twinlog.survey.leader_status import leader_status
 from twinlog.survey.state_reader import state_rows
 from twinlog.wire.error_codes import (
@@ -314,7 +314,7 @@ class Quarantine:
         offset: int | None = None
         sequence = self._remembered()
         (end,) = ends_of_logs(self._target, [self.home]).values()
-        position = offset_at(self._target, self.home, EARLIEST)
+        position = log_starts(self._target, [self.home])[self.home]
         while position < end:
             answer = fetch_partition(self._target, self.home, position, READ_BYTES)
             before = position

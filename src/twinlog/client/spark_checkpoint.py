@@ -37,7 +37,7 @@ from twinlog.cluster.groups.commit_mark import CommitMark, read_mark
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import list_groups
 from twinlog.cluster.groups.group_offsets import commit_offsets, fetch_offsets
-from twinlog.cluster.logs.offsets import LATEST, list_offsets
+from twinlog.cluster.topics.internal_log import ends_of_logs
 from twinlog.errors import FlowError, TwinlogError, UsageError, or_raise
 from twinlog.model import Flow, TopicPartition, is_own_group
 from twinlog.quantities import first_few
@@ -333,8 +333,7 @@ def _move(
     here, there = translation.sides(reverse=reverse)
     seen = here.metadata(sorted(topics), allow_missing=False)
     tps = [tp for topic in seen.topics.values() for tp in topic.tps]
-    ends = {tp: or_raise(one).offset for tp, one in list_offsets(here, tps, LATEST).items()}
-    copies = translation.all_of(ends, reverse=reverse)
+    copies = translation.all_of(ends_of_logs(here, tps), reverse=reverse)
     missing = [
         str(one.tp) for one in copies if one.offset and (one.to_offset is None or not one.is_exact)
     ]
