@@ -81,7 +81,7 @@ def parts(one: FlowComparison, *, with_left_alone: bool) -> Iterator[RenderableT
 
 
 def _totals(one: FlowComparison) -> Table:
-    numbers = ("compared", "different", "left alone")
+    numbers = ("compared", "different", "not synced")
     table = plain_table("  ", *numbers, numbers=numbers)
     for aspect, total in one.totals().items():
         counts = (total.compared, total.different, total.left_alone)
@@ -96,7 +96,7 @@ def _table(flow: str, aspect: Aspect, rows: list[Deviation], *, with_left_alone:
     for name in ("", source, target):
         table.add_column(text(name), overflow="fold")
     if with_left_alone:
-        table.add_column("left alone, because", overflow="fold")
+        table.add_column("not synced, because", overflow="fold")
     for one in rows:
         style = "dim" if one.left_alone else ""
         cells = [f"  {one.name}", one.detail, one.source, one.target]
