@@ -77,6 +77,13 @@ class SparkOptions:
     """The SparkContext of the caller's session, or None: Twinlog starts its own."""
 
     @property
+    def is_yarns_driver(self) -> bool:
+        """Return True if YARN has started this driver. It ends it if no application starts soon
+        (`spark.yarn.am.waitTime`, 100 s).
+        """
+        return self.master == "yarn" and self.given.get("spark.submit.deployMode") == "cluster"
+
+    @property
     def usual(self) -> dict[str, str]:
         """Return Twinlog's settings that the user has not set."""
         given = self.given
