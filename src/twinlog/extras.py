@@ -26,8 +26,12 @@ def _requirements(extra: str) -> list[str]:
     They can be installed from a package index even if Twinlog was installed from a file.
     """
     try:
-        found = metadata.requires("twinlog") or []
+        requirements = metadata.requires("twinlog") or []
     except metadata.PackageNotFoundError:
         return []
     ending = f"; extra == '{extra}'"
-    return [f"'{one.removesuffix(ending)}'" for one in found if one.endswith(ending)]
+    return [
+        f"'{requirement.removesuffix(ending)}'"
+        for requirement in requirements
+        if requirement.endswith(ending)
+    ]

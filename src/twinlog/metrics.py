@@ -116,15 +116,15 @@ BYTES: Final = _counter(
 LAG_RECORDS: Final = _gauge(
     "twinlog_lag_records", PARTITION, "offsets between the copy and the source's end"
 )
-KEPT_SECONDS: Final = _gauge(
-    "twinlog_retention_left_seconds",
-    PARTITION,
-    "while records have waited for some time: minimum time for which the source keeps the next one",
-)
 LAG_SECONDS: Final = _gauge(
     "twinlog_lag_seconds",
     PARTITION,
     "while records wait: age of the last copied one, or time since none waited, if less; else 0",
+)
+KEPT_SECONDS: Final = _gauge(
+    "twinlog_retention_left_seconds",
+    PARTITION,
+    "while records have waited for some time: minimum time for which the source keeps the next one",
 )
 FLOW_RECORDS: Final = _counter(
     "twinlog_flow_records_total", FLOW, "records that the target has accepted, of all partitions"
@@ -175,40 +175,8 @@ CERTIFICATE_EXPIRY: Final = _gauge(
     "earliest expiry of the client certificates (client_certificate) or of the truststore",
 )
 
-OURS: Final = (
-    BUILD,
-    FLOW_STATE,
-    FLOW_READY,
-    FLOW_LANES,
-    FLOW_GENERATION,
-    FLOW_LOSS_RECORDS,
-    FLOW_LOSS_SECONDS,
-    FLOW_LOSS_UNKNOWN,
-    FLOW_RPO_EXCEEDED,
-    FLOW_RPO_SECONDS,
-    FLOW_HELD_RATE,
-    VERIFIED_RECORDS,
-    VERIFIED_DIFFERENCES,
-    VERIFIED_TIME,
-    PARTITIONS,
-    PARTITION_ERROR,
-    ERRORS,
-    RECORDS,
-    BYTES,
-    LAG_RECORDS,
-    LAG_SECONDS,
-    KEPT_SECONDS,
-    FLOW_RECORDS,
-    FLOW_BYTES,
-    FLOW_LAG_RECORDS,
-    FLOW_LAG_SECONDS,
-    FLOW_KEPT_SECONDS,
-    FLOW_LATENCY_SECONDS,
-    FLOW_BATCH_LATENCY,
-    CLUSTER_RECORDS,
-    CLUSTER_BYTES,
-    CERTIFICATE_EXPIRY,
-)
+OURS: Final = tuple(one for one in [*vars().values()] if isinstance(one, Metric))
+"""All metrics above."""
 
 MM2_SOURCE: Final = "kafka_connect_mirror_mirrorsourceconnector_"
 MM2_CHECKPOINT: Final = "kafka_connect_mirror_mirrorcheckpointconnector_"
@@ -301,30 +269,17 @@ _LED: Final = "flows that this process leads"
 _LANES: Final = "lanes that are connected"
 _BEHIND: Final = "offsets between the copy and the source's end"
 
-CONNECTORS: Final = _gauge("kafka_connect_worker_connector_count", (), _LED)
-TASKS: Final = _gauge("kafka_connect_worker_task_count", (), _LANES)
-ASSIGNED_CONNECTORS: Final = _gauge("kafka_connect_coordinator_assigned_connectors", (), _LED)
-ASSIGNED_TASKS: Final = _gauge("kafka_connect_coordinator_assigned_tasks", (), _LANES)
 CONSUMER_LAG: Final = _gauge("kafka_consumer_fetch_manager_records_lag", CLIENT, _BEHIND)
 
-# named by group and name of the Kafka metric, as by Strimzi's Metrics Reporter
-WORKER_CONNECTORS: Final = _gauge("kafka_connect_connect_worker_metrics_connector_count", (), _LED)
-WORKER_TASKS: Final = _gauge("kafka_connect_connect_worker_metrics_task_count", (), _LANES)
-COORDINATOR_CONNECTORS: Final = _gauge(
-    "kafka_connect_connect_coordinator_metrics_assigned_connectors", (), _LED
-)
-COORDINATOR_TASKS: Final = _gauge(
-    "kafka_connect_connect_coordinator_metrics_assigned_tasks", (), _LANES
-)
 FETCHER_LAG: Final = _gauge(
     "kafka_consumer_consumer_fetch_manager_metrics_records_lag", REPORTED_CLIENT, _BEHIND
 )
 
 TASK: Final = ("connector", "task")
 _TAKEN: Final = "records per second that the target has accepted, over the last minute"
-POLL_RATE: Final = _gauge("kafka_connect_source_task_metrics_source_record_poll_rate", TASK, _TAKEN)
-WRITE_RATE: Final = _gauge(
-    "kafka_connect_source_task_metrics_source_record_write_rate", TASK, _TAKEN
+TASK_RATES: Final = tuple(
+    _gauge(f"kafka_connect_source_task_metrics_source_record_{name}_rate", TASK, _TAKEN)
+    for name in ("poll", "write")
 )
 
 _RECEIVED: Final = "bytes that lanes have received from the source's brokers"
@@ -349,10 +304,24 @@ REPORTED_ACTIVE: Final = _gauge(
     "kafka_connect_source_task_metrics_source_record_active_count", TASK, _WAITING
 )
 
-LED: Final = (CONNECTORS, ASSIGNED_CONNECTORS, WORKER_CONNECTORS, COORDINATOR_CONNECTORS)
-CONNECTED: Final = (TASKS, ASSIGNED_TASKS, WORKER_TASKS, COORDINATOR_TASKS)
+# the second half is named by group and name of the Kafka metric, as by Strimzi's Metrics Reporter
+LED: Final = tuple(
+    _gauge(f"kafka_connect_{name}", (), _LED)
+    for name in (
+        *("worker_connector_count", "coordinator_assigned_connectors"),
+        "connect_worker_metrics_connector_count",
+        "connect_coordinator_metrics_assigned_connectors",
+    )
+)
+CONNECTED: Final = tuple(
+    _gauge(f"kafka_connect_{name}", (), _LANES)
+    for name in (
+        *("worker_task_count", "coordinator_assigned_tasks"),
+        "connect_worker_metrics_task_count",
+        "connect_coordinator_metrics_assigned_tasks",
+    )
+)
 BEHIND: Final = (CONSUMER_LAG, FETCHER_LAG)
-TASK_RATES: Final = (POLL_RATE, WRITE_RATE)
 
 JVM_MEMORY: Final = _gauge("jvm_memory_used_bytes", ("area",), "memory of Spark's JVM in use")
 JVM_COLLECTION: Final = _gauge(

@@ -22,8 +22,8 @@ class LeaseCopy(NamedTuple):
 
     topic: str
     partition: int
-    first: int
-    """The source offset at which the lease began, or -1 if unknown."""
+    first: int | None
+    """The source offset at which the lease began, or None if unknown."""
     next: int
     """The source offset that follows them."""
     records: int

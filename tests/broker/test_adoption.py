@@ -39,7 +39,6 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.group_protocol import GroupCalls, GroupSettings
 from twinlog.cluster.groups.member import MemberRole
 from twinlog.cluster.groups.membership import Membership
-from twinlog.cluster.logs.offsets import offset_at
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.offset_storage import offset_storage
 from twinlog.config.flow.schema import MirrorConfig
@@ -51,6 +50,7 @@ from twinlog.errors import AdoptionRefused, Fate, PartitionError
 from twinlog.mirror.names.naming import DefaultReplicationPolicy
 from twinlog.model import Flow, TopicPartition
 from twinlog.sandbox import LocalCluster
+from twinlog.survey.ends import log_bounds
 from twinlog.survey.exact_map import ExactMap
 from twinlog.wire.records import Headers, Record
 
@@ -229,15 +229,15 @@ def test_topics_placed_by_key_that_mirror_maker_2_copied_do_not_begin_again(left
 
 def has_no_leader(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
     """The first requests to a source's leader get the result for a partition without a leader."""
-    ask, asked = offset_at, []
+    ask, asked = log_bounds, []
 
-    def once(client: ClusterClient, tp: TopicPartition, at: int, **given: Any) -> int:
+    def once(client: ClusterClient, tp: TopicPartition, *more: Any) -> tuple[int, int]:
         asked.append(tp)
         if len(asked) <= times:
             raise PartitionError(f"{tp}: no leader", code="NO_LEADER", fate=Fate.RETRIABLE)
-        return ask(client, tp, at, **given)
+        return ask(client, tp, *more)
 
-    monkeypatch.setattr(adoption, "offset_at", once)
+    monkeypatch.setattr(adoption, "log_bounds", once)
 
 
 @pytest.mark.parametrize("policy", ["", IDENTITY], ids=["own", "identity"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +17,16 @@ from tests.support.rights import Grant, SecuredPair
 from tests.support.surgery import cut_log
 from tests.support.topics import create_topic, end_offsets, topic_names
 from twinlog.cli.main import run
-from twinlog.cluster.logs.offsets import log_ends
 from twinlog.config.load import load
 from twinlog.control.cutover import drain, newest_status
 from twinlog.control.cutover.drain import Drain
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.cutover.switchover import FenceKind, Switchover, SwitchoverOptions
 from twinlog.control.flow.wiring import flow_setup
-from twinlog.errors import TwinlogError, or_raise
+from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.sandbox import QUICK_JVM, LocalCluster
+from twinlog.survey.ends import append_ends
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("failover")]
 
@@ -256,14 +255,11 @@ def test_records_that_are_not_replicated_yet(case: Case, monkeypatch: pytest.Mon
     with case.pair.config.open("a") as file:
         file.write(f"{case.pair.alias_a}.consumer.isolation.level = read_uncommitted\n")
 
-    def unreplicated(*words: Any) -> dict[TopicPartition, Any]:
-        return {
-            tp: replace(or_raise(one), end_offset=or_raise(one).end_offset + 1)
-            for tp, one in log_ends(*words).items()
-        }
+    def unreplicated(*words: Any) -> dict[TopicPartition, int]:
+        return {tp: end + 1 for tp, end in append_ends(*words).items()}
 
     with case.ready():
-        monkeypatch.setattr(drain, "log_ends", unreplicated)
+        monkeypatch.setattr(drain, "append_ends", unreplicated)
         code, out, err = case.commands("switchover").do(*UNFENCED, "--within", "10")
         assert (code, "[NOT_DRAINED]" in err) == (1, True), (out, err)
         assert "replicas of the source are behind the ends of" in err

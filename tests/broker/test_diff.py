@@ -113,7 +113,7 @@ def test_topics_partitions_and_configs_by_the_rules_of_the_flow(
     assert run(["diff", pair.file]) == 1
     said = capsys.readouterr().out
     assert f"{pair.alias}->B: 3 differences" in said
-    assert "left alone" in said
+    assert "not synced" in said
 
     pair.write("sync.topic.configs.enabled = false")
     assert [row[0] for row in pair.found(capsys)] == ["partitions", "topic"]

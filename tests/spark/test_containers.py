@@ -15,6 +15,7 @@ import kubernetes_validate
 import pytest
 
 from tests.support.command import Command
+from tests.support.eventually import eventually
 from tests.support.spark_mirror import Orders
 from tests.support.standalone import HOME, spark_submit
 from tests.support.yarn import Yarn
@@ -70,7 +71,7 @@ def archive(tmp_path: Path) -> Path:
     return archive
 
 
-@pytest.mark.parametrize("how", ["command", "client", "cluster", "twinlog.run"])
+@pytest.mark.parametrize("how", ["command", "client", "cluster", "twinlog.run", "standby"])
 def test_executors_and_drivers_are_containers_of_yarn(
     orders: Orders, yarn: Yarn, tmp_path: Path, archive: Path, how: str
 ) -> None:
@@ -87,6 +88,8 @@ def test_executors_and_drivers_are_containers_of_yarn(
         needed = ("--master", "yarn", "--deploy-mode", mode, *sent, *words_of(IN_A_CONTAINER))
         python = {"PYSPARK_DRIVER_PYTHON": sys.executable} if how == "client" else {}
         there: tuple[str, ...] = (str(MAIN), *mirror)
+        if how == "standby":
+            return takes_over_in_a_container(orders, yarn, tmp_path, (*needed, *conf))
         if how == "cluster":
             there = (str(MAIN), "mirror", orders.file.name, *mirror[2:])
         elif how == "twinlog.run":
@@ -99,6 +102,30 @@ def test_executors_and_drivers_are_containers_of_yarn(
     assert orders.are_identical()
 
 
+def takes_over_in_a_container(
+    orders: Orders, yarn: Yarn, folder: Path, submitting: tuple[str, ...]
+) -> None:
+    """Submit a standby in cluster mode, which YARN ends unless it starts an application, and kill
+    the leader.
+    """
+    patience = {"am.waitTime": "60s", "maxAppAttempts": "1", "submit.waitAppCompletion": "false"}
+    words = words_of({f"spark.yarn.{key}": value for key, value in patience.items()})
+    common = ("--lanes", "1", "--listen", "off")
+    with Command(folder / "leads", "mirror", str(orders.file), *common) as leader:
+        orders.arrive()
+        spark_submit(*submitting, *words, str(MAIN), "mirror", orders.file.name, *common)
+        (application,) = eventually(lambda: [a for a in yarn.applications() if is_settled(a)])
+        assert application["state"] == "RUNNING", application["diagnostics"]
+        leader.process.kill()
+        orders.produce(200)
+        orders.arrive()
+    assert orders.are_identical()
+
+
+def is_settled(application: Mapping[str, Any]) -> bool:
+    return application["state"] in {"RUNNING", "FAILED", "FINISHED", "KILLED"}
+
+
 class ApiServer(ThreadingHTTPServer):
     """Stores the resources that it gets, like an API server, but creates no pod."""
 
@@ -106,15 +133,42 @@ class ApiServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), ApiRequest)
         self.url = f"k8s://http://127.0.0.1:{self.server_port}"
         self.kept: dict[str, Any] = {}
+        self.closing = threading.Event()
+
+    def run(self) -> None:
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def server_close(self) -> None:
+        self.closing.set()
+        self.shutdown()
+        super().server_close()
+
+    def require_valid(self) -> None:
+        """Raise an error if a resource differs from the API's schema."""
+        for resource in self.kept.values():
+            newest = kubernetes_validate.latest_version()
+            kubernetes_validate.validate(resource, newest, strict=True)
 
 
 class ApiRequest(BaseHTTPRequestHandler):
+    server: ApiServer
+
+    def do_GET(self) -> None:
+        if "watch=true" in self.path:
+            self.server.closing.wait()
+        else:
+            self.answer({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": []})
+
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         resource = json.loads(body)
-        assert isinstance(self.server, ApiServer)
         self.server.kept[resource["kind"]] = json.loads(body)
         resource["metadata"]["uid"] = "1"
+        self.answer(resource)
+
+    do_PATCH = do_POST
+
+    def answer(self, resource: Any) -> None:
         answer = json.dumps(resource).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
@@ -122,25 +176,23 @@ class ApiRequest(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(answer)
 
-    do_PATCH = do_POST
-
     def log_message(self, *_: object) -> None:
         pass
 
 
-def test_the_driver_is_a_pod_that_kubernetes_takes(quick_jvms: None) -> None:
+def test_driver_and_executors_are_pods_that_kubernetes_takes(
+    orders: Orders, tmp_path: Path, quick_jvms: None
+) -> None:
     page = (ROOT / "docs" / "spark.md").read_text()
     (words,) = (part for part in page.split("\n\n") if "--deploy-mode cluster --name" in part)
     command = shlex.split(words.strip("`\n").replace("\\\n", ""))
     assert command.pop(0) == "spark-submit"
     with ApiServer() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        server.run()
         at = command.index("k8s://https://HOST:6443")
         command[at] = server.url
         spark_submit("--conf", "spark.kubernetes.submission.waitAppCompletion=false", *command)
-        server.shutdown()
-    for resource in server.kept.values():
-        kubernetes_validate.validate(resource, kubernetes_validate.latest_version(), strict=True)
+    server.require_valid()
     pod, settings = server.kept["Pod"]["spec"], server.kept["ConfigMap"]["data"]["spark.properties"]
     (container,) = pod["containers"]
     assert container["args"][-5:] == [MAIN_THERE, "mirror", FILE_THERE, "--listen", "off"]
@@ -149,6 +201,23 @@ def test_the_driver_is_a_pod_that_kubernetes_takes(quick_jvms: None) -> None:
     assert {"name": mounted, "secret": {"secretName": "mirror"}} in pod["volumes"]
     for key, value in {**NEEDED, **AUTHENTICATED}.items():
         assert f"{key}={value}\n" in settings
+
+    image = {"spark.kubernetes.container.image": "registry.example/spark-python311:4.3.0"}
+    conf = words_of({**image, "spark.executor.cores": "2", "spark.executor.instances": "1"})
+    with ApiServer() as server:
+        server.run()
+        options = ("--master", server.url, "--listen", "off", *conf)
+        with Command(tmp_path / "run", "mirror", str(orders.file), *options) as mirror:
+            eventually(lambda: "Pod" in server.kept, what="the pod of an executor")
+            assert mirror.process.poll() is None
+            mirror.process.kill()
+    server.require_valid()
+    (container,) = server.kept["Pod"]["spec"]["containers"]
+    # 1 GiB of heap, 384 MiB for the JVM, and 160 MiB for each lane
+    requested = {"cpu": "2", "memory": f"{1024 + 384 + 2 * 160}Mi"}
+    assert container["resources"]["requests"] == requested
+    given = [one["value"] for one in container["env"] if one["name"].startswith("SPARK_JAVA_OPT")]
+    assert {f"-D{key}={value}" for key, value in AUTHENTICATED.items()} <= {*given}
 
 
 def words_of(settings: Mapping[str, str]) -> list[str]:

@@ -8,7 +8,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,16 +126,39 @@ def values(target: LocalCluster, topic: str) -> list[tuple[int, bytes | None]]:
 def application_of(mirror: Command) -> psutil.Process:
     """Return the process of the application of the transforms."""
     module = "twinlog.transforms.application"
-    return eventually(lambda: [one for one in mirror.children() if module in one.cmdline()])[0]
+    return eventually(
+        lambda: [one for one, words in commands(mirror.children()) if module in words]
+    )[0]
+
+
+def jvm_of(application: psutil.Process) -> psutil.Process:
+    """Return the JVM of the application, which may just have been started."""
+    found = eventually(
+        lambda: [
+            one
+            for one, words in commands(application.children(recursive=True))
+            if words and words[0].endswith("java")
+        ]
+    )
+    return found[0]
+
+
+def commands(processes: Iterable[psutil.Process]) -> Iterator[tuple[psutil.Process, list[str]]]:
+    """Yield the processes with their command lines. Workers of Spark come and go: each failed job
+    ends some.
+    """
+    for one in processes:
+        with suppress(psutil.NoSuchProcess):
+            yield one, one.cmdline()
 
 
 def alive(processes: list[psutil.Process]) -> list[psutil.Process]:
-    return [one for one in processes if one.is_running() and one.status() != "zombie"]
+    return [one for one, words in commands(processes) if words]
 
 
 def environments(processes: list[psutil.Process]) -> Iterator[dict[str, str]]:
     for one in processes:
-        with suppress(psutil.NoSuchProcess):  # workers of Spark come and go
+        with suppress(psutil.NoSuchProcess):
             yield one.environ()
 
 
@@ -190,7 +213,7 @@ def test_processes_are_killed_while_records_are_masked(
                 case 0:
                     application.kill()
                 case 1:
-                    next(one for one in family if "java" in one.name()).kill()
+                    jvm_of(application).kill()
                 case 2:
                     os.kill(eventually(mirror.lane_pids)[0], signal.SIGKILL)
                 case _:

@@ -110,7 +110,7 @@ class Lent:
             self._running.pop(name).close()
 
     def give_back_all(self, *, but: Iterable[str] = ()) -> None:
-        """Note that no later test needs them, except these."""
+        """Note that no later test needs a running cluster, except those in `but`."""
         for name in {*self._running} - {*but}:
             self.give_back(name)
 

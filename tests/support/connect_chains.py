@@ -110,6 +110,9 @@ ROUTES: Final = {
     "a group that matches nothing": chain_lines(router(r"A\.(b)?(.*)", "x$1-$2")),
     "flags": chain_lines(router(r"(?i)a\.ORDERS(.*)", "o$1")),
     "one router after another": chain_lines(_STRIP, router("(.*)s", "$1"), router("order", "o")),
+    "a valid name after an invalid one": chain_lines(
+        router(r"A\.(.*)", "$1 by A"), router("(.*) by A", "by-A.$1")
+    ),
     "some topics": chain_lines((*_STRIP, "predicate = isOrders")),
     "all other topics": chain_lines((*_STRIP, "predicate = isOrders", "negate = true")),
     "a predicate sees the new name": chain_lines(

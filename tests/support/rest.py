@@ -74,7 +74,7 @@ def few(examples: int) -> settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rest:
-    """The server of one process."""
+    """A process's REST server, as a client of the test sees it."""
 
     address: Address
     events: EventLog

@@ -120,6 +120,9 @@ class Cluster:
         active = answer_of(f"{found[1]}/json/")["activeapps"]
         return {one["name"]: one["cores"] for one in active}
 
+    def end_master(self) -> None:
+        end(self._daemons[0])
+
     def end(self) -> None:
         for process in reversed(self._daemons):
             end(process)

@@ -73,10 +73,10 @@ class LaneSecrets:
 
     def open(self, lease: int, lanes: int) -> tuple[str, ...]:
         """Begin a lease, and return a secret for each of its lanes."""
-        made = tuple(secrets.token_urlsafe(SECRET_BYTES) for _ in range(lanes))
+        new_secrets = tuple(secrets.token_urlsafe(SECRET_BYTES) for _ in range(lanes))
         with self._lock:
-            self._secrets.update(((lease, lane), secret) for lane, secret in enumerate(made))
-        return made
+            self._secrets.update(((lease, lane), secret) for lane, secret in enumerate(new_secrets))
+        return new_secrets
 
     def close(self, lease: int) -> None:
         """End a lease. None of its attempts is admitted any more."""

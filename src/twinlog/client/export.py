@@ -19,14 +19,15 @@ from enum import StrEnum
 from typing import Any, Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets, offset_at
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
+from twinlog.cluster.topics.internal_log import ends_of_logs
 from twinlog.errors import BrokerRefused, FlowError, or_raise
 from twinlog.mirror.copy.intake import RolledBack
 from twinlog.mirror.findings import Span
 from twinlog.mirror.start.tail_check import decode
 from twinlog.model import Isolation, TopicPartition
 from twinlog.survey.committed_log import batches_of
+from twinlog.survey.ends import log_bounds, log_starts
 from twinlog.wire.record_batch import read_headers, verify_crc
 from twinlog.wire.records import Record
 
@@ -163,7 +164,7 @@ class Export:
         self._client = client
         self.tp = tp
         self._isolation = Isolation.READ_UNCOMMITTED if with_aborted else Isolation.READ_COMMITTED
-        log = Span(offset_at(client, tp, EARLIEST), offset_at(client, tp, LATEST))
+        log = Span(*log_bounds(client, tp))
         asked = Span(log.first if first is None else first, log.next if until is None else until)
         self.span = Span(max(asked.first, log.first), min(asked.next, log.next))
         if self.span.first >= self.span.next:
@@ -204,7 +205,7 @@ class Export:
         wanted = {self.tp: (counts.position, READ_BYTES)}
         answer = fetch_records(self._client, wanted, isolation=self._isolation)[self.tp]
         if isinstance(answer, BrokerRefused) and answer.code == "OFFSET_OUT_OF_RANGE":
-            start = offset_at(self._client, self.tp, EARLIEST)
+            start = log_starts(self._client, [self.tp])[self.tp]
             if start > counts.position:
                 start = min(start, self.span.next)
                 counts.deleted += start - counts.position
@@ -228,7 +229,7 @@ class Export:
         compaction: a fetch of a compacted offset returns the next batch after it.
         """
         counts = self.counts
-        stable = offset_at(self._client, self.tp, LATEST, isolation=self._isolation)
+        stable = ends_of_logs(self._client, [self.tp], self._isolation)[self.tp]
         counts.uncommitted = _span_or_none(max(stable, counts.position), self.span.next)
         counts.unread = _span_or_none(counts.position, min(stable, self.span.next))
         counts.position = self.span.next
@@ -298,11 +299,9 @@ def _cut_to_logs(
     cluster: ClusterClient, spans: Mapping[TopicPartition, Span]
 ) -> dict[TopicPartition, Span]:
     """Return each range cut to its log. Ranges that are then empty are left out."""
-    starts, ends = (list_offsets(cluster, spans, at) for at in (EARLIEST, LATEST))
+    starts, ends = log_starts(cluster, spans), ends_of_logs(cluster, spans)
     inside = {
-        tp: Span(
-            max(span.first, or_raise(starts[tp]).offset), min(span.next, or_raise(ends[tp]).offset)
-        )
+        tp: Span(max(span.first, starts[tp]), min(span.next, ends[tp]))
         for tp, span in spans.items()
     }
     return {tp: span for tp, span in inside.items() if not span.is_empty}

@@ -133,7 +133,7 @@ class FlowTranslation:
             )
         if reverse:
             committed = _committed(self._target, group)
-            copies = self._at_source({tp.topic for tp in committed})
+            copies = self._source_names({tp.topic for tp in committed})
             return TranslatedGroup(
                 offsets=self._to_source(
                     {tp: n for tp, n in committed.items() if tp.topic in copies}
@@ -195,14 +195,14 @@ class FlowTranslation:
         )
 
     def _to_source(self, offsets: Mapping[TopicPartition, int]) -> tuple[TranslatedOffset, ...]:
-        names = self._at_source({tp.topic for tp in offsets})
+        names = self._source_names({tp.topic for tp in offsets})
         translations = self._map.upstream(offsets, self._source_ids(names.values()))
         return tuple(
             _line(tp, offset, names.get(tp.topic, tp.topic), translations.get(tp))
             for tp, offset in sorted(offsets.items())
         )
 
-    def _at_source(self, topics: Collection[str]) -> dict[str, str]:
+    def _source_names(self, topics: Collection[str]) -> dict[str, str]:
         """Return the source's names of target topics, from the map or else derived
         from the name."""
         plain = {topic: plain_upstream(self._config, topic) for topic in topics}
@@ -239,7 +239,7 @@ class FlowTranslation:
         for checkpoint in Checkpoint.all_in(read_to_end(self._target, topic, 0)):
             if checkpoint.group == group:
                 upstreams[checkpoint.topic_partition] = checkpoint.upstream_offset
-        names = self._at_source({tp.topic for tp in upstreams})
+        names = self._source_names({tp.topic for tp in upstreams})
         return {
             TopicPartition(names[tp.topic], tp.partition): offset
             for tp, offset in upstreams.items()

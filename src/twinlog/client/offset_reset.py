@@ -221,7 +221,7 @@ class OffsetReset:
         if plan.refused is not None:
             return plan
         try:
-            plan = self._up_to_date(plan)
+            plan = self._within_current_logs(plan)
             self._set(plan)
         except TwinlogError as error:
             return replace(plan, refused=error)
@@ -240,7 +240,7 @@ class OffsetReset:
         if listed is not None and listed.is_active:
             return replace(out, refused=self._active(group, now.members.get(group, ())))
         if listed is not None and not _can_be_reset(listed):
-            return replace(out, refused=self._other_kind(listed))
+            return replace(out, refused=self._kind_error(listed))
         before = now.before[group]
         if isinstance(before, TwinlogError):
             return replace(out, refused=before)
@@ -324,7 +324,7 @@ class OffsetReset:
 
     # -- its execution
 
-    def _up_to_date(self, plan: GroupReset) -> GroupReset:
+    def _within_current_logs(self, plan: GroupReset) -> GroupReset:
         """Return the plan with offsets within the current logs. Raises if the group or a topic has
         changed.
         """
@@ -409,7 +409,7 @@ class OffsetReset:
             code="GROUP_ACTIVE",
         )
 
-    def _other_kind(self, group: Group) -> FlowError:
+    def _kind_error(self, group: Group) -> FlowError:
         kind = f"one of protocol {group.protocol_type}"
         if is_own_group(group.name):
             kind = "one of Twinlog's own"

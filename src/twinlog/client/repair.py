@@ -23,14 +23,13 @@ from typing import Any, Final
 
 from twinlog.client.steering import GIVES_UP_S, FlowSteering
 from twinlog.cluster.client import prompt_client
-from twinlog.cluster.logs.offsets import EARLIEST, LATEST, log_ends, offset_at
 from twinlog.cluster.logs.raw_log import fetch_partition
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.codes import Trait, has
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.config.regex.patterns import NamePattern
 from twinlog.config.values.times import in_iso
-from twinlog.errors import FlowError, TwinlogError, or_raise
+from twinlog.errors import FlowError, TwinlogError
 from twinlog.mirror.map.accepted_records import MAX_READS, ForeignWalk, last_stretch, walk
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
 from twinlog.mirror.names.naming import map_topic_of
@@ -42,6 +41,7 @@ from twinlog.mirror.state.generations import producers_of
 from twinlog.mirror.state.intents import IntentKind
 from twinlog.mirror.state.published import Unusual
 from twinlog.model import NO_TOPIC_ID, TopicPartition
+from twinlog.survey.ends import append_ends, log_bounds
 from twinlog.survey.leader_status import leader_status
 from twinlog.survey.map_reader import map_reader
 from twinlog.survey.replica import Maps
@@ -255,9 +255,9 @@ class TopicRepair:
         self, tp: TopicPartition, known: PartitionMap, producers: frozenset[int]
     ) -> ForeignWalk | None:
         client = self._steering.target
-        end = or_raise(log_ends(client, [tp])[tp]).end_offset
-        start = offset_at(client, tp, EARLIEST)
-        if offset_at(client, tp, LATEST) < end:
+        end = append_ends(client, [tp])[tp]
+        start, replicated = log_bounds(client, tp)
+        if replicated < end:
             raise FlowError(
                 f"{tp}: its last records are not on enough replicas and may be lost: retry after "
                 "they are replicated",

@@ -19,7 +19,6 @@ from typing import Any, Final
 
 from twinlog.client.steering import GIVES_UP_S, FlowSteering
 from twinlog.cluster.client import ClusterClient, prompt_client
-from twinlog.cluster.logs.offsets import EARLIEST, offset_at
 from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.logs.raw_log import fetch_partition, produce_batch
 from twinlog.cluster.net.settings import ClusterSettings
@@ -36,6 +35,7 @@ from twinlog.mirror.state.published import Unusual
 from twinlog.mirror.state.quarantined import RecordOrigin, origin_in, origin_of, quarantined
 from twinlog.mirror.state.skipping import WantedSkip
 from twinlog.model import NO_TOPIC_ID, SEQUENCE_MODULUS, TopicId, TopicPartition, sequences_ahead
+from twinlog.survey.ends import log_starts
 from twinlog.survey.leader_status import leader_status
 from twinlog.survey.state_reader import state_rows
 from twinlog.wire.error_codes import (
@@ -91,7 +91,7 @@ class RecordSkip:
             if known.is_of(tp, topic_id) and known.skip.covers(offset):
                 return SkipChange(wanted=known, before=known)
         standing = self._stopped_partition(tp)
-        skip = self._judged(tp, offset, topic_id, standing)
+        skip = self._checked_skip(tp, offset, topic_id, standing)
         wanted = WantedSkip(
             flow=self._steering.flow,
             topic=tp.topic,
@@ -111,7 +111,7 @@ class RecordSkip:
         """Append the skipped records to the quarantine topic, and return their offsets there."""
         history = state_rows(self._steering.target).history(self._steering.flow)
         if history is None or history.latest is None:
-            raise self._refused("no process has ever led the flow")
+            raise self._skip_refused("no process has ever led the flow")
         quarantine = Quarantine(
             self._source,
             self._steering.target,
@@ -134,19 +134,21 @@ class RecordSkip:
         metadata = self._source.metadata([tp.topic])
         topic = metadata.topics.get(tp.topic)
         if topic is None or topic.error or metadata.partition(tp) is None:
-            raise self._refused(f"the source has no partition {tp}, or it may not be described")
+            raise self._skip_refused(
+                f"the source has no partition {tp}, or it may not be described"
+            )
         return topic.topic_id
 
     def _stopped_partition(self, tp: TopicPartition) -> Unusual:
         """Return the leader's report about the partition. Raises FlowError if it has no problem."""
         status = leader_status(self._steering.target, self._steering.flow)
         if status is None:
-            raise self._refused(
+            raise self._skip_refused(
                 "no mirror has reported its state: start one, with twinlog.status.interval.seconds "
                 "above 0"
             )
         if not status.is_of(int(time.time() * 1000)):
-            raise self._refused(
+            raise self._skip_refused(
                 f"the mirror on {status.where} last reported its state at {in_iso(status.at_ms)} "
                 "and has gone since: start one, which checks whether the partition is still stopped"
             )
@@ -154,31 +156,33 @@ class RecordSkip:
             if (partition.topic, partition.partition) == tp:
                 return partition
         if status.unusual_partitions > len(status.unusual):
-            raise self._refused(
+            raise self._skip_refused(
                 f"{status.unusual_partitions} partitions have problems, and {tp} is none "
                 f"of the {len(status.unusual)} whose reason is reported: fix those first"
             )
-        raise self._refused(f"{tp} is not stopped")
+        raise self._skip_refused(f"{tp} is not stopped")
 
-    def _judged(
+    def _checked_skip(
         self, tp: TopicPartition, offset: int, topic_id: TopicId, standing: Unusual
     ) -> Skip:
         if not standing.code:
-            raise self._refused(f"{tp} is {standing.state}, and no record stops it")
+            raise self._skip_refused(f"{tp} is {standing.state}, and no record stops it")
         state = f"{tp} is {standing.state} with {standing.code}: {standing.message}"
         if not has(standing.code, Trait.CAN_BE_SKIPPED):
             codes = ", ".join(sorted(with_trait(Trait.CAN_BE_SKIPPED)))
-            raise self._refused(f"{state}; this is not caused by a record, unlike {codes}")
+            raise self._skip_refused(f"{state}; this is not caused by a record, unlike {codes}")
         poison = standing.poison
         if poison is None:
-            raise self._refused(f"{state}; the exact record is unknown")
+            raise self._skip_refused(f"{state}; the exact record is unknown")
         if NO_TOPIC_ID not in (topic_id, poison.topic_id) and topic_id != poison.topic_id:
-            raise self._refused(f"{tp}: the topic was re-created since the mirror checked it")
+            raise self._skip_refused(f"{tp}: the topic was re-created since the mirror checked it")
         if poison.skip.first != offset:
-            raise self._refused(f"{tp} has stopped at offset {poison.skip.first}, not {offset}")
+            raise self._skip_refused(
+                f"{tp} has stopped at offset {poison.skip.first}, not {offset}"
+            )
         return poison.skip
 
-    def _refused(self, why: str) -> FlowError:
+    def _skip_refused(self, why: str) -> FlowError:
         return FlowError(
             f"{why}; nothing was changed", flow=self._steering.flow, code="SKIP_REFUSED"
         )
@@ -314,7 +318,7 @@ class Quarantine:
         offset: int | None = None
         sequence = self._remembered()
         (end,) = ends_of_logs(self._target, [self.home]).values()
-        position = offset_at(self._target, self.home, EARLIEST)
+        position = log_starts(self._target, [self.home])[self.home]
         while position < end:
             answer = fetch_partition(self._target, self.home, position, READ_BYTES)
             before = position

@@ -37,7 +37,7 @@ from twinlog.cluster.groups.commit_mark import CommitMark, read_mark
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import list_groups
 from twinlog.cluster.groups.group_offsets import commit_offsets, fetch_offsets
-from twinlog.cluster.logs.offsets import LATEST, list_offsets
+from twinlog.cluster.topics.internal_log import ends_of_logs
 from twinlog.errors import FlowError, TwinlogError, UsageError, or_raise
 from twinlog.model import Flow, TopicPartition, is_own_group
 from twinlog.quantities import first_few
@@ -206,9 +206,9 @@ def _translated(
         if offset.to_offset is not None and not offset.is_exact
     ]
     if missing:
-        raise _refused(flow, missing, offsets, "Twinlog has copied nothing of it")
+        raise _rewrite_refused(flow, missing, offsets, "Twinlog has copied nothing of it")
     if ahead and not may_repeat:
-        raise _refused(
+        raise _rewrite_refused(
             flow,
             ahead,
             offsets,
@@ -218,7 +218,9 @@ def _translated(
     return translated
 
 
-def _refused(flow: Flow, tps: Collection[TopicPartition], offsets: Offsets, why: str) -> FlowError:
+def _rewrite_refused(
+    flow: Flow, tps: Collection[TopicPartition], offsets: Offsets, why: str
+) -> FlowError:
     first = min(tps)
     more = f", and {len(tps) - 1} more" if len(tps) > 1 else ""
     what = f"{first} at {offsets[first]}{more}: {why}"
@@ -227,16 +229,16 @@ def _refused(flow: Flow, tps: Collection[TopicPartition], offsets: Offsets, why:
 
 def _write(old: Path, new: Path, texts: Mapping[int, str]) -> None:
     """Write to a temporary folder first, without Hadoop's checksums of the files that change."""
-    made = new.with_name(f".{new.name}.part")
-    shutil.rmtree(made, ignore_errors=True)
+    partial_folder = new.with_name(f".{new.name}.part")
+    shutil.rmtree(partial_folder, ignore_errors=True)
     try:
-        shutil.copytree(old, made)
+        shutil.copytree(old, partial_folder)
         for batch, text in texts.items():
-            (made / "offsets" / str(batch)).write_text(text)
-            (made / "offsets" / f".{batch}.crc").unlink(missing_ok=True)
-        made.rename(new)
+            (partial_folder / "offsets" / str(batch)).write_text(text)
+            (partial_folder / "offsets" / f".{batch}.crc").unlink(missing_ok=True)
+        partial_folder.rename(new)
     except OSError:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(partial_folder, ignore_errors=True)
         raise
 
 
@@ -341,10 +343,7 @@ def _move(
     old_client, new_client = translation.sides(reverse=reverse)
     seen = old_client.metadata(sorted(topics), allow_missing=False)
     tps = [tp for topic in seen.topics.values() for tp in topic.tps]
-    ends = {
-        tp: or_raise(result).offset for tp, result in list_offsets(old_client, tps, LATEST).items()
-    }
-    copies = translation.all_of(ends, reverse=reverse)
+    copies = translation.all_of(ends_of_logs(old_client, tps), reverse=reverse)
     missing = [
         str(copy.tp)
         for copy in copies

@@ -150,7 +150,9 @@ class FlowSteering:
         pattern = name_pattern(names)
         rows = state_rows_if_any(self._target).copies.values()
         copied = {row.source_topic for row in rows if row.flow == self.flow and row.is_live}
-        return self.wanted(kind, filter(pattern.matches, sorted({*self._selected(), *copied})))
+        return self.wanted(
+            kind, filter(pattern.matches, sorted({*self._selected_topics(), *copied}))
+        )
 
     def take_back_topics(self, kinds: Iterable[IntentKind], names: Sequence[str]) -> list[Change]:
         """Return the changes for matching topics that have one of these intents. The source is not
@@ -288,7 +290,7 @@ class FlowSteering:
     def close(self) -> None:
         self._target.close()
 
-    def _selected(self) -> list[str]:
+    def _selected_topics(self) -> list[str]:
         with closing(prompt_client(self._source, api_timeout_s=GIVES_UP_S)) as source:
             return [*mirrored_topics(self._config, source.metadata(None))]
 

@@ -232,7 +232,8 @@ class ClusterClient:
         minimum: int | None = None,
     ) -> tuple[bytes, Any]:
         """Like `attempt`, for periodic queries whose response rarely changes. Returns the digest of
-        the response, and the response or, if its digest is `known`, None instead of decoding it.
+        the response, and the decoded response. A response whose digest is `known` is not decoded:
+        then the second value is None.
         """
         with self._asking(node, None) as (connection, most_s, silent_s):
             connection.begin(request, maximum=maximum, minimum=minimum)

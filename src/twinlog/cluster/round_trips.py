@@ -25,13 +25,13 @@ def round_trips_ms(client: ClusterClient) -> dict[int, float]:
         try:
             # the first request opens the connection
             client.attempt(node, request, minimum=METADATA_WITHOUT_CREATION)
-            out[node] = min(_timed(client, node, request) for _ in range(TIMES))
+            out[node] = min(_measure(client, node, request) for _ in range(TIMES))
         except (Disconnected, Unreachable):
             continue
     return out
 
 
-def _timed(client: ClusterClient, node: int, request: MetadataRequest) -> float:
+def _measure(client: ClusterClient, node: int, request: MetadataRequest) -> float:
     began = time.monotonic()
     client.attempt(node, request, minimum=METADATA_WITHOUT_CREATION)
     return (time.monotonic() - began) * 1000

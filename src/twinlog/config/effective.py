@@ -203,13 +203,13 @@ def _differences(before: FlowConfig, after: FlowConfig) -> Iterator[str]:
         # a line of the file may have several names in a flow, one for each client of a cluster
         setting = next((config.setting for config in (new, old) if config and config.setting), None)
         key = name if setting is None else shown_key(setting.key)
-        line = f"{key}: {_shown(before, name, old)} -> {_shown(after, name, new)}"
+        line = f"{key}: {_shown_value(before, name, old)} -> {_shown_value(after, name, new)}"
         if line not in lines:
             lines.add(line)
             yield line
 
 
-def _shown(config: FlowConfig, name: str, value: Effective | None) -> str:
+def _shown_value(config: FlowConfig, name: str, value: Effective | None) -> str:
     if value is not None:
         return value.shown
     # a value that equals the default may still be written in the file

@@ -70,14 +70,14 @@ def load_raw(
 ) -> MirrorConfig:
     """Build a configuration from settings of any format. Its ConfigError has all errors."""
     known = os.environ if environment is None else environment
-    given = with_overrides(text.settings, overrides)
+    merged = with_overrides(text.settings, overrides)
     try:
-        names: tuple[str, ...] | None = _aliases(given, text.file)
+        names: tuple[str, ...] | None = _aliases(merged, text.file)
     except ConfigError:
         names = None
     try:
         config = with_all_errors(
-            given, lambda settings: _load(settings, text, clusters, known), names, text.errors
+            merged, lambda settings: _load(settings, text, clusters, known), names, text.errors
         )
     except ConfigError as error:
         if text.names is None:
@@ -103,7 +103,7 @@ def _load(
     ]
     off = list(audit_switches(raw, candidate_flows(aliases)))
     if not switched_on:
-        raise _no_flow(text.file, aliases, nearby, [*off, *_of_unnamed(raw, aliases)])
+        raise _no_flow_error(text.file, aliases, nearby, [*off, *_unnamed_warnings(raw, aliases)])
     own = tuple(_flow(raw, flow, text.file) for flow in switched_on)
     flows = with_lone_heartbeats(raw, own, aliases, nearby)
     others = [flow for flow in candidate_flows(aliases) if nearby and flow.target not in nearby]
@@ -136,7 +136,7 @@ def _load(
     )
 
 
-def _of_unnamed(raw: Settings, aliases: Collection[str]) -> Iterator[ConfigWarning]:
+def _unnamed_warnings(raw: Settings, aliases: Collection[str]) -> Iterator[ConfigWarning]:
     """Yield warnings about lines that enable a flow of a cluster that is missing in `clusters`."""
     for unnamed in audit_keys(raw, aliases):
         setting = raw.get(unnamed.key)
@@ -153,14 +153,14 @@ def _of_unnamed(raw: Settings, aliases: Collection[str]) -> Iterator[ConfigWarni
 def _aliases(raw: Settings, file: str) -> tuple[str, ...]:
     setting = raw.get(_CLUSTERS)
     if setting is None:
-        raise _no_clusters(raw, file)
+        raise _no_clusters_error(raw, file)
     aliases = tuple(dict.fromkeys(alias for alias in to_list(setting) if alias))
     if not aliases:
         raise refuse(setting, "has no cluster", f"write {_CLUSTERS} = A, B")
     return aliases
 
 
-def _no_clusters(raw: Settings, file: str) -> ConfigError:
+def _no_clusters_error(raw: Settings, file: str) -> ConfigError:
     near = nearest(_CLUSTERS, [key for key in raw if "." not in key])
     if near is not None:
         return refuse(raw[near], "no such key", f"did you mean {_CLUSTERS}?")
@@ -180,7 +180,7 @@ def _nearby(clusters: Sequence[str], aliases: Collection[str]) -> frozenset[str]
     return frozenset(asked)
 
 
-def _no_flow(
+def _no_flow_error(
     file: str, aliases: Sequence[str], nearby: Collection[str], off: Sequence[ConfigWarning]
 ) -> ConfigError:
     if off:

@@ -185,29 +185,29 @@ class ColumnDecoder:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _array(self, name: str, parts: Sequence[_Part]) -> pa.Array:
-        made: pa.Array
+        column: pa.Array
         match name:
             case "key":
-                made = _bytes_array(parts, shapes.KEY)
+                column = _bytes_array(parts, shapes.KEY)
             case "value":
-                made = _bytes_array(parts, shapes.VALUE)
+                column = _bytes_array(parts, shapes.VALUE)
             case "topic":
                 topic = self._tp.topic.encode()
                 ends = array("i", range(0, len(topic) * self._rows + 1, len(topic)))
-                made = _of_buffers(pa.string(), self._rows, ends, topic * self._rows)
+                column = _array_of_buffers(pa.string(), self._rows, ends, topic * self._rows)
             case "partition":
-                made = number_array(array("i", [self._tp.partition]) * self._rows, pa.int32())
+                column = number_array(array("i", [self._tp.partition]) * self._rows, pa.int32())
             case "offset":
-                made = number_array(_cells(parts, shapes.OFFSET), pa.int64())
+                column = number_array(_cells(parts, shapes.OFFSET), pa.int64())
             case "timestamp":
-                made = _timestamps(_cells(parts, shapes.TIMESTAMP))
+                column = _timestamps(_cells(parts, shapes.TIMESTAMP))
             case "timestampType":
-                made = _kinds(parts)
+                column = _kinds(parts)
             case "_upstream":
-                made = _upstreams(parts, self._origins)
+                column = _upstreams(parts, self._origins)
             case _:
-                made = _headers_array(parts)
-        return made
+                column = _headers_array(parts)
+        return column
 
 
 def _bytes_array(parts: Sequence[_Part], column: int) -> pa.Array:
@@ -220,7 +220,9 @@ def _bytes_array(parts: Sequence[_Part], column: int) -> pa.Array:
 
 def _gathered(part: _Part, column: int) -> pa.Array:
     out, ends, present, nulls = CHOSEN.kernels.gather(part.table, column, part.first, part.end)
-    return _of_buffers(pa.binary(), part.end - part.first, ends, out, present if nulls else None)
+    return _array_of_buffers(
+        pa.binary(), part.end - part.first, ends, out, present if nulls else None
+    )
 
 
 def binary_array(values: Sequence[bytes | None]) -> pa.Array:
@@ -232,10 +234,12 @@ def binary_array(values: Sequence[bytes | None]) -> pa.Array:
         for row, cell in enumerate(values):
             if cell is not None:
                 present[row >> 3] |= 1 << (row & 7)
-    return _of_buffers(pa.binary(), len(values), ends, b"".join(filter(None, values)), present)
+    return _array_of_buffers(
+        pa.binary(), len(values), ends, b"".join(filter(None, values)), present
+    )
 
 
-def _of_buffers(
+def _array_of_buffers(
     kind: Any, rows: int, ends: Any, data: Any, present: bytearray | None = None
 ) -> pa.Array:
     """Build an array. `pa.array` and `pa.scalar` would load pandas, which takes a new worker half a
@@ -339,9 +343,9 @@ def _header_lists(data: bytes, starts: array[int], ends: array[int]) -> pa.Array
     unpacked = CHOSEN.kernels.unpack_headers(data, starts, ends)
     if unpacked is None:  # usually a key that is not UTF-8
         unpacked = TWIN.unpack_headers(data, starts, ends)
-    keys = _of_buffers(pa.string(), unpacked.headers, unpacked.key_ends, unpacked.keys)
+    keys = _array_of_buffers(pa.string(), unpacked.headers, unpacked.key_ends, unpacked.keys)
     present = unpacked.value_present if unpacked.value_nulls else None
-    values = _of_buffers(
+    values = _array_of_buffers(
         pa.binary(), unpacked.headers, unpacked.value_ends, unpacked.values, present
     )
     header = pa.Array.from_buffers(HEADER, unpacked.headers, [None], children=[keys, values])

@@ -141,9 +141,9 @@ def resolve(
         case BoundKind.OFFSETS:
             return _given_offsets(client, bound, wanted, isolation)
         case BoundKind.TIMES:
-            return _timed(client, bound, wanted, isolation)
+            return _offsets_at_times(client, bound, wanted, isolation)
         case BoundKind.GROUP:
-            return _of_group(client, bound, wanted, isolation)
+            return _group_offsets(client, bound, wanted, isolation)
 
 
 def latest(
@@ -221,7 +221,7 @@ def _given_offsets(
     return out
 
 
-def _timed(
+def _offsets_at_times(
     client: ClusterClient, bound: Bound, tps: list[TopicPartition], isolation: Isolation
 ) -> Offsets:
     if bound.time_ms is None:
@@ -243,7 +243,7 @@ def _timed(
     return out
 
 
-def _of_group(
+def _group_offsets(
     client: ClusterClient, bound: Bound, tps: list[TopicPartition], isolation: Isolation
 ) -> Offsets:
     """Return a group's offsets; partitions without one begin at the log start, so no records are

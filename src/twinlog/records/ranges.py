@@ -88,7 +88,7 @@ class _OneEncoder:
         """Add rows after those added before. Raises ClusterError."""
         before = self.offsets[-1] if self.offsets else self._range.first - 1
         if offsets[0] <= before or not all(map(lt, offsets, offsets[1:])):
-            raise _refused()
+            raise _overlap_error()
         self.offsets.extend(offsets)
         self._encode(self._gatherer.add(self._tp, rows))
 
@@ -123,12 +123,15 @@ class RangeEncoder:
 
         Raises ClusterError (ROW_INVALID) if ranges overlap.
         """
-        every = [*ranges]
+        all_ranges = [*ranges]
         if any(
-            source_range.overlaps(other) for source_range, other in itertools.combinations(every, 2)
+            source_range.overlaps(other)
+            for source_range, other in itertools.combinations(all_ranges, 2)
         ):
-            raise _refused()  # a row of both would only be in the answer to the first one
-        self._encoders = [_OneEncoder(source_range, codec, max_bytes) for source_range in every]
+            raise _overlap_error()  # a row of both would only be in the answer to the first one
+        self._encoders = [
+            _OneEncoder(source_range, codec, max_bytes) for source_range in all_ranges
+        ]
         self._number = 0
         """The range whose rows arrive."""
         self._now_ms = now_ms
@@ -139,12 +142,12 @@ class RangeEncoder:
             return
         columns: dict[str, Any] = dict(zip(rows.schema.names, rows.columns, strict=True))
         if columns[OFFSET].null_count:
-            raise _refused()
+            raise _overlap_error()
         table = table_of_columns(columns, rows.num_rows, self._now_ms, least_ms=UNTIMED_MS)
         offsets, at = numbers_of(columns[OFFSET]), 0
         while at < rows.num_rows:
             if self._number == len(self._encoders):
-                raise _refused()
+                raise _overlap_error()
             encoder = self._encoders[self._number]
             end = at + encoder.leading(columns, at)
             if at < end:
@@ -162,7 +165,7 @@ class RangeEncoder:
         return [encoder.answer() for encoder in self._encoders]
 
 
-def _refused() -> ClusterError:
+def _overlap_error() -> ClusterError:
     return ClusterError(
         "the transform returns rows of other records, twice, or in another order: it must keep "
         "topic, partition and offset",

@@ -130,7 +130,7 @@ def warn_of_another_python(spark: SparkSession) -> None:
     try:
         python = spark.sparkContext.pythonExec
     except PySparkException:
-        return  # Spark Connect
+        return  # with Spark Connect, the server has the Python
     path = shutil.which(python)
     if path is None or Path(path).parent == Path(sys.executable).parent:
         return

@@ -197,7 +197,7 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         answers = [answer] if isinstance(answer, TwinlogError) else list(answer.values())
         for error in answers:
             if error is not None:
-                _refused(group, error)
+                _raise_final(group, error)
         if not any(answers):
             self._committed = end
 
@@ -291,14 +291,14 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         """
         topics = self._connected().metadata(sorted({span.tp.topic for span in ranges})).topics
         existing = {tp: topic.topic_id for topic in topics.values() for tp in topic.tps}
-        gone = [
+        lost_ranges = [
             span
             for span in ranges
             if span.tp not in existing or self._is_another(span.tp, existing[span.tp])
         ]
-        for gone_span in gone:
+        for gone_span in lost_ranges:
             warn_of_gone(gone_span)
-        return [span for span in ranges if span not in gone]
+        return [span for span in ranges if span not in lost_ranges]
 
     def _limited(self, client: ClusterClient, ready: Sequence[OffsetRange]) -> Offsets:
         ends = {span.tp: span.end for span in ready}
@@ -329,7 +329,7 @@ def _bytes_per_offset(
     return out
 
 
-def _refused(group: str, error: TwinlogError) -> None:
+def _raise_final(group: str, error: TwinlogError) -> None:
     """Raise an error that is not retriable. The micro-batch is done in any case, so retriable
     errors are only logged.
     """

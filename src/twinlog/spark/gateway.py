@@ -145,7 +145,7 @@ def submit_jvm(
     folder = _make_folder()
     own = spark.given.get(DRIVER_OPTIONS)
     flags = [own] if own else [f for f in JVM_FLAGS if not f.startswith("-Xm")]
-    every = {
+    properties = {
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
         **spark.usual,
         **spark.conf,
@@ -155,7 +155,7 @@ def submit_jvm(
     command = [str(home / "bin" / "spark-submit"), "--name", name]
     if spark.properties_file is not None:
         command += ["--properties-file", str(spark.properties_file)]
-    for key, value in every.items():
+    for key, value in properties.items():
         command += ["--conf", f"{key}={value}"]
     return Gateway([*command, "pyspark-shell"], folder, home, os.environ)
 

@@ -124,7 +124,9 @@ class LeaseJob:
         lease = self._description.rpartition(", ")[0] or self._group
         description = f"{lease} copied {plural(records, 'record')}, {size(total)}"
         shown = ["\t".join(LeaseCopy._fields)]
-        shown += ["\t".join("?" if at == -1 else str(at) for at in copy) for copy in copied[:SHOWN]]
+        shown += [
+            "\t".join("?" if at is None else str(at) for at in copy) for copy in copied[:SHOWN]
+        ]
         if len(copied) > SHOWN:
             shown.append(f"and {plural(len(copied) - SHOWN, 'more partition')}")
         with suppress(Exception):  # the application has ended

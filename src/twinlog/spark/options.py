@@ -77,6 +77,13 @@ class SparkOptions:
     """The SparkContext of the caller's session, or None: Twinlog starts its own."""
 
     @property
+    def is_yarns_driver(self) -> bool:
+        """Return True if YARN has started this driver. It ends it if no application starts soon
+        (`spark.yarn.am.waitTime`, 100 s).
+        """
+        return self.master == "yarn" and self.given.get("spark.submit.deployMode") == "cluster"
+
+    @property
     def usual(self) -> dict[str, str]:
         """Return Twinlog's settings that the user has not set."""
         conf = self.given
@@ -97,8 +104,8 @@ def spark_options(
     and EnvironmentMissing for an environment in which no lane can run.
     """
     asked = dict(_key_and_value(key) for key in conf)
-    given = asked if properties_file is None else {**_read(properties_file), **asked}
-    master = master or given.get("spark.master")
+    properties = asked if properties_file is None else {**_read(properties_file), **asked}
+    master = master or properties.get("spark.master")
     if archive is not None and master is None:
         raise UsageError(
             "--archive is for executors of a Spark cluster: give its --master as well, or leave "
@@ -107,14 +114,14 @@ def spark_options(
     for key in NEEDED.keys() & asked.keys():
         if asked[key] != NEEDED[key]:
             raise UsageError(f"--conf {key}={asked[key]}: lanes need {key}={NEEDED[key]}")
-    if os.environ.get("SPARK_REMOTE") or "spark.remote" in given:
+    if os.environ.get("SPARK_REMOTE") or "spark.remote" in properties:
         raise EnvironmentMissing(
             "SPARK_REMOTE or spark.remote is set, but lanes do not run over Spark Connect: unset "
             "it, and name the cluster's own master with --master"
         )
     if properties_file is None and not is_local(master):
-        given = {**_defaults(), **asked}
-    mode = deploy_mode or given.get("spark.submit.deployMode", CLIENT)
+        properties = {**_defaults(), **asked}
+    mode = deploy_mode or properties.get("spark.submit.deployMode", CLIENT)
     if mode != CLIENT:
         raise UsageError(
             f"the deploy mode {mode} is not one of `twinlog`, which is the driver itself: leave "
@@ -125,10 +132,10 @@ def spark_options(
         master=master,
         archive=archive,
         may_be_open=may_be_open,
-        name=name or given.get("spark.app.name"),
+        name=name or properties.get("spark.app.name"),
         properties_file=properties_file,
         conf=asked,
-        given=given,
+        given=properties,
     )
 
 
@@ -148,7 +155,9 @@ def is_submitted() -> bool:
 
 
 def local_slots(master: str) -> tuple[str | None, str | None]:
-    """Return the slots of a local master and how often a task may fail, as far as it has them."""
+    """Return the slots of a local master, and how often a task may fail. Each is None if the
+    master's text does not have it.
+    """
     match = _LOCAL.fullmatch(master)
     return (match[1], match[2]) if match else (None, None)
 

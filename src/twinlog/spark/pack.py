@@ -45,7 +45,7 @@ class Packed:
 
 def pack(path: Path) -> Packed:
     """Write the archive from the installed packages. An existing file is replaced at the end."""
-    names = sorted(_needed("twinlog"))
+    names = sorted(_requirements_of("twinlog"))
     # PATH may be in a shared folder: a link may be waiting under a predictable name
     partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -74,7 +74,7 @@ def pack(path: Path) -> Packed:
     )
 
 
-def _needed(name: str, names: frozenset[str] = frozenset()) -> frozenset[str]:
+def _requirements_of(name: str, names: frozenset[str] = frozenset()) -> frozenset[str]:
     """Return a distribution and everything that it requires here, without Spark's packages."""
     key = name.lower().replace("_", "-")
     if key in names or key in _CLUSTERS_OWN:
@@ -88,7 +88,7 @@ def _needed(name: str, names: frozenset[str] = frozenset()) -> frozenset[str]:
     for requirement in requires:
         match = _NAME.match(requirement)
         if match is not None and "extra ==" not in requirement:
-            names = _needed(match.group(), names)
+            names = _requirements_of(match.group(), names)
     return names
 
 

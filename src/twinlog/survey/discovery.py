@@ -304,16 +304,16 @@ def _create(
     remote: str,
     configs: Mapping[str, str],
 ) -> None:
-    made = create_topic(
+    creation = create_topic(
         target,
         remote,
         partitions=new_partitions(flow, topic),
         replication_factor=flow.new_topics.replication_factor,
         configs=configs,
     )
-    if not made.is_new and flow.policy.kind is not PolicyKind.IDENTITY:
+    if not creation.is_new and flow.policy.kind is not PolicyKind.IDENTITY:
         raise created_since(flow, remote)
-    wait_for_topic(target, remote, partitions=max(made.partitions, 1))
+    wait_for_topic(target, remote, partitions=max(creation.partitions, 1))
 
 
 def new_partitions(flow: FlowConfig, topic: TopicMetadata) -> int:

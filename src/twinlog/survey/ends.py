@@ -10,9 +10,16 @@ from typing import Final
 from msgspec import Struct
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, list_offsets
+from twinlog.cluster.logs.offsets import (
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    list_offsets,
+    log_ends,
+)
+from twinlog.cluster.topics.internal_log import ends_of_logs
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.errors import TwinlogError
+from twinlog.errors import TwinlogError, or_raise
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.model import Isolation, TopicPartition
 
@@ -77,6 +84,25 @@ def read_ends(
         else:
             ends_read[tp] = LogState(None if start is None else start.offset, end.offset, newest_ms)
     return ends_read
+
+
+def log_starts(client: ClusterClient, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return the start of each log. Raises the error of the first that cannot be queried."""
+    return {tp: or_raise(one).offset for tp, one in list_offsets(client, tps, EARLIEST).items()}
+
+
+def log_bounds(
+    client: ClusterClient, tp: TopicPartition, isolation: Isolation = Isolation.READ_UNCOMMITTED
+) -> tuple[int, int]:
+    """Return start and end of one log. Raises the error that its leader returned."""
+    return log_starts(client, [tp])[tp], ends_of_logs(client, [tp], isolation)[tp]
+
+
+def append_ends(client: ClusterClient, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return where the next append to each log goes, which may be after its high watermark. Raises
+    the error of the first that cannot be queried.
+    """
+    return {tp: or_raise(end).end_offset for tp, end in log_ends(client, tps).items()}
 
 
 def empty_logs(client: ClusterClient, tps: Iterable[TopicPartition]) -> set[TopicPartition]:

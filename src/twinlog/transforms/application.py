@@ -214,9 +214,8 @@ class Application:
 
     def _ended(self) -> TwinlogError:
         """Return the error of a Spark that has ended, perhaps because of a record."""
-        ranges = (
-            f"{one.topic}-{one.partition} [{one.first}, {one.end})" for _, one in self._running
-        )
+        running = [*self._running]  # the other thread, which has failed as well, changes it
+        ranges = (f"{one.topic}-{one.partition} [{one.first}, {one.end})" for _, one in running)
         return TwinlogError(
             f"Spark ended while it computed upstream records of {first_few(sorted(ranges))}",
             code="TRANSFORM_UNAVAILABLE",

@@ -88,7 +88,7 @@ def join_run(
     next_at: list[int] = []
     begin = at
     if first.codec is not Codec.NONE:
-        begin, records = 0, _unpacked(records, at, first, most_bytes, next_at)
+        begin, records = 0, _unpack_batches(records, at, first, most_bytes, next_at)
         if len(next_at) < 2:
             return None
     state = array(
@@ -124,7 +124,7 @@ def join_run(
     )
 
 
-def _unpacked(
+def _unpack_batches(
     records: memoryview, at: int, first: BatchHeader, most_bytes: int, next_at: list[int]
 ) -> memoryview:
     """Return the batches from `at` on as uncompressed batches, after checking their CRCs.

@@ -69,8 +69,8 @@ def _key_and_value(message: memoryview, header: BatchHeader) -> tuple[bytes | No
             f"message at offset {header.base_offset} has magic {header.magic}, not 0 or 1"
         )
     verify_crc(message, 0, header)
-    key, position = _sized(message, _KEY_POSITION[header.magic], header)
-    value, position = _sized(message, position, header)
+    key, position = _read_sized(message, _KEY_POSITION[header.magic], header)
+    value, position = _read_sized(message, position, header)
     if position != len(message):
         raise CorruptData(
             f"message at offset {header.base_offset}: {len(message) - position} bytes are left "
@@ -79,7 +79,9 @@ def _key_and_value(message: memoryview, header: BatchHeader) -> tuple[bytes | No
     return key, value
 
 
-def _sized(message: memoryview, position: int, header: BatchHeader) -> tuple[bytes | None, int]:
+def _read_sized(
+    message: memoryview, position: int, header: BatchHeader
+) -> tuple[bytes | None, int]:
     start = position + _LENGTH.size
     length = _LENGTH.unpack_from(message, position)[0] if start <= len(message) else len(message)
     if length < 0:

@@ -114,7 +114,7 @@ def test_accepted_partitions_are_set_back_if_another_partition_is_rejected(
 ) -> None:
     commit = Refusing()
     monkeypatch.setattr("twinlog.client.offset_reset.commit_offsets", commit)
-    monkeypatch.setattr(OffsetReset, "_up_to_date", lambda _, plan: plan)
+    monkeypatch.setattr(OffsetReset, "_within_current_logs", lambda _, plan: plan)
     plan = GroupReset(
         group="shop",
         offsets=(offset(HERE, before), offset(THERE, 8)),

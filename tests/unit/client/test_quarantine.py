@@ -58,7 +58,7 @@ class Log:
         monkeypatch.setattr(skipping, "fetch_partition", self.fetch)
         monkeypatch.setattr(skipping, "produce_batch", lambda *call: self.produce(call[2]))
         monkeypatch.setattr(skipping, "ends_of_logs", lambda *_: {HOME: self.end()})
-        monkeypatch.setattr(skipping, "offset_at", lambda *_: self.start)
+        monkeypatch.setattr(skipping, "log_starts", lambda *_: {HOME: self.start})
         monkeypatch.setattr(skipping, "describe_producers", self.remembered)
 
     def _encoded(self, record: Record, sequence: int) -> bytes:

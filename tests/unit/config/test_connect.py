@@ -409,9 +409,9 @@ OF = {str(name): ("A->B.transforms = x", f"A->B.transforms.x.type = {name}") for
         (
             (
                 *("A->B.transforms = x", "A->B.transforms.x.type = RegexRouter"),
-                *("A->B.transforms.x.regex = .*", "A->B.transforms.x.replacement = a b"),
+                *("A->B.transforms.x.regex = .*", "A->B.transforms.x.replacement = a$1"),
             ),
-            '8: A->B.transforms.x.replacement: "a b" gives an invalid topic name; use letters, ',
+            '8: A->B.transforms.x.replacement: "a$1" uses $1, but its expression has 0 groups; ',
         ),
     ],
 )

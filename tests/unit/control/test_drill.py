@@ -50,6 +50,7 @@ def test_a_flow_under_names_of_its_own(tmp_path: Path) -> None:
         "C.bootstrap.servers = c:1\nA.B.sasl.jaas.config = ${env:JAAS}\n"
         "A->A.B.enabled = true\nA->C.enabled = true\nA->A.B.topics = orders.*\n"
         "A->A.B.emit.checkpoints.interval.seconds = 7\nA->A.B.twinlog.rpo.enforce = quota\n"
+        "A->A.B.transforms = all\nA->A.B.transforms.all.type = Filter\npredicates = p\n"
         "twinlog.rpo.seconds = 9\nlisteners = http://:8080\ntopics.exclude = .*\n"
     )
     raw = read_raw(path)
@@ -61,7 +62,15 @@ def test_a_flow_under_names_of_its_own(tmp_path: Path) -> None:
     assert first.flow == Flow("twinlog-drill-0123abcds-A", "twinlog-drill-0123abcds-A.B")
     assert second.flow.source == "twinlog-drill-0123abcdf-A"
     assert "${env:JAAS}" in text, "secrets stay where they are"
-    for gone in ("orders", "8080", "enforce", "c:1", "topics.exclude = .*"):
+    for gone in (
+        "orders",
+        "8080",
+        "enforce",
+        "c:1",
+        "topics.exclude = .*",
+        "transforms",
+        "predicates",
+    ):
         assert gone not in text
     assert first.rpo_seconds == 9
     assert not first.rpo_enforced

@@ -207,7 +207,7 @@ def test_lease_notes_the_copied_records_of_its_lanes(
         job.is_done = True
     driver.run.tick()
     first, second = driver.jobs
-    assert first.copied == [LeaseCopy("orders", n, -1, 5, 5, 500) for n in range(4)]
+    assert first.copied == [LeaseCopy("orders", n, None, 5, 5, 500) for n in range(4)]
     assert second.copied == [LeaseCopy("orders", n, 5, 12, 12, 1200) for n in range(4)]
 
 

@@ -143,6 +143,16 @@ def test_a_warm_standby_starts_spark_with_the_process(
     assert engine._is_warm is (is_warm and master is not None)
 
 
+@pytest.mark.parametrize(("mode", "starts"), [("client", False), ("cluster", True)])
+def test_a_driver_that_yarn_has_started_starts_an_application(
+    flow: FlowConfig, mode: str, starts: bool
+) -> None:
+    given = {"spark.submit.deployMode": mode}
+    spark = SparkOptions(master="yarn", given=given)
+    engine = SparkEngine(MirrorOptions(spark=spark), [flow])
+    assert engine._needed.is_set() is engine._is_warm is starts
+
+
 def test_lanes_of_this_machine_stay_on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     """On other addresses the channel uses TLS. The server decides by its address."""
     monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)

@@ -110,7 +110,9 @@ def test_backlog_over_a_slow_link_uses_all_lanes(
 ) -> None:
     driver, used, idle = light
     one = driver.partition(0)
-    one.recovery.see(one.recovery.upstream + 1000, driver.clock.boot(), one.recovery.upstream)
+    upstream = one.recovery.upstream
+    assert upstream is not None
+    one.recovery.see(upstream + 1000, driver.clock.boot(), upstream)
     pass_with(driver, BEHIND_S, used, idle)
     assert used.asked_back == []
     pass_with(driver, PERIOD_S, used, idle)

@@ -20,7 +20,7 @@ from twinlog.control.risk.running_flow import RiskLimits
 from twinlog.control.risk.source_watch import (
     SHARE_OF_TIME,
     Offsets,
-    OpenOnes,
+    OpenTransactions,
     SourceAnswers,
     SourceQuestions,
     SourceWatch,
@@ -71,7 +71,7 @@ class Source(SourceQuestions):
     asked: list[float] = field(default_factory=list)
     error: TwinlogError | None = None
     takes_s: float = 0.0
-    open_ones_are: OpenOnes | None = None
+    open_transactions_are: OpenTransactions | None = None
     made_anew: set[str] = field(default_factory=set)
     rests: dict[TopicPartition, IdlePosition] = field(default_factory=dict)
     """Positions of partitions that no lane has begun."""
@@ -91,7 +91,7 @@ class Source(SourceQuestions):
             starts=self.starts(behind),
             ids=self.ids({tp.topic for tp in wanted}),
             retentions=self.retentions(topics) if topics else None,
-            open_ones=self.open_ones(held_back) if held_back else None,
+            open_transactions=self.open_transactions(held_back) if held_back else None,
         )
 
     def ids(self, topics: Iterable[str]) -> Mapping[str, TopicId]:
@@ -115,10 +115,10 @@ class Source(SourceQuestions):
         self.rests_asked += [plan.source for plan in plans]
         return {tp: rest for tp, rest in self.rests.items() if tp in self.rests_asked}
 
-    def open_ones(self, partitions: Iterable[TopicPartition]) -> OpenOnes:
+    def open_transactions(self, partitions: Iterable[TopicPartition]) -> OpenTransactions:
         assert set(partitions) == {FIRST}
-        assert self.open_ones_are is not None
-        return self.open_ones_are
+        assert self.open_transactions_are is not None
+        return self.open_transactions_are
 
 
 class Flow:
@@ -284,7 +284,7 @@ def test_records_after_an_open_transaction_would_be_lost() -> None:
 def held_back(flow: Flow, limit_s: float | None) -> None:
     begun_ms = flow.at_ms - 5000
     transaction = OpenTransaction(tp=FIRST, producer_id=7, start_offset=100, since_ms=begun_ms)
-    flow.source.open_ones_are = OpenOnes(limit_s, (transaction,))
+    flow.source.open_transactions_are = OpenTransactions(limit_s, (transaction,))
     flow.source.stable = dict(flow.source.at)
     flow.source.at = {FIRST: 1100, SECOND: 100}
 

@@ -9,15 +9,14 @@ from typing import Any, cast
 
 import pytest
 
-from twinlog.cluster.logs.offsets import EpochEnd
 from twinlog.control.cutover import promotion
 from twinlog.control.cutover.promotion import wait_until_over
 from twinlog.control.cutover.scope import CutoverScope
-from twinlog.errors import Disconnected, FlowError, TwinlogError
+from twinlog.errors import Disconnected, FlowError, TwinlogError, or_raise
 from twinlog.model import TopicPartition
 
 HERE, THERE = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
-Answer = EpochEnd | TwinlogError
+Answer = int | TwinlogError
 
 
 class Cluster:
@@ -46,24 +45,20 @@ class Cluster:
         latest = SimpleNamespace(generation=1, host="here", pid=7)
         return SimpleNamespace(latest=latest, is_closed=False)
 
-    def log_ends(self, _: object, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Answer]:
+    def append_ends(self, _: object, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         self.now += self.end_s
         self.checked = [*tps]
-        return dict.fromkeys(self.checked, self.end(self.now))
+        return dict.fromkeys(self.checked, or_raise(self.end(self.now)))
 
     def wait(self, monkeypatch: pytest.MonkeyPatch, *, is_fenced: bool = True) -> float:
         clock = SimpleNamespace(monotonic=lambda: self.now, sleep=self.sleep)
         monkeypatch.setattr(promotion, "time", clock)
-        monkeypatch.setattr(promotion, "log_ends", self.log_ends)
+        monkeypatch.setattr(promotion, "append_ends", self.append_ends)
         wait_until_over(self.scope, [THERE.topic], lambda _: None, is_fenced=is_fenced)
         return self.now
 
 
 TOPICS = {"A.orders": SimpleNamespace(tps=[TopicPartition("A.orders", n) for n in (0, 1)])}
-
-
-def at(offset: int) -> EpochEnd:
-    return EpochEnd(leader_epoch=1, end_offset=offset)
 
 
 def test_it_is_still_between_the_end_of_one_look_and_the_beginning_of_another(
@@ -74,9 +69,7 @@ def test_it_is_still_between_the_end_of_one_look_and_the_beginning_of_another(
     """
     appends_until = 9.0
     for end_s, state_s in ((0.0, 0.0), (5.0, 0.0), (0.0, 5.0), (3.0, 3.0)):
-        cluster = Cluster(
-            lambda now: at(int(min(now, appends_until))), end_s=end_s, state_s=state_s
-        )
+        cluster = Cluster(lambda now: int(min(now, appends_until)), end_s=end_s, state_s=state_s)
         assert cluster.wait(monkeypatch) > appends_until + promotion.FENCED_STILL_S
         assert cluster.checked == [THERE, TopicPartition("A.orders", 1)], "those by key as well"
 
@@ -85,7 +78,7 @@ def test_a_log_that_cannot_be_checked_does_not_count_as_unchanged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def frozen(now: float) -> Answer:
-        return Disconnected("its broker does not answer") if now < 20 else at(5)
+        return Disconnected("its broker does not answer") if now < 20 else 5
 
     assert Cluster(frozen, end_s=1.0, state_s=0.0).wait(monkeypatch) > 20 + promotion.FENCED_STILL_S
     gone = Cluster(lambda _: Disconnected("it is gone"), end_s=1.0, state_s=0.0)
@@ -98,5 +91,5 @@ def test_a_source_that_may_be_written_to_is_waited_for_longer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The flow's leader may only be frozen. Its lanes would then copy the next record."""
-    cluster = Cluster(lambda _: at(5), end_s=0.0, state_s=0.0)
+    cluster = Cluster(lambda _: 5, end_s=0.0, state_s=0.0)
     assert cluster.wait(monkeypatch, is_fenced=False) > promotion.OPEN_STILL_S

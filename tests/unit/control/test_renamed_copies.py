@@ -121,6 +121,11 @@ def test_a_look_goes_through_the_rows_once_and_not_once_per_topic(
         ([of_another_flow("A.eu-orders", begun=False)], ["orders"], {"orders": "RENAME_CLASH"}),
         ([of_another_flow("A.eu-orders", begun=True, ended=True)], ["orders"], {}),
         (
+            [structs.replace(row("A.eu-orders", "orders", renamed=True), flow="C->B")],
+            ["orders"],
+            {"orders": "COPIED_TWICE"},
+        ),
+        (
             [
                 row("A.eu-orders", "orders", renamed=True),
                 of_another_flow("A.eu-orders", begun=True),
@@ -131,7 +136,8 @@ def test_a_look_goes_through_the_rows_once_and_not_once_per_topic(
     ],
     ids=[
         *("changed", "by-map", "taken", "intention", "gone", "others", "begun-twice"),
-        *("another flow", "another flow's intention", "another flow has ended", "ours is begun"),
+        *("another flow", "another flow's intention", "another flow has ended"),
+        *("another alias of the source", "ours is begun"),
     ],
 )
 def test_the_owner_of_a_name_is_found(

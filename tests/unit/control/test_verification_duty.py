@@ -90,7 +90,7 @@ class Copy:
             log_once=lambda _: None,
         )
         fetch_from_memory(monkeypatch)
-        monkeypatch.setattr(verification, "offset_at", self._start)
+        monkeypatch.setattr(verification, "log_starts", self._starts)
         monkeypatch.setattr(verification, "may_lack_offsets", lambda *_: set())
         monkeypatch.setattr(verification, "FIRST_OFFSETS", 100)
         monkeypatch.setattr(verification, "MOST_OFFSETS", 100)
@@ -109,9 +109,9 @@ class Copy:
         target.metadata = lambda _: no_state
         return duty
 
-    def _start(self, client: Any, _tp: Any, _at: Any) -> int:
+    def _starts(self, client: Any, tps: Any) -> dict[TopicPartition, int]:
         self.cpu_s += 0.01
-        return int(client.log.log_start)
+        return dict.fromkeys(tps, int(client.log.log_start))
 
     def _partitions(self) -> tuple[PartitionView, ...]:
         self.asked += 1
@@ -311,7 +311,7 @@ def test_a_missing_right_ends_the_round_with_a_remedy(
     def refuse(*_: Any) -> Any:
         raise refused
 
-    monkeypatch.setattr(verification, "offset_at", refuse)
+    monkeypatch.setattr(verification, "log_starts", refuse)
     with pytest.raises(NotPermitted, match=r"or set twinlog\.verify=off"):
         full.duty().round()
 

@@ -82,7 +82,7 @@ def test_additional_fields_of_a_later_release_are_ignored() -> None:
 
 
 def test_other_readers_of_the_state_ignore_it() -> None:
-    """All releases ignore it, because they do not know the kind in its key."""
+    """Readers in all releases ignore the row, because they do not know the kind in its key."""
     rows = [WHOLE.encode(), PART.encode()]
     for key, value in rows:
         assert producer_of(key, value) is None

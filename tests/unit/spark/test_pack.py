@@ -55,6 +55,6 @@ def test_a_folder_that_takes_nothing_is_one_line(tmp_path: Path) -> None:
 
 
 def test_modules_of_the_http_server_are_not_packed() -> None:
-    needed = module._needed("twinlog")
+    needed = module._requirements_of("twinlog")
     assert {"cramjam", "kafka-python"} <= needed
     assert needed & {"pydantic", "starlette", "uvicorn", "h11"} == set()

@@ -84,7 +84,7 @@ def parts(comparison: FlowComparison, *, with_left_alone: bool) -> Iterator[Rend
 
 
 def _totals(comparison: FlowComparison) -> Table:
-    numbers = ("compared", "different", "left alone")
+    numbers = ("compared", "different", "not synced")
     table = plain_table("  ", *numbers, numbers=numbers)
     for aspect, total in comparison.totals().items():
         counts = (total.compared, total.different, total.left_alone)
@@ -99,7 +99,7 @@ def _table(flow: str, aspect: Aspect, rows: list[Deviation], *, with_left_alone:
     for name in ("", source, target):
         table.add_column(text(name), overflow="fold")
     if with_left_alone:
-        table.add_column("left alone, because", overflow="fold")
+        table.add_column("not synced, because", overflow="fold")
     for deviation in rows:
         style = "dim" if deviation.left_alone else ""
         cells = [f"  {deviation.name}", deviation.detail, deviation.source, deviation.target]

@@ -314,8 +314,8 @@ def _reset_parts(where: str, plans: Sequence[GroupReset]) -> Iterator[Renderable
     offsets = sum(len(plan.offsets) for plan in plans)
     yield text(f"{where}, {plural(len(plans), 'group')}, {plural(offsets, 'partition')}")
     table = plain_table("group", "topic", *RESET_NUMBERS, "", numbers=RESET_NUMBERS)
-    every = [(plan, offset) for plan in plans for offset in plan.offsets]
-    for plan, partition in every[:ROWS_SHOWN]:
+    rows = [(plan, offset) for plan in plans for offset in plan.offsets]
+    for plan, partition in rows[:ROWS_SHOWN]:
         now = "none" if partition.before is None else str(partition.before)
         numbers = (
             str(partition.partition),
@@ -327,10 +327,10 @@ def _reset_parts(where: str, plans: Sequence[GroupReset]) -> Iterator[Renderable
         step = partition.after - (partition.before or 0)
         moved = "" if partition.before is None else f"{'+' if step > 0 else ''}{count(step)}"
         row(table, plan.group, partition.topic, *numbers, moved, partition.fit.value)
-    if every:
+    if rows:
         yield table
-    if len(every) > ROWS_SHOWN:
-        yield text(f"and {len(every) - ROWS_SHOWN} more (--format json --dry-run has all)")
+    if len(rows) > ROWS_SHOWN:
+        yield text(f"and {len(rows) - ROWS_SHOWN} more (--format json --dry-run has all)")
 
 
 def _result_parts(plans: Sequence[GroupReset], *, dry_run: bool) -> Iterator[RenderableType]:

@@ -33,9 +33,10 @@ def pack(path: Path) -> Answer:
     """
     from twinlog.spark.pack import pack as make
 
-    made = make(path)
+    package = make(path)
     line = (
-        f"{made.path}: {size(made.size)}, {plural(len(made.distributions), 'distribution')}; "
-        f"for Python {made.python} on {made.platform}"
+        f"{package.path}: {size(package.size)}, "
+        f"{plural(len(package.distributions), 'distribution')}; "
+        f"for Python {package.python} on {package.platform}"
     )
-    return Answer(asdict(made), [line])
+    return Answer(asdict(package), [line])

@@ -61,8 +61,8 @@ def asked_format(
     text if the value is unknown.
     """
     variable = "_".join(("twinlog", *words, "format")).upper().replace("-", "_")
-    given = [*_given_formats(arguments)] or [environment.get(variable, "")]
-    return next((format_ for format_ in Format if format_ == given[-1]), Format.TEXT)
+    formats = [*_given_formats(arguments)] or [environment.get(variable, "")]
+    return next((format_ for format_ in Format if format_ == formats[-1]), Format.TEXT)
 
 
 def _given_formats(arguments: Sequence[str]) -> Iterator[str]:

@@ -93,13 +93,13 @@ def take_spark_options(values: dict[str, Any]) -> SparkOptions:
     """
     from twinlog.spark import options as spark
 
-    given = {name: values.pop(name) for name in SPARK_NAMES}
+    options = {name: values.pop(name) for name in SPARK_NAMES}
     if not spark.is_submitted():
-        return spark.spark_options(**given)
+        return spark.spark_options(**options)
     from twinlog.spark.session import submitted_options
 
-    archive, may_be_open = given.pop("archive"), given.pop("may_be_open")
-    if any(given.values()):
+    archive, may_be_open = options.pop("archive"), options.pop("may_be_open")
+    if any(options.values()):
         raise UsageError(
             "--master, --conf, --properties-file, --name and --deploy-mode are options of the "
             "`spark-submit` that runs this command: write them before its file"

@@ -542,8 +542,8 @@ class FailureLines:
             for names in [[*topics]] if len(topics) > TOPICS_EACH else [[name] for name in topics]:
                 lasted = duration(now - min(topics[name] for name in names))
                 end = f"{code} is over after {lasted}"
-                gone = f"released after {lasted}: no longer mirrored, last {code}"
-                self._write(f"{flow}: {_topics_text(names)}: {end if is_mirrored else gone}")
+                released = f"released after {lasted}: no longer mirrored, last {code}"
+                self._write(f"{flow}: {_topics_text(names)}: {end if is_mirrored else released}")
 
 
 def _topics_text(topics: list[str]) -> str:

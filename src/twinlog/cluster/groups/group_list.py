@@ -83,7 +83,7 @@ def list_groups(coordinators: Coordinators) -> dict[str, Group]:
 
     groups = client.retrying(ask)
     unknown = [group.name for group in groups.values() if not group.state]
-    return groups | _described(coordinators, unknown)
+    return groups | _describe_groups(coordinators, unknown)
 
 
 def _group(described: Message, kind: str) -> Group:
@@ -95,7 +95,7 @@ def _group(described: Message, kind: str) -> Group:
     )
 
 
-def _described(coordinators: Coordinators, names: Sequence[str]) -> dict[str, Group]:
+def _describe_groups(coordinators: Coordinators, names: Sequence[str]) -> dict[str, Group]:
     """Describe groups whose state ListGroups does not return."""
 
     def ask(node: int, of_node: Sequence[str]) -> dict[str, Group | TwinlogError]:

@@ -47,7 +47,7 @@ def group_members(
         by_kind.setdefault(kind if kind in _REQUESTS else "", []).append(group.name)
     out: dict[str, Members | TwinlogError] = {}
     for kind, names in by_kind.items():
-        out.update(_described(coordinators, kind, names))
+        out.update(_describe_members(coordinators, kind, names))
     return out
 
 
@@ -65,7 +65,7 @@ _REQUESTS: Final[Mapping[str, tuple[Callable[[list[str]], Message], int | None]]
 """The request for each kind of group, and its highest version."""
 
 
-def _described(
+def _describe_members(
     coordinators: Coordinators, kind: str, names: Sequence[str]
 ) -> dict[str, Members | TwinlogError]:
     request, maximum = _REQUESTS[kind]

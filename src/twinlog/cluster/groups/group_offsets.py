@@ -129,7 +129,7 @@ class OffsetReader:
             return last.offsets
         by_group = {str(each.group_id): each for each in message.groups}
         out = {
-            group: _of_group(self._coordinators, group, answer)
+            group: _offsets_of_group(self._coordinators, group, answer)
             for group, answer in by_group.items()
         }
         offsets = {
@@ -151,7 +151,7 @@ class OffsetReader:
                 minimum=SETTLED if self._settled else 2,
                 maximum=MANY_GROUPS - 1,
             )
-            out[group] = _of_group(self._coordinators, group, answer)
+            out[group] = _offsets_of_group(self._coordinators, group, answer)
         return out
 
 
@@ -201,7 +201,7 @@ def is_refused_as_active(error: TwinlogError) -> bool:
     return getattr(error, "kafka_error", 0) in REFUSED_AS_ACTIVE
 
 
-def _of_group(
+def _offsets_of_group(
     coordinators: Coordinators, group: str, answer: Message
 ) -> GroupOffsets | TwinlogError:
     code = int(answer.error_code)

@@ -190,7 +190,7 @@ def _states(coordinators: Coordinators, group: str, answer: Message) -> _States 
             if code == UNKNOWN_TOPIC_OR_PARTITION:
                 continue  # the topic was deleted
             if code:
-                return _of_partition(coordinators, code, "reading", group, tp)
+                return _partition_error(coordinators, code, "reading", group, tp)
             if partition.start_offset >= 0:
                 out[tp] = _State(start=int(partition.start_offset), lag=int(partition.lag))
     return out
@@ -222,11 +222,11 @@ def _altered(
         for partition in topic.partitions:
             tp = TopicPartition(str(topic.topic_name), int(partition.partition_index))
             code = int(partition.error_code)
-            out[tp] = _of_partition(coordinators, code, "setting", group, tp) if code else None
+            out[tp] = _partition_error(coordinators, code, "setting", group, tp) if code else None
     return out
 
 
-def _of_partition(
+def _partition_error(
     coordinators: Coordinators, code: int, verb: str, group: str, tp: TopicPartition
 ) -> TwinlogError:
     right = "DESCRIBE" if verb == "reading" else "READ"

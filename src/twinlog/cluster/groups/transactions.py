@@ -147,7 +147,7 @@ class Transactions:
         """
 
         def ask() -> None:
-            described = self._described()
+            described = self._describe()
             if described.identity != self.identity:
                 return
             if described.is_open:
@@ -250,9 +250,9 @@ class Transactions:
 
     def describe(self) -> Described:
         """Return the state of this transactional ID. Raises Unsupported before Kafka 3.0."""
-        return self._retrying(self._described)
+        return self._retrying(self._describe)
 
-    def _described(self) -> Described:
+    def _describe(self) -> Described:
         request = DescribeTransactionsRequest(transactional_ids=[self.transactional_id])
         (answer,) = self._client.attempt(self._coordinator(), request).transaction_states
         self._require(int(answer.error_code), "describing the transaction of", "DESCRIBE")

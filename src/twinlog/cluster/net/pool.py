@@ -122,7 +122,7 @@ class ConnectionPool:
             else:
                 self._failed_at.pop((host, port), None)
                 return self._first
-        raise self._all_failed(failures)
+        raise self._error_of_all(failures)
 
     def _open_any(self, host: str, port: int) -> Connection:
         """Open a connection. Until a first broker has responded, raise NOT_KAFKA if another service
@@ -141,7 +141,7 @@ class ConnectionPool:
                 probe()
             raise
 
-    def _all_failed(self, failures: Mapping[str, TwinlogError]) -> TwinlogError:
+    def _error_of_all(self, failures: Mapping[str, TwinlogError]) -> TwinlogError:
         """Return one error for all addresses. It is retriable unless every address belongs to
         another service.
         """
@@ -186,10 +186,10 @@ class ConnectionPool:
         """Return the configured addresses in random order, then advertised ones. Those that failed
         come last, the latest failure at the end.
         """
-        given = list(dict.fromkeys(self._settings.bootstrap))
-        CHANCE.shuffle(given)
+        configured = list(dict.fromkeys(self._settings.bootstrap))
+        CHANCE.shuffle(configured)
         advertised = [(broker.host, broker.port) for broker in self.brokers.values()]
-        addresses = dict.fromkeys([*given, *advertised])
+        addresses = dict.fromkeys([*configured, *advertised])
         return sorted(addresses, key=lambda address: self._failed_at.get(address, float("-inf")))
 
     def _open(

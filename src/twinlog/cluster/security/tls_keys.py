@@ -60,7 +60,7 @@ def load_trust(keys: ClientKeys) -> str | None:
     in_line = keys.text(TRUST_TEXT)
     if in_line is not None:
         _only_pem(keys, TRUST_TEXT, kind, TRUST_TYPE)
-        _not_with(keys, TRUST_TEXT, TRUST_FILE, TRUST_PASSWORD)
+        _refuse_together(keys, TRUST_TEXT, TRUST_FILE, TRUST_PASSWORD)
         return _checked_trust(keys, TRUST_TEXT, in_line)
     path = keys.text(TRUST_FILE)
     if path is None:
@@ -69,7 +69,7 @@ def load_trust(keys: ClientKeys) -> str | None:
         return None
     data = keys.read_file(TRUST_FILE)
     if kind == PEM:
-        _not_with(keys, f"{TRUST_TYPE}=PEM", TRUST_PASSWORD)
+        _refuse_together(keys, f"{TRUST_TYPE}=PEM", TRUST_PASSWORD)
         return _checked_trust(keys, TRUST_FILE, _text(data), path)
     try:
         return _loadable(keystores.trusted_from_store(data, password))
@@ -106,7 +106,7 @@ def _load_identity(keys: ClientKeys) -> Identity | None:
         return None
     data = keys.read_file(KEY_FILE)
     if kind == PEM:
-        _not_with(keys, f"{KEY_TYPE}=PEM", STORE_PASSWORD)
+        _refuse_together(keys, f"{KEY_TYPE}=PEM", STORE_PASSWORD)
         return _pem_identity(keys, KEY_FILE, _text(data), _text(data), path)
     if password is None:
         keys.fail(STORE_PASSWORD, f"not set, but needed to open {path}")
@@ -126,7 +126,7 @@ def _identity_in_line(keys: ClientKeys, kind: str) -> Identity:
     if chain is None:
         keys.fail(CHAIN_TEXT, f"not set, but {KEY_TEXT} needs it")
     _only_pem(keys, KEY_TEXT, kind, KEY_TYPE)
-    _not_with(keys, KEY_TEXT, KEY_FILE, STORE_PASSWORD)
+    _refuse_together(keys, KEY_TEXT, KEY_FILE, STORE_PASSWORD)
     return _pem_identity(keys, KEY_TEXT, key, chain, "its value")
 
 
@@ -192,7 +192,7 @@ def _only_pem(keys: ClientKeys, key: str, kind: str, type_key: str) -> None:
         keys.fail(type_key, f"must be PEM if {key} is set, but is {kind}")
 
 
-def _not_with(keys: ClientKeys, reason: str, *others: str) -> None:
+def _refuse_together(keys: ClientKeys, reason: str, *others: str) -> None:
     for other in others:
         if keys.text(other) is not None:
             keys.fail(other, f"cannot be combined with {reason}: remove one of them")

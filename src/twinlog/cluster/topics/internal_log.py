@@ -29,7 +29,7 @@ from twinlog.errors import (
     Unauthorized,
     or_raise,
 )
-from twinlog.model import TopicPartition
+from twinlog.model import Isolation, TopicPartition
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
 from twinlog.wire.record_batch import Codec, read_headers, verify_crc
 from twinlog.wire.records import Record, decode_batch, encode_batch
@@ -200,13 +200,17 @@ def read_to_end(
             )
 
 
-def ends_of_logs(client: ClusterClient, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return high watermarks that include every acknowledged record.
+def ends_of_logs(
+    client: ClusterClient,
+    tps: Iterable[TopicPartition],
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
+) -> dict[TopicPartition, int]:
+    """Return high watermarks that include every acknowledged record, or last stable offsets.
 
     ListOffsets waits until the leader knows it. The watermark in a Fetch response of a new leader
     may be older.
     """
-    offsets = list_offsets(client, tps, LATEST)
+    offsets = list_offsets(client, tps, LATEST, isolation=isolation)
     return {tp: or_raise(result).offset for tp, result in offsets.items()}
 
 

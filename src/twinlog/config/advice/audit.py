@@ -59,7 +59,7 @@ def check_flow_keys(raw: Settings) -> None:
             )
 
 
-def _of_no_flow(key: str, aliases: Collection[str]) -> KeyEffect:
+def _effect_of_unknown_flow(key: str, aliases: Collection[str]) -> KeyEffect:
     """Return the effect of a line of a flow with a cluster that is missing in `clusters`, such as a
     removed one."""
     source, _, rest = key.partition(_ARROW)
@@ -196,7 +196,7 @@ def _effect_of(prefix: str, name: str, aliases: Collection[str]) -> KeyEffect:
     if provider_key(name):
         return KeyEffect(known=True)
     if not prefix:
-        return _of_no_flow(name, aliases) if _ARROW in name else judge_general(name)
+        return _effect_of_unknown_flow(name, aliases) if _ARROW in name else judge_general(name)
     scope = prefix[:-1]
     if scope in aliases:
         return judge_cluster(scope, name)
@@ -247,10 +247,10 @@ def audit_patterns(flows: Collection[FlowConfig]) -> Iterator[ConfigWarning]:
             setting = flow.settings.get(name)
             if setting is not None and setting not in seen:
                 seen.add(setting)
-                yield from _of_pattern(name, setting)
+                yield from _pattern_warnings(name, setting)
 
 
-def _of_pattern(name: str, setting: Setting) -> Iterator[ConfigWarning]:
+def _pattern_warnings(name: str, setting: Setting) -> Iterator[ConfigWarning]:
     entries = to_list(setting)
     if has_lone_star(entries):
         message = (

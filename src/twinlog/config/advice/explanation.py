@@ -68,7 +68,7 @@ def without_meaning(config: MirrorConfig) -> tuple[ExplainedKey, ...]:
     for setting in config.lines:
         meaning = _why_no_effect(setting.key, aliases)
         if meaning is not None:
-            keys.append(_explained(setting, Support.NO_MEANING, meaning))
+            keys.append(_explain(setting, Support.NO_MEANING, meaning))
     return tuple(keys)
 
 
@@ -76,7 +76,7 @@ def _flow_keys(settings: Settings) -> Iterator[ExplainedKey]:
     for name, definition in sorted(DEFINITIONS.items()):
         setting = settings.get(name)
         if setting is not None:
-            yield _explained(setting, definition.support, definition.meaning)
+            yield _explain(setting, definition.support, definition.meaning)
         else:
             yield ExplainedKey(
                 key=name,
@@ -87,24 +87,24 @@ def _flow_keys(settings: Settings) -> Iterator[ExplainedKey]:
     for name, setting in settings.stripped(TRANSFORMS_PREFIX).items():
         part = name.rpartition(".")[2]
         if part in PARTS:
-            yield _explained(setting, Support.ACTS, f"a transform: {PARTS[part]}")
+            yield _explain(setting, Support.ACTS, f"a transform: {PARTS[part]}")
 
 
 def _connect_keys(config: FlowConfig) -> Iterator[ExplainedKey]:
     for name, setting in config.settings.items():
         if name.startswith(CONNECT_PREFIXES) and setting not in config.transforms.unread:
-            yield _explained(setting, Support.ACTS, "an option of `transforms` or `predicates`")
+            yield _explain(setting, Support.ACTS, "an option of `transforms` or `predicates`")
 
 
 def _client_keys(config: FlowConfig) -> Iterator[ExplainedKey]:
     source, target = config.flow.source, config.flow.target
     yield from _merge_repeated(
-        *_of_client(config.clients.source_consumer, source, Role.CONSUMER),
-        *_of_client(config.clients.source_admin, source, Role.ADMIN),
+        *_explain_client(config.clients.source_consumer, source, Role.CONSUMER),
+        *_explain_client(config.clients.source_admin, source, Role.ADMIN),
     )
     yield from _merge_repeated(
-        *_of_client(config.clients.target_producer, target, Role.PRODUCER),
-        *_of_client(config.clients.target_admin, target, Role.ADMIN),
+        *_explain_client(config.clients.target_producer, target, Role.PRODUCER),
+        *_explain_client(config.clients.target_admin, target, Role.ADMIN),
     )
 
 
@@ -121,7 +121,7 @@ def _merge_repeated(*keys: ExplainedKey) -> Iterator[ExplainedKey]:
         yield replace(key, meaning=f"{key.meaning} ({', '.join(clients)})") if clients else key
 
 
-def _of_client(client: ClientProperties, alias: str, role: Role) -> Iterator[ExplainedKey]:
+def _explain_client(client: ClientProperties, alias: str, role: Role) -> Iterator[ExplainedKey]:
     defaults = {
         row.name: row.default
         for row in CLIENT_MEANINGS
@@ -134,7 +134,7 @@ def _of_client(client: ClientProperties, alias: str, role: Role) -> Iterator[Exp
         support = Support.ACTS if row is None else row.support
         meaning = f"{_CONNECTION} ({alias}.{role}.*)" if row is None else row.meaning
         if name in client:
-            yield _explained(client.origin(name), support, meaning)
+            yield _explain(client.origin(name), support, meaning)
         else:
             yield ExplainedKey(
                 key=f"{alias}.{role}.{name}",
@@ -144,7 +144,7 @@ def _of_client(client: ClientProperties, alias: str, role: Role) -> Iterator[Exp
             )
 
 
-def _explained(setting: Setting, support: Support, meaning: str) -> ExplainedKey:
+def _explain(setting: Setting, support: Support, meaning: str) -> ExplainedKey:
     shown = setting.shown if setting.secret else setting.value
     return ExplainedKey(
         key=shown_key(setting.key),
@@ -186,7 +186,7 @@ def _why_no_effect(key: str, aliases: list[str]) -> str | None:
 
 def _differences_of_chain(config: FlowConfig) -> Iterator[str]:
     routers = config.policy.renames.routers
-    if routers or any(one.connect for one in config.transforms.entries):
+    if routers or any(entry.connect for entry in config.transforms.entries):
         yield (
             f"{config.settings[CHAIN].key}: applied to copied records only; a dedicated "
             "MirrorMaker 2 applies it to its heartbeats and checkpoints as well"

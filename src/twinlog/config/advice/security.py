@@ -50,13 +50,13 @@ def audit_security(flows: Collection[FlowConfig]) -> Iterator[ConfigWarning]:
     """
     seen: set[tuple[Setting, str]] = set()
     for flow in flows:
-        for setting, message, code in _of_flow(flow):
+        for setting, message, code in _flow_warnings(flow):
             if (setting, message) not in seen:
                 seen.add((setting, message))
                 yield warning(code, setting, message)
 
 
-def _of_flow(flow: FlowConfig) -> Iterator[tuple[Setting, str, WarningCode]]:
+def _flow_warnings(flow: FlowConfig) -> Iterator[tuple[Setting, str, WarningCode]]:
     clients = (
         flow.clients.source_consumer,
         flow.clients.source_admin,
@@ -64,7 +64,7 @@ def _of_flow(flow: FlowConfig) -> Iterator[tuple[Setting, str, WarningCode]]:
         flow.clients.target_admin,
     )
     for client in clients:
-        for setting, message in _of_client(client):
+        for setting, message in _client_secrets(client):
             yield setting, message, WarningCode.INSECURE
         for setting, message in _without_protocol(client):
             yield setting, message, WarningCode.NO_PROTOCOL
@@ -122,7 +122,7 @@ def _holds_secret(setting: Setting) -> bool:
     return setting.key.endswith(_SECRETS) and bool(written)
 
 
-def _of_client(client: ClientProperties) -> Iterator[tuple[Setting, str]]:
+def _client_secrets(client: ClientProperties) -> Iterator[tuple[Setting, str]]:
     protocol = trimmed(client.get(SECURITY_PROTOCOL, "")).upper()
     mechanism = trimmed(client.get(_MECHANISM, "")).upper()
     if protocol == "SASL_PLAINTEXT" and mechanism in _IN_CLEAR:

@@ -45,7 +45,7 @@ def refuse_transforms(config: MirrorConfig) -> MirrorConfig:
 
 def unrun_transforms(config: MirrorConfig) -> list[ConfigError]:
     """Return an error for each line because of which transforms do not run."""
-    errors = [error for flow in config.flows for error in _of_flow(flow)]
+    errors = [error for flow in config.flows for error in _flow_errors(flow)]
     return errors + [
         _error(warning.file, warning.line, warning.key, "this line of a transform is not read")
         for warning in config.warnings
@@ -53,7 +53,7 @@ def unrun_transforms(config: MirrorConfig) -> list[ConfigError]:
     ]
 
 
-def _of_flow(flow: FlowConfig) -> Iterator[ConfigError]:
+def _flow_errors(flow: FlowConfig) -> Iterator[ConfigError]:
     if not flow.transforms.entries:
         return
     listed = flow.settings[CHAIN if flow.transforms.entries[0].connect else TRANSFORMS]
@@ -62,10 +62,10 @@ def _of_flow(flow: FlowConfig) -> Iterator[ConfigError]:
             "a mirror transforms only topics to which no other client writes, and the replication "
             "policy of this flow keeps the names of topics, so applications may write to them"
         )
-        yield _of_line(listed, what)
+        yield _line_error(listed, what)
 
 
-def _of_line(setting: Setting, what: str) -> ConfigError:
+def _line_error(setting: Setting, what: str) -> ConfigError:
     return _error(setting.file, setting.line, setting.key, what)
 
 

@@ -105,11 +105,11 @@ def read_pair(consumer: Path, producer: Path, options: PairOptions) -> RawConfig
         Setting(key="emit.heartbeats.enabled", value="false", file=DEFAULTS),
         Setting(key=f"{alias}.consumer.auto.offset.reset", value="latest", file=DEFAULTS),
     ]
-    settings += _of_cluster(
+    settings += _cluster_settings(
         source, alias, "consumer", _IDLE_CONSUMER | {_GROUP, _METADATA_AGE}, idle
     )
-    settings += _of_cluster(target, TARGET, "producer", _IDLE_PRODUCER, idle)
-    settings += _of_flow(f"{alias}->{TARGET}", group, source.get(_METADATA_AGE), options)
+    settings += _cluster_settings(target, TARGET, "producer", _IDLE_PRODUCER, idle)
+    settings += _flow_settings(f"{alias}->{TARGET}", group, source.get(_METADATA_AGE), options)
     return RawConfig(
         file=str(consumer),
         more_files=(str(producer),),
@@ -138,7 +138,7 @@ def _read(path: Path, role: str) -> PropertiesText:
     return parse_properties(decode(data), file=str(path))
 
 
-def _of_cluster(
+def _cluster_settings(
     settings: Settings,
     alias: str,
     role: str,
@@ -166,7 +166,7 @@ def _of_cluster(
         )
 
 
-def _of_flow(
+def _flow_settings(
     flow: str, group: Setting, metadata_age: Setting | None, options: PairOptions
 ) -> Iterator[Setting]:
     def one(key: str, value: str, flag: str = DEFAULTS) -> Setting:

@@ -41,18 +41,18 @@ def resolve_providers(raw: Settings, environment: Mapping[str, str]) -> Settings
     scopes = {
         prefix: _lookups(raw, prefix, environment) for prefix in reversed(provider_scopes(raw))
     }
-    every = {
+    providers = {
         name: provider
         for scope_settings in scopes.values()
         for name, provider in scope_settings.items()
     }
-    every |= scopes.get("", {})
-    if not every:
+    providers |= scopes.get("", {})
+    if not providers:
         return raw
     out = {}
     for key, setting in raw.items():
         own = max((scope for scope in scopes if key.startswith(scope)), key=len, default="")
-        out[key] = _resolved(setting, every | scopes.get(own, {}))
+        out[key] = _resolved(setting, providers | scopes.get(own, {}))
     return Settings(out)
 
 

@@ -50,9 +50,9 @@ def custom_instance(entry: str, **arguments: Any) -> Any:
     constructor accepts. Any error that its module raises is passed on.
     """
     module, _, name = entry.partition(SEPARATES)
-    made = getattr(importlib.import_module(module), name)
-    taken = inspect.signature(made).parameters
-    return made(**{name: value for name, value in arguments.items() if name in taken})
+    named_class = getattr(importlib.import_module(module), name)
+    taken = inspect.signature(named_class).parameters
+    return named_class(**{name: value for name, value in arguments.items() if name in taken})
 
 
 def keeps_names(setting: Setting, entry: str) -> bool:

@@ -56,8 +56,8 @@ def flow_settings(raw: Settings, flow: Flow) -> Settings:
         if name in CONNECTOR_NAMES | OWN_FLOW_NAMES or name.startswith(_EVERY_FLOW_PREFIXES)
     }
     target = cluster_settings(raw, flow.target)
-    settings |= _of_cluster("source", cluster_settings(raw, flow.source))
-    settings |= _of_cluster("target", target)
+    settings |= _cluster_settings("source", cluster_settings(raw, flow.source))
+    settings |= _cluster_settings("target", target)
     # Twinlog's own per-target keys; MirrorMaker 2 has no such step
     settings |= {name: target[name] for name in target if name in OWN_TARGET_NAMES}
     settings |= raw.stripped(f"{flow}.")
@@ -67,7 +67,7 @@ def flow_settings(raw: Settings, flow: Flow) -> Settings:
     return Settings(settings)
 
 
-def _of_cluster(side: str, settings: Mapping[str, Setting]) -> dict[str, Setting]:
+def _cluster_settings(side: str, settings: Mapping[str, Setting]) -> dict[str, Setting]:
     # MirrorMaker 2 tests for `^(consumer|producer|admin).*`, without a dot, so `adminx` matches too
     return {
         (f"{side}.{name}" if name.startswith(_ROLE_NAMES) else f"{side}.cluster.{name}"): setting

@@ -51,7 +51,7 @@ class Starts:
     @classmethod
     def everywhere(cls, reset: StartKind) -> Starts:
         """Return the same start for all topics."""
-        return cls(otherwise=_of_reset(reset))
+        return cls(otherwise=_reset_start(reset))
 
     def topic(self, topic: str) -> TopicStart:
         matching = (start for pattern, start in self.entries if pattern.matches(topic))
@@ -82,7 +82,7 @@ def to_starts(setting: Setting, reset: StartKind) -> Starts:
         if pattern is None:
             todo = f"put {start.text} last, for all other topics"
             raise refuse(setting, f'entries after "{start.text}" have no effect', todo)
-    otherwise = _of_reset(reset)
+    otherwise = _reset_start(reset)
     if entries and entries[-1][0] is None:
         otherwise = entries.pop()[1]
     named = tuple((pattern, start) for pattern, start in entries if pattern is not None)
@@ -105,27 +105,27 @@ def _entry(setting: Setting, text: str, reset: StartKind) -> tuple[NamePattern |
 
 def _start(setting: Setting, value: str, reset: StartKind) -> TopicStart:
     if value in _RESETS:
-        return _of_reset(StartKind(value))
+        return _reset_start(StartKind(value))
     if _OFFSETS.fullmatch(value):
-        return _of_offsets(setting, value, reset)
+        return _parse_offsets(setting, value, reset)
     try:
         ms = to_milliseconds(value)
     except NoTime as problem:
-        raise _refused(setting, value, problem) from None
+        raise _start_refused(setting, value, problem) from None
     return TopicStart(text=in_iso(ms), rest=StartAt(StartKind.TIMESTAMP, ms))
 
 
-def _of_offsets(setting: Setting, value: str, reset: StartKind) -> TopicStart:
+def _parse_offsets(setting: Setting, value: str, reset: StartKind) -> TopicStart:
     pairs = [pair.partition("=") for pair in value.split(";")]
     offsets = {int(partition): int(offset) for partition, _, offset in pairs}
     if len(offsets) < len(pairs):
         raise refuse(setting, f'"{value}" has a partition twice', "remove one of them")
     return TopicStart(
-        text=value, rest=_of_reset(reset).rest, offsets=tuple(sorted(offsets.items()))
+        text=value, rest=_reset_start(reset).rest, offsets=tuple(sorted(offsets.items()))
     )
 
 
-def _refused(setting: Setting, value: str, problem: NoTime) -> ConfigError:
+def _start_refused(setting: Setting, value: str, problem: NoTime) -> ConfigError:
     if value.isdigit():
         return refuse(setting, problem.what, f"{problem.todo}; 0={value} for an offset")
     if value[:1].isdigit() and "-" in value and "=" not in value:
@@ -134,7 +134,7 @@ def _refused(setting: Setting, value: str, problem: NoTime) -> ConfigError:
     return refuse(setting, what, EXAMPLE)
 
 
-def _of_reset(reset: StartKind) -> TopicStart:
+def _reset_start(reset: StartKind) -> TopicStart:
     return TopicStart(text=reset.value, rest=StartAt(reset))
 
 

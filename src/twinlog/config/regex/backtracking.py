@@ -198,10 +198,10 @@ def _cycles(graph: _Graph) -> dict[_Pair, int]:
         for child in children:
             back[child].append(node)
     group: dict[_Pair, int] = {}
-    gone: set[_Pair] = set()
+    grouped: set[_Pair] = set()
     for number, root in enumerate(reversed(ends)):
         members: list[_Pair] = []
-        _finish(root, back, gone, members)
+        _finish(root, back, grouped, members)
         group.update(dict.fromkeys(members, number))
     return group
 

@@ -110,7 +110,7 @@ class _Translator:
         if not quantifier:
             return atom
         if quantifier == "{":
-            quantifier = self._counted(column)
+            quantifier = self._read_count(column)
         is_endless = quantifier in ("*", "+") or len(quantifier) > len("{16}") or "," in quantifier
         self._skip_comments()
         for greed in "?+":
@@ -126,7 +126,7 @@ class _Translator:
             )
         return repeated
 
-    def _counted(self, column: int) -> str:
+    def _read_count(self, column: int) -> str:
         reader = self._reader
         low = reader.digits()
         comma = reader.take(",") if low else False

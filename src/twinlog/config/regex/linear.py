@@ -36,12 +36,12 @@ def linear_matcher(expression: str) -> Callable[[str], bool]:
         raise RegexProblem("it is too large", 1) from error
     if tree.state.flags & ~re.UNICODE:
         raise RegexProblem("flags such as (?i) are not supported", 1)
-    made = _Positions()
+    positions = _Positions()
     try:
-        whole = made.sequence(tree)
+        whole = positions.sequence(tree)
     except RecursionError as error:
         raise RegexProblem("it is too large", 1) from error
-    return made.matcher(whole)
+    return positions.matcher(whole)
 
 
 @dataclass(frozen=True, slots=True)

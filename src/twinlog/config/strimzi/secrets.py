@@ -81,7 +81,7 @@ class Secrets:
 
     def text(self, secret: Node | Named, key: Node | Named) -> str:
         """Return a variable for a file of a secret. Raises ConfigError if it cannot be read."""
-        path = self._secret(secret) / _checked(key)
+        path = self._secret(secret) / _checked_name(key)
         if self.is_read:
             self._read(path, key)
         return self._variable(path)
@@ -90,7 +90,7 @@ class Secrets:
         """Return the same variable for a quoted JAAS option. Raises ConfigError if such an option
         cannot contain the value.
         """
-        path = self._secret(secret) / _checked(key)
+        path = self._secret(secret) / _checked_name(key)
         if self.is_read and _NOT_IN_JAAS.search(self._read(path, key)):
             raise key.refuse(
                 f"{path} ends with a line break, or contains a quote or a backslash",
@@ -121,7 +121,7 @@ class Secrets:
                 "the secret must be read from a folder",
                 "set --secrets DIR with a file DIR/<secretName>/<key> for each key",
             )
-        return (self._folder or UNGIVEN) / _checked(secret)
+        return (self._folder or UNGIVEN) / _checked_name(secret)
 
     def _variable(self, path: Path) -> str:
         self.is_used = True
@@ -146,7 +146,7 @@ def _is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def _checked(node: Node | Named) -> str:
+def _checked_name(node: Node | Named) -> str:
     text = node.text()
     if not _is_name(text):
         raise node.refuse(

@@ -22,7 +22,6 @@ from typing import Final
 
 from twinlog.config.values.origin import Setting, refuse
 from twinlog.config.values.types import to_list, to_names, to_pattern
-from twinlog.errors import ConfigError
 
 KEY: Final = "twinlog.rename"
 LONGEST_NAME: Final = 249
@@ -75,11 +74,11 @@ class Router:
         """
         is_met = _compiled(self.topics).fullmatch(remote) is not None
         regex = _compiled(self.regex)
-        found = regex.search(remote) if regex.fullmatch(remote) else None
-        if is_met is self.is_negated or found is None:
+        match = regex.search(remote) if regex.fullmatch(remote) else None
+        if is_met is self.is_negated or match is None:
             return remote
-        new = _filled(_parts(self.replacement, regex), found)
-        return f"{remote[: found.start()]}{new}{remote[found.end() :]}"
+        new = _filled(_parts(self.replacement, regex), match)
+        return f"{remote[: match.start()]}{new}{remote[match.end() :]}"
 
     def __str__(self) -> str:
         return f"transforms.{self.name}"
@@ -153,8 +152,8 @@ def to_renames(setting: Setting) -> Renames:
 def to_router(
     name: str, regex: Setting, replacement: Setting, topics: str, *, is_negated: bool
 ) -> Router:
-    """Parse a router. Raises ConfigError if Connect would not start it, or if it would fail for
-    each topic that it matches.
+    """Parse a router. Raises ConfigError if Connect would not start it, or if it would fail at each
+    record that it matches. A later router may make a valid name of an invalid one.
     """
     router = Router(name, to_pattern(regex).entries[0], replacement.value, topics, is_negated)
     _checked_parts(replacement, replacement.shown, router.replacement, _compiled(router.regex))
@@ -175,17 +174,16 @@ def _rule(setting: Setting, entry: str) -> RenameRule:
     parts = _checked_parts(setting, f'"{entry}"', template, regex)
     fixed = "".join(part for part in parts if isinstance(part, str))
     is_fixed = all(isinstance(part, str) for part in parts)
-    if is_fixed and not is_topic_name(fixed):
-        raise _invalid(setting, f'"{entry}"')
+    if (fixed and _NAME.fullmatch(fixed) is None) or (is_fixed and not is_topic_name(fixed)):
+        raise refuse(
+            setting,
+            f'"{entry}" gives an invalid topic name',
+            "use letters, digits, `.`, `_` and `-`",
+        )
     if is_fixed and len(fixed) > LONGEST_NAME:
         what = f'"{entry}" gives a name of {len(fixed)} characters'
         raise refuse(setting, what, f"use at most {LONGEST_NAME}")
     return RenameRule(pattern, template, regex, parts)
-
-
-def _invalid(setting: Setting, shown: str) -> ConfigError:
-    what = f"{shown} gives an invalid topic name"
-    return refuse(setting, what, "use letters, digits, `.`, `_` and `-`")
 
 
 class _TemplateProblem(ValueError):
@@ -195,15 +193,12 @@ class _TemplateProblem(ValueError):
 def _checked_parts(
     setting: Setting, shown: str, template: str, regex: re.Pattern[str]
 ) -> tuple[str | int, ...]:
-    """Return the parts of a replacement. Raises ConfigError if all names with it are invalid."""
+    """Return the parts of a replacement. Raises ConfigError if it would fail in Java."""
     try:
-        parts = _parts(template, regex)
+        return _parts(template, regex)
     except _TemplateProblem as problem:
         what, todo = problem.args
         raise refuse(setting, f"{shown} {what}", todo) from None
-    if any(isinstance(part, str) and _NAME.fullmatch(part) is None for part in parts):
-        raise _invalid(setting, shown)
-    return parts
 
 
 def _parts(template: str, regex: re.Pattern[str]) -> tuple[str | int, ...]:

@@ -144,7 +144,7 @@ def to_servers(setting: Setting) -> tuple[Address, ...]:
 
 
 def _column_in_value(value: str, entries: Sequence[str], column: int) -> int:
-    """Return the position in the value of a column of the joined expression."""
+    """Convert a column of the joined expression to a position in the value, for messages."""
     from twinlog.config.regex.patterns import joined
 
     start_in_value = 0

@@ -35,7 +35,6 @@ from typing import Final
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.connect_group import connect_group
 from twinlog.cluster.groups.coordinators import Coordinators
-from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets, offset_at
 from twinlog.cluster.topics.internal_log import append, ends_of_logs
 from twinlog.config.flow.connect import ConnectStep
 from twinlog.config.flow.offset_storage import OffsetStorage
@@ -49,7 +48,7 @@ from twinlog.control.adopt.mm2_positions import (
     read_pairs,
     read_positions,
 )
-from twinlog.errors import AdoptionRefused, PartitionError, TwinlogError, or_raise
+from twinlog.errors import AdoptionRefused, PartitionError, TwinlogError
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.findings import LogFinding
 from twinlog.mirror.map.mm2_offsets import Pair, kept
@@ -68,6 +67,7 @@ from twinlog.mirror.start.tail_check import TAIL_RECORDS
 from twinlog.mirror.state.generations import producers_of_others
 from twinlog.model import Isolation, TopicPartition
 from twinlog.survey.committed_log import read_committed
+from twinlog.survey.ends import log_bounds, log_starts, read_ends
 from twinlog.survey.state_reader import has_state, state_rows
 from twinlog.wire.record_batch import BatchHeader
 from twinlog.wire.records import Headers, Record
@@ -215,7 +215,8 @@ class Adopter:
         positions = read_positions(self.target, self.storage)
         self._check_connector(positions)
         targets = {plan.source: plan.target for plan in plans}
-        starts, ends = self._starts(targets.values()), self._ends(targets.values())
+        starts = log_starts(self.target, targets.values())
+        ends = self._ends(targets.values())
         due = [
             plan
             for plan in plans
@@ -337,20 +338,20 @@ class Adopter:
         """
         strange: dict[TopicPartition, PartitionError] = {}
         targets = [plan.target for plan in due]
-        stable = list_offsets(self.target, targets, LATEST, isolation=Isolation.READ_COMMITTED)
+        stable = read_ends(self.target, targets, isolation=Isolation.READ_COMMITTED)
         time.sleep(QUIET_S)
         after = self._ends(targets)
         noted = read_positions(self.target, self.storage).noted
         refuse_running(self.target, self.storage, self.flow)
         for plan in due:
-            tp, lso = plan.target, stable[plan.target]
+            tp, lso = plan.target, stable[plan.target].end
             what = ""
             still_noted = noted.get(plan.source) == positions.noted.get(plan.source)
             if not still_noted:
                 what = f"its position of {plan.source} still moves"
             elif after[tp] != ends[tp] and self._has_grown(tp, ends[tp], after[tp]):
                 what = f"{tp} still grows"
-            elif not isinstance(lso, TwinlogError) and lso.offset < ends[tp]:
+            elif lso is not None and lso < ends[tp]:
                 what = f"a transaction is open in {tp}"
             if what and still_noted and _is_ours(maps.get(plan.map_key)):
                 strange[plan.source] = PartitionError(
@@ -365,10 +366,6 @@ class Adopter:
                     code="MM2_RUNNING",
                 )
         return strange
-
-    def _starts(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        starts = list_offsets(self.target, list(tps), EARLIEST)
-        return {tp: or_raise(result).offset for tp, result in starts.items()}
 
     def _ends(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return ends_of_logs(self.target, list(tps))
@@ -444,8 +441,7 @@ class Adopter:
         If Twinlog has copied since (`is_again`), the noted position does not count, only records.
         """
         tp = plan.source
-        log_start = offset_at(self.source, tp, EARLIEST, isolation=self.isolation)
-        end = offset_at(self.source, tp, LATEST, isolation=self.isolation)
+        log_start, end = log_bounds(self.source, tp, self.isolation)
         alignment = Alignment(
             target_offsets=[record.offset for record in tail],
             target=array("q", (identity(r, with_timestamp=with_timestamp) for r in tail)),

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import EARLIEST, list_offsets, offset_at
 from twinlog.cluster.topics.internal_log import ends_of_logs
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.errors import AdoptionRefused, CorruptData, Unauthorized, or_raise
+from twinlog.errors import AdoptionRefused, CorruptData, Unauthorized
 from twinlog.mirror.map.mm2_offsets import Pair
 from twinlog.mirror.names.filters import offset_syncs_topic
 from twinlog.model import TopicPartition
 from twinlog.survey.committed_log import read_committed
+from twinlog.survey.ends import log_bounds, log_starts
 from twinlog.wire.connect_positions import PositionKey, decode_position
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
 from twinlog.wire.mm2_records import OffsetSync
@@ -47,11 +47,10 @@ def read_positions(target: ClusterClient, storage: OffsetStorage) -> Positions:
             code="MM2_NOT_FOUND",
         )
     tps = [TopicPartition(storage.topic, number) for number in range(len(topic.partitions))]
-    ends, starts = ends_of_logs(target, tps), list_offsets(target, tps, EARLIEST)
+    ends, starts = ends_of_logs(target, tps), log_starts(target, tps)
     positions = Positions(partitions=len(tps))
     for tp in tps:
-        start = or_raise(starts[tp])
-        for _, records in read_committed(target, tp, start.offset, ends[tp]):
+        for _, records in read_committed(target, tp, starts[tp], ends[tp]):
             for record in records:
                 _apply(positions, record, storage)
     return positions
@@ -107,9 +106,8 @@ def _read(client: ClusterClient, topic: str) -> Pairs:
     if client.metadata([topic]).topics[topic].error:
         return NO_PAIRS
     tp = TopicPartition(topic, 0)
-    start = offset_at(client, tp, EARLIEST)
     out: dict[TopicPartition, list[Pair]] = {}
-    for _, records in read_committed(client, tp, start, ends_of_logs(client, [tp])[tp]):
+    for _, records in read_committed(client, tp, *log_bounds(client, tp)):
         for record in records:
             try:
                 sync = OffsetSync.decode(record.key, record.value)

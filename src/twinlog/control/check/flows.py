@@ -197,11 +197,13 @@ class _FlowCheck:
                 self._problem(too_long, name)
                 continue
             partitions = new_partitions(self._flow, topic)
-            made = self._try_creation(self._remote[name], partitions, factor, configs.get(name, {}))
-            if isinstance(made, TwinlogError):
-                self._problem(made, name)
-            elif made.partitions != len(topic.partitions):
-                differing.setdefault(made.partitions, []).append(name)
+            creation = self._try_creation(
+                self._remote[name], partitions, factor, configs.get(name, {})
+            )
+            if isinstance(creation, TwinlogError):
+                self._problem(creation, name)
+            elif creation.partitions != len(topic.partitions):
+                differing.setdefault(creation.partitions, []).append(name)
         self._report.notes += [
             new_counts_note(self._flow, count, names) for count, names in sorted(differing.items())
         ]
@@ -269,7 +271,7 @@ class _FlowCheck:
         own = (STATE_TOPIC, map_topic_of(self._flow.flow))
         letters = dead_letter_topic(self._flow.flow, self._flow.transforms)
         for name in (*own, *filter(None, [letters])):
-            for error in self._own_topic(name):
+            for error in self._own_topic_errors(name):
                 self._problem(error)
         self._report.notes += hidden_configs(
             self._there,
@@ -280,15 +282,15 @@ class _FlowCheck:
         self._report.notes += [
             f"the capabilities of {self._flow.flow.target} cannot be tested, so the guarantee "
             f"would be '{UNTRIED.guarantee}': {error}"
-            for error in self._own_topic(PROBE_TOPIC)
+            for error in self._own_topic_errors(PROBE_TOPIC)
         ]
 
-    def _own_topic(self, name: str) -> Iterator[TwinlogError]:
+    def _own_topic_errors(self, name: str) -> Iterator[TwinlogError]:
         if name not in self._there.topics:
             factor = self._flow.state_topic_replication_factor
-            made = self._try_creation(name, 1, factor, {})
-            if isinstance(made, TwinlogError):
-                yield made
+            creation = self._try_creation(name, 1, factor, {})
+            if isinstance(creation, TwinlogError):
+                yield creation
             return
         for right in (Operation.WRITE, Operation.READ):
             if not may(self._there, name, right):
@@ -418,10 +420,10 @@ def check_syncs(
     if flow.config_sync.enabled:
         _configs(flow, remotes, source, target, report)
     if flow.acl_sync.enabled:
-        made = {
+        new_topics = {
             topic.topic: topic.remote_topic for topic in report.topics if topic.plan is Plan.CREATE
         }
-        _acls(flow, remotes | made, source, target, report)
+        _acls(flow, remotes | new_topics, source, target, report)
 
 
 def _unchangeable(flow: FlowConfig, target: ClusterClient) -> dict[str, str]:

@@ -149,10 +149,10 @@ def ready_groups(config: MirrorConfig, wanted: Iterable[str] = ()) -> Iterator[F
     """
     names = frozenset(wanted)
     for flow in config.flows:
-        yield _of_flow(flow_setup(flow), names)
+        yield _groups_of_flow(flow_setup(flow), names)
 
 
-def _of_flow(setup: FlowSetup, names: frozenset[str]) -> FlowGroups:
+def _groups_of_flow(setup: FlowSetup, names: frozenset[str]) -> FlowGroups:
     out = FlowGroups(flow=setup.name)
     with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
         led = idle_flow_interface(setup, source, target, out.note)
@@ -235,7 +235,7 @@ def readiness(
         why_not.append(NOTHING_COMMITTED)
     else:
         committed = tuple(_committed_offsets(offsets, survey, ends))
-        why_not += _summed(committed)
+        why_not += _reason_lines(committed)
     return GroupReadiness(
         group=group.name,
         is_share=group.is_share,
@@ -269,7 +269,7 @@ def _committed_offsets(
             counterpart = survey.counterparts[tp]
             translation = counterpart.translate(committed.offset)
             to_topic, to_offset = counterpart.target.topic, translation.offset
-            why_not = "" if translation.is_exact else _not_exact(counterpart, committed.offset)
+            why_not = "" if translation.is_exact else _why_not_exact(counterpart, committed.offset)
         yield CommittedOffset(
             topic=tp.topic,
             partition=tp.partition,
@@ -281,13 +281,13 @@ def _committed_offsets(
         )
 
 
-def _not_exact(counterpart: Counterpart, offset: int) -> str:
+def _why_not_exact(counterpart: Counterpart, offset: int) -> str:
     if offset > counterpart.copied_to:
         return f"the copy is {plural(offset - counterpart.copied_to, 'offset')} behind it"
     return BY_MM2
 
 
-def _summed(committed: Iterable[CommittedOffset]) -> Iterator[str]:
+def _reason_lines(committed: Iterable[CommittedOffset]) -> Iterator[str]:
     """Yield one line for each reason, with its partitions."""
     by_reason: dict[str, list[str]] = {}
     for group_offset in committed:

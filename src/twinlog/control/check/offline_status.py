@@ -331,7 +331,7 @@ class _OfflineFlow:
             # the reason why it cannot be set up is more useful than the reason why it cannot be
             # checked
             if status is not None and not status.is_of_leader:
-                return _not_set_up(seen, status)
+                return _with_setup_problem(seen, status)
         return seen
 
     def _fenced(self, promotion: Intent) -> FlowSnapshot:
@@ -412,7 +412,7 @@ class _OfflineFlow:
         seen = replace(seen, code=run.code)
         if status is None:
             return seen
-        return _overlaid(seen, status) if status.is_of_leader else _not_set_up(seen, status)
+        return _overlaid(seen, status) if status.is_of_leader else _with_setup_problem(seen, status)
 
     def _last_run(self) -> tuple[LastRun, PublishedStatus | None, str]:
         """Return how the flow last ran, the current row of its leader or of a process that fails to
@@ -565,7 +565,7 @@ def _overlaid(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
     more = f"{plural(rest, 'more partition')} failed or paused: check on {status.host}"
     more = more if rest > 0 else ""
     return replace(
-        _not_set_up(seen, status),
+        _with_setup_problem(seen, status),
         reason="; ".join(filter(None, (status.reason, more))),
         guarantee=status.guarantee,
         generation=status.generation,
@@ -586,7 +586,7 @@ def _as_reported(part: PartitionSnapshot, unusual: Unusual) -> PartitionSnapshot
     )
 
 
-def _not_set_up(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
+def _with_setup_problem(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
     """Add to a snapshot why a process cannot set up the flow."""
     return replace(
         seen,

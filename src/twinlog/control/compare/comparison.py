@@ -596,7 +596,7 @@ def compare_groups(
             continue
         counterpart = survey.there.get(group.name)
         why = off or why_left_alone(group, counterpart) or (follows if group.is_active else "")
-        deviations += _of_group(group, survey, target_offsets, why)
+        deviations += _group_deviations(group, survey, target_offsets, why)
     out.add(Aspect.GROUP, len(survey.selected), deviations)
 
 
@@ -610,7 +610,7 @@ def why_left_alone(group: Group, counterpart: Group | None) -> str:
     return "" if is_same else OTHER_KIND
 
 
-def _of_group(
+def _group_deviations(
     group: Group, survey: GroupSurvey, target_offsets: GroupOffsets, why: str
 ) -> Iterator[Deviation]:
     source_offsets = survey.offsets[group.name]

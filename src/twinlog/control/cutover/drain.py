@@ -20,16 +20,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from twinlog.client.export import first_records
-from twinlog.cluster.logs.offsets import LATEST, list_offsets, log_ends
 from twinlog.cluster.logs.producers import ProducerState, known_producers
+from twinlog.cluster.topics.internal_log import ends_of_logs
 from twinlog.config.values.times import in_iso
 from twinlog.control.cutover.copies import Copy, copies, incomplete
 from twinlog.control.cutover.newest_status import newest_status
 from twinlog.control.cutover.scope import CutoverScope, Say
-from twinlog.errors import Fate, FlowError, or_raise
+from twinlog.errors import Fate, FlowError
 from twinlog.mirror.findings import Span
 from twinlog.model import TopicPartition
 from twinlog.quantities import count, first_few, plural, total
+from twinlog.survey.ends import append_ends
 from twinlog.survey.open_transactions import open_transactions
 
 # The proof that a fence holds: in several checks in a row no log of the topics has a new record. If
@@ -132,8 +133,8 @@ class FenceProof:
         deadline = time.monotonic() + SEEN_WITHIN_S
         while left := {tp: span for tp, span in grown.items() if tp not in empty}:
             seen = first_records(self._scope.source, left, with_aborted=True)
-            stable = list_offsets(self._scope.source, left, LATEST)
-            hidden = {tp for tp, span in left.items() if or_raise(stable[tp]).offset < span.next}
+            stable = ends_of_logs(self._scope.source, left)
+            hidden = {tp for tp, span in left.items() if stable[tp] < span.next}
             empty |= {*seen}
             if not hidden - empty or time.monotonic() > deadline:
                 empty |= hidden  # the high watermark did not reach the end in time
@@ -143,8 +144,7 @@ class FenceProof:
 
     def _ends(self) -> Ends:
         # a log whose end is unknown proves nothing, so this raises
-        ends = log_ends(self._scope.source, self._tps)
-        return {tp: or_raise(end).end_offset for tp, end in ends.items()}
+        return append_ends(self._scope.source, self._tps)
 
     def _producers(self) -> Producers:
         return known_producers(self._scope.source, self._tps)
@@ -211,9 +211,9 @@ class Drain:
             if self._scope.is_led():
                 last_led = now
             if now - last_led > WITHOUT_MIRROR_S:
-                raise self._not_drained(missing, left, is_led=False)
+                raise self._not_drained_error(missing, left, is_led=False)
             if now - began > within_s:
-                raise self._not_drained(missing, left, is_led=True)
+                raise self._not_drained_error(missing, left, is_led=True)
             if now - last_said > SAID_EVERY_S:
                 last_said = now
                 records = total(copy.left for copy in left) or 0
@@ -266,13 +266,11 @@ class Drain:
         if not self._ends:
             return {}
         isolation = self._scope.config.isolation_level
-        stable = list_offsets(self._scope.source, list(self._ends), LATEST, isolation=isolation)
-        open_records = {
-            tp: self._ends[tp] - or_raise(result).offset for tp, result in stable.items()
-        }
+        stable = ends_of_logs(self._scope.source, list(self._ends), isolation)
+        open_records = {tp: self._ends[tp] - end for tp, end in stable.items()}
         return {tp: count for tp, count in open_records.items() if count > 0}
 
-    def _not_drained(
+    def _not_drained_error(
         self, missing: Mapping[TopicPartition, int], left: Sequence[Copy], *, is_led: bool
     ) -> FlowError:
         why = [f"{copy.source} by {copy.left}" for copy in left]

@@ -281,9 +281,9 @@ def _gate(name: str, problems: Iterable[str], *evidence: str) -> Gate:
 
 
 def _first_lines(lines: Iterable[str]) -> list[str]:
-    every = list(lines)
-    more = len(every) - FEW
-    return [*every[:FEW], *([f"and {more} more"] if more > 0 else [])]
+    all_lines = list(lines)
+    more = len(all_lines) - FEW
+    return [*all_lines[:FEW], *([f"and {more} more"] if more > 0 else [])]
 
 
 def _replicas(metadata: ClusterMetadata, topic: str) -> int:

@@ -19,7 +19,6 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from twinlog.cluster.groups.membership import Membership
-from twinlog.cluster.logs.offsets import log_ends
 from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.control.leading.lead import SetupWaiting, join_election, wait_to_lead
 from twinlog.errors import Fate, FlowError, NotLeader, TwinlogError
@@ -27,6 +26,7 @@ from twinlog.lane import late_requests
 from twinlog.mirror.state.generations import FlowHistory
 from twinlog.mirror.state.intents import FlowIntents, IntentKind
 from twinlog.model import TopicPartition
+from twinlog.survey.ends import append_ends
 
 FOLLOWS_WITHIN_S: Final = 10.0
 """A running leader follows within this time: it reads the row within 2 s, and its lanes drain."""
@@ -182,9 +182,7 @@ def _ends(scope: CutoverScope, topics: Sequence[str]) -> dict[TopicPartition, in
     one is unknown."""
     target_topics = scope.target.metadata(topics).topics if topics else {}
     tps = [tp for topic in target_topics.values() for tp in topic.tps]
-    out = {}
-    for tp, end in log_ends(scope.target, tps).items():
-        if isinstance(end, TwinlogError):
-            return None
-        out[tp] = end.end_offset
-    return out
+    try:
+        return append_ends(scope.target, tps)
+    except TwinlogError:
+        return None

@@ -61,14 +61,14 @@ class CutoverScope:
         """The flow's newest claim on the target, or None if no mirror had led the flow there."""
         self.require_same(None, self.target.metadata([]))
         self.source_problem = source_problem or self._ask_source()
-        self._released, self._promoted = self._left_out()
+        self._released, self._promoted = self._untouched_topics()
         self.seen_row: tuple[int, float] | None = None
         """Time of the status row that was read last, by its host's clock, and when this command
         first read it (monotonic seconds), or minus infinity if it was there from the start.
         """
         self._covered: dict[str, bool] = {}  # queried for each partition of each group
 
-    def _left_out(self) -> tuple[set[str], set[str]]:
+    def _untouched_topics(self) -> tuple[set[str], set[str]]:
         """Return the topics that are released now, and, if the scope is the whole flow, the topics
         that are promoted by name now.
         """
@@ -106,7 +106,7 @@ class CutoverScope:
         """Return the topics that were left out when this scope was created, and are copied again
         because another operator resumed or demoted them.
         """
-        released, promoted = self._left_out()
+        released, promoted = self._untouched_topics()
         again = (self._released | self._promoted) - (released | promoted)
         return sorted(filter(self._selector.selects, again))
 

@@ -175,7 +175,7 @@ class Switchover:
         if plan.promoted:
             self.say("promote: already done")
         else:
-            began = self._until_promoted(plan)
+            began = self._run_until_promoted(plan)
         remotes = {copy.target.topic for copy in plan.copies}
         wait_until_over(
             self.scope,
@@ -220,7 +220,7 @@ class Switchover:
 
     # -- steps
 
-    def _until_promoted(self, plan: SwitchoverPlan) -> float:
+    def _run_until_promoted(self, plan: SwitchoverPlan) -> float:
         """Run the steps up to the promotion. Return the time at which the fence was put up."""
         self.scope.require_copied()
         if plan.is_begun:
@@ -263,9 +263,9 @@ class Switchover:
                 self.say(f"fence: DENY WRITE for everybody on {plural(len(topics), 'topic')}")
                 if others:
                     self.say(f"fence: existed before, and stays: {first_few(others)}")
-                self._until_enforced(topics)
+                self._wait_until_enforced(topics)
 
-    def _until_enforced(self, topics: Sequence[str]) -> None:
+    def _wait_until_enforced(self, topics: Sequence[str]) -> None:
         deadline = time.monotonic() + self.options.within_s
         while open_ := self.fence.open_brokers(topics):
             if time.monotonic() > deadline:
@@ -370,7 +370,7 @@ class Switchover:
         if self.options.fence is FenceKind.ACL and (open_ := self.fence.missing(topics)):
             self.say(f"fence: it was removed from {first_few(open_)}: it is put up again")
             self.fence.put_back(open_)
-            self._until_enforced(topics)
+            self._wait_until_enforced(topics)
 
     def _fence_now(self, topics: Sequence[str]) -> str:
         """Return a line that reports whether ACLs still keep producers off the source."""

@@ -96,7 +96,7 @@ class _Observer:
             limit=self._limit(intents.get(IntentKind.LIMIT)),
             tuning=self._flow.tuning,
             tasks_max=self._flow.lanes.tasks_max,
-            decoded={} if source.problem else self._decoded(parts),
+            decoded={} if source.problem else self._decoding_reasons(parts),
             notes=tuple(self._notes),
         )
         if first is not None:
@@ -180,14 +180,14 @@ class _Observer:
             self._notes.append(f"unknown whether it is paused or limited: {error}")
             return FlowIntents()
 
-    def _decoded(self, parts: Iterable[PartitionStatus]) -> dict[str, str]:
+    def _decoding_reasons(self, parts: Iterable[PartitionStatus]) -> dict[str, str]:
         try:
-            return self._asked_configs(parts)
+            return self._query_configs(parts)
         except TwinlogError as error:
             self._notes.append(f"configs of the source's topics are unknown: {error}")
             return {}
 
-    def _asked_configs(self, parts: Iterable[PartitionStatus]) -> dict[str, str]:
+    def _query_configs(self, parts: Iterable[PartitionStatus]) -> dict[str, str]:
         topics = list(dict.fromkeys(part.topic for part in parts if part.lag))[:BEHIND_AT_MOST]
         if not topics:
             return {}

@@ -158,8 +158,8 @@ def _delete(client: ClusterClient, remains: Leftovers) -> Iterator[str]:
         if remains.fences:
             delete_topic_acls(client, [fence_acl(topic) for topic in remains.fences])
         if remains.groups:
-            gone = delete_groups(Coordinators(client), remains.groups)
-            yield from (str(error) for error in gone.values() if error is not None)
+            results = delete_groups(Coordinators(client), remains.groups)
+            yield from (str(error) for error in results.values() if error is not None)
         for topic in remains.topics:
             try:
                 delete_topic(client, topic)

@@ -120,7 +120,7 @@ class Rehearsal:
         self._until(lambda: _is_copied(scope), "the first copy")
         self._work()
         work = Switchover(scope, self._say, SwitchoverOptions(fence=fence, most_lag=1 << 40))
-        work.before_groups = lambda: self._all_read(writer, readers)
+        work.before_groups = lambda: self._wait_for_readers(writer, readers)
         self._until(lambda: work.plan().is_open, lambda: _closed(work))
         plan = work.plan()
         stopped_at = time.monotonic()
@@ -131,7 +131,7 @@ class Rehearsal:
         new_writer, others = self._move_application(scope, writer)
         outcome = self._outcome(new_writer, writer.refused_at or stopped_at)
         whole = {tp: range(new_writer.written[self._remote(scope, tp)]) for tp in writer.written}
-        outcome.findings += self._in_logs(scope, whole)
+        outcome.findings += self._compare_logs(scope, whole)
         for before, after in zip(readers, others, strict=True):
             for tp, numbers in before.read.items():
                 read = [*numbers, *after.read[self._remote(scope, tp)]]
@@ -140,7 +140,7 @@ class Rehearsal:
                 outcome.read_again += read_again(read)
         return outcome
 
-    def _all_read(self, writer: DrillWriter, readers: Sequence[DrillReader]) -> None:
+    def _wait_for_readers(self, writer: DrillWriter, readers: Sequence[DrillReader]) -> None:
         """Wait until producers are fenced off, and consumers have read to the end and stopped."""
         self._until(lambda: writer.refused_at is not None or not writer.is_alive, "the fence holds")
         for client in (writer, *readers):
@@ -175,10 +175,10 @@ class Rehearsal:
             Defect(part=self._part, where=f"group {plan.group}", what="is not at its offset")
             for plan in left
         ]
-        self._after_a_loss(scope, outcome, (writer, readers, new_writer, others), cut_at)
+        self._measure_loss(scope, outcome, (writer, readers, new_writer, others), cut_at)
         return outcome
 
-    def _after_a_loss(
+    def _measure_loss(
         self,
         scope: CutoverScope,
         outcome: Measured,
@@ -195,7 +195,7 @@ class Rehearsal:
             outcome.lost += written - copied
             late_s = round(cut_at - writer.acked_at(tp, copied, cut_at), 3)
             outcome.lost_s = max(outcome.lost_s, late_s)
-        outcome.findings += self._in_logs(scope, whole)
+        outcome.findings += self._compare_logs(scope, whole)
         for before, after in zip(readers, others, strict=True):
             for tp, numbers in before.read.items():
                 later = after.read[self._remote(scope, tp)]
@@ -280,7 +280,9 @@ class Rehearsal:
     def _remote(self, scope: CutoverScope, tp: TopicPartition) -> TopicPartition:
         return TopicPartition(scope.remote(tp.topic), tp.partition)
 
-    def _in_logs(self, scope: CutoverScope, wanted: dict[TopicPartition, Any]) -> Iterator[Defect]:
+    def _compare_logs(
+        self, scope: CutoverScope, wanted: dict[TopicPartition, Any]
+    ) -> Iterator[Defect]:
         for tp, numbers in wanted.items():
             remote = self._remote(scope, tp)
             on_target = numbers_in(scope.target, remote)

@@ -91,13 +91,13 @@ def acls_of_new(
     try:
         give_acls(flow, remotes, source, target)
     except Unauthorized as error:
-        yield _not_copied(flow, error)
+        yield _not_copied_line(flow, error)
     except TwinlogError as error:
         if error.code != SECURITY_DISABLED:
             yield f"{flow.flow}: ACLs of new topics are copied later: {error}"
 
 
-def _not_copied(flow: FlowConfig, error: Unauthorized) -> str:
+def _not_copied_line(flow: FlowConfig, error: Unauthorized) -> str:
     return f"{flow.flow}: ACLs are not copied: {error}; or {OFF_KEY}"
 
 
@@ -124,7 +124,7 @@ class AclSync(TopicRounds):
                     lambda: self.confirm(topics, remotes, source, target),
                 )
             except Unauthorized as error:
-                self._flow.log_once(_not_copied(self._flow.config, error))
+                self._flow.log_once(_not_copied_line(self._flow.config, error))
                 return
             except BrokerRefused as error:
                 if error.code != SECURITY_DISABLED:

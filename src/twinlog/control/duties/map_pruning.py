@@ -66,14 +66,14 @@ class MapPruning:
         by_source = [(TopicPartition(known.topic, known.key.partition), known) for known in large]
         wanted = [views[tp] for tp, _ in by_source if tp in views]
         starts = self._starts(wanted) if wanted else {}
-        gone: list[_Gone] = []
+        removals: list[_Gone] = []
         for source, known in by_source:
             ordinal = _unneeded_below(known, views.get(source), starts)
             homes = map_homes(source, maps.partitions)
             for term, chunk in known.prunable(ordinal):
-                gone.append(_Gone(tombstone_key(known.key, term, chunk), homes))
+                removals.append(_Gone(tombstone_key(known.key, term, chunk), homes))
         try:
-            self._remove(gone)
+            self._remove(removals)
         except Unauthorized as error:
             line = f"unneeded rows of the offset map cannot be removed: {error}"
             raise NotPermitted(line, flow=self._flow.name) from error
@@ -89,10 +89,10 @@ class MapPruning:
             view.source: (source_starts[view.source], target_starts[view.target]) for view in known
         }
 
-    def _remove(self, gone: Sequence[_Gone]) -> None:
+    def _remove(self, removals: Sequence[_Gone]) -> None:
         now_ms = int(time.time() * 1000)
-        for home in sorted({home for removal in gone for home in removal.homes}):
-            keys = [removal.key for removal in gone if home in removal.homes]
+        for home in sorted({home for removal in removals for home in removal.homes}):
+            keys = [removal.key for removal in removals if home in removal.homes]
             for first in range(0, len(keys), RECORDS_PER_BATCH):
                 portion = keys[first : first + RECORDS_PER_BATCH]
                 records = [Record(at, now_ms, key, None) for at, key in enumerate(portion)]

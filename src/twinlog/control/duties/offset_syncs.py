@@ -102,7 +102,8 @@ class OffsetSyncs:
         if self._found is None:
             ensure_mm2_topic(self._client, self._topic, self._config.replication_factor)
             self._found = self._read()
-        # in this order, because a map that is older than the end of the copy may lack a gap
+        # the copies' ends are read before the map: a map that was read earlier may lack a gap
+        # before the end
         views = self._flow.partitions()
         if all(map(self._is_quiet, views)):
             return
@@ -168,7 +169,7 @@ class OffsetSyncs:
         self, view: PartitionView, known: PartitionMap, written: _Written, newest: SyncPoint
     ) -> list[SyncPoint]:
         if written.point is None:
-            written.point = self._at_the_start(view, known)
+            written.point = self._start_point(view, known)
         before = written.point
         continues = before is not None and before.ordinal <= newest.ordinal
         if before is not None and continues and is_still_there(known.runs, before):
@@ -177,7 +178,7 @@ class OffsetSyncs:
             return [newest]  # the topic's syncs are unknown; a history would reset MM2's clients
         return history(known.runs, newest, self._config.lag_max)
 
-    def _at_the_start(self, view: PartitionView, known: PartitionMap) -> SyncPoint | None:
+    def _start_point(self, view: PartitionView, known: PartitionMap) -> SyncPoint | None:
         newest = None if self._found is None else self._found.get(view.source)
         if newest is None:
             return None

@@ -85,7 +85,7 @@ class Waiting(NamedTuple):
         return cls(len(lags), sum(lags))
 
 
-def _measured(seen: deque[tuple[float, T]], at: float, value: T) -> tuple[float, T]:
+def _add_measurement(seen: deque[tuple[float, T]], at: float, value: T) -> tuple[float, T]:
     """Add a value to those of the last seconds, and return the oldest of them."""
     seen.append((at, value))
     while len(seen) > 2 and seen[1][0] <= at - MEASURED_S:
@@ -147,7 +147,7 @@ class ProducerRate:
         seen = self._waiting
         if seen and waiting.partitions != seen[-1][1].partitions:
             seen.clear()
-        began, before = _measured(seen, at, waiting)
+        began, before = _add_measurement(seen, at, waiting)
         return at - began >= 1.0 and waiting.records >= max(before.records, 1)
 
     def _speed(self, at: float, copied: int) -> float | None:
@@ -158,6 +158,6 @@ class ProducerRate:
             seen.clear()
         if seen and copied > seen[-1][1]:
             self._moved_at = at
-        began, before = _measured(seen, at, copied)
+        began, before = _add_measurement(seen, at, copied)
         took = at - began
         return (copied - before) / took if took >= 1.0 and copied > before else None

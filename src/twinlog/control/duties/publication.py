@@ -317,7 +317,9 @@ class SetUpPublication:
 
 class _TopicOfOurs(StatusTopic):
     def ensure(self) -> None:
-        """Create the topic only if a set-up of Twinlog was admitted on this cluster."""
+        """Create the topic only if the cluster has Twinlog's state topic: then a set-up of Twinlog
+        was admitted before.
+        """
         if not has_state(self.client, within_s=GIVES_UP_S):
             raise NotNow(f"{self.config.flow}: its target has no Twinlog topics yet")
         super().ensure()

@@ -31,7 +31,6 @@ from typing import ClassVar, Final
 from weakref import WeakSet
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import EARLIEST, offset_at
 from twinlog.codes import FlowState
 from twinlog.config.flow.schema import PolicyKind, VerifyMode
 from twinlog.control.duties.rounds import Duty, LedFlow, NotPermitted, PartitionView
@@ -44,6 +43,7 @@ from twinlog.mirror.map.translation import Reach, reach_at
 from twinlog.mirror.verify.difference import Compared, Difference
 from twinlog.mirror.verify.walk import Rules
 from twinlog.model import TopicId, TopicPartition
+from twinlog.survey.ends import log_starts
 from twinlog.survey.replica import Maps
 from twinlog.survey.state_reader import state_rows_if_any
 from twinlog.survey.verify.partition import (
@@ -258,8 +258,8 @@ class Verification:
     def _compare(self, section: _Section, rules: Rules) -> Compared:
         view, written = section.view, section.written
         reach = written.reach or Reach(0, 0)
-        source_start = offset_at(self._source, view.source, EARLIEST)
-        target_start = offset_at(self._target, view.target, EARLIEST)
+        source_start = log_starts(self._source, [view.source])[view.source]
+        target_start = log_starts(self._target, [view.target])[view.target]
         wanted = VerifyTask(
             source=view.source,
             target=view.target,

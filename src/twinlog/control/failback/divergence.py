@@ -168,7 +168,7 @@ def divergences(scope: CutoverScope) -> list[LogDivergence]:
             # the flow back writes to the topic that has the target's name
             raise scope.error(
                 f"{tp.topic} is called {targets[tp].topic} on {scope.config.flow.target} "
-                "(twinlog.rename), and the flow back would not write to it but to a topic of that "
+                "(docs/rename.md), and the flow back would not write to it but to a topic of that "
                 "name: leave it out with --topics, and bring its records back with a flow of their "
                 "own",
                 code="REVERSE_UNKNOWN",

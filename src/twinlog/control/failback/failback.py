@@ -373,7 +373,7 @@ class Failback:
                 code="NOT_COPIED",
             )
         tails = tuple(
-            replace(divergence, counts=self._counted(divergence)) for divergence in settled
+            replace(divergence, counts=self._count_tail(divergence)) for divergence in settled
         )
         with_tail = {tail.target.topic for tail in tails if tail.counts.valid}
         return FailbackPlan(
@@ -461,7 +461,7 @@ class Failback:
         begun = self._scope.intents().topics(IntentKind.REPLAY)
         return positions(self._scope) if begun else {}
 
-    def _counted(self, divergence: LogDivergence) -> TailCounts:
+    def _count_tail(self, divergence: LogDivergence) -> TailCounts:
         counts = TailCounts()
         until = min(divergence.tail.next, divergence.stable)
         span = divergence.tail._replace(
@@ -546,14 +546,14 @@ class Failback:
                 self._say(f"saved: {path.name}")
         files = saved.files()
         for divergence in divergences:
-            gone = (
+            deleted_spans = (
                 None
                 if divergence.deleted is None
                 else uncovered_spans(
                     divergence.deleted, [file for file in files if file.tp == divergence.source]
                 )
             )
-            for span in gone or ():
+            for span in deleted_spans or ():
                 self._say(f"not saved: {divergence.source} {span}: retention had deleted it")
         saved.write_manifest(files, encoded(divergences))
         return files
@@ -568,7 +568,7 @@ class Failback:
         """
         for file in files if divergence.problem is None else ():
             if file.span.next > divergence.log[1]:
-                raise saved.otherwise(
+                raise saved.mismatch_error(
                     f"{file.name} ends at offset {file.span.next}, and {divergence.source} at "
                     f"{divergence.log[1]}: the source lost its end since it was saved, or this "
                     "command did not write the file. It may be the only copy of these records"
@@ -583,7 +583,7 @@ class Failback:
                     LogReads(self._scope.source), divergence.source, fields["offset"]
                 )
                 if record is not None and record[0] != record_of(fields):
-                    raise saved.otherwise(
+                    raise saved.mismatch_error(
                         f"{file.name} has another record at offset {fields['offset']} than "
                         f"{divergence.source} has now: the source lost its end since it was saved, "
                         "and was rewritten"

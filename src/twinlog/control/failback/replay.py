@@ -130,7 +130,7 @@ def work_of(
             file for file in files if file.tp == tail.source and file.span.next > tail.at
         )
         if tail_files or tail.target_log is not None:
-            left_out = tuple(it.skip for it in skips if it.is_of(tail.source, tail.topic_id))
+            left_out = tuple(skip.skip for skip in skips if skip.is_of(tail.source, tail.topic_id))
             out.append(TailWork(tail, tail_files, left_out))
     topics = {tail_work.tail.source.topic for tail_work in out if tail_work.files}
     return [tail_work for tail_work in out if tail_work.tail.source.topic in topics]
@@ -455,8 +455,8 @@ class PromotionWatch:
         intents = self._state.read().intents
         if any(intents.get(*row.key) != row for row in self._rows):
             raise self._withdrawn_error("its promotion was undone while this command ran")
-        gone = [topic for topic in replayed if intents.get(IntentKind.REPLAY, topic) is None]
-        if gone:
+        withdrawn = [topic for topic in replayed if intents.get(IntentKind.REPLAY, topic) is None]
+        if withdrawn:
             raise self._scope.error(
                 "another command (failback abort) has undone this replay: nothing more was "
                 "appended; if no other command runs, run the same command again",

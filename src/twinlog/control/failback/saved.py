@@ -118,10 +118,12 @@ class SavedTail:
         on_read = {str(entry["file"]): entry for entry in self._manifest().get("files", ())}
         files = [self._read(path) for path in self._paths()]
         if missing := sorted(on_read.keys() - {file.name for file in files}):
-            raise self.otherwise(f"{missing[0]} is in {MANIFEST}, but not in the folder any more")
+            raise self.mismatch_error(
+                f"{missing[0]} is in {MANIFEST}, but not in the folder any more"
+            )
         for file in files:
             if file.name in on_read and on_read[file.name]["sha256"] != file.sha256:
-                raise self.otherwise(f"{file.name} is not what was saved: its SHA-256 differs")
+                raise self.mismatch_error(f"{file.name} is not what was saved: its SHA-256 differs")
         return sorted(files, key=lambda file: (file.tp, file.span))
 
     def save(self, client: ClusterClient, tp: TopicPartition, span: Span, on_read: OnRead) -> Path:
@@ -193,7 +195,7 @@ class SavedTail:
                         raise CorruptData(f"offset {offset} of partition {fields['partition']}")
                     aborted += fields["transaction"] == Transaction.ABORTED
                 except (ValueError, KeyError, TypeError, CorruptData) as error:
-                    raise self.otherwise(
+                    raise self.mismatch_error(
                         f"line {records} of {path.name} is no record of {tp}, offsets {span}"
                     ) from error
                 last = offset
@@ -215,7 +217,7 @@ class SavedTail:
         except (FileNotFoundError, NotADirectoryError):
             return {}
         except (ValueError, KeyError, TypeError) as error:
-            raise self.otherwise(f"{MANIFEST} cannot be read: {error!r}") from error
+            raise self.mismatch_error(f"{MANIFEST} cannot be read: {error!r}") from error
         return manifest
 
     def _check_owner(self) -> bool:
@@ -224,20 +226,20 @@ class SavedTail:
         """
         manifest = self._manifest()
         if not manifest and (paths := self._paths()):
-            raise self.otherwise(
+            raise self.mismatch_error(
                 f"it has {first_few(sorted(path.name for path in paths))} and no {MANIFEST}, so "
                 "the origin of these records is unknown"
             )
         ours = encoded(self._owner)
         if manifest and any(manifest.get(key) != value for key, value in ours.items()):
-            raise self.otherwise(
+            raise self.mismatch_error(
                 f"it holds the tail of {manifest.get('flow')} from cluster "
                 f"{manifest.get('source_cluster_id')}, this is {self._owner.flow} from "
                 f"{self._owner.source_cluster_id}"
             )
         return bool(manifest)
 
-    def otherwise(self, what: str) -> FlowError:
+    def mismatch_error(self, what: str) -> FlowError:
         """Return the error for a folder that differs from what this flow saved."""
         return FlowError(
             f"{self._folder}: {what}; nothing was changed: keep the folder as it is, and save to "

@@ -107,8 +107,8 @@ def with_fan_producers(
 def _ids(target: ClusterClient, flow: str, wanted: set[int]) -> dict[int, int]:
     fresh: dict[int, int] = {}
     for attempt in range(TRIES):
-        every = known_fan_producers(target)
-        ids = {number: every[flow, number] for number in wanted if (flow, number) in every}
+        producers = known_fan_producers(target)
+        ids = {number: producers[flow, number] for number in wanted if (flow, number) in producers}
         missing = wanted - ids.keys()
         if not missing:
             return ids

@@ -97,17 +97,17 @@ class TopicRefresh:
     def _log_vanished_topics(self) -> None:
         """Log topics that the source no longer lists."""
         run, flow = self.run, self.prepared.setup.config.flow
-        gone = see_source(
+        vanished = see_source(
             run.partitions.values(), self.prepared.source_topics, run.intents.released
         )
-        if gone:
+        if vanished:
             self.log.warning(
                 "%s (%s) deleted at %s, or no longer visible (DESCRIBE); kept on %s: %s",
-                plural(len(gone), "topic"),
-                first_few(gone),
+                plural(len(vanished), "topic"),
+                first_few(vanished),
                 flow.source,
                 flow.target,
-                first_few(gone.values()),
+                first_few(vanished.values()),
             )
 
 
@@ -118,8 +118,8 @@ def views_of(run: FlowRun) -> tuple[PartitionView, ...]:
     """Return the partitions as duties see them. A released partition is included until its lane has
     returned it.
     """
-    every = run.partitions.values()
-    return tuple(view_of(p) for p in every if p.is_wanted or p.lane is not None)
+    partitions = run.partitions.values()
+    return tuple(view_of(p) for p in partitions if p.is_wanted or p.lane is not None)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -80,8 +80,8 @@ DUTIES: Final[tuple[DutyFactory, ...]] = (
 
 def duties_of(flow: LedFlow) -> list[Duty]:
     """Return the duties that the flow's configuration enables."""
-    made = (factory(flow) for factory in DUTIES)
-    return [duty for duty in made if duty is not None]
+    duties = (factory(flow) for factory in DUTIES)
+    return [duty for duty in duties if duty is not None]
 
 
 def led_flow(

@@ -36,14 +36,14 @@ def with_noted_transforms(
     their copy begins. Raises TwinlogError.
     """
     noted = _noted(target, flow)
-    return [_judged(plan, noted, config) for plan in plans]
+    return [_with_refusal(plan, noted, config) for plan in plans]
 
 
-def _judged(
+def _with_refusal(
     plan: PartitionPlan, noted: Iterable[TransformedTopics], config: TransformsConfig
 ) -> PartitionPlan:
     topic = plan.source.topic
-    found = next((one for one in noted if one.matches(topic)), None)
+    found = next((row for row in noted if row.matches(topic)), None)
     if plan.transform or found is None or config.removed.matches(topic):
         return plan
     message = (

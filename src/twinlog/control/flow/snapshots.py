@@ -55,19 +55,19 @@ def partition_snapshot(
     lag: int | None = None
     lag_ms: int | None = None
     source_end, reached = partition.source_end, partition.recovery.upstream
-    if partition.held_back is not None:
+    if partition.held_back is not None and partition.recovery.end is not None:
         # these records are waiting, so they count as lag
-        source_end = max(source_end, partition.recovery.end)
-    if source_end >= 0 and reached >= 0:
+        source_end = max(source_end or 0, partition.recovery.end)
+    if source_end is not None and reached is not None:
         lag = max(0, source_end - reached)
     if progress is not None and lag is not None:
         # after an hour without records the last record is an hour old, but no record has waited
         # that long
-        begin_ms = max(progress.last_timestamp, partition.at_end_ms)
+        begin_ms = max(progress.last_timestamp, partition.at_end_ms or 0)
         waits = begin_ms > 0 and lag > 0
         # a report is up to a second old; without further reports the lag grows
-        at_ms = partition.reported_ms if partition.is_fresh else now_ms
-        lag_ms = max(0, at_ms - begin_ms) if waits else 0
+        at_ms = partition.reported_ms if partition.is_fresh else None
+        lag_ms = max(0, (at_ms or now_ms) - begin_ms) if waits else 0
     state = partition_state(partition, lag)
     if state is PartitionState.DONE and lag is None:
         lag = lag_ms = 0  # its lane found nothing to copy, so it did not report

@@ -128,9 +128,9 @@ class TargetOffsets:
         source = None if self._is_shared else self._flow.policy.topic_source(topic)
         return source is not None and source in self.target_aliases
 
-    def _is_selected(self, *found: str | None) -> bool:
+    def _is_selected(self, *originals: str | None) -> bool:
         config = self._flow.config
-        names = [name for name in found if name is not None]
+        names = [name for name in originals if name is not None]
         return any(
             config.topics.matches(name) and not config.topics_exclude.matches(name)
             for name in names

@@ -188,10 +188,10 @@ class TranslationCache:
             group.is_settled = all(commit.is_exact for commit in group.translated.values())
 
     def _keep(self, copies: dict[TopicPartition, PartitionKey]) -> None:
-        gone = {tp for tp, copy in self._copies.items() if copies.get(tp) != copy}
+        changed = {tp for tp, copy in self._copies.items() if copies.get(tp) != copy}
         self._copies = copies
-        for group in self._groups.values() if gone else ():
-            for tp in gone & group.translated.keys():
+        for group in self._groups.values() if changed else ():
+            for tp in changed & group.translated.keys():
                 del group.translated[tp]
                 group.is_settled = False
 

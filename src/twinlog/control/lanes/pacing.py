@@ -77,7 +77,7 @@ class Pacer:
     """Whether some topic gets less than it could use."""
     clock: Clock = CLOCK
     _next: float = 0.0
-    _balanced_at: float = 0.0
+    _balanced_at: float | None = None
     _bytes: int = 0
     _balance: float = 0.0
     """Bytes of earlier seconds that may still be copied; negative for a debt."""
@@ -90,9 +90,9 @@ class Pacer:
         if now < self._next:
             return
         self._next = now + PERIOD_S
-        every = list(lanes)
+        all_lanes = list(lanes)
         demands = self._demands(now, partitions)
-        topics = {tp.topic for lane in every for tp in lane.partitions}
+        topics = {tp.topic for lane in all_lanes for tp in lane.partitions}
         asked = {topic: demands.get(topic, math.inf) for topic in topics}
         if not asked:
             self.is_binding = False
@@ -103,8 +103,8 @@ class Pacer:
         rates = {
             topic: rate + TRICKLE_BYTES * (rate == asked[topic]) for topic, rate in rates.items()
         }
-        waits = {lane.key: _topic_weights(lane) for lane in every}
-        for lane in every:
+        waits = {lane.key: _topic_weights(lane) for lane in all_lanes}
+        for lane in all_lanes:
             lane_rates = {
                 topic: int(rates[topic] * share / sum(w.get(topic, 0.0) for w in waits.values()))
                 for topic, share in waits[lane.key].items()
@@ -136,7 +136,7 @@ class Pacer:
 
     def _balance_copied(self, now: float, copied: int) -> None:
         """Balance the bytes that were copied since the last call against the limit."""
-        if self._balanced_at:
+        if self._balanced_at is not None:
             allowed = self.limit * (now - self._balanced_at)
             balance = self._balance + allowed - (copied - self._bytes)
             self._balance = min(max(balance, -MOST_DEBT_S * self.limit), MOST_CREDIT_S * self.limit)

@@ -50,10 +50,10 @@ class RecoveryPoint:
     nothing is assumed.
     """
 
-    end: int = -1
-    """The end of the source's log when it was last read, or -1 for never."""
-    upstream: int = -1
-    """All records below this offset are on the target, or -1 if unknown."""
+    end: int | None = None
+    """The end of the source's log when it was last read, or None for never."""
+    upstream: int | None = None
+    """All records below this offset are on the target, or None if unknown."""
     at: float | None = None
     """The recovery point, or None if unknown."""
     was_known: bool = False
@@ -71,16 +71,18 @@ class RecoveryPoint:
     @property
     def records(self) -> int | None:
         """Return the number of source offsets that are not on the target, or None if unknown."""
-        if self.doubtful_since is not None or self.end < 0 or (self.upstream < 0 < self.end):
+        if self.doubtful_since is not None or self.end is None:
             return None
-        return max(0, self.end - self.upstream) if self.end else 0
+        if self.upstream is None:
+            return None if self.end else 0
+        return max(0, self.end - self.upstream)
 
-    def see(self, end: int, at: float, upstream: int) -> None:
+    def see(self, end: int, at: float, upstream: int | None) -> None:
         """Note the source's log end at this time, and the offset up to which it was copied then."""
         self.end, self._seen_at = end, at
-        if end < upstream:
+        if end < (upstream or 0):
             self.doubt(at)
-        elif end <= max(self.upstream, 0):
+        elif end <= (self.upstream or 0):
             self._pending.clear()  # the source has lost the later ends that were observed
             self.at, self.was_known, self.waits_since = at, True, None
         else:
@@ -101,9 +103,10 @@ class RecoveryPoint:
     def reach(self, upstream: int) -> None:
         """Note that everything below an offset is on the target, as a lane reports."""
         self.doubtful_since = None
-        if upstream < self.upstream:  # the target lost records, or the report was premature
+        # the target lost records, or the report was premature
+        if self.upstream is not None and upstream < self.upstream:
             self.at = None
-            if not self._pending and self.end > upstream:
+            if not self._pending and self.end is not None and self.end > upstream:
                 self._pending.append((self.end, self._seen_at))
                 self.waits_since = self._seen_at
         self.upstream = upstream
@@ -168,8 +171,8 @@ class Partition:
     """Whether other clients may write to its target topic."""
     is_wanted: bool = True
     """Whether its topic is selected. Otherwise it is released and kept for display."""
-    vanished_ms: int = 0
-    """Wall clock time at which the source stopped listing its topic. It is 0 if the partition is
+    vanished_ms: int | None = None
+    """Wall clock time at which the source stopped listing its topic. It is None if the partition is
     wanted, or is unwanted for another reason.
     """
     is_paused: bool = False
@@ -190,15 +193,15 @@ class Partition:
     """The time since when it has its current state."""
     recovery: RecoveryPoint = field(default_factory=RecoveryPoint)
     keeping: RetentionOutlook = field(default_factory=RetentionOutlook)
-    asked_end: int = -1
-    """The end of the source for readers when the driver last read it. Under read_committed this is
-    the last stable offset.
+    asked_end: int | None = None
+    """The end of the source for readers when the driver last read it, or None for never. Under
+    read_committed this is the last stable offset.
     """
-    at_end_ms: int = 0
-    """When all records were last known to be copied, or 0 for never."""
-    reported_ms: int = 0
+    at_end_ms: int | None = None
+    """When all records were last known to be copied, or None for never."""
+    reported_ms: int | None = None
     """Wall clock time of the last report; `reported_at` is its monotonic time."""
-    reported_at: float = 0.0
+    reported_at: float | None = None
     age: TimingWindow = field(default_factory=TimingWindow)
     latency: TimingWindow = field(default_factory=TimingWindow)
     spread: SpreadWindow = field(default_factory=SpreadWindow)
@@ -230,8 +233,8 @@ class Partition:
     bytes: int = 0
     copied: dict[int, LeaseCopy] = field(default_factory=dict)
     """Records and bytes copied, by lease, until its lanes returned the partition."""
-    _took_at: int = -1
-    """The source offset at which the current lane began, or -1 if unknown."""
+    _took_at: int | None = None
+    """The source offset at which the current lane began, or None if unknown."""
     wait_until: float = 0.0
     """Monotonic time until which requests of a dead lane may arrive."""
     retry_at: float = 0.0
@@ -309,7 +312,7 @@ class Partition:
         if (before.source_topic_id, before.target_topic_id) != ids:  # another copy begins
             self.acked_ordinal, self.acked_epoch, self.lost = -1, -1, None
             self.recovery, self.keeping = RecoveryPoint(), RetentionOutlook()
-            self.asked_end, self.stands_at, self.held_back = -1, None, None
+            self.asked_end = self.stands_at = self.held_back = None
         if before.target_topic_id != plan.target_topic_id:
             self.retry_at = 0.0
         if self.is_replaced:
@@ -332,7 +335,8 @@ class Partition:
             self.failure = None
         if self.progress is None:
             before = self.recovery.upstream
-            self._took_at = progress.upstream if before < 0 and not progress.records else before
+            is_first = before is None and not progress.records
+            self._took_at = progress.upstream if is_first else before
         self.progress = progress
         self.reported_ms = self.clock.wall_ms()
         if not self.is_replaced:  # otherwise it is a late report of the previous copy
@@ -370,37 +374,40 @@ class Partition:
         self.skips, self.accepted = skips, accepted
 
     @property
-    def source_end(self) -> int:
-        """Return the end of the source's log as last observed, or -1 if unknown.
+    def source_end(self) -> int | None:
+        """Return the end of the source's log as last observed, or None if unknown.
 
         A lane that sees the end reports it with its position, so their difference is the lag. If
         none does, or if its report is older, the end that the driver read counts.
         """
-        live, seen = self._live, self.asked_end
-        reported = -1 if self.progress is None else self.progress.source_end
-        if seen < 0 or self.is_taken_over:
+        live, seen, reported = self._live, self.asked_end, None
+        if self.progress is not None and self.progress.source_end >= 0:
+            reported = self.progress.source_end
+        if seen is None or self.is_taken_over:
             return reported
-        if live is None:
+        if live is None or reported is None:
             return seen
         return reported if live.sees_end and self.is_fresh else max(reported, seen)
 
     @property
-    def position(self) -> int:
+    def position(self) -> int | None:
         """Return the offset below which everything is on the target, by a lane's report, or by both
-        logs before a lane began. It is -1 if unknown.
+        logs before a lane began. It is None if unknown.
         """
         reported = self.recovery.upstream
-        return reported if reported >= 0 else self.keeping.rests_at
+        return self.keeping.rests_at if reported is None else reported
 
     @property
     def is_behind(self) -> bool:
         """Return True if the source is known to have more records than the target."""
-        return 0 <= self.position < self.recovery.end
+        position = self.position
+        return position is not None and position < (self.recovery.end or 0)
 
     @property
     def is_fresh(self) -> bool:
         """Return True if its lane has reported within the last seconds."""
-        return self.clock.boot() - self.reported_at < REPORT_IS_FRESH_S
+        at = self.reported_at
+        return at is not None and self.clock.boot() - at < REPORT_IS_FRESH_S
 
     def learns_end(self, progress: PartitionProgress) -> bool:
         """With `--once`: set the end of the copy from the lane's report if it could not be read at
@@ -593,7 +600,7 @@ def view_of(partition: Partition) -> PartitionView:
     is_stale = partition.is_replaced or is_another
     is_broken = failure is not None and has(failure.code, Trait.NO_OFFSETS)
     at = None if is_stale or is_broken else partition.progress
-    not_ours = _not_ours(partition, is_stale=is_stale)
+    not_ours = _foreign_code(partition, is_stale=is_stale)
     return PartitionView(
         source=plan.source,
         target=plan.target,
@@ -616,7 +623,7 @@ def handed(partitions: Iterable[Partition]) -> HandedTopics:
     return handed_topics(view_of(partition) for partition in partitions if partition.is_wanted)
 
 
-def _not_ours(partition: Partition, *, is_stale: bool) -> str:
+def _foreign_code(partition: Partition, *, is_stale: bool) -> str:
     failure = partition.failure
     if failure is not None and has(failure.code, Trait.NOT_OURS):
         return failure.code

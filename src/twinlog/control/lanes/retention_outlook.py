@@ -33,11 +33,11 @@ class SourceBounds:
 class RetentionOutlook:
     """The outlook of one lagging partition, from observations of the last ten minutes."""
 
-    rests_at: int = -1
-    """The next source offset, determined from both logs before a lane of this run began, or -1 if
+    rests_at: int | None = None
+    """The next source offset, determined from both logs before a lane of this run began, or None if
     unknown.
     """
-    _copied_ms: int = 0
+    _copied_ms: int | None = None
     _seen: deque[SourceBounds] = field(default_factory=deque)
 
     def see(self, bounds: SourceBounds) -> None:
@@ -48,7 +48,8 @@ class RetentionOutlook:
 
     def copied(self, timestamp: int) -> None:
         """Note the timestamp (ms) of the last copied or the next record; 0 if unknown."""
-        self._copied_ms = timestamp or self._copied_ms
+        if timestamp:
+            self._copied_ms = timestamp if timestamp > 0 else None
 
     def rests(self, upstream: int, timestamp: int) -> None:
         """Note the next offset and its timestamp while no lane has the partition."""
@@ -67,14 +68,14 @@ class RetentionOutlook:
         """Return True if an infinite `left_s` is meaningful. `retention_ms` None: the topic has no
         time limit.
         """
-        return self._window_s >= LEAST_S and (retention_ms is None or self._copied_ms > 0)
+        return self._window_s >= LEAST_S and (retention_ms is None or self._copied_ms is not None)
 
     def left_s(self, *, now_ms: int, retention_ms: int | None) -> float:
         """Return the minimum number of seconds for which the source keeps the next record, or
         infinity if no deletion is expected. `retention_ms` None: the topic has no time limit.
         """
         left = math.inf
-        if retention_ms is not None and self._copied_ms > 0:
+        if retention_ms is not None and self._copied_ms is not None:
             left = max(0.0, (self._copied_ms + retention_ms - now_ms) / 1000)
         if self._window_s >= LEAST_S:
             first, last = self._seen[0], self._seen[-1]

@@ -237,8 +237,8 @@ def _fan(plan: PartitionPlan, maps: Maps) -> Fan:
 
 
 def _from_mark(known: PartitionMap) -> tuple[Run, ...]:
-    """Return the first run, and those from the branch's mark on. The branch's copy has reached the
-    mark, so its end is in one of them.
+    """Return the runs in which the end of the branch's copy can be: those from its mark on, because
+    the copy has reached the mark. The first run is always included.
     """
     if known.mark is None:
         return tuple(known.runs)

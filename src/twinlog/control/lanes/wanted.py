@@ -67,15 +67,15 @@ def see_source(
     """Note which topics the source lists. Return the copied topics that are missing since this
     discovery, with their remote topics.
     """
-    gone: dict[str, str] = {}
+    vanished: dict[str, str] = {}
     for partition in partitions:
         topic = partition.plan.source.topic
         if partition.is_wanted or topic in topics or topic in released:
-            partition.vanished_ms = 0
+            partition.vanished_ms = None
         elif not partition.vanished_ms:
             partition.vanished_ms = partition.clock.wall_ms()
-            gone[topic] = partition.plan.target.topic
-    return gone
+            vanished[topic] = partition.plan.target.topic
+    return vanished
 
 
 def vanished_text(partition: Partition) -> str:

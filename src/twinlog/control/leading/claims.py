@@ -178,7 +178,7 @@ class FlowClaims:
         self._check_meaning(history, fresh_id=fresh_id)
         # the state topic may have lost its newest claims, or all; rows of the map have generations
         if last is None:
-            maps.require_all()  # only they show which generations there were
+            maps.require_all()  # without claims, only the maps show which generations there were
         in_map = maps.newest_generation()
         lost_claims = last is not None and in_map > last.generation
         if lost_claims:

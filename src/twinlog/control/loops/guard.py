@@ -220,7 +220,7 @@ class LoopGuard:
             source_id=topic.topic_id,
             target_id=remote.topic_id,
         )
-        why, code = self._found_against(copied, remote, target)
+        why, code = self._why_not_extended(copied, remote, target)
         if not why:
             why = self._why_no_lead(target)
         if not why:  # last, because it takes the least time
@@ -237,7 +237,7 @@ class LoopGuard:
             fate=Fate.RETRIABLE,
         )
 
-    def _found_against(
+    def _why_not_extended(
         self, topic: CopiedTopic, remote: TopicMetadata, target: ClusterClient
     ) -> tuple[str, str]:
         """Return why this flow must not extend a topic, and its error code; usually empty."""
@@ -341,7 +341,7 @@ class LoopGuard:
             row = self._row(topic, copies, at_target, source_state, target)
             if home is not None:
                 out.errors[name] = copied_back(self.config, name, home, target.cluster_id)
-            elif (error := self._other_name(row, at_target, begun, target)) is not None or (
+            elif (error := self._renaming_error(row, at_target, begun, target)) is not None or (
                 error := self._refusal(row, others.get(name, ()), at_target)
             ) is not None:
                 out.errors[name] = error
@@ -377,7 +377,7 @@ class LoopGuard:
             renamed=is_renamed(self.config, topic.name),
         )
 
-    def _other_name(
+    def _renaming_error(
         self, row: CopyRow, at_target: ClusterMetadata, begun: BegunCopies, target: ClusterState
     ) -> TwinlogError | None:
         """Return why a topic cannot have its new name: it was copied under another name, or the
@@ -396,8 +396,9 @@ class LoopGuard:
         if before and (holds or not row.begun):
             return rename_changed(self.config, topic, before, row.topic)
         if row.renamed and not row.begun and self.config.policy.kind is not PolicyKind.IDENTITY:
+            source = row.source_cluster_id, topic, row.source_topic_id
             for other in target.copies_of(row.topic, row.topic_id):
-                if other.flow != row.flow:
+                if other.flow != row.flow and not other.is_from(*source):
                     holds = f"{other.source_topic} by {other.flow}"
         return rename_taken(self.config, topic, row.topic, holds) if holds else None
 
@@ -503,13 +504,13 @@ def same_cluster(flow: FlowConfig, cluster_id: str) -> FlowError:
     )
 
 
-def _left_out(flow: FlowConfig, code: str, why: str) -> PartitionError:
+def _left_out_error(flow: FlowConfig, code: str, why: str) -> PartitionError:
     return PartitionError(why, flow=flow.flow, code=code, fate=Fate.RETRIABLE)
 
 
 def same_clusters(flow: FlowConfig, topic: str, other: FlowConfig) -> PartitionError:
     """The error if two flows are the same under other aliases, and both select the topic."""
-    return _left_out(
+    return _left_out_error(
         flow,
         "SAME_CLUSTER",
         f"{other.flow} leads from the same cluster to the same cluster under other "
@@ -537,7 +538,7 @@ def copied_back(flow: FlowConfig, topic: str, row: CopyRow, target_id: str) -> P
     what = f"a copy of {row.source_topic} of {target}"
     if row.source_cluster_id != target_id:
         what = f"a copy of records that were on {target} before, by way of other clusters"
-    return _left_out(
+    return _left_out_error(
         flow,
         "COPIED_BACK",
         f"topic {topic} of {source} is {what} (written by {row.flow}): copied back, "
@@ -548,7 +549,7 @@ def copied_back(flow: FlowConfig, topic: str, row: CopyRow, target_id: str) -> P
 
 def would_come_back(flow: FlowConfig, topic: str, way: Sequence[str]) -> PartitionError:
     """The error if the flows of the configuration form a loop."""
-    return _left_out(
+    return _left_out_error(
         flow,
         "COPIED_BACK",
         f"topic {topic} would come back to where it is copied from, by "
@@ -560,7 +561,7 @@ def would_come_back(flow: FlowConfig, topic: str, way: Sequence[str]) -> Partiti
 def copied_already(flow: FlowConfig, topic: str, row: CopyRow, remote: str) -> PartitionError:
     """The error if a flow of another name copies the topic to the same cluster."""
     source, target = flow.flow.source, flow.flow.target
-    return _left_out(
+    return _left_out_error(
         flow,
         "COPIED_TWICE",
         f"topic {topic} of {source} is already copied to {remote} of {target} by "
@@ -572,7 +573,7 @@ def copied_already(flow: FlowConfig, topic: str, row: CopyRow, remote: str) -> P
 def rename_changed(flow: FlowConfig, topic: str, old: str, new: str) -> PartitionError:
     """The error if a topic was copied under another name than the file gives it now."""
     target = flow.flow.target
-    return _left_out(
+    return _left_out_error(
         flow,
         "RENAME_CHANGED",
         f"topic {topic} of {flow.flow.source} was copied to {old} of {target}, and "
@@ -585,7 +586,7 @@ def rename_changed(flow: FlowConfig, topic: str, old: str, new: str) -> Partitio
 
 def rename_taken(flow: FlowConfig, topic: str, remote: str, other: str) -> PartitionError:
     """The error if the topic of the new name has the copy of another topic."""
-    return _left_out(
+    return _left_out_error(
         flow,
         "RENAME_CLASH",
         f"topic {topic} of {flow.flow.source} would be {remote} on "
@@ -602,12 +603,10 @@ def no_topic_left(flow: FlowConfig, first: TwinlogError, others: int) -> FlowErr
 
 
 def not_copied_back(flow: FlowConfig, topic: str, row: CopyRow) -> str:
-    """The note on a topic that would be hidden by its name under the default policy, but was found
-    by its ID.
-    """
+    """The note on a topic that came from the target by its ID, but not by its name."""
     return (
         f"{flow.flow}: topic {topic} of {flow.flow.source} holds records of {flow.flow.target} "
-        f"(copied by {row.flow} under another alias or separator): it is not copied back"
+        f"(copied by {row.flow} under another name): it is not copied back"
     )
 
 

@@ -3,7 +3,8 @@
 On this machine Spark starts with the process, in parallel with the set-up of flows, so that a
 standby takes over soon. On a cluster only its JVM does. The application, which takes cores from
 others, starts when the process leads its first flow, and runs until the end of the process. With
-twinlog.spark.standby=warm it starts with the process too, and holds one executor while it is idle.
+twinlog.spark.standby=warm, and if YARN has started the driver, it starts with the process too, and
+holds one executor while it is idle.
 
 Without an executor the process waits. Flows without lanes then show WAITING_FOR_SPARK. An
 application that the cluster has ended is started again.
@@ -61,7 +62,8 @@ class SparkEngine:
             self._cores = min(self._cores, lanes_in_memory(flows, memory_limit()))
             self._needed.set()
         is_cluster = not is_local(self._master) and not self._is_attached
-        self._is_warm = is_cluster and any(flow.lanes.has_warm_standby for flow in flows)
+        is_warm = any(flow.lanes.has_warm_standby for flow in flows)
+        self._is_warm = is_cluster and (is_warm or options.spark.is_yarns_driver)
         if self._is_warm:
             self._needed.set()
         self._room = {name: self._most_lanes(name) for name in self._flows}
@@ -222,9 +224,9 @@ class SparkEngine:
         """
         if is_local(self._master) or self._waited_s < WAITING_AFTER_S:
             return None
-        return self._no_executor()
+        return self._no_executor_error()
 
-    def _no_executor(self) -> TwinlogError:
+    def _no_executor_error(self) -> TwinlogError:
         words = self._jvm.gateway.words
         suffix = f"; Spark says: {words}" if words else ""
         return TwinlogError(
@@ -235,7 +237,7 @@ class SparkEngine:
 
     def _give_up_if_once(self) -> None:
         if self._options.once and self._waited_s > ONCE_GIVES_UP_S:
-            raise self._no_executor().and_also(f"gave up after {duration(self._waited_s)}")
+            raise self._no_executor_error().and_also(f"gave up after {duration(self._waited_s)}")
 
     # -- lanes
 

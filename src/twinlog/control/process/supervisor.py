@@ -88,7 +88,10 @@ class Supervisor:
         self.fail = self._calls.fail
         self._lease_s = lease_s
         self._showing = Showing(
-            check=self.snapshots, on_snapshot=self._shown, on_turn=on_turn, clock=clock.monotonic
+            check=self.snapshots,
+            on_snapshot=self._take_snapshots,
+            on_turn=on_turn,
+            clock=clock.monotonic,
         )
         self._on_snapshot = on_snapshot
         self._failed = FailedSetUps()
@@ -223,7 +226,7 @@ class Supervisor:
 
     # -- snapshots
 
-    def _shown(self, snapshots: list[FlowSnapshot]) -> None:
+    def _take_snapshots(self, snapshots: list[FlowSnapshot]) -> None:
         setups = (flow.setup for flow in self.flows)
         self._failed.update(zip(setups, snapshots, strict=True))
         self._on_snapshot(snapshots)

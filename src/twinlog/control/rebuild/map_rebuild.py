@@ -28,13 +28,12 @@ from enum import StrEnum
 from typing import Final
 
 from twinlog.cluster.client import prompt_client
-from twinlog.cluster.logs.offsets import EARLIEST, LATEST, log_ends, offset_at
 from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.leading.lead import SetupWaiting, StandingBy
 from twinlog.control.rebuild.partition import OnStep, Rebuild, RebuildLog, Rebuilt, moved
-from twinlog.errors import Fate, FlowError, NotLeader, PartitionError, TwinlogError, or_raise
+from twinlog.errors import Fate, FlowError, NotLeader, PartitionError, TwinlogError
 from twinlog.lane import late_requests
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.map.offset_map import PartitionKey, Term, map_home
@@ -45,6 +44,7 @@ from twinlog.mirror.state.generations import producers_of
 from twinlog.mirror.state.skipping import WantedSkip
 from twinlog.model import TopicId, TopicPartition, sequence_of
 from twinlog.survey.discovery import discover
+from twinlog.survey.ends import append_ends, log_bounds
 from twinlog.survey.map_reader import is_lost
 from twinlog.survey.state_reader import state_rows_if_any
 from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
@@ -268,10 +268,7 @@ class MapRebuild:
 
     def _source_log(self, plan: PartitionPlan) -> RebuildLog:
         isolation = self._setup.config.isolation_level
-        start, end = (
-            offset_at(self._source, plan.source, when, isolation=isolation)
-            for when in (EARLIEST, LATEST)
-        )
+        start, end = log_bounds(self._source, plan.source, isolation)
         return RebuildLog(
             client=self._source,
             tp=plan.source,
@@ -285,12 +282,11 @@ class MapRebuild:
         )
 
     def _bounds(self, tp: TopicPartition) -> tuple[int, int]:
-        start = offset_at(self._target, tp, EARLIEST)
-        log_end = or_raise(log_ends(self._target, [tp])[tp])
-        end = offset_at(self._target, tp, LATEST)
-        if end < log_end.end_offset:
+        log_end = append_ends(self._target, [tp])[tp]
+        start, end = log_bounds(self._target, tp)
+        if end < log_end:
             raise PartitionError(
-                f"{tp}: {log_end.end_offset - end} records are not on enough replicas: run the "
+                f"{tp}: {log_end - end} records are not on enough replicas: run the "
                 "command again when the in-sync replicas have them",
                 code="TARGET_UNDER_MIN_ISR",
                 fate=Fate.RETRIABLE,

@@ -136,7 +136,7 @@ class IdleWatch:
                     or partition.plan.map_key != plan.map_key
                 ):
                     continue
-                if partition.recovery.upstream < 0:  # no lane has begun it in the meantime
+                if partition.recovery.upstream is None:  # no lane has begun it in the meantime
                     partition.keeping.rests(*next_record)
 
         def failed(_: TwinlogError) -> None:
@@ -146,7 +146,7 @@ class IdleWatch:
 
     def _idle(self) -> Iterable[Partition]:
         for tp, partition in self.run.partitions.items():
-            is_known = partition.position >= 0 or tp in self._asked
+            is_known = partition.position is not None or tp in self._asked
             if is_followed(partition) and partition.lane is None and not is_known:
                 yield partition
 

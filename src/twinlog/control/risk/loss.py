@@ -64,7 +64,7 @@ def loss_ms_of(partition: Partition, now_ms: int) -> int | None:
         return doubt_ms
     if recovery.at is not None:
         return int((now - recovery.at) * 1000)
-    if recovery.end < 0:
+    if recovery.end is None:
         return None
     waits = [] if recovery.waits_since is None else [int((now - recovery.waits_since) * 1000)]
     if progress is not None and progress.last_timestamp > 0 and not recovery.was_known:

@@ -89,7 +89,7 @@ class QuestionClient:
             self.client = None
 
 
-class OpenOnes(NamedTuple):
+class OpenTransactions(NamedTuple):
     """Open transactions of the source."""
 
     limit_s: float | None
@@ -110,7 +110,7 @@ class SourceAnswers(NamedTuple):
     """The IDs of the topics that exist."""
     retentions: Mapping[str, int] | None = None
     """retention.ms of the readable topics, or NO_LIMIT; None if not queried."""
-    open_ones: OpenOnes | None = None
+    open_transactions: OpenTransactions | None = None
     """None if not queried."""
 
 
@@ -165,7 +165,7 @@ class SourceQuestions:
             if topics:
                 answers = answers._replace(retentions=retentions(client, topics))
             if held_back:
-                answers = answers._replace(open_ones=_open_ones(client, held_back))
+                answers = answers._replace(open_transactions=_open_transactions(client, held_back))
         return answers
 
     def next_batches(self, offsets: Offsets) -> dict[TopicPartition, IdlePosition]:
@@ -183,13 +183,15 @@ class SourceQuestions:
         self._pulse.close()
 
 
-def _open_ones(client: ClusterClient, partitions: Collection[TopicPartition]) -> OpenOnes:
+def _open_transactions(
+    client: ClusterClient, partitions: Collection[TopicPartition]
+) -> OpenTransactions:
     try:
         limit_ms = longest_transaction(client)
     except Unauthorized:
         limit_ms = None
     transactions = tuple(open_transactions(client, list(partitions)))
-    return OpenOnes(None if limit_ms is None else limit_ms / 1000, transactions)
+    return OpenTransactions(None if limit_ms is None else limit_ms / 1000, transactions)
 
 
 def _written_ms(answer: FetchedRecords | TwinlogError, offset: int) -> int:
@@ -258,7 +260,8 @@ class SourceLiveness:
         self.silence = error if is_silent else None
 
     def _positions(self) -> int:
-        return sum(partition.recovery.upstream for partition in self.run.partitions.values())
+        known = (partition.recovery.upstream for partition in self.run.partitions.values())
+        return sum(upstream + 1 for upstream in known if upstream is not None)
 
 
 # Open transactions at the source that hold a `read_committed` copy back (KIP-664). A coordinator
@@ -314,7 +317,7 @@ class HeldBackWatch:
         self._next_ask = now + min(HELD_BACK_EVERY_S, ASK_AFTER_S)
         return held
 
-    def found(self, asked: Iterable[TopicPartition], answer: OpenOnes) -> None:
+    def found(self, asked: Iterable[TopicPartition], answer: OpenTransactions) -> None:
         """Report the transactions in the source's answer that are open for too long."""
         limit_s = min(answer.limit_s or USUAL_LIMIT_S, LONGEST_S) + GRACE_S
         now = self.run.clock.boot()
@@ -410,8 +413,8 @@ class SourceWatch:
         now = self.run.clock.monotonic()
         if self._is_asking or now < self._next_ask or self.run.is_stopping:
             return
-        every = self.run.partitions.items()
-        followed = {tp: partition for tp, partition in every if is_followed(partition)}
+        partitions = self.run.partitions.items()
+        followed = {tp: partition for tp, partition in partitions if is_followed(partition)}
         wanted = {tp: partition.recovery.upstream for tp, partition in followed.items()}
         ids = {tp: partition.plan.source_topic_id for tp, partition in followed.items()}
         behind = self._starts_due(now)
@@ -429,11 +432,11 @@ class SourceWatch:
             if answers.ids:  # the last query, which any broker answers
                 self.answered_at = now + took_s
             self._done(now, min(took_s / SHARE_OF_TIME, LONGEST_PAUSE_S))
-            answers = self._of_these(answers, ids, asked_at)
+            answers = self._only_unchanged(answers, ids, asked_at)
             self._take(answers, wanted, asked_at)
             self._held_back.see(answers.ends, answers.readable)
-            if answers.open_ones is not None:
-                self._held_back.found(held_back, answers.open_ones)
+            if answers.open_transactions is not None:
+                self._held_back.found(held_back, answers.open_transactions)
 
         def failed(_: TwinlogError) -> None:
             # the lanes report the error; unseen partitions are reported as unknown
@@ -454,7 +457,7 @@ class SourceWatch:
                 behind.append(tp)
         return behind
 
-    def _of_these(
+    def _only_unchanged(
         self, answers: SourceAnswers, ids: Mapping[TopicPartition, TopicId], asked_at: float
     ) -> SourceAnswers:
         """Return the answers for the topics that are being copied. Offsets are queried by name, and
@@ -473,7 +476,12 @@ class SourceWatch:
             ends=of(answers.ends), readable=of(answers.readable), starts=of(answers.starts)
         )
 
-    def _take(self, answers: SourceAnswers, wanted: Offsets, asked_at: float) -> None:
+    def _take(
+        self,
+        answers: SourceAnswers,
+        wanted: Mapping[TopicPartition, int | None],
+        asked_at: float,
+    ) -> None:
         for tp, end in answers.ends.items():
             if (partition := self.run.partitions.get(tp)) is not None:
                 partition.recovery.see(end, asked_at, wanted[tp])
@@ -482,11 +490,12 @@ class SourceWatch:
                 partition.asked_end = end
         for tp, start in answers.starts.items():
             partition = self.run.partitions.get(tp)
-            if partition is not None and partition.position >= 0:
-                upstream, end = partition.position, partition.recovery.end
-                partition.keeping.see(
-                    SourceBounds(at=asked_at, start=start, end=end, upstream=upstream)
-                )
+            if partition is None or partition.position is None or partition.recovery.end is None:
+                continue
+            upstream, end = partition.position, partition.recovery.end
+            partition.keeping.see(
+                SourceBounds(at=asked_at, start=start, end=end, upstream=upstream)
+            )
         if answers.retentions is not None:
             self.retentions = answers.retentions
 

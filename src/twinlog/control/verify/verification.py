@@ -377,10 +377,10 @@ def verify_groups(
         if not isinstance(target_offsets, TwinlogError) and not isinstance(
             source_offsets, TwinlogError
         ):
-            out.groups += _of_group(group, survey, source_offsets, target_offsets)
+            out.groups += _verify_group(group, survey, source_offsets, target_offsets)
 
 
-def _of_group(
+def _verify_group(
     group: Group, survey: GroupSurvey, source_offsets: GroupOffsets, target_offsets: GroupOffsets
 ) -> Iterator[VerifiedGroup]:
     why = why_left_alone(group, survey.there.get(group.name))

@@ -203,8 +203,8 @@ class Tasks:
         """Return results in order. Raises TwinlogError if a task failed repeatedly."""
         offsets = size(wanted)
         parts = [split(task, offsets) for task in wanted]
-        every = [section for sections in parts for section in sections]
-        flat = self._run(clusters, every, WalkProgress(every), on_step)
+        all_sections = [section for sections in parts for section in sections]
+        flat = self._run(clusters, all_sections, WalkProgress(all_sections), on_step)
         of_each, at = list[list[Found]](), 0
         for sections in parts:
             of_each.append(flat[at : at + len(sections)])

@@ -183,10 +183,10 @@ class Handshake(asyncio.Protocol):
         self._task = asyncio.ensure_future(self._run(transport))
 
     async def _run(self, transport: asyncio.Transport) -> None:
-        socket, made = transport.get_extra_info("socket"), self._make()
+        socket, protocol = transport.get_extra_info("socket"), self._make()
         try:
             safe = await asyncio.get_running_loop().start_tls(
-                transport, made, self._tls, server_side=True, ssl_handshake_timeout=WITHIN_S
+                transport, protocol, self._tls, server_side=True, ssl_handshake_timeout=WITHIN_S
             )
         except OSError:  # including ssl.SSLError and TimeoutError
             safe = None
@@ -194,4 +194,4 @@ class Handshake(asyncio.Protocol):
             self._requests.remove(socket)
             transport.abort()
         else:
-            made.connection_made(safe)
+            protocol.connection_made(safe)

@@ -157,12 +157,12 @@ class WebServer:
                 plain = partial(
                     CountedConnection, config, self.server_state, front, requests, repeats
                 )
-                made = await loop.create_server(
+                server = await loop.create_server(
                     plain if tls is None else partial(Handshake, plain, tls, requests),
                     sock=bound,
                     backlog=BACKLOG,
                 )
-                self.servers = [made]
+                self.servers = [server]
                 self.started = True
 
             async def on_tick(self, counter: int) -> bool:

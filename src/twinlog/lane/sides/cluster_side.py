@@ -493,7 +493,7 @@ class ClusterSide:
             self._broken[node] = error
             return
         if done == (node not in self._unwritten):
-            return  # usually: everything was sent, now as well as before
+            return  # usually nothing has changed: everything was sent before, and is sent now
         (self._unwritten.discard if done else self._unwritten.add)(node)
         events = selectors.EVENT_READ if done else selectors.EVENT_READ | selectors.EVENT_WRITE
         self.selector.modify(connection, events, (self, node))

@@ -129,7 +129,7 @@ def _joined(group: list[OutBatch], limit_bytes: int, producer_id: int) -> list[O
         upstream=first.upstream,
         upstream_next=last.upstream_next,
         runs=tuple(run for batch in group for run in batch.runs),
-        # the fingerprint of the last run, which its map row keeps
+        # a map row keeps one fingerprint: that of its last run
         fingerprint=marks[-1] if marks else None,
         max_timestamp=max(batch.max_timestamp for batch in group),
         oldest_timestamp=min(batch.oldest_timestamp for batch in group),

@@ -124,7 +124,7 @@ class Origins:
         runs = self._runs[number]
         k = header.base_offset - _ordinal(runs, header)
         at = following(runs, begin - k, ORDINAL)
-        out = [] if at else [self._before_map(number, begin)]
+        out = [] if at else [self._stretch_before_map(number, begin)]
         for index in range(max(0, at - 1), len(runs)):
             run = runs[index]
             if run.ordinal + k >= header.next_offset:
@@ -141,7 +141,7 @@ class Origins:
                 index = number
         return index
 
-    def _before_map(self, number: int, begin: int) -> OriginStretch:
+    def _stretch_before_map(self, number: int, begin: int) -> OriginStretch:
         origin = self.known[number]
         if origin.is_cut:
             raise PartitionError(

@@ -141,7 +141,7 @@ class PackedRuns(Sequence[Run]):
             at = bisect_right(chunks, value, key=lambda chunk: chunk.first[field])
         if not at:
             return 0
-        inside = bisect_right(self._unpacked(at - 1), value, key=_FIELD[field])
+        inside = bisect_right(self._unpack_chunk(at - 1), value, key=_FIELD[field])
         return self._begin(at - 1) + inside
 
     def _begin(self, chunk: int) -> int:
@@ -152,7 +152,7 @@ class PackedRuns(Sequence[Run]):
             self._ends = list(accumulate(chunk.count for chunk in self._chunks))
         return self._ends
 
-    def _unpacked(self, chunk: int) -> list[Run]:
+    def _unpack_chunk(self, chunk: int) -> list[Run]:
         at, runs = self._open
         if at != chunk:
             runs = self._chunks[chunk].unpacked()
@@ -180,7 +180,7 @@ class PackedRuns(Sequence[Run]):
         if not 0 <= index < count:
             raise IndexError(index)
         chunk = bisect_right(self._known_ends(), index)
-        return self._unpacked(chunk)[index - self._begin(chunk)]
+        return self._unpack_chunk(chunk)[index - self._begin(chunk)]
 
     def __iter__(self) -> Iterator[Run]:
         for chunk in self._chunks:

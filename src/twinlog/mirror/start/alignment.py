@@ -105,13 +105,13 @@ class Alignment:
             if fits and not jumped:
                 return Aligned(upstream=self.source_offsets[at], jumped_back=False)
             if fits and self._jumped is None:
-                self._jumped, self._jumped_at = self._after_jump(at), at
+                self._jumped, self._jumped_at = self._aligned_after_jump(at), at
             elif not fits:
                 self._suspects.append((at, last))
         is_far = self._jumped is not None and self._searched - self._jumped_at > BEHIND_A_JUMP
         return self._lowest_jumped() if is_end or is_far else None
 
-    def _after_jump(self, at: int) -> Aligned:
+    def _aligned_after_jump(self, at: int) -> Aligned:
         return Aligned(upstream=self.source_offsets[at], jumped_back=True)
 
     def _skipped(self, at: int, hole: int) -> int | None:
@@ -129,7 +129,7 @@ class Alignment:
             if self._jumped is not None and at > self._jumped_at:
                 break
             if self._fits(at, last)[0]:
-                return self._after_jump(at)
+                return self._aligned_after_jump(at)
         return self._jumped
 
     def _fits(self, at: int, last: int) -> tuple[bool, bool]:

@@ -115,7 +115,7 @@ class BothLogs:
             if error.code == "OFFSET_OUT_OF_RANGE":
                 return None
             raise
-        return self._decoded(raw, upto=offset)[0].get(offset)
+        return self._decode_known(raw, upto=offset)[0].get(offset)
 
     def are_same(self, upstream: int, downstream: int) -> bool | None:
         """Return whether both offsets hold the same record, or None if one of the logs has no
@@ -161,7 +161,7 @@ class BothLogs:
         ]
         out: dict[int, Known] = {}
         for raw in newest_first(self.read_source, wanted).answers:
-            out |= self._decoded(raw, upto=wanted[-1])[0]
+            out |= self._decode_known(raw, upto=wanted[-1])[0]
         return out
 
     def around(self, offset: int, begin: int | None = None) -> Near:
@@ -169,8 +169,8 @@ class BothLogs:
         records, low, answers = self._records_before(offset, begin)
         records |= self.source_records(offset, offset + NEIGHBOURHOOD, answers)
         committed = self.isolation is Isolation.READ_COMMITTED
-        gone = rolled_back(answers) if committed else ()
-        return Near({at: record for at, record in records.items() if at not in gone}, low)
+        aborted = rolled_back(answers) if committed else ()
+        return Near({at: record for at, record in records.items() if at not in aborted}, low)
 
     def _records_before(
         self, offset: int, begin: int | None = None
@@ -180,11 +180,13 @@ class BothLogs:
         answers, whole_from = newest_first(self.read_source, wanted, max_reads=MAX_SEARCH_READS)
         records: dict[int, Known] = {}
         for raw in answers:
-            records |= self._decoded(raw, upto=offset)[0]
+            records |= self._decode_known(raw, upto=offset)[0]
         near = {at: record for at, record in records.items() if whole_from <= at < offset}
         return self._without_skipped(near), whole_from if wanted else offset, answers
 
-    def _decoded(self, raw: memoryview, *, upto: int | None = None) -> tuple[dict[int, Known], int]:
+    def _decode_known(
+        self, raw: memoryview, *, upto: int | None = None
+    ) -> tuple[dict[int, Known], int]:
         return source_records(raw, upto=upto, skips=self.request.skips)
 
     def _without_skipped(self, records: dict[int, Known]) -> dict[int, Known]:
@@ -207,7 +209,7 @@ class BothLogs:
             raw = self.read_source(offset)
             if read is not None:
                 read.append(raw)
-            part, after = self._decoded(raw)
+            part, after = self._decode_known(raw)
             if after <= offset:
                 break
             out |= {at: record for at, record in part.items() if at >= low}
@@ -258,7 +260,7 @@ def newest_first(
         raw = read(wanted[at])
         answers.append(raw)
         reads, size = reads + 1, size + len(raw)
-        reached = _reached(raw, wanted)
+        reached = _count_reached(raw, wanted)
         if reached >= top:
             top = at
             step = max(step, reached - at)
@@ -274,7 +276,7 @@ def newest_first(
     return Newest(answers, wanted[-1] + 1 if wanted else 0)  # the limit was reached before the end
 
 
-def _reached(raw: memoryview, wanted: Sequence[int]) -> int:
+def _count_reached(raw: memoryview, wanted: Sequence[int]) -> int:
     """Return how many of the wanted offsets are before the end of a response."""
     after = -1
     for header, _ in read_headers(raw):

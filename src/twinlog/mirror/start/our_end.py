@@ -310,8 +310,8 @@ def truncated_error(request: StartRequest, what: str, target_ends: LogEnds) -> P
     """Return the error for a target that lost the end of the copy, because the mark is further than
     the log.
     """
-    gone = f"{what} are gone from the target's log, which ends at {target_ends.log_end}"
-    return in_target(request.target, gone, code="TARGET_TRUNCATED")
+    missing = f"{what} are gone from the target's log, which ends at {target_ends.log_end}"
+    return in_target(request.target, missing, code="TARGET_TRUNCATED")
 
 
 def record_before(

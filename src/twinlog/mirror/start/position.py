@@ -143,7 +143,7 @@ class StartSearch:
             self._check_replicated(self.target_ends.log_end)
         if not self.request.runs:
             return self._begin_copy()
-        return self._resume_own_copy() if self._is_alone else self._shared()
+        return self._resume_own_copy() if self._is_alone else self._resume_shared_copy()
 
     @property
     def _is_alone(self) -> bool:
@@ -264,11 +264,11 @@ class StartSearch:
     def _check_regress(self, ordinal: int) -> None:
         acked, epoch = self.request.acked_ordinal, self.request.acked_epoch
         if ordinal < acked and epoch == self.target_ends.leader_epoch:
-            gone = upstream_range(self.request.runs, ordinal, acked - ordinal)
+            lost_range = upstream_range(self.request.runs, ordinal, acked - ordinal)
             raise self._wrong(
                 f"{acked - ordinal} records that were acknowledged are gone from the end of the "
                 "target's log though its leader did not change: upstream records "
-                f"{gone} of {self.request.source}",
+                f"{lost_range} of {self.request.source}",
                 code="POSITION_REGRESSED",
             )
 
@@ -320,7 +320,7 @@ class StartSearch:
 
     # -- a topic to which other clients may write
 
-    def _shared(self) -> StartPoint:
+    def _resume_shared_copy(self) -> StartPoint:
         own_end = find_end(
             self.request,
             self.target_ends,

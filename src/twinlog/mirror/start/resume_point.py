@@ -109,7 +109,7 @@ class TailCheck:
         fingerprint shows that the record there is not the announced one, and the last record is
         nowhere nearby.
         """
-        gone: ResumePoint | None = None
+        fallback: ResumePoint | None = None
         runs, prints = self._runs, self._request.fingerprints
         for count in range(len(runs) - 1, max(0, len(runs) - 4), -1):
             dropped = runs[count]
@@ -126,9 +126,9 @@ class TailCheck:
             if comparison.proves(self._ordinal) and dropped.ordinal < self._ordinal:
                 epoch = comparison.epoch_before(self._ordinal, next_offset)
                 return ResumePoint(next_offset, epoch, (right,), comparison.equal)
-            if void and gone is None and self._request.lost is None:
-                gone = ResumePoint(next_offset, -1, (right,), comparison.equal)
-        return self._near_by(upstream, gone)
+            if void and fallback is None and self._request.lost is None:
+                fallback = ResumePoint(next_offset, -1, (right,), comparison.equal)
+        return self._near_by(upstream, fallback)
 
     def _search_nearby(self, accepted: ResumePoint) -> ResumePoint:
         """Search nearby if the source has no record at the last record's position.
@@ -162,9 +162,9 @@ class TailCheck:
         refound = LostRuns(self._logs, self._k, compare_timestamp=own_time).before(runs)
         return ResumePoint(newest + 1, around[newest][1], refound.runs, compared, refound.undecided)
 
-    def _near_by(self, upstream: int, gone: ResumePoint | None) -> ResumePoint | None:
-        """Return the only nearby position whose records are the target's last ones, or `gone` if
-        the last record is nowhere there.
+    def _near_by(self, upstream: int, fallback: ResumePoint | None) -> ResumePoint | None:
+        """Return the only nearby position whose records are the target's last ones, or `fallback`
+        if the last record is nowhere there.
         """
         logs, last = self._logs, self._tail.records[-1]
         if last.offset != self._k + self._ordinal - 1:
@@ -180,7 +180,7 @@ class TailCheck:
         own_time = not self._tail.is_log_append_time
         if any(same_record(r, last, compare_timestamp=own_time) for r, _ in around.values()):
             return None
-        return gone
+        return fallback
 
     def _in_order(self, near: Near) -> ResumePoint | None:
         """Match the last records in order, after the newest record that is where the map has it, or

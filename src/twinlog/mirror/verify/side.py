@@ -147,7 +147,7 @@ class ReadSide:
             if piece is None or self._first_of(piece) >= self.limit:
                 return None
             self._piece = None
-            self._entries += self._decoded(piece)
+            self._entries += self._decode_piece(piece)
         first = self._entries[0]
         return first if first.offset < self.limit else None
 
@@ -186,7 +186,7 @@ class ReadSide:
             self._compared.gaps[piece.hides] += max(0, count)
         return self._piece
 
-    def _decoded(self, piece: Piece) -> list[Entry]:
+    def _decode_piece(self, piece: Piece) -> list[Entry]:
         header = piece.header
         is_own_time = header.magic >= 2 and header.is_log_append_time
         try:

@@ -507,7 +507,7 @@ def are_equal(source: Piece, target: Piece, compared: Compared, *, is_deep: bool
 
 
 def _may_be_equal(header: BatchHeader, other: BatchHeader) -> bool:
-    """Return whether equal uncompressed bytes would mean equal records."""
+    """Return whether the batches' records are equal if their uncompressed bytes are equal."""
     return (
         not (header.is_log_append_time or other.is_log_append_time)
         and header.is_dense

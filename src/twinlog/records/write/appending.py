@@ -152,7 +152,7 @@ class Appender:
             if not queue:
                 del queues[tp]
             elif size < ROUND_BYTES:
-                batches[tp] = self._encoded(self._logs[tp], queue[0])
+                batches[tp] = self._encode_rows(self._logs[tp], queue[0])
                 size += len(batches[tp])
         if not batches:
             return
@@ -160,9 +160,11 @@ class Appender:
             self._client, batches, transactional_id=self._transactions.transactional_id
         )
         for tp, answer in answers.items():
-            self._answered(tp, answer, queues[tp])
+            self._take_answer(tp, answer, queues[tp])
 
-    def _answered(self, tp: TopicPartition, answer: Appended | TwinlogError, queue: _Queue) -> None:
+    def _take_answer(
+        self, tp: TopicPartition, answer: Appended | TwinlogError, queue: _Queue
+    ) -> None:
         log = self._logs[tp]
         if isinstance(answer, Appended) and answer.is_new:
             log.next_sequence += len(queue.pop(0))
@@ -182,7 +184,7 @@ class Appender:
             return
         raise self._transactions.judged(answer)
 
-    def _encoded(self, log: _Log, rows: Rows | PackedBatch) -> bytearray:
+    def _encode_rows(self, log: _Log, rows: Rows | PackedBatch) -> bytearray:
         if isinstance(rows, PackedBatch):
             batch = rows.data
         else:

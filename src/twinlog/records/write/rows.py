@@ -61,30 +61,30 @@ OF_READING: Final = (OFFSET, TIMESTAMP_TYPE)
 
 def check_schema(schema: StructType, *, has_topic: bool) -> tuple[str, ...]:
     """Return the columns of these rows that are not written. Raises ConfigError."""
-    given = {field.name: field.dataType.simpleString() for field in schema}
-    is_packed = packing.is_packed(given)
+    columns = {field.name: field.dataType.simpleString() for field in schema}
+    is_packed = packing.is_packed(columns)
     of_batches = packing.column_types(has_topic=has_topic)
-    if is_packed and has_topic == (TOPIC in given):
+    if is_packed and has_topic == (TOPIC in columns):
         here, before = ("an option", "without an") if has_topic else ("no", "with an")
         raise _wrong(
             f"there is {here} topic, and `partitioned` was called {before} option topic",
             "give both the same options",
         )
-    added = given.keys() & (TYPES.keys() - of_batches.keys())
-    if is_packed and (added or of_batches.keys() - given.keys()):
+    added = columns.keys() & (TYPES.keys() - of_batches.keys())
+    if is_packed and (added or of_batches.keys() - columns.keys()):
         raise _wrong(
             "columns were added to the result of `partitioned`, or removed from it",
             "change rows before it, and call it last",
         )
     types = {name: (kind,) for name, kind in of_batches.items()} if is_packed else TYPES
     for name, kinds in types.items():
-        if name in given and given[name] not in kinds:
-            raise _wrong(f"column {name} is {given[name]}, not {' or '.join(kinds)}", "cast it")
-    others = [name for name in given if name not in types]
-    if VALUE not in given and not is_packed:
+        if name in columns and columns[name] not in kinds:
+            raise _wrong(f"column {name} is {columns[name]}, not {' or '.join(kinds)}", "cast it")
+    others = [name for name in columns if name not in types]
+    if VALUE not in columns and not is_packed:
         hint = suggestion(VALUE, others) if others else ""
         raise _wrong("there is no column value", hint or "alias one, as string or binary")
-    if not has_topic and TOPIC not in given:
+    if not has_topic and TOPIC not in columns:
         raise _wrong("there is no topic", "give the option topic, or a column topic")
     return tuple(name for name in others if name not in OF_READING)
 
@@ -120,7 +120,7 @@ class RowPartitioner:
         """Yield the rows, or packed batches of them, by partition. Raises TwinlogError."""
         columns: Mapping[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
         if packing.is_packed(batch.schema.names):
-            yield from self._unpacked(columns)
+            yield from self._unpack_batches(columns)
         else:
             yield from self.rows_by_partition(columns, batch.num_rows)
 
@@ -136,7 +136,7 @@ class RowPartitioner:
             for partition, picked in self._by_partition(topic, columns, table, rows):
                 yield TopicPartition(topic, partition), Rows([(table, picked)])
 
-    def _unpacked(
+    def _unpack_batches(
         self, columns: Mapping[str, Any]
     ) -> Iterator[tuple[TopicPartition, Rows | PackedBatch]]:
         names = packing.column_types(has_topic=bool(self._topic))
@@ -182,7 +182,7 @@ class RowPartitioner:
             for partition, picked in enumerate(by_partition):
                 if picked:
                     numbers.setdefault(partition, []).append(picked)
-        return [(partition, _in_order(arrays)) for partition, arrays in numbers.items()]
+        return [(partition, _in_row_order(arrays)) for partition, arrays in numbers.items()]
 
 
 def counter(client: ClusterClient) -> Callable[[str], int]:
@@ -305,7 +305,7 @@ def _check_partition(topic: str, partition: int | None, count: int) -> None:
         raise invalid(f"{topic} has no partition {partition}, it has {count}")
 
 
-def _in_order(parts: Sequence[array[int]]) -> array[int]:
+def _in_row_order(parts: Sequence[array[int]]) -> array[int]:
     if len(parts) == 1:
         return parts[0]
     return array("q", sorted(row for part in parts for row in part))

@@ -154,7 +154,7 @@ def commit(options: WriteOptions, messages: Sequence[TaskWritten], batch: int) -
         _warn_of_old(client, messages)
         _warn_of_growth(client, options.topic, first.placed_among)
         opened.commit_offsets(mark.offsets(cluster_id))
-        _end(client, opened, _counted(client, opened, rows), batch, cluster_id)
+        _end(client, opened, _require_all_rows(client, opened, rows), batch, cluster_id)
 
 
 def abort(options: WriteOptions, identity: ProducerIdentity) -> None:
@@ -233,7 +233,7 @@ def _is_repeated(last_mark: CommitMark | None, mark: CommitMark, options: WriteO
     return False
 
 
-def _counted(
+def _require_all_rows(
     client: ClusterClient, opened: Transactions, rows: Mapping[TopicPartition, int]
 ) -> Described:
     """Return the transaction. Raises TwinlogError unless it has exactly the rows of the tasks."""

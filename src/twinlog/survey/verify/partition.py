@@ -266,20 +266,20 @@ class _Partition:
         self._find_pending(walk)
 
     def _copied(self) -> None:
-        runs, reach = self._reached()
+        runs, reach = self._runs_and_reach()
         pairs, wanted = Pairs(runs), self._wanted
         limit = reach.upstream if wanted.until is None else min(reach.upstream, wanted.until)
-        begin, there = self._begin(pairs, limit)
+        begin, begin_on_target = self._begin(pairs, limit)
         # records that a mirror has copied since the source's end was queried are also read
         self._here.end = max(self._here.end, limit)
         # offsets that the source had not reached are not counted as compacted away
         here_end = max(wanted.here_later, wanted.here.end)
         side = self._source_side(begin, max(begin, min(limit, here_end)))
-        target = self._target_side(there)
+        target = self._target_side(begin_on_target)
         if limit < reach.upstream:
-            target.limit = max(there, pairs.first_counterpart(limit))
+            target.limit = max(begin_on_target, pairs.first_counterpart(limit))
         elif wanted.rules.is_shared:
-            target.limit = min(target.limit, max(there, reach.downstream))
+            target.limit = min(target.limit, max(begin_on_target, reach.downstream))
         walk = LogWalk(
             pairs=pairs,
             source=side,
@@ -288,7 +288,7 @@ class _Partition:
             compared=self._found,
             on_step=self._report,
         )
-        self._reported = there
+        self._reported = begin_on_target
         walk.walk()
         self._report(target.limit)
         if limit == reach.upstream:
@@ -310,7 +310,7 @@ class _Partition:
         end, until = self._wanted.here.end, self._wanted.until
         return end if until is None else min(until, end)
 
-    def _reached(self) -> tuple[Sequence[Run], Reach]:
+    def _runs_and_reach(self) -> tuple[Sequence[Run], Reach]:
         """Return the runs, and how far the copy is."""
         written, target_log = self._wanted.written, self._there
         if written.reach is not None:

@@ -246,7 +246,7 @@ class _Series:
             self._add(metrics.ERRORS, (*labels, code), count)
         for timing in flow.checkpoints() if self._has_partitions else ():
             group = (*labels, timing.group, timing.topic, str(timing.partition))
-            _times(self._under_names_of(flow), metrics.CHECKPOINT_LATENCY, timing.latency, group)
+            _times(self._adder_for(flow), metrics.CHECKPOINT_LATENCY, timing.latency, group)
 
     def _partition(
         self, flow: FlowSnapshot, part: PartitionSnapshot, labels: tuple[str, str]
@@ -277,7 +277,7 @@ class _Series:
 
     def _as_mm2(self, flow: FlowSnapshot, part: PartitionSnapshot, labels: tuple[str, ...]) -> None:
         rate = self._reading.rate(self._reading.at, flow.flow, part)
-        add = self._under_names_of(flow)
+        add = self._adder_for(flow)
         add(metrics.RECORD_COUNT, labels, part.records)
         add(metrics.RECORD_RATE, labels, rate.records)
         add(metrics.BYTE_COUNT, labels, part.bytes)
@@ -285,7 +285,7 @@ class _Series:
         _times(add, metrics.RECORD_AGE, part.age, labels)
         _times(add, metrics.REPLICATION_LATENCY, part.latency, labels)
 
-    def _under_names_of(self, flow: FlowSnapshot) -> _Add:
+    def _adder_for(self, flow: FlowSnapshot) -> _Add:
         """Return a function that adds a series of MirrorMaker 2 under each name that is enabled."""
         names = self._names.get(flow.flow, LEGACY_NAMES)
         if names == LEGACY_NAMES:

@@ -84,13 +84,13 @@ class _Answering:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         endpoint = self._endpoints["GET" if request.method in READS else request.method]
-        query = _checked(endpoint.query or _Nothing, _query(request), "query")
+        query = _validated(endpoint.query or _Nothing, _query(request), "query")
         body = None
         if endpoint.body is not None:
             kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind != JSON:  # an HTML form of another site could send other types
                 raise RequestRefused(f"the body must be JSON: Content-Type: {JSON}")
-            body = _checked(endpoint.body, _parsed(await request.body()), "body")
+            body = _validated(endpoint.body, _parsed(await request.body()), "body")
         asked = CheckedRequest(
             site=self._site,
             client=scope[CLIENT],
@@ -133,7 +133,7 @@ def _parsed(body: bytes) -> Any:
         raise RequestRefused("body: invalid JSON") from error
 
 
-def _checked(model: type[BaseModel], value: Any, where: str) -> BaseModel:
+def _validated(model: type[BaseModel], value: Any, where: str) -> BaseModel:
     try:
         return model.model_validate(value, by_alias=True, by_name=False)
     except ValidationError as error:

@@ -314,7 +314,7 @@ async def wished(site: Site, client: Client, flow: str, ask: Ask, **options: Any
     return shown.printed({"dry_run": options["dry_run"], "changes": changes})
 
 
-def _of_flow(act: Callable[[FlowSteering, Any], Any], nothing: str = "") -> Handler:
+def _steering_handler(act: Callable[[FlowSteering, Any], Any], nothing: str = "") -> Handler:
     """Return a handler that calls `act` with the flow's steering and the body. `nothing` is the
     error if there is nothing to act on.
     """
@@ -346,7 +346,7 @@ def _wish(name: str, summary: str, act: Callable[[FlowSteering, Any], Any]) -> E
         summary=summary,
         body=inputs.LimitWish if name == "limit" else inputs.Wish,
         answer="Changes",
-        run=_of_flow(act),
+        run=_steering_handler(act),
     )
 
 
@@ -359,7 +359,9 @@ def _topic_wish(
         summary=summary,
         body=inputs.TopicWish,
         answer="Changes",
-        run=_of_flow(lambda steering, body: act(steering, body.topics), f"topics: {nothing}"),
+        run=_steering_handler(
+            lambda steering, body: act(steering, body.topics), f"topics: {nothing}"
+        ),
     )
 
 
@@ -508,6 +510,6 @@ ENDPOINTS: Final = (
         summary="Set the whole wanted state of a flow. It answers what changed.",
         body=inputs.WantedState,
         answer="Changes",
-        run=_of_flow(declared_changes),
+        run=_steering_handler(declared_changes),
     ),
 )

@@ -61,11 +61,11 @@ function differences(run) {
   return [...ranges, ...rest, ...unknown].join(", ") || "none";
 }
 
-const HEADS = { leftAlone: "Ignored because" };
+const HEADS = { leftAlone: "Not synced because" };
 
 function shown(found) {
   const names = [...new Set(found.deviations.flatMap((one) => Object.keys(one).filter((name) => one[name])))];
-  const totals = Object.entries(found.totals).map(([name, one]) => `${words(name)}: ${count(one.compared)} compared, ${count(one.different)} different${one.leftAlone ? `, ${count(one.leftAlone)} ignored by the flow` : ""}`);
+  const totals = Object.entries(found.totals).map(([name, one]) => `${words(name)}: ${count(one.compared)} compared, ${count(one.different)} different${one.leftAlone ? `, ${count(one.leftAlone)} not synced` : ""}`);
   return [
     h("p", { class: `verdict ${found.isEqual ? "good" : "warn"}`, role: "status" }, found.isEqual ? "No differences." : "The two clusters differ."),
     h("p", { class: "small soft" }, totals.join("; ")),
