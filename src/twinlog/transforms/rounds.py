@@ -237,6 +237,8 @@ class Rounds:
         trial, which shows that jobs do not fail without records too, as on a full disk. Raises
         JobTimedOut, or TwinlogError if they do.
         """
+        if part.first == part.end:
+            raise TwinlogError(f"the transforms also fail without records: {error}")
         if isinstance(error, JobTimedOut) and _offsets(part) > 1:
             raise error
         found: list[RangeFailure] = []
