@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final, Self
 
 from twinlog.config.regex.patterns import NamePattern, compile_names
@@ -22,6 +23,8 @@ from twinlog.config.values.renames import RemoteName
 from twinlog.mirror.state.state_row import StateRow, read_rows, row
 
 TRANSFORMED: Final = "transformed"
+
+_compiled: Final = lru_cache(maxsize=256)(compile_names)
 
 
 @row(TRANSFORMED, key=("entries", "compares", "is_negated"))
@@ -44,8 +47,8 @@ class TransformedTopics(StateRow, frozen=True, kw_only=True):
 
     @property
     def topics(self) -> NamePattern:
-        """Raises RegexProblem."""
-        return replace(compile_names(self.entries), is_negated=self.is_negated)
+        """Return the names for which the transform is. Raises RegexProblem."""
+        return replace(_compiled(self.entries), is_negated=self.is_negated)
 
     def matches(self, topic: str) -> bool:
         """Return whether the transform is for a source topic."""
