@@ -172,9 +172,8 @@ class TopicRounds:
         if not changed <= {*now.ours} or not others <= self._with_others:
             raise NotNow("a topic may have other writers now", flow=self._flow.name)
         self._flow.confirm()
-        if (
-            unchanged_pairs(topics, source, target) != names
-        ):  # last, because it takes the least time
+        # this check is the last one, because it takes the least time
+        if unchanged_pairs(topics, source, target) != names:
             raise NotNow("a topic was deleted or re-created", flow=self._flow.name)
 
     def round(self) -> None:

@@ -4,8 +4,9 @@
     value  {"v": 1, "at_ms": ...}
 
 The offset map shows which records were transformed, but not that a topic that appears later has a
-transform. So a process writes the patterns of its file before it leads the flow, or waits for that.
-A process whose file lacks one of them does not begin to copy such a topic.
+transform. So a process writes the patterns of its configuration file before it leads the flow or
+becomes a standby. A process whose file lacks one of these patterns does not begin to copy a topic
+that matches it.
 
 Rows are never removed, and writing one twice has no effect. If the process dies before the row is
 written, it has copied nothing.
