@@ -40,7 +40,7 @@ def refused_names(flow: FlowConfig, topics: Iterable[str]) -> dict[str, Partitio
             sharing.setdefault(remote, []).append(topic)
     for remote, names in sharing.items():
         if len(names) > 1:
-            out |= {name: _clash(flow, remote, names) for name in names}
+            out |= dict.fromkeys(names, _clash(flow, remote, names))
     return out
 
 
