@@ -125,7 +125,8 @@ def _rules(flow: FlowConfig, topics: Iterable[str]) -> str:
         name = _unrouted(policy, flow.source_alias, topic)
         for router in policy.renames.routers:
             before, name = name, router.routed(name)
-            routers |= {str(router)} if name != before else set()
+            if name != before:
+                routers.add(str(router))
     keys = [f"{KEY}: {', '.join(sorted(by_key))}"] if by_key else []
     return "; ".join([*keys, *sorted(routers)])
 
