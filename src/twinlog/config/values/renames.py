@@ -95,8 +95,8 @@ def _compiled(expression: str) -> re.Pattern[str]:
 
 @dataclass(frozen=True, slots=True)
 class RemoteName:
-    """What is compared with an expression for topics: the source's name, or the remote name at a
-    point of Kafka Connect's transforms.
+    """The name of a topic that an expression is compared with: the source's name, or the remote
+    name after those routers that come before a transform of Kafka Connect.
     """
 
     prefix: str = ""
