@@ -136,7 +136,8 @@ class Counts:
     behind_log: Span | None = None
     uncommitted: Span | None = None
     """Offsets after the start of an open transaction. They are not read, unless aborted records are
-    included."""
+    included.
+    """
     unread: Span | None = None
     """Offsets before the log end that the broker does not return, because its log is damaged."""
     deleted: int = 0

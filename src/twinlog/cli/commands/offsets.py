@@ -280,7 +280,8 @@ def warnings_of(
 
 def _reset_is_wanted(alias: str, plans: Sequence[GroupReset]) -> bool:
     """Ask the user to type the cluster's name, because a single key could be pressed by mistake.
-    Return whether it was typed."""
+    Return whether it was typed.
+    """
     typed = click.prompt(
         f"Type {alias} to set the offsets of {plural(len(plans), 'group')} there",
         err=True,

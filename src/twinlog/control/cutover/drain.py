@@ -175,7 +175,8 @@ ROW_WITHIN_S: Final = 30.0
 """Seconds to wait for a status row. By default the mirror writes one every 5 s."""
 ROWS_AFTER: Final = 2
 """Number of rows to wait for. The first row that is read after the deletion may have been written
-before it."""
+before it.
+"""
 
 
 class Drain:
@@ -233,7 +234,8 @@ class Drain:
 
     def _lost(self, current: Sequence[Copy]) -> list[Copy]:
         """Return the copies for which the source has, or may have, deleted records before they were
-        copied."""
+        copied.
+        """
         deleted = [copy for copy in current if copy.deleted and not copy.unlisted]
         if not deleted or self._accepts_loss:
             return []

@@ -30,7 +30,8 @@ from twinlog.wire.topic_acl import TopicAcl
 
 HANGING_S: Final = 60.0
 """An open transaction that is older is reported. This is Kafka's default transaction timeout of
-producers."""
+producers.
+"""
 FEW: Final = 5
 
 

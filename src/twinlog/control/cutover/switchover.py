@@ -54,7 +54,8 @@ class FenceKind(StrEnum):
     @property
     def still_s(self) -> float:
         """Return the seconds in which no log may grow. They are fewer with ACLs, because brokers
-        reject writers then."""
+        reject writers then.
+        """
         return 2.0 if self is FenceKind.ACL else 5.0
 
 
@@ -86,7 +87,8 @@ class SwitchoverPlan:
     """Topics with a fence of this flow."""
     is_begun: bool
     """Whether all gates were passed before: every topic has this flow's fence, and the fence is
-    newer than any promotion."""
+    newer than any promotion.
+    """
     promoted: str
     notes: tuple[str, ...] = ()
     """Facts that operators need before clients move to the target."""

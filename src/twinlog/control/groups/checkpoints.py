@@ -41,12 +41,14 @@ QUICK_S: Final = 0.25
 """Interval in which groups are read if checkpoints are due every second, or always."""
 WARM_UP_S: Final = 30.0
 """Seconds after the start in which a round runs every second, because lanes begin to report
-progress."""
+progress.
+"""
 REPORT_S: Final = 5.0
 """Interval in which groups without a checkpoint are reported. There may be very many."""
 CHECK_AGAIN_S: Final = 60.0
 """Interval in which exact offsets are translated again, because the topic may have been copied
-again."""
+again.
+"""
 RECORDS_PER_BATCH: Final = 2_000
 
 

@@ -39,7 +39,8 @@ START_IS_WAITED_FOR_S: Final = 3.0
 LANE_ENTRY: Final = "twinlog.spark.lane:run_lane"
 WAITING_AFTER_S: Final = 30.0
 """Seconds without an executor after which the process reports that it waits. Executors usually
-register within a few seconds; on a busy cluster within half a minute."""
+register within a few seconds; on a busy cluster within half a minute.
+"""
 ASKED_AFTER_S: Final = 5.0
 ONCE_GIVES_UP_S: Final = 60.0
 POLL_S: Final = 1.0

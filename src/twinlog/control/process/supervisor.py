@@ -396,7 +396,8 @@ class Calls(Generic[E]):
 
     def ask(self, question: Callable[[], T]) -> T:
         """Return the result of `question` in the supervisor's thread. For other threads. Raises
-        Disconnected."""
+        Disconnected.
+        """
         answer: Future[T] = Future()
         self._queue.put(lambda: answer.set_result(question()))
         try:

@@ -1,11 +1,11 @@
 """Finds topics that cannot have the name that `twinlog.rename` or a router of Kafka Connect gives
 them, and topics that do not keep their names under the identity policy.
 
-New names are checked over all selected topics of a source at every discovery,
-before any record is written. Topics that would share one name are all refused, even if one of them
-was copied before the other was created: Twinlog cannot know which of them is intended, and records
-of two topics in one remote topic cannot be separated. Copied records are kept, and the copy
-continues after them when the topics have two names.
+Each discovery compares the new names of all selected topics of a source, before any record is
+written. Topics that would share one name are all refused, even if one of them was copied before the
+other was created: Twinlog cannot know which of them is intended, and records of two topics in one
+remote topic cannot be separated. Copied records are kept, and the copy continues after them when
+the topics have two names.
 """
 
 from __future__ import annotations
