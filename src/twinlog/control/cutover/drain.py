@@ -21,7 +21,7 @@ from typing import Final
 
 from twinlog.client.export import first_records
 from twinlog.cluster.logs.producers import ProducerState, known_producers
-from twinlog.cluster.topics.internal_log import ends_of_logs
+from twinlog.cluster.topics.internal_log import readable_ends
 from twinlog.config.values.times import in_iso
 from twinlog.control.cutover.copies import Copy, copies, incomplete
 from twinlog.control.cutover.newest_status import newest_status
@@ -133,7 +133,7 @@ class FenceProof:
         deadline = time.monotonic() + SEEN_WITHIN_S
         while left := {tp: span for tp, span in grown.items() if tp not in empty}:
             seen = first_records(self._scope.source, left, with_aborted=True)
-            stable = ends_of_logs(self._scope.source, left)
+            stable = readable_ends(self._scope.source, left)
             hidden = {tp for tp, span in left.items() if stable[tp] < span.next}
             empty |= {*seen}
             if not hidden - empty or time.monotonic() > deadline:
@@ -268,7 +268,7 @@ class Drain:
         if not self._ends:
             return {}
         isolation = self._scope.config.isolation_level
-        stable = ends_of_logs(self._scope.source, list(self._ends), isolation)
+        stable = readable_ends(self._scope.source, list(self._ends), isolation)
         open_records = {tp: self._ends[tp] - end for tp, end in stable.items()}
         return {tp: count for tp, count in open_records.items() if count > 0}
 

@@ -18,7 +18,7 @@ from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import Group, list_groups
 from twinlog.cluster.groups.group_offsets import OffsetReader
 from twinlog.cluster.groups.share_groups import fetch_start_offsets
-from twinlog.cluster.topics.internal_log import ends_of_logs, read_to_end
+from twinlog.cluster.topics.internal_log import read_to_end, readable_ends
 from twinlog.cluster.topics.mm2_topics import ensure_mm2_topic
 from twinlog.control.duties.led_log import LedLog
 from twinlog.control.duties.rounds import Duty, LedFlow
@@ -287,7 +287,7 @@ class OppositeCheckpoints:
 
     def _read(self, topic: str) -> None:
         try:
-            (end,) = ends_of_logs(self._source, [TopicPartition(topic, 0)]).values()
+            (end,) = readable_ends(self._source, [TopicPartition(topic, 0)]).values()
             # otherwise it was re-created
             first = self._next[topic] if end >= self._next[topic] else 0
             log = read_to_end(self._source, topic, 0, first, end=end)
