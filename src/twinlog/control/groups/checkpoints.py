@@ -75,10 +75,8 @@ class CheckpointDuty:
         self._log = LedLog(flow, self._target, self._topic)
         self._groups_there = Coordinators(self._source)
         self._offsets = OffsetReader(self._groups_there)
-        coordinators, offsets = (
-            Coordinators(self._target),
-            TargetOffsets(flow, self._source, self._target),
-        )
+        coordinators = Coordinators(self._target)
+        offsets = TargetOffsets(flow, self._source, self._target)
         self._opposite = OppositeCheckpoints(flow, self._source, lambda: offsets.target_aliases)
         was_set = given_on_source(flow)
         self._translations = TranslationCache(
