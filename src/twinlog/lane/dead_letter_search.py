@@ -40,7 +40,7 @@ def with_dead_letters(
     target: ClusterClient,
     work: Work,
 ) -> Mapping[TopicPartition, Found]:
-    """Add to these starts which dead letters of them are on the target."""
+    """Add to these starts the dead letters of their partitions that are on the target."""
     origins = {
         take.source: origin_of_copy(
             work.flow, take.source, take.source_topic_id, take.target_topic_id

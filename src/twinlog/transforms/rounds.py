@@ -228,14 +228,14 @@ class Rounds:
         return []
 
     def _failures(self, part: RangePart, error: JobFailed) -> tuple[list[RangeFailure], int]:
-        """Return the records that fail by themselves, in order, and the offset below which there
-        are no others: the end of the part, unless that takes too long. With `on-error` stop it is
-        the first record. `error`: why the part fails.
+        """Return the failing records of a part in order, and the offset below which all are found.
+        That is the end of the part, unless the search takes too long. With `on-error` stop only the
+        first record is searched. `error`: why the part fails.
 
-        After a record the next trial has the records after it, half as many as the trial before if
-        that one failed, and twice as many if it did not. The record itself is left out of the
-        trial, which shows that jobs do not fail without records too, as on a full disk. Raises
-        JobTimedOut, or TwinlogError if they do.
+        Each trial is a job for the next records. It has half as many records as the trial before if
+        that one failed, else twice as many. Records that were found are left out of it. If it still
+        fails at one of them, jobs fail without records too, as on a full disk: raises TwinlogError.
+        Raises JobTimedOut if a job for several records takes too long.
         """
         if isinstance(error, JobTimedOut) and _offsets(part) > 1:
             raise error

@@ -49,8 +49,8 @@ class Group:
 
     @property
     def why_left_alone(self) -> str:
-        """Why the group has no offsets to translate. Empty if it has some, or is one of Twinlog's
-        own groups.
+        """Why the group has no offsets to translate. Empty if it can have offsets, or is one of
+        Twinlog's own groups.
         """
         if self.has_offsets or self.is_share or self.protocol_type == PROTOCOL_TYPE:
             return ""

@@ -127,9 +127,7 @@ class Renames:
         return bool(self.rules or self.routers)
 
     def rule(self, topic: str) -> RenameRule | None:
-        """Return the rule that applies to a source topic, or None. An invalid topic
-        name has none.
-        """
+        """Return the rule that applies to a source topic, or None. Invalid names have none."""
         if not is_topic_name(topic):
             return None
         return next((rule for rule in self.rules if rule.renamed(topic) is not None), None)

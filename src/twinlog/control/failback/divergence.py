@@ -206,8 +206,8 @@ def divergences(scope: CutoverScope) -> list[LogDivergence]:
 
 
 def _came_from_target(scope: CutoverScope, topic: str) -> bool:
-    """Return True for topics of A such as `B.orders`, which are copies of B's topics and were not
-    copied back.
+    """Return True for a topic of A that is a copy of B's topic, such as `B.orders`. Such topics are
+    not copied back.
     """
     if scope.setup.is_identity:
         return False

@@ -1,4 +1,4 @@
-"""Notes on the target which topics have transforms, for processes of the flow that have another
+"""Records in the state topic which topics have transforms, for processes of the flow with another
 file (`mirror.state.transformed`, ADR 40).
 """
 
@@ -32,8 +32,8 @@ def note_transforms(target: ClusterClient, flow: str, config: TransformsConfig) 
 def with_noted_transforms(
     target: ClusterClient, flow: str, config: TransformsConfig, plans: Iterable[PartitionPlan]
 ) -> list[PartitionPlan]:
-    """Return the plans, with a refusal of topics that only other files transform. It prevents that
-    their copy begins. Raises TwinlogError.
+    """Return the plans. Topics that are transformed only by other files of the flow get a refusal,
+    so that their copy does not begin. Raises TwinlogError.
     """
     noted = _noted(target, flow)
     return [_with_refusal(plan, noted, config) for plan in plans]

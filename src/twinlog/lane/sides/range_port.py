@@ -66,7 +66,7 @@ class RangePort:
     """
 
     def __init__(self, clock: Clock, wake: Callable[[], None], *, host: str = "127.0.0.1") -> None:
-        """`host`: the address at which it listens, with TLS unless it is a loopback one."""
+        """`host`: the address to listen at. Connections use TLS unless it is a loopback address."""
         self._clock = clock
         self._wake = wake
         self._lock = threading.Lock()
@@ -119,7 +119,7 @@ class RangePort:
         return late
 
     def unanswered(self, after_s: float) -> list[SourceRange]:
-        """Return the ranges that have waited for so long, although it was their turn."""
+        """Return the ranges that have waited `after_s` since their turn came."""
         until = self._clock.monotonic() - after_s
         with self._lock:
             return [one.range for one in self._waiting.values() if one.since <= until]
