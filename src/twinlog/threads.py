@@ -141,8 +141,9 @@ class RepeatedJob:
     def hurry(self) -> None:
         """End the pause now, or leave out the next one if the job runs."""
         with self._lock:
-            self._is_hurried = True
-            if self._next is not None:
+            if self._next is None:
+                self._is_hurried = True
+            elif self._next.due > time.monotonic():  # a run that is due must not be put off
                 self._next.cancel()
                 self._pause(0.0)
 

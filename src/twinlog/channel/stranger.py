@@ -78,7 +78,7 @@ class Strangers:
         self._all[stranger] = None
         of_one = [other for other in self._all if other.host == stranger.host]
         surplus = of_one[: max(0, len(of_one) - MAX_OF_ONE_ADDRESS)]
-        rest = [stranger for stranger in self._all if stranger not in surplus]
+        rest = [other for other in self._all if other not in surplus]
         return [*surplus, *rest[: max(0, len(rest) - MAX_STRANGERS)]]
 
     def discard(self, stranger: Stranger) -> None:

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
-from twinlog.cluster.topics.internal_log import ends_of_logs
+from twinlog.cluster.topics.internal_log import readable_ends
 from twinlog.errors import BrokerRefused, FlowError, or_raise
 from twinlog.mirror.copy.intake import RolledBack
 from twinlog.mirror.findings import Span
@@ -136,7 +136,8 @@ class Counts:
     behind_log: Span | None = None
     uncommitted: Span | None = None
     """Offsets after the start of an open transaction. They are not read, unless aborted records are
-    included."""
+    included.
+    """
     unread: Span | None = None
     """Offsets before the log end that the broker does not return, because its log is damaged."""
     deleted: int = 0
@@ -229,7 +230,7 @@ class Export:
         compaction: a fetch of a compacted offset returns the next batch after it.
         """
         counts = self.counts
-        stable = ends_of_logs(self._client, [self.tp], self._isolation)[self.tp]
+        stable = readable_ends(self._client, [self.tp], self._isolation)[self.tp]
         counts.uncommitted = _span_or_none(max(stable, counts.position), self.span.next)
         counts.unread = _span_or_none(counts.position, min(stable, self.span.next))
         counts.position = self.span.next
@@ -299,7 +300,7 @@ def _cut_to_logs(
     cluster: ClusterClient, spans: Mapping[TopicPartition, Span]
 ) -> dict[TopicPartition, Span]:
     """Return each range cut to its log. Ranges that are then empty are left out."""
-    starts, ends = log_starts(cluster, spans), ends_of_logs(cluster, spans)
+    starts, ends = log_starts(cluster, spans), readable_ends(cluster, spans)
     inside = {
         tp: Span(max(span.first, starts[tp]), min(span.next, ends[tp]))
         for tp, span in spans.items()

@@ -31,8 +31,7 @@ from twinlog.survey.exact_map import ExactMap
 from twinlog.wire.mm2_records import Checkpoint
 
 SOURCE_ANSWERS_WITHIN_S: Final = 15.0
-"""Time limit for the source. It is short, because groups are often moved when the
-source is lost."""
+"""Time limit for the source. It is short, because groups often move when the source is lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,8 +202,7 @@ class FlowTranslation:
         )
 
     def _source_names(self, topics: Collection[str]) -> dict[str, str]:
-        """Return the source's names of target topics, from the map or else derived
-        from the name."""
+        """Return the source's names of target topics, by the map or else by their names."""
         plain = {topic: plain_upstream(self._config, topic) for topic in topics}
         known = {topic: name for topic, name in plain.items() if name is not None}
         return known | self._map.names_at_source(topics)

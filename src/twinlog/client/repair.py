@@ -32,8 +32,8 @@ from twinlog.config.values.times import in_iso
 from twinlog.errors import FlowError, TwinlogError
 from twinlog.mirror.map.accepted_records import MAX_READS, ForeignWalk, last_stretch, walk
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
+from twinlog.mirror.names.filters import policy_of
 from twinlog.mirror.names.naming import map_topic_of
-from twinlog.mirror.names.policies import policy_from
 from twinlog.mirror.start.break_search import find_break
 from twinlog.mirror.start.corrections import next_upstream
 from twinlog.mirror.state.acceptance import WantedAcceptance
@@ -138,7 +138,7 @@ class TopicRepair:
     ) -> None:
         self._config = config
         self._reason = reason
-        self._policy = policy_from(config.policy, config.flow.source)
+        self._policy = policy_of(config)
         self._steering = FlowSteering(config, source, target, reason)
         self._source = prompt_client(source, api_timeout_s=GIVES_UP_S)
 
@@ -206,7 +206,7 @@ class TopicRepair:
         self, unusual: Unusual, maps: Maps, producers: frozenset[int], problem: str
     ) -> RepairLine:
         source = TopicPartition(unusual.topic, unusual.partition)
-        remote = self._policy.format_remote_topic(self._config.flow.source, unusual.topic)
+        remote = self._policy.format_remote_topic(self._config.source_alias, unusual.topic)
         target = TopicPartition(remote, unusual.partition)
         blank = RepairLine(standing=unusual, source=source, target=target)
         if problem:

@@ -22,7 +22,7 @@ from twinlog.cluster.client import ClusterClient, prompt_client
 from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.logs.raw_log import fetch_partition, produce_batch
 from twinlog.cluster.net.settings import ClusterSettings
-from twinlog.cluster.topics.internal_log import ends_of_logs
+from twinlog.cluster.topics.internal_log import readable_ends
 from twinlog.cluster.topics.topic_admin import ensure_kept_topic
 from twinlog.codes import Trait, has, with_trait
 from twinlog.config.flow.schema import FlowConfig
@@ -317,7 +317,7 @@ class Quarantine:
         """Return the record's offset, or None, and the flow's next sequence in this log."""
         offset: int | None = None
         sequence = self._remembered()
-        (end,) = ends_of_logs(self._target, [self.home]).values()
+        (end,) = readable_ends(self._target, [self.home]).values()
         position = log_starts(self._target, [self.home])[self.home]
         while position < end:
             answer = fetch_partition(self._target, self.home, position, READ_BYTES)

@@ -37,7 +37,7 @@ from twinlog.cluster.groups.commit_mark import CommitMark, read_mark
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import list_groups
 from twinlog.cluster.groups.group_offsets import commit_offsets, fetch_offsets
-from twinlog.cluster.topics.internal_log import ends_of_logs
+from twinlog.cluster.topics.internal_log import readable_ends
 from twinlog.errors import FlowError, TwinlogError, UsageError, or_raise
 from twinlog.model import Flow, TopicPartition, is_own_group
 from twinlog.quantities import first_few
@@ -343,7 +343,7 @@ def _move(
     old_client, new_client = translation.sides(reverse=reverse)
     seen = old_client.metadata(sorted(topics), allow_missing=False)
     tps = [tp for topic in seen.topics.values() for tp in topic.tps]
-    copies = translation.all_of(ends_of_logs(old_client, tps), reverse=reverse)
+    copies = translation.all_of(readable_ends(old_client, tps), reverse=reverse)
     missing = [
         str(copy.tp)
         for copy in copies

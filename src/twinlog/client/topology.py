@@ -16,7 +16,7 @@ from typing import Final
 from msgspec import Struct
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics.internal_log import ends_of_logs, read_to_end
+from twinlog.cluster.topics.internal_log import read_to_end, readable_ends
 from twinlog.errors import CorruptData, Unauthorized
 from twinlog.mirror.names.naming import ReplicationPolicy
 from twinlog.model import Flow, TopicPartition
@@ -112,7 +112,7 @@ def read_topology(client: ClusterClient, policy: ReplicationPolicy, alias: str) 
 
 
 def _beats(client: ClusterClient, tps: Iterable[TopicPartition]) -> Iterator[Heartbeat]:
-    for tp, end in ends_of_logs(client, tps).items():
+    for tp, end in readable_ends(client, tps).items():
         first = max(0, end - NEWEST_RECORDS)
         for record in read_to_end(client, tp.topic, tp.partition, first, end=end):
             try:

@@ -1,8 +1,8 @@
 """Which records of a partition are in the dead-letter topic already (`mirror.copy.dead_letters`).
 
 A start reads the whole log: no index says where the dead letters of a partition are, and their
-timestamps are those of the records. All partitions of a search share one reading, so they start
-last.
+timestamps are those of the records. All quarantining partitions of a search share one reading, so
+they start after the other partitions of the search.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def with_dead_letters(
     target: ClusterClient,
     work: Work,
 ) -> Mapping[TopicPartition, Found]:
-    """Add to these starts which dead letters of them are on the target."""
+    """Add to these starts the dead letters of their partitions that are on the target."""
     origins = {
         take.source: origin_of_copy(
             work.flow, take.source, take.source_topic_id, take.target_topic_id

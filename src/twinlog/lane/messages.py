@@ -215,7 +215,7 @@ class Troubled(Message, frozen=True, kw_only=True):
     wait_ms: int
     """For how long requests of this lane may still arrive, if responses were lost."""
     had_begun: bool = False
-    """Whether the lane had found its start, and copied it."""
+    """Whether the lane had found where to start, and had begun to copy."""
     lost: tuple[int, int] | None = None
     """Copied upstream offsets that the source lost."""
     poison: tuple[int, int] | None = None

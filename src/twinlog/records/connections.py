@@ -28,7 +28,8 @@ from twinlog.cluster.net.settings import ClusterSettings
 
 MOST_KEPT: Final = 4
 """Maximum number of clients. There is one for each user of a cluster; the most recently used ones
-are kept."""
+are kept.
+"""
 
 _kept: list[ClusterClient] = []
 

@@ -45,7 +45,8 @@ class TwinlogSource(DataSource):
 
     is_copy = False
     """True for the copy that Spark pickles for the process that commits a micro-batch. A copy does
-    not begin a transaction."""
+    not begin a transaction.
+    """
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "is_copy": True}

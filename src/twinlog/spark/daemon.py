@@ -20,8 +20,9 @@ import twinlog.spark.lease  # noqa: F401
 
 
 def keep_archives() -> None:
-    """Do not read the directories of archives again, which do not change. Otherwise each lane reads
-    those of Spark's archives when it starts (`setup_spark_files` in pyspark/worker_util.py).
+    """Keep the file lists of the archives on the module path, which do not change. Otherwise each
+    lane reads those of Spark's archives again when it starts, because `setup_spark_files` in
+    pyspark/worker_util.py calls `importlib.invalidate_caches`.
     """
     for importer in sys.path_importer_cache.values():
         if isinstance(importer, zipimporter):

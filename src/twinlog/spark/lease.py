@@ -226,7 +226,8 @@ class SparkLeaseStarter:
 
     def finish(self) -> None:
         """Wait until the rows of the last leases are shown, because otherwise a history would call
-        them failed."""
+        them failed.
+        """
         until = time.monotonic() + NOTED_WITHIN_S
         for job in self._jobs:
             job.await_note(max(0.0, until - time.monotonic()))

@@ -78,8 +78,8 @@ class SparkOptions:
 
     @property
     def is_yarns_driver(self) -> bool:
-        """Return True if YARN has started this driver. It ends it if no application starts soon
-        (`spark.yarn.am.waitTime`, 100 s).
+        """Return True if YARN has started this driver. YARN ends such a driver if it has not
+        created its SparkContext within `spark.yarn.am.waitTime` (100 s).
         """
         return self.master == "yarn" and self.given.get("spark.submit.deployMode") == "cluster"
 

@@ -52,7 +52,8 @@ log = logging.getLogger(__name__)
 FIRST_SEQUENCE: Final = 1_000
 LOG_OPENED_S: Final = 130.0
 """Seconds for which the first batch is retried. AWAIT_SEQ_ZERO_TIMEOUT of AutoMQ's
-ElasticProducerStateManager is 120 s."""
+ElasticProducerStateManager is 120 s.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from twinlog.cluster.logs.offsets import (
     list_offsets,
     log_ends,
 )
-from twinlog.cluster.topics.internal_log import ends_of_logs
+from twinlog.cluster.topics.internal_log import readable_ends
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.errors import TwinlogError, or_raise
 from twinlog.mirror.plan import PartitionPlan
@@ -95,7 +95,7 @@ def log_bounds(
     client: ClusterClient, tp: TopicPartition, isolation: Isolation = Isolation.READ_UNCOMMITTED
 ) -> tuple[int, int]:
     """Return start and end of one log. Raises the error that its leader returned."""
-    return log_starts(client, [tp])[tp], ends_of_logs(client, [tp], isolation)[tp]
+    return log_starts(client, [tp])[tp], readable_ends(client, [tp], isolation)[tp]
 
 
 def append_ends(client: ClusterClient, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

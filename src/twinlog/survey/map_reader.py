@@ -41,7 +41,8 @@ log = logging.getLogger(__name__)
 
 LEADER_WAIT_S: Final = 5.0
 """How long to wait for a leader of the topic. A partition whose leader did not respond before is
-queried only once."""
+queried only once.
+"""
 
 
 class MapReader:

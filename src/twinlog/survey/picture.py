@@ -63,7 +63,8 @@ class Picture(NamedTuple):
 
     def again(self, client: ClusterClient, tps: Iterable[TopicPartition]) -> Picture:
         """Return the picture with the ends that these partitions of the target have after the map
-        was read."""
+        was read.
+        """
         return self._replace(later=read_ends(client, tps))
 
 

@@ -424,10 +424,7 @@ def _newest(pair: Pairing, maps: Maps, targets: int | None) -> PartitionMap | No
     candidates = [maps[key] for key in keys]
     return max(
         candidates,
-        key=lambda partition_map: (
-            _is_same(partition_map.key.source_topic_id, now),
-            partition_map.term,
-        ),
+        key=lambda candidate: (_is_same(candidate.key.source_topic_id, now), candidate.term),
         default=None,
     )
 

@@ -159,7 +159,8 @@ def parse_path(path: str, name: str) -> Steps:
 
 def edit(value: Column, steps: Steps, leaf: Leaf | None) -> Column:
     """Return a VARIANT with the change at the path. If the path has a JSON null or does not exist,
-    nothing changes."""
+    nothing changes.
+    """
     if not steps:
         changed = value if leaf is None else leaf(value).cast("variant")
         return F.when(F.is_variant_null(value), value).otherwise(changed)

@@ -64,7 +64,8 @@ class TransformPlan:
     """Names and types of the columns that the transform returns."""
     is_deterministic: bool
     """False if the plan has rand(), uuid(), now() or a similar function, so that a repetition gives
-    other records."""
+    other records.
+    """
     is_proven: bool
     """False if Python functions return whole rows, so that only their results can be checked."""
     routes: bool = False

@@ -13,7 +13,8 @@ the search continues, and the answer has all other records.
     stop       [0..512), failure at 512
     skip       [0..900) without 512
 
-A range with many such records is answered up to the last one that was found in half a minute.
+If a range has many such records, the search ends after half of the job limit (30 s), and the answer
+ends before the last record that was found. The lane offers the remaining records as another range.
 """
 
 from __future__ import annotations
@@ -229,14 +230,16 @@ class Rounds:
 
     def _failures(self, part: RangePart, error: JobFailed) -> tuple[list[RangeFailure], int]:
         """Return the records that fail by themselves, in order, and the offset below which there
-        are no others: the end of the part, unless that takes too long. With `on-error` stop it is
-        the first record. `error`: why the part fails.
+        are no others: the end of the part, unless the search takes too long. With `on-error` stop
+        only the first record is returned. `error`: why the part fails.
 
-        After a record the next trial has the records after it, half as many as the trial before if
-        that one failed, and twice as many if it did not. The record itself is left out of the
-        trial, which shows that jobs do not fail without records too, as on a full disk. Raises
-        JobTimedOut, or TwinlogError if they do.
+        Each trial is a job for the next records. It has half as many records as the trial before if
+        that one failed, else twice as many. Records that were found are left out of it. If it still
+        fails at one of them, jobs fail without records too, as on a full disk: raises TwinlogError.
+        Raises JobTimedOut if a job for several records takes too long.
         """
+        if part.first == part.end:
+            raise TwinlogError(f"the transforms also fail without records: {error}")
         if isinstance(error, JobTimedOut) and _offsets(part) > 1:
             raise error
         found: list[RangeFailure] = []

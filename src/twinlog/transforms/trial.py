@@ -37,7 +37,8 @@ from twinlog.transforms.session import local_session
 _SHOWN: Final = (KEY, VALUE, HEADERS, TOPIC, TIMESTAMP)
 _GROWTH: Final = 16
 """Factor by which the range of offsets grows if it has too few records, because of compaction or
-transactions."""
+transactions.
+"""
 _TRACE: Final = "Traceback (most recent call last)"
 _JVM_TRACE: Final = "JVM stacktrace:"
 

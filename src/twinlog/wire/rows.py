@@ -155,9 +155,7 @@ class Rows:
         return size, least, most
 
     def write(self, out: bytearray, start: int) -> None:
-        """Write the rows' payload, which fills `out` from `start` on: `measure` returns
-        its size.
-        """
+        """Write the rows' payload to `out` from `start` to its end. `measure` returns its size."""
         base, number = self.first_timestamp(), 0
         for table, picked in self.parts:
             written = CHOSEN.kernels.rebuild(table, picked, number, base, out, start)

@@ -57,7 +57,7 @@ class Log:
         self._other = self._encoded(kept, deleted)
         monkeypatch.setattr(skipping, "fetch_partition", self.fetch)
         monkeypatch.setattr(skipping, "produce_batch", lambda *call: self.produce(call[2]))
-        monkeypatch.setattr(skipping, "ends_of_logs", lambda *_: {HOME: self.end()})
+        monkeypatch.setattr(skipping, "readable_ends", lambda *_: {HOME: self.end()})
         monkeypatch.setattr(skipping, "log_starts", lambda *_: {HOME: self.start})
         monkeypatch.setattr(skipping, "describe_producers", self.remembered)
 

@@ -63,7 +63,7 @@ def test_all_partitions_move_to_one_lane_by_message(
     assert None not in handed
 
 
-@pytest.mark.parametrize("used", [{"cpu_ms": 700}, {"cpu_ms": 100, "received": 40 * MB}])
+@pytest.mark.parametrize("used", [{"cpu_ms": 800}, {"cpu_ms": 100, "received": 40 * MB}])
 def test_busy_lane_shares_its_partitions(
     light: tuple[Driver, LaneStub, LaneStub], used: dict[str, int]
 ) -> None:
@@ -78,7 +78,7 @@ def test_busy_lane_shares_its_partitions(
     assert len(idle.asked_back + busy.asked_back) == 6
 
 
-@pytest.mark.parametrize("used", [{"cpu_ms": 250}, {"received": 10 * MB}, {"cpu_ms": 900}])
+@pytest.mark.parametrize("used", [{"cpu_ms": 300}, {"received": 10 * MB}, {"cpu_ms": 900}])
 def test_busy_lanes_keep_their_partitions(used: dict[str, int]) -> None:
     driver = Driver(FOUR)
     driver.run.tick()

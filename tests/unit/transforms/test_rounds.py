@@ -238,12 +238,11 @@ def test_ranges_with_the_same_records_are_in_different_rounds() -> None:
     assert [[one.number for one in run] for run in a.runs] == [[0, 2, 3], [1]]
 
 
-def test_no_record_is_skipped_because_everything_fails() -> None:
+@pytest.mark.parametrize("on_error", [*OnError])
+def test_no_record_is_skipped_because_everything_fails(on_error: OnError) -> None:
     """Every job fails, as with a full disk, even a job without records."""
     broken = [True]
-    rounds = ComputedRounds(
-        fails=lambda _: "No space left" if broken else None, on_error=OnError.SKIP
-    )
+    rounds = ComputedRounds(fails=lambda _: "No space left" if broken else None, on_error=on_error)
     with pytest.raises(TwinlogError, match="also fail without records: No space left"):
         rounds.answer([part(0)])
     assert not rounds.skipped and not rounds.answers

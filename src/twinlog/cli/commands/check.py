@@ -189,7 +189,8 @@ COLUMNS: Final = (
 )
 NAME_WIDTH: Final = 80
 """Maximum width of a name. A name of 249 characters would widen every row; --format json is
-complete."""
+complete.
+"""
 
 
 @click.command("check", cls=SpreadClusters)

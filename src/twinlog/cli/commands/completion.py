@@ -52,7 +52,8 @@ class Bash(BashComplete):
 
 class Fish(FishComplete):
     """Output for fish. It splits only at the first comma, because candidates such as topic lists
-    may have commas."""
+    may have commas.
+    """
 
     source_template = FishComplete.source_template.replace(
         'string split ","', 'string split --max 1 ","'

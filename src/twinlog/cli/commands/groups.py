@@ -111,17 +111,9 @@ def _offset_rows(groups: Iterable[GroupReadiness]) -> Iterator[RenderableType]:
         return
     names = ("  group", "topic", "partition", "offset", "lag", "resumes in", "at", "")
     table = plain_table(*names, numbers=NUMBERS)
-    for group, committed in rows:
-        where = str(committed.partition), str(committed.offset), count(committed.lag)
-        to_offset = "" if committed.to_offset is None else str(committed.to_offset)
-        row(
-            table,
-            f"  {group}",
-            committed.topic,
-            *where,
-            committed.to_topic or "",
-            to_offset,
-            committed.why_not,
-        )
+    for group, at in rows:
+        where = str(at.partition), str(at.offset), count(at.lag)
+        to_offset = "" if at.to_offset is None else str(at.to_offset)
+        row(table, f"  {group}", at.topic, *where, at.to_topic or "", to_offset, at.why_not)
     yield text()
     yield table

@@ -440,11 +440,8 @@ class MirrorReport:
         """Yield the failures for programs."""
         for flow in self.flows:
             for failure in flow["failed"]:
-                where = (
-                    ""
-                    if failure["topic"] is None
-                    else f" {failure['topic']}-{failure['partition']}"
-                )
+                topic = failure["topic"]
+                where = "" if topic is None else f" {topic}-{failure['partition']}"
                 yield error_object(failure["code"], f"{flow['flow']}{where}: {failure['message']}")
 
     def flow_failures(self) -> Iterator[str]:

@@ -280,7 +280,8 @@ def warnings_of(
 
 def _reset_is_wanted(alias: str, plans: Sequence[GroupReset]) -> bool:
     """Ask the user to type the cluster's name, because a single key could be pressed by mistake.
-    Return whether it was typed."""
+    Return whether it was typed.
+    """
     typed = click.prompt(
         f"Type {alias} to set the offsets of {plural(len(plans), 'group')} there",
         err=True,
@@ -315,18 +316,12 @@ def _reset_parts(where: str, plans: Sequence[GroupReset]) -> Iterator[Renderable
     yield text(f"{where}, {plural(len(plans), 'group')}, {plural(offsets, 'partition')}")
     table = plain_table("group", "topic", *RESET_NUMBERS, "", numbers=RESET_NUMBERS)
     rows = [(plan, offset) for plan in plans for offset in plan.offsets]
-    for plan, partition in rows[:ROWS_SHOWN]:
-        now = "none" if partition.before is None else str(partition.before)
-        numbers = (
-            str(partition.partition),
-            now,
-            str(partition.after),
-            str(partition.start),
-            str(partition.end),
-        )
-        step = partition.after - (partition.before or 0)
-        moved = "" if partition.before is None else f"{'+' if step > 0 else ''}{count(step)}"
-        row(table, plan.group, partition.topic, *numbers, moved, partition.fit.value)
+    for plan, offset in rows[:ROWS_SHOWN]:
+        now = "none" if offset.before is None else str(offset.before)
+        numbers = (str(offset.partition), now, *map(str, (offset.after, offset.start, offset.end)))
+        step = offset.after - (offset.before or 0)
+        moved = "" if offset.before is None else f"{'+' if step > 0 else ''}{count(step)}"
+        row(table, plan.group, offset.topic, *numbers, moved, offset.fit.value)
     if rows:
         yield table
     if len(rows) > ROWS_SHOWN:

@@ -135,11 +135,9 @@ def down(names: tuple[str, ...]) -> Answer:
 def _answer(clusters: Sequence[SandboxCluster]) -> Answer:
     text = []
     for cluster in clusters:
-        state = (
-            "running"
-            if cluster.running
-            else f"{len(cluster.pids)} of {cluster.brokers} brokers run"
-        )
+        state = "running"
+        if not cluster.running:
+            state = f"{len(cluster.pids)} of {cluster.brokers} brokers run"
         text.append(
             f"{cluster.name}: {cluster.bootstrap}  {plural(cluster.brokers, 'broker')}, {state}, "
             f"{cluster.folder}"

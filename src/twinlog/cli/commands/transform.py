@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from twinlog.transforms.trial import TriedRecord
 
 MOST_RECORDS: Final = 100
-"""Maximum number of records. If one of them fails, each record is tried separately,
-in a Spark job."""
+"""Maximum number of records. If one of them fails, each is tried in a Spark job of its own."""
 MOST_CHARACTERS: Final = 1_000
 """Maximum number of characters of one value; --format json is complete."""
 

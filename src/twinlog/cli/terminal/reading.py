@@ -28,7 +28,8 @@ never erased.
 
 class ReadingLine:
     """The line that shows the progress. It is not shown if stderr is not a terminal, and is erased
-    at the end of the block."""
+    at the end of the block.
+    """
 
     def __init__(self, unit: str, text_of: Callable[[int], str]) -> None:
         """`text_of`: formats a number of units."""

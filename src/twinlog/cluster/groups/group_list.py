@@ -49,8 +49,8 @@ class Group:
 
     @property
     def why_left_alone(self) -> str:
-        """Why the group has no offsets to translate. Empty if it has some, or is one of Twinlog's
-        own groups.
+        """Why the group has no offsets to translate. Empty if it can have offsets, or is one of
+        Twinlog's own groups.
         """
         if self.has_offsets or self.is_share or self.protocol_type == PROTOCOL_TYPE:
             return ""
@@ -98,9 +98,9 @@ def _group(described: Message, kind: str) -> Group:
 def _describe_groups(coordinators: Coordinators, names: Sequence[str]) -> dict[str, Group]:
     """Describe groups whose state ListGroups does not return."""
 
-    def ask(node: int, of_node: Sequence[str]) -> dict[str, Group | TwinlogError]:
+    def ask(node: int, group_ids: Sequence[str]) -> dict[str, Group | TwinlogError]:
         out: dict[str, Group | TwinlogError] = {}
-        request = DescribeGroupsRequest(groups=list(of_node), include_authorized_operations=False)
+        request = DescribeGroupsRequest(groups=list(group_ids), include_authorized_operations=False)
         for group in coordinators.client.attempt(node, request, maximum=MISSING_IS_DEAD).groups:
             name, code = str(group.group_id), int(group.error_code)
             error = coordinators.error(code, "describing", name) if code else None
@@ -118,8 +118,10 @@ def delete_groups(
     because it has members.
     """
 
-    def ask(node: int, of_node: Sequence[str]) -> dict[str, TwinlogError | bool]:
-        answer = coordinators.client.attempt(node, DeleteGroupsRequest(groups_names=list(of_node)))
+    def ask(node: int, group_ids: Sequence[str]) -> dict[str, TwinlogError | bool]:
+        answer = coordinators.client.attempt(
+            node, DeleteGroupsRequest(groups_names=list(group_ids))
+        )
         out: dict[str, TwinlogError | bool] = {}
         for result in answer.results:
             name, code = str(result.group_id), int(result.error_code)

@@ -70,10 +70,10 @@ def _describe_members(
 ) -> dict[str, Members | TwinlogError]:
     request, maximum = _REQUESTS[kind]
 
-    def ask(node: int, of_node: Sequence[str]) -> dict[str, Members | TwinlogError]:
+    def ask(node: int, group_ids: Sequence[str]) -> dict[str, Members | TwinlogError]:
         out: dict[str, Members | TwinlogError] = {}
-        for start in range(0, len(of_node), GROUPS_AT_ONCE):
-            message = request(list(of_node[start : start + GROUPS_AT_ONCE]))
+        for start in range(0, len(group_ids), GROUPS_AT_ONCE):
+            message = request(list(group_ids[start : start + GROUPS_AT_ONCE]))
             for group in coordinators.client.attempt(node, message, maximum=maximum).groups:
                 out[str(group.group_id)] = _members_of(coordinators, group)
         return out

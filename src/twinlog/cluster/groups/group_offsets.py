@@ -96,10 +96,10 @@ class OffsetReader:
         """Return the committed offsets of these groups like `fetch_offsets`."""
         last, self._last = self._last, {}
 
-        def ask(node: int, of_node: Sequence[str]) -> dict[str, GroupOffsets | TwinlogError]:
+        def ask(node: int, group_ids: Sequence[str]) -> dict[str, GroupOffsets | TwinlogError]:
             out: dict[str, GroupOffsets | TwinlogError] = {}
-            for start in range(0, len(of_node), GROUPS_AT_ONCE):
-                question = _Question(node, tuple(of_node[start : start + GROUPS_AT_ONCE]))
+            for start in range(0, len(group_ids), GROUPS_AT_ONCE):
+                question = _Question(node, tuple(group_ids[start : start + GROUPS_AT_ONCE]))
                 out |= self._ask(question, last.get(question))
             return out
 
@@ -177,16 +177,16 @@ def commit_offsets(
     The coordinator rejects a group that has members: see `is_refused_as_active`.
     """
 
-    def ask(node: int, of_node: Sequence[str]) -> dict[str, CommitResult | TwinlogError]:
+    def ask(node: int, group_ids: Sequence[str]) -> dict[str, CommitResult | TwinlogError]:
         client, out = coordinators.client, {}
         with ExitStack() as stack:
             lanes = [client.connection_to(node)]
             lanes += [
                 stack.enter_context(client.open_connection(node))
-                for _ in range(min(COMMITS_AT_ONCE, len(of_node)) - 1)
+                for _ in range(min(COMMITS_AT_ONCE, len(group_ids)) - 1)
             ]
-            for start in range(0, len(of_node), len(lanes)):
-                now = list(zip(lanes, of_node[start : start + len(lanes)], strict=False))
+            for start in range(0, len(group_ids), len(lanes)):
+                now = list(zip(lanes, group_ids[start : start + len(lanes)], strict=False))
                 for lane, group in now:
                     lane.begin(_commit(group, wanted[group]), maximum=BY_NAME)
                 for lane, group in now:

@@ -121,9 +121,9 @@ def alter_start_offsets(
     group. Raises Unsupported for brokers without share groups.
     """
 
-    def ask(node: int, of_node: Sequence[str]) -> dict[str, CommitResult | TwinlogError]:
+    def ask(node: int, group_ids: Sequence[str]) -> dict[str, CommitResult | TwinlogError]:
         out: dict[str, CommitResult | TwinlogError] = {}
-        for group in of_node:
+        for group in group_ids:
             answer = coordinators.client.attempt(node, _alter(group, wanted[group]))
             out[group] = _altered(coordinators, group, answer)
         return out
@@ -160,11 +160,11 @@ def _fetch(
 def _describe(
     coordinators: Coordinators, groups: Iterable[str]
 ) -> dict[str, _States | TwinlogError]:
-    def ask(node: int, of_node: Sequence[str]) -> dict[str, _States | TwinlogError]:
+    def ask(node: int, group_ids: Sequence[str]) -> dict[str, _States | TwinlogError]:
         out: dict[str, _States | TwinlogError] = {}
         of_group = DescribeShareGroupOffsetsRequest.DescribedGroup
-        for start in range(0, len(of_node), GROUPS_AT_ONCE):
-            wanted = of_node[start : start + GROUPS_AT_ONCE]
+        for start in range(0, len(group_ids), GROUPS_AT_ONCE):
+            wanted = group_ids[start : start + GROUPS_AT_ONCE]
             request = DescribeShareGroupOffsetsRequest(
                 groups=[of_group(group_id=group, topics=None) for group in wanted]
             )

@@ -176,7 +176,7 @@ def read_to_end(
     tp = TopicPartition(topic, partition)
     position = from_offset
     if end is None:
-        (end,) = ends_of_logs(client, [tp]).values()
+        (end,) = readable_ends(client, [tp]).values()
         if position > end:
             end = position + 1  # the broker then rejects the offset
     while position < end:
@@ -200,15 +200,16 @@ def read_to_end(
             )
 
 
-def ends_of_logs(
+def readable_ends(
     client: ClusterClient,
     tps: Iterable[TopicPartition],
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, int]:
-    """Return high watermarks that include every acknowledged record, or last stable offsets.
+    """Return where consumers find the end of each log: its high watermark, or under read_committed
+    its last stable offset. Raises the error of the first log that cannot be queried.
 
-    ListOffsets waits until the leader knows it. The watermark in a Fetch response of a new leader
-    may be older.
+    The high watermark includes every acknowledged record. A new leader may only know an older one
+    at first: Fetch responses have it, but ListOffsets is rejected (OFFSET_NOT_AVAILABLE).
     """
     offsets = list_offsets(client, tps, LATEST, isolation=isolation)
     return {tp: or_raise(result).offset for tp, result in offsets.items()}

@@ -61,7 +61,8 @@ def check_flow_keys(raw: Settings) -> None:
 
 def _effect_of_unknown_flow(key: str, aliases: Collection[str]) -> KeyEffect:
     """Return the effect of a line of a flow with a cluster that is missing in `clusters`, such as a
-    removed one."""
+    removed one.
+    """
     source, _, rest = key.partition(_ARROW)
     target = next((alias for alias in aliases if rest.startswith(f"{alias}.")), rest.split(".")[0])
     if source == target and source in aliases:
@@ -336,7 +337,8 @@ def hopeless(entry: str, *, names_topics: bool) -> str | None:
 
 def glob_like(entry: str) -> str | None:
     """Return the pattern that was probably meant by an entry that ends with `*` after a plain
-    character, or None."""
+    character, or None.
+    """
     return f"{entry[:-1]}.*" if _GLOB.fullmatch(entry) else None
 
 

@@ -242,7 +242,8 @@ def _judge_elsewhere(flow: Flow, name: str) -> KeyEffect:
 
 def _judge_sided(flow: Flow, name: str) -> KeyEffect | None:
     """Return the effect of `A->B.source.cluster.x`, `A->B.target.consumer.x` and similar keys, or
-    None for other keys."""
+    None for other keys.
+    """
     side, _, rest = name.partition(".")
     if side not in _SIDES:
         return None

@@ -31,7 +31,8 @@ _ROLE_NAMES = tuple(role.value for role in Role)
 
 def cluster_settings(raw: Settings, alias: str) -> Settings:
     """Return the settings of one cluster: its own lines, and top-level connection settings for keys
-    without such a line."""
+    without such a line.
+    """
     settings = raw.stripped(f"{alias}.")
     connection = {name: settings[name] for name in settings if is_connection_key(name)}
     general = {name: raw[name] for name in raw if is_connection_key(name)}

@@ -132,8 +132,8 @@ class TransformsConfig:
     def digest(self) -> str:
         """Digest of all transforms and of the topics that have them; empty if there are none."""
         chain = [
-            (str(one.topics), one.function, one.sql, *map(repr, one.compares.routers))
-            for one in self.entries
+            (str(entry.topics), entry.function, entry.sql, *map(repr, entry.compares.routers))
+            for entry in self.entries
         ]
         return _digest([self.on_error.value, chain]) if chain else ""
 

@@ -30,7 +30,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
         if sorted(plain_name.split(".")) == sorted(plain.split(".")):
             return candidate
     close = difflib.get_close_matches(plain, by_plain, n=_MOST, cutoff=_CUTOFF)
-    return next((by_plain[name] for name in close if _differs_by_spelling(plain, name)), None)
+    return next((by_plain[near] for near in close if _differs_by_spelling(plain, near)), None)
 
 
 def _differs_by_spelling(name: str, known: str) -> bool:

@@ -95,8 +95,8 @@ def _compiled(expression: str) -> re.Pattern[str]:
 
 @dataclass(frozen=True, slots=True)
 class RemoteName:
-    """What is compared with an expression for topics: the source's name, or the remote name at a
-    point of Kafka Connect's transforms.
+    """The name of a topic that an expression is compared with: the source's name, or the remote
+    name after those routers that come before a transform of Kafka Connect.
     """
 
     prefix: str = ""
@@ -127,9 +127,7 @@ class Renames:
         return bool(self.rules or self.routers)
 
     def rule(self, topic: str) -> RenameRule | None:
-        """Return the rule that applies to a source topic, or None. An invalid topic
-        name has none.
-        """
+        """Return the rule that applies to a source topic, or None. Invalid names have none."""
         if not is_topic_name(topic):
             return None
         return next((rule for rule in self.rules if rule.renamed(topic) is not None), None)

@@ -35,7 +35,7 @@ from typing import Final
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.connect_group import connect_group
 from twinlog.cluster.groups.coordinators import Coordinators
-from twinlog.cluster.topics.internal_log import append, ends_of_logs
+from twinlog.cluster.topics.internal_log import append, readable_ends
 from twinlog.config.flow.connect import ConnectStep
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
@@ -368,7 +368,7 @@ class Adopter:
         return strange
 
     def _ends(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return ends_of_logs(self.target, list(tps))
+        return readable_ends(self.target, list(tps))
 
     # -- the steps for one partition
 

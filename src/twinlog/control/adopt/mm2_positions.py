@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics.internal_log import ends_of_logs
+from twinlog.cluster.topics.internal_log import readable_ends
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.errors import AdoptionRefused, CorruptData, Unauthorized
@@ -47,7 +47,7 @@ def read_positions(target: ClusterClient, storage: OffsetStorage) -> Positions:
             code="MM2_NOT_FOUND",
         )
     tps = [TopicPartition(storage.topic, number) for number in range(len(topic.partitions))]
-    ends, starts = ends_of_logs(target, tps), log_starts(target, tps)
+    ends, starts = readable_ends(target, tps), log_starts(target, tps)
     positions = Positions(partitions=len(tps))
     for tp in tps:
         for _, records in read_committed(target, tp, starts[tp], ends[tp]):

@@ -290,16 +290,11 @@ def _why_not_exact(counterpart: Counterpart, offset: int) -> str:
 def _reason_lines(committed: Iterable[CommittedOffset]) -> Iterator[str]:
     """Yield one line for each reason, with its partitions."""
     by_reason: dict[str, list[str]] = {}
-    for group_offset in committed:
-        if group_offset.why_not:
-            reason = (
-                "the copy is behind it"
-                if "behind it" in group_offset.why_not
-                else group_offset.why_not
-            )
-            by_reason.setdefault(reason, []).append(
-                f"{group_offset.topic}-{group_offset.partition}"
-            )
+    for offset in committed:
+        if reason := offset.why_not:
+            if "behind it" in reason:
+                reason = "the copy is behind it"
+            by_reason.setdefault(reason, []).append(f"{offset.topic}-{offset.partition}")
     for reason, names in by_reason.items():
         yield f"{plural(len(names), 'partition')} ({first_few(names)}): {reason}"
 

@@ -293,7 +293,8 @@ def suggest_adoption(
 
 def not_ours(report: FlowReport, *, is_identity: bool) -> list[str]:
     """Return the source topics whose remote topics have, or may have, records that Twinlog did not
-    copy."""
+    copy.
+    """
     if is_identity:
         known = (Plan.EXISTS, Plan.GROW)
         return [topic.topic for topic in report.topics if topic.plan in known and topic.begins]

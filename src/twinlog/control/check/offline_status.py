@@ -354,8 +354,7 @@ class _OfflineFlow:
         parts, replicas, ends = self._read()
         snapshot = self._run(parts)
         by_source = {
-            TopicPartition(partition.topic, partition.partition): partition
-            for partition in snapshot.partitions
+            TopicPartition(part.topic, part.partition): part for part in snapshot.partitions
         }
         views = tuple(_view(replica, by_source.get(replica.pair.source)) for replica in replicas)
         return LedFlow(
@@ -546,10 +545,7 @@ def _view(replica: Replica, part: PartitionSnapshot | None) -> PartitionView:
 
 def _overlaid(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
     """Add to a snapshot what only the leader knows: states, problems, and the possible loss."""
-    unusual = {
-        TopicPartition(partition.topic, partition.partition): partition
-        for partition in status.unusual
-    }
+    unusual = {TopicPartition(part.topic, part.partition): part for part in status.unusual}
     parts = []
     for part in seen.partitions:
         # only the leader knows the time of a loss, and its row does not contain it

@@ -53,7 +53,8 @@ class FlowUpstreams:
     config: FlowConfig
     rows: dict[str, CopyRow]
     """Rows of copies, by remote topic. Ended rows are included, because their topics are still
-    copies."""
+    copies.
+    """
 
     @classmethod
     def of(cls, config: FlowConfig, rows: Iterable[CopyRow]) -> FlowUpstreams:
@@ -62,7 +63,8 @@ class FlowUpstreams:
 
     def name(self, remote: str, topic_id: TopicId) -> str | None:
         """Return the source's name of a remote topic, or None if the topic is not a copy from the
-        source."""
+        source.
+        """
         row = self._row(remote, topic_id)
         return plain_upstream(self.config, remote) if row is None else row.source_topic
 
@@ -132,8 +134,7 @@ class Copy:
 
     @property
     def is_copied(self) -> bool:
-        """Return True if some of its records are on the target, and the end of the
-        copy is known."""
+        """Return True if the copy has records on the target, and its end is known."""
         return self.upstream is not None
 
     @property
@@ -181,7 +182,8 @@ class Copy:
     @property
     def behind_ms(self) -> int | None:
         """Return by how much the source's newest record is newer than the target's, or None if
-        unknown."""
+        unknown.
+        """
         if self.left == 0:
             return 0
         if self.newest_ms is None or self.source_newest_ms is None:

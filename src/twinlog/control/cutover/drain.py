@@ -21,7 +21,7 @@ from typing import Final
 
 from twinlog.client.export import first_records
 from twinlog.cluster.logs.producers import ProducerState, known_producers
-from twinlog.cluster.topics.internal_log import ends_of_logs
+from twinlog.cluster.topics.internal_log import readable_ends
 from twinlog.config.values.times import in_iso
 from twinlog.control.cutover.copies import Copy, copies, incomplete
 from twinlog.control.cutover.newest_status import newest_status
@@ -133,7 +133,7 @@ class FenceProof:
         deadline = time.monotonic() + SEEN_WITHIN_S
         while left := {tp: span for tp, span in grown.items() if tp not in empty}:
             seen = first_records(self._scope.source, left, with_aborted=True)
-            stable = ends_of_logs(self._scope.source, left)
+            stable = readable_ends(self._scope.source, left)
             hidden = {tp for tp, span in left.items() if stable[tp] < span.next}
             empty |= {*seen}
             if not hidden - empty or time.monotonic() > deadline:
@@ -175,7 +175,8 @@ ROW_WITHIN_S: Final = 30.0
 """Seconds to wait for a status row. By default the mirror writes one every 5 s."""
 ROWS_AFTER: Final = 2
 """Number of rows to wait for. The first row that is read after the deletion may have been written
-before it."""
+before it.
+"""
 
 
 class Drain:
@@ -233,7 +234,8 @@ class Drain:
 
     def _lost(self, current: Sequence[Copy]) -> list[Copy]:
         """Return the copies for which the source has, or may have, deleted records before they were
-        copied."""
+        copied.
+        """
         deleted = [copy for copy in current if copy.deleted and not copy.unlisted]
         if not deleted or self._accepts_loss:
             return []
@@ -266,7 +268,7 @@ class Drain:
         if not self._ends:
             return {}
         isolation = self._scope.config.isolation_level
-        stable = ends_of_logs(self._scope.source, list(self._ends), isolation)
+        stable = readable_ends(self._scope.source, list(self._ends), isolation)
         open_records = {tp: self._ends[tp] - end for tp, end in stable.items()}
         return {tp: count for tp, count in open_records.items() if count > 0}
 

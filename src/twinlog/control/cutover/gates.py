@@ -30,7 +30,8 @@ from twinlog.wire.topic_acl import TopicAcl
 
 HANGING_S: Final = 60.0
 """An open transaction that is older is reported. This is Kafka's default transaction timeout of
-producers."""
+producers.
+"""
 FEW: Final = 5
 
 
@@ -150,15 +151,9 @@ class Gates:
 
     def _fewer_replicas(self) -> Iterator[str]:
         for source, target in sorted({(c.source.topic, c.target.topic) for c in self._copies}):
-            source_replicas, target_replicas = (
-                _replicas(self._here, source),
-                _replicas(self._there, target),
-            )
-            if 0 < target_replicas < source_replicas:
-                yield (
-                    f"{target} has {plural(target_replicas, 'replica')}, {source} has "
-                    f"{source_replicas}"
-                )
+            fewer, more = _replicas(self._there, target), _replicas(self._here, source)
+            if 0 < fewer < more:
+                yield f"{target} has {plural(fewer, 'replica')}, {source} has {more}"
 
     def _configs(self) -> Gate:
         config = self._scope.config

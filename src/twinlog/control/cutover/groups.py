@@ -115,8 +115,7 @@ class GroupPlan:
     group: str
     partitions: tuple[GroupPartition, ...]
     from_checkpoints: bool = False
-    """Whether the offsets are from its newest checkpoints. Later commits on the
-    source are unknown."""
+    """Whether the offsets are from its newest checkpoints. Later commits are unknown."""
     in_use_there: bool = False
     """Whether it has members on the target, so that none of its offsets is set."""
     in_use_here: bool = False
@@ -137,7 +136,8 @@ class GroupPlan:
     @property
     def to_set(self) -> dict[TopicPartition, Committed]:
         """Return the offsets to commit on the target. They are empty if the coordinator would
-        reject them."""
+        reject them.
+        """
         if self.in_use_there or self.problem:
             return {}
         return {

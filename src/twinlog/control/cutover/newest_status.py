@@ -80,8 +80,7 @@ class NewestStatus:
         return 0 if is_whole and not status.loss_unknown else None
 
     def codes(self, covers: Callable[[str], bool]) -> Iterator[str]:
-        """Yield a line for each partition of these topics that has a code, if the row
-        is current."""
+        """Yield a line per partition of these topics with a code, if the row is current."""
         for unusual in () if self.status is None or not self.is_of_now else self.status.unusual:
             if unusual.code and covers(unusual.topic):
                 yield (

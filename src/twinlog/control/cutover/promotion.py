@@ -178,8 +178,7 @@ def _wait_until_still(scope: CutoverScope, topics: Sequence[str], say: Say, led_
 
 
 def _ends(scope: CutoverScope, topics: Sequence[str]) -> dict[TopicPartition, int] | None:
-    """Return all partitions' log ends, including those of keyed topics, or None if
-    one is unknown."""
+    """Return the log ends of all partitions, also of keyed topics. None if one is unknown."""
     target_topics = scope.target.metadata(topics).topics if topics else {}
     tps = [tp for topic in target_topics.values() for tp in topic.tps]
     try:

@@ -161,7 +161,8 @@ class CutoverScope:
 
     def history(self) -> FlowHistory | None:
         """Return which process led the flow last, and whether it shut down cleanly, or None if no
-        process did."""
+        process did.
+        """
         return self.rows().history(self.name)
 
     def rows(self) -> StateRows:
@@ -171,7 +172,8 @@ class CutoverScope:
 
     def is_led(self) -> bool:
         """Return True if a mirror is in the flow's group, so that it leads or will lead within
-        seconds."""
+        seconds.
+        """
         group = list_groups(Coordinators(self.target)).get(f"twinlog-{self.name}")
         return group is not None and group.is_active
 

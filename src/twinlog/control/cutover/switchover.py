@@ -54,7 +54,8 @@ class FenceKind(StrEnum):
     @property
     def still_s(self) -> float:
         """Return the seconds in which no log may grow. They are fewer with ACLs, because brokers
-        reject writers then."""
+        reject writers then.
+        """
         return 2.0 if self is FenceKind.ACL else 5.0
 
 
@@ -86,7 +87,8 @@ class SwitchoverPlan:
     """Topics with a fence of this flow."""
     is_begun: bool
     """Whether all gates were passed before: every topic has this flow's fence, and the fence is
-    newer than any promotion."""
+    newer than any promotion.
+    """
     promoted: str
     notes: tuple[str, ...] = ()
     """Facts that operators need before clients move to the target."""
@@ -439,16 +441,16 @@ def _overlaps(plans: Iterable[GroupPlan]) -> Iterator[str]:
     for plan in plans:
         for position in plan.partitions if plan.in_use_there else ():
             if position.outcome is GroupOutcome.BEHIND:
-                where, risk = str(position.now), "records in between may be read twice"
+                at, risk = f"at {position.now}", "records in between may be read twice"
                 if position.now is None:
-                    where, risk = "nowhere", "its members start by their auto.offset.reset"
+                    at, risk = "without an offset", "its members start by their auto.offset.reset"
                 yield (
-                    f"{plan.group} is in use on the target and left: {position.target} at {where}, "
+                    f"{plan.group} is in use on the target, not changed: {position.target} {at}, "
                     f"its offset by the source is {position.to}: {risk}"
                 )
             elif position.outcome is GroupOutcome.AHEAD:
                 yield (
-                    f"{plan.group} is in use on the target and left: {position.target} at "
+                    f"{plan.group} is in use on the target, not changed: {position.target} at "
                     f"{position.now}, its offset by the source is {position.to}"
                 )
 

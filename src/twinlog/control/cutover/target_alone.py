@@ -33,11 +33,9 @@ def with_copies(config: FlowConfig, seen: FlowSnapshot) -> FlowSnapshot:
     except TwinlogError as error:
         reason = "; ".join(filter(None, (seen.reason, str(error.without_flow()))))
         return replace(seen, reason=reason)
-    known = {(partition.topic, partition.partition): partition for partition in seen.partitions}
+    known = {(part.topic, part.partition): part for part in seen.partitions}
     kept = tuple(_with_trouble(part, known.get((part.topic, part.partition))) for part in parts)
-    promoted = (
-        partition for partition in seen.partitions if partition.state is PartitionState.PROMOTED
-    )
+    promoted = (part for part in seen.partitions if part.state is PartitionState.PROMOTED)
     return replace(seen, partitions=(*kept, *promoted), groups=groups)
 
 

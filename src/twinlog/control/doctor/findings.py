@@ -402,15 +402,13 @@ def decoded(seen: Observation) -> Iterator[Finding]:
             "set batch.size = 0 for the target's producer: then batches pass unchanged",
         )
     if seen.decoded and not is_counted:
-        count_text, all_of = (
-            plural(len(seen.decoded), "topic"),
-            {partition.topic for partition in seen.behind},
-        )
+        decoded = plural(len(seen.decoded), "topic")
+        behind = {partition.topic for partition in seen.behind}
         why = next(iter(seen.decoded.values()))
         yield Finding(
             Likelihood.POSSIBLE,
             "decoded",
-            f"batches of {count_text}, of {len(all_of)} that are behind, may "
+            f"batches of {decoded}, of {len(behind)} that are behind, may "
             f"be decoded and encoded again ({first_few(seen.decoded)}: {why})",
             "give them more lanes (tasks.max), or change that config of the source's topic",
         )

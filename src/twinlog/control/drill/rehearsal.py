@@ -28,7 +28,7 @@ from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import Committed, commit_offsets, fetch_offsets
 from twinlog.cluster.logs.raw_log import produce_batch
 from twinlog.cluster.net.settings import ClusterSettings
-from twinlog.cluster.topics.internal_log import ends_of_logs, read_to_end
+from twinlog.cluster.topics.internal_log import read_to_end, readable_ends
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.cutover.copies import Copy, copies
 from twinlog.control.cutover.failover import Failover
@@ -521,7 +521,7 @@ def number_of(record: Record) -> int:
 
 
 def _ends(client: ClusterClient, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    return client.retrying(lambda: ends_of_logs(client, tps))
+    return client.retrying(lambda: readable_ends(client, tps))
 
 
 # The drill's mirror.

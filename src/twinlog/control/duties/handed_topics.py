@@ -47,7 +47,7 @@ class HandedTopics:
 
 def handed_topics(views: Iterable[PartitionView]) -> HandedTopics:
     """Sort the topics of these partitions by what duties may do with them."""
-    topics: dict[CopiedTopic, list[PartitionView]] = {}
+    by_topic: dict[CopiedTopic, list[PartitionView]] = {}
     for view in views:
         topic = CopiedTopic(
             source=view.source.topic,
@@ -55,25 +55,27 @@ def handed_topics(views: Iterable[PartitionView]) -> HandedTopics:
             source_id=view.source_topic_id,
             target_id=view.target_topic_id,
         )
-        topics.setdefault(topic, []).append(view)
+        by_topic.setdefault(topic, []).append(view)
     codes = {
         topic.target: view.not_ours
-        for topic, views in topics.items()
-        for view in views
+        for topic, of_topic in by_topic.items()
+        for view in of_topic
         if view.not_ours
     }
-    free = {topic: views for topic, views in topics.items() if topic.target not in codes}
-    handed = {topic for topic, views in free.items() if all(view.is_begun for view in views)}
+    free = {topic: of_topic for topic, of_topic in by_topic.items() if topic.target not in codes}
+    handed = {topic for topic, of_topic in free.items() if all(view.is_begun for view in of_topic)}
     return HandedTopics(
         ours=tuple(sorted(handed)),
         left_alone=codes,
         with_others=frozenset(
-            topic.target for topic, views in free.items() if any(view.has_others for view in views)
+            topic.target
+            for topic, of_topic in free.items()
+            if any(view.has_others for view in of_topic)
         ),
         waiting=len(free) - len(handed),
         watched={
-            topic.target: frozenset(view.target.partition for view in views)
-            for topic, views in free.items()
+            topic.target: frozenset(view.target.partition for view in of_topic)
+            for topic, of_topic in free.items()
         },
     )
 
@@ -172,9 +174,8 @@ class TopicRounds:
         if not changed <= {*now.ours} or not others <= self._with_others:
             raise NotNow("a topic may have other writers now", flow=self._flow.name)
         self._flow.confirm()
-        if (
-            unchanged_pairs(topics, source, target) != names
-        ):  # last, because it takes the least time
+        # this check is the last one, because it takes the least time
+        if unchanged_pairs(topics, source, target) != names:
             raise NotNow("a topic was deleted or re-created", flow=self._flow.name)
 
     def round(self) -> None:

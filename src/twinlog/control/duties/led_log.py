@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics.internal_log import append, ends_of_logs, read_to_end
+from twinlog.cluster.topics.internal_log import append, read_to_end, readable_ends
 from twinlog.control.duties.rounds import LedFlow, NotNow
 from twinlog.model import TopicPartition
 from twinlog.wire.records import Record
@@ -38,7 +38,7 @@ class LedLog:
     def read(self) -> Iterator[Record]:
         """Yield all records, oldest first. Raises TwinlogError."""
         self._end, self._is_foreign = -1, False
-        (end,) = ends_of_logs(self._client, [self._tp]).values()
+        (end,) = readable_ends(self._client, [self._tp]).values()
         yield from read_to_end(self._client, self._tp.topic, 0, end=end)
         self._end, self._next_check = end, time.monotonic() + CHECK_EVERY_S
 
@@ -59,5 +59,5 @@ class LedLog:
         if self._end < 0 or time.monotonic() < self._next_check:
             return False
         self._next_check = time.monotonic() + CHECK_EVERY_S
-        (end,) = ends_of_logs(self._client, [self._tp]).values()
+        (end,) = readable_ends(self._client, [self._tp]).values()
         return self._is_foreign or end != self._end

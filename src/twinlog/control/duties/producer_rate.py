@@ -40,7 +40,8 @@ MEASURED_S: Final = 20.0
 """Observed seconds. They are this long because a flow with a rate limit copies in bursts."""
 MOST_LOWERINGS: Final = 20
 """Maximum number of decreases. If a thousandth of the rate does not help, the quota does not apply
-to the producers that write."""
+to the producers that write.
+"""
 IN_VAIN_S: Final = 600.0
 STANDS_AFTER_S: Final = 30.0
 """Seconds without a copied byte after which the copy counts as stopped."""
@@ -106,8 +107,7 @@ class ProducerRate:
         self._lowered = 0
         self._not_before = float("-inf")
         self.is_in_vain = False
-        """Whether the quota was removed because it did not help. It is tried again
-        after minutes."""
+        """Whether the quota was removed because it did not help. It is tried again later."""
         self.rate: int | None = None
         """Bytes per second of each user at each broker, or None without a quota."""
 
@@ -115,7 +115,8 @@ class ProducerRate:
         self, at: float, loss_ms: int | None, copied: int, brokers: int, waiting: Waiting
     ) -> int | None:
         """Return the new rate. `copied`: bytes since the flow began; `loss_ms`: the possible loss,
-        or None if unknown."""
+        or None if unknown.
+        """
         speed, falls_behind = self._speed(at, copied), self._falls_behind(at, waiting)
         stands = self._moved_at is None or at - self._moved_at > STANDS_AFTER_S
         self.is_in_vain = self.is_in_vain and at < self._not_before
@@ -143,7 +144,8 @@ class ProducerRate:
 
     def _falls_behind(self, at: float, waiting: Waiting) -> bool:
         """Return True if at least as many records wait as some seconds ago; False if it is too
-        early to know."""
+        early to know.
+        """
         seen = self._waiting
         if seen and waiting.partitions != seen[-1][1].partitions:
             seen.clear()

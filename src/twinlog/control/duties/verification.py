@@ -96,7 +96,8 @@ class Verification:
     ends_once = False
     _of_process: ClassVar[WeakSet[Verification]] = WeakSet()
     """All verifications of this process. Each gets an equal share of the driver's CPU time, and
-    that of its own lanes."""
+    that of its own lanes.
+    """
 
     def __init__(self, flow: LedFlow) -> None:
         self._flow = flow

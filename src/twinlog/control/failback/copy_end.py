@@ -115,8 +115,7 @@ class CopyEnds:
     def find(
         self, source: TopicPartition, target: TopicPartition, sides: BothReads
     ) -> CopyEnd | None:
-        """Return the copy's end, or None if nothing was copied. Raises FlowError if
-        it is unknown."""
+        """Return the copy's end, or None if nothing was copied. Raises FlowError if unknown."""
         self._reads = sides.target
         topic_id = self.topic_id(target)
         if topic_id is None:
@@ -241,7 +240,8 @@ class CopyEnds:
 
     def _tail(self, target: TopicPartition, known: PartitionMap, mark: Mark) -> ProducerTail | None:
         """Return the state of the flow's producer ID that wrote last, or None if the leader dropped
-        it."""
+        it.
+        """
         tails = [
             (
                 ahead,

@@ -81,7 +81,8 @@ class LogDivergence:
     @property
     def tail(self) -> Span:
         """Return all offsets of A that were never copied to B, including those that retention
-        deleted."""
+        deleted.
+        """
         return Span(min(self.at, self.log[1]), self.log[1])
 
     @property
@@ -205,8 +206,8 @@ def divergences(scope: CutoverScope) -> list[LogDivergence]:
 
 
 def _came_from_target(scope: CutoverScope, topic: str) -> bool:
-    """Return True for topics of A such as `B.orders`, which are copies of B's topics and were not
-    copied back.
+    """Return True for a topic of A that is a copy of B's topic, such as `B.orders`. Such topics are
+    not copied back.
     """
     if scope.setup.is_identity:
         return False
@@ -292,7 +293,8 @@ class Comparing:
 
     def _first_other(self, first: int, other: int) -> int:
         """Return the first ordinal whose records differ, by bisection. They are known to differ at
-        `other`."""
+        `other`.
+        """
         low, high = first, other  # equal below `low`; none comparable from `high` up to `other`
         while low < high:
             middle = (low + high) // 2
@@ -318,8 +320,7 @@ class Comparing:
         return other
 
     def _source_holds(self, low: int, high: int) -> bool:
-        """Return True if A has records at the offsets of these ordinals. If not, none
-        can be lost."""
+        """Return True if A has records at these ordinals' offsets. If not, none can be lost."""
         begin, end = max(self._upstream(low), self._log[0]), self._upstream(high)
         if begin >= end:
             return False
@@ -385,7 +386,8 @@ def _batches(
 
 def record_at(reads: LogReads, tp: TopicPartition, offset: int) -> tuple[Record, bool] | None:
     """Return the record at an offset, and whether the broker set its timestamp, or None if it is
-    missing."""
+    missing.
+    """
     answer = reads.read(tp, offset, FIRST_BYTES)
     if isinstance(answer, BrokerRefused) and answer.code == "OFFSET_OUT_OF_RANGE":
         return None

@@ -229,7 +229,8 @@ class Reverse:
 
     def settled(self, divergences: Sequence[LogDivergence]) -> list[LogDivergence]:
         """Return the partitions without the records that the flow back wrote to A, which are not
-        part of the tail."""
+        part of the tail.
+        """
         if not self._scope.setup.is_identity:
             return [*divergences]
         maps = self._maps()
@@ -334,7 +335,8 @@ class Reverse:
 
     def _permit_reverse_copy(self, topics: set[str]) -> None:
         """End the rows that state that B's topics are copies of A's, so that these may be copied to
-        A."""
+        A.
+        """
         target = self._scope.target
         state = cluster_state(target)
         ended = [
@@ -510,7 +512,8 @@ class Failback:
 
     def _wait_until_over(self, divergences: Sequence[LogDivergence], promotion: Intent) -> None:
         """Wait until the copy can no longer append, because until then the point of divergence may
-        move."""
+        move.
+        """
         scope = self._scope
         if not promotion.topic:
             remotes = {divergence.target.topic for divergence in divergences}

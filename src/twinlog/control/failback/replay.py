@@ -138,7 +138,8 @@ def work_of(
 
 def require_raw(scope: CutoverScope, divergences: Sequence[LogDivergence]) -> None:
     """Raise FlowError (TRANSFORMS_NOT_RUN) if topics have transforms, because a replay appends
-    records as they are."""
+    records as they are.
+    """
     topics = {
         divergence.source.topic
         for divergence in divergences
@@ -202,7 +203,8 @@ class Replay:
 
     def _begun(self, work: Sequence[TailWork]) -> dict[TopicPartition, Committed]:
         """Return each partition's position, which is created the first time, so that its loss is
-        detected later."""
+        detected later.
+        """
         at: dict[TopicPartition, Committed] = {}
         known = positions(self._scope)
         begun = {*self._scope.intents().topics(IntentKind.REPLAY)}

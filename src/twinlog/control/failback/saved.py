@@ -123,7 +123,7 @@ class SavedTail:
             )
         for file in files:
             if file.name in on_read and on_read[file.name]["sha256"] != file.sha256:
-                raise self.mismatch_error(f"{file.name} is not what was saved: its SHA-256 differs")
+                raise self.mismatch_error(f"{file.name} has changed: its SHA-256 differs")
         return sorted(files, key=lambda file: (file.tp, file.span))
 
     def save(self, client: ClusterClient, tp: TopicPartition, span: Span, on_read: OnRead) -> Path:

@@ -1,4 +1,4 @@
-"""Notes on the target which topics have transforms, for processes of the flow that have another
+"""Records in the state topic which topics have transforms, for processes of the flow with another
 file (`mirror.state.transformed`, ADR 40).
 """
 
@@ -8,10 +8,15 @@ import time
 from collections.abc import Iterable
 from dataclasses import replace
 
+from msgspec import structs
+
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import append_rows
 from twinlog.config.flow.transforms import TransformsConfig
 from twinlog.config.keys.key_table import TRANSFORMS_REMOVED
+from twinlog.config.regex.patterns import NamePattern
+from twinlog.config.regex.reader import RegexProblem
+from twinlog.config.values.renames import RemoteName
 from twinlog.mirror.plan import PartitionPlan, Refusal
 from twinlog.mirror.state.transformed import TRANSFORMED, TransformedTopics, transformed_topics
 from twinlog.survey.state_reader import HOME, state_rows
@@ -22,33 +27,39 @@ def note_transforms(target: ClusterClient, flow: str, config: TransformsConfig) 
     if not config.entries:
         return
     now_ms = int(time.time() * 1000)
-    known = {(one.topics, one.compares) for one in _noted(target, flow)}
-    missing = {(one.topics, one.compares) for one in config.entries} - known
+    rows = {TransformedTopics.of(flow, one.topics, one.compares, now_ms) for one in config.entries}
+    missing = rows - {structs.replace(row, at_ms=now_ms) for row in _noted(target, flow)}
     if missing:
-        rows = [TransformedTopics.of(flow, *topics, now_ms).encode() for topics in missing]
-        append_rows(target, HOME, rows, now_ms)
+        append_rows(target, HOME, [row.encode() for row in missing], now_ms)
 
 
 def with_noted_transforms(
     target: ClusterClient, flow: str, config: TransformsConfig, plans: Iterable[PartitionPlan]
 ) -> list[PartitionPlan]:
-    """Return the plans, with a refusal of topics that only other files transform. It prevents that
-    their copy begins. Raises TwinlogError.
+    """Return the plans. Those of topics that only other files transform get a refusal, so that
+    their copy does not begin. Raises TwinlogError.
     """
-    noted = _noted(target, flow)
-    return [_with_refusal(plan, noted, config) for plan in plans]
+    try:
+        noted = [(row.topics, row.compares) for row in _noted(target, flow)]
+        return [_with_refusal(plan, noted, config) for plan in plans]
+    except RegexProblem as problem:  # another release accepts more expressions
+        raise TransformedTopics.corrupt(problem) from problem
 
 
 def _with_refusal(
-    plan: PartitionPlan, noted: Iterable[TransformedTopics], config: TransformsConfig
+    plan: PartitionPlan,
+    noted: Iterable[tuple[NamePattern, RemoteName]],
+    config: TransformsConfig,
 ) -> PartitionPlan:
     topic = plan.source.topic
-    found = next((row for row in noted if row.matches(topic)), None)
-    if plan.transform or found is None or config.removed.matches(topic):
+    if plan.transform or config.removed.matches(topic):
+        return plan
+    found = next((topics for topics, name in noted if topics.matches(name.of(topic))), None)
+    if found is None:
         return plan
     message = (
         f"{plan.source}: it is new, and this may be the wrong configuration: another process of "
-        f"the flow has a transform for {found.topics}; if this is intended, list {topic} in "
+        f"the flow has a transform for {found}; if this is intended, list {topic} in "
         f"{TRANSFORMS_REMOVED}"
     )
     refusal = Refusal(code="TRANSFORMS_DIFFER", message=message, is_retriable=False)

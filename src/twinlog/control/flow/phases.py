@@ -182,10 +182,9 @@ class Life:
             self.why &= kept - {Step.REPLACED}
         self.phase = phase
         if step in _ENDS_WHAT_WAS_UNDER_WAY:
-            for end in (
-                step for step in _ANYWAY if step in self.why
-            ):  # the step came in the meantime
-                self.take(end)
+            for end in _ANYWAY:
+                if end in self.why:  # the step came in the meantime
+                    self.take(end)
         return self.phase
 
     def renewed(self) -> None:

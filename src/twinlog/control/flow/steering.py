@@ -155,9 +155,9 @@ class Steering:
             names = first_few([topic or "the flow" for topic in topics])
             about = topics[0] if len(topics) == 1 else ""
             self.log.news("%s %s %s", names, verb, what, topic=about, person=who)
-        for skip in (skip for skip in intents.skips if skip not in before.skips):
-            self.log.news("will be left out: %s", skip)
-        for acceptance in (
-            acceptance for acceptance in intents.accepted if acceptance not in before.accepted
-        ):
-            self.log.news("foreign records are accepted: %s", acceptance)
+        for skip in intents.skips:
+            if skip not in before.skips:
+                self.log.news("will be left out: %s", skip)
+        for acceptance in intents.accepted:
+            if acceptance not in before.accepted:
+                self.log.news("foreign records are accepted: %s", acceptance)

@@ -101,7 +101,8 @@ class CheckpointRow(NamedTuple):
 
     def is_written(self, last: CheckpointRow | None) -> bool:
         """Return True if the newest row of its group and partition already has the same values and
-        IDs."""
+        IDs.
+        """
         return last is not None and (last.checkpoint, last.ids) == (self.checkpoint, self.ids)
 
     def is_due(self, last: CheckpointRow | None, *, is_exact: bool) -> bool:

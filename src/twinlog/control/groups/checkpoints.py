@@ -18,7 +18,7 @@ from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import Group, list_groups
 from twinlog.cluster.groups.group_offsets import OffsetReader
 from twinlog.cluster.groups.share_groups import fetch_start_offsets
-from twinlog.cluster.topics.internal_log import ends_of_logs, read_to_end
+from twinlog.cluster.topics.internal_log import read_to_end, readable_ends
 from twinlog.cluster.topics.mm2_topics import ensure_mm2_topic
 from twinlog.control.duties.led_log import LedLog
 from twinlog.control.duties.rounds import Duty, LedFlow
@@ -41,12 +41,14 @@ QUICK_S: Final = 0.25
 """Interval in which groups are read if checkpoints are due every second, or always."""
 WARM_UP_S: Final = 30.0
 """Seconds after the start in which a round runs every second, because lanes begin to report
-progress."""
+progress.
+"""
 REPORT_S: Final = 5.0
 """Interval in which groups without a checkpoint are reported. There may be very many."""
 CHECK_AGAIN_S: Final = 60.0
 """Interval in which exact offsets are translated again, because the topic may have been copied
-again."""
+again.
+"""
 RECORDS_PER_BATCH: Final = 2_000
 
 
@@ -73,10 +75,8 @@ class CheckpointDuty:
         self._log = LedLog(flow, self._target, self._topic)
         self._groups_there = Coordinators(self._source)
         self._offsets = OffsetReader(self._groups_there)
-        coordinators, offsets = (
-            Coordinators(self._target),
-            TargetOffsets(flow, self._source, self._target),
-        )
+        coordinators = Coordinators(self._target)
+        offsets = TargetOffsets(flow, self._source, self._target)
         self._opposite = OppositeCheckpoints(flow, self._source, lambda: offsets.target_aliases)
         was_set = given_on_source(flow)
         self._translations = TranslationCache(
@@ -285,7 +285,7 @@ class OppositeCheckpoints:
 
     def _read(self, topic: str) -> None:
         try:
-            (end,) = ends_of_logs(self._source, [TopicPartition(topic, 0)]).values()
+            (end,) = readable_ends(self._source, [TopicPartition(topic, 0)]).values()
             # otherwise it was re-created
             first = self._next[topic] if end >= self._next[topic] else 0
             log = read_to_end(self._source, topic, 0, first, end=end)

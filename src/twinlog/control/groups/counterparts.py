@@ -249,7 +249,8 @@ class TargetOffsets:
 
 def _names(maps: Maps, copies: Mapping[str, TopicMetadata]) -> Mapping[TopicId, Collection[str]]:
     """Return the names of the copies' original topics, by topic ID. Empty if the brokers have no
-    topic IDs."""
+    topic IDs.
+    """
     ids = {topic.topic_id for topic in copies.values()} - {NO_TOPIC_ID}
     out: defaultdict[TopicId, set[str]] = defaultdict(set)
     for key, known in maps.items():

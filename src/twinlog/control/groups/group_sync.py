@@ -210,11 +210,9 @@ class GroupSyncer:
 
         def at_start(checkpoint: Checkpoint) -> Checkpoint:
             start = starts.get(checkpoint.topic_partition, 0)
-            return (
-                checkpoint
-                if checkpoint.downstream_offset >= start
-                else replace(checkpoint, downstream_offset=start)
-            )
+            if checkpoint.downstream_offset >= start:
+                return checkpoint
+            return replace(checkpoint, downstream_offset=start)
 
         within = {
             group: GroupSync(

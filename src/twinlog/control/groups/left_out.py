@@ -105,7 +105,8 @@ def keyed_groups(flow: LedFlow) -> Duty | None:
 
 class KeyedGroups:
     """The groups of one flow that read keyed topics. Sends no requests while no topic is
-    partitioned by key."""
+    partitioned by key.
+    """
 
     name = "groups of topics placed by key"
     ends_once = True

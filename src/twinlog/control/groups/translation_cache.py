@@ -53,10 +53,12 @@ class _AppliedOffset(NamedTuple):
     offset: int
     downstream: int | None
     """The target offset, or None for any. Another offset is new information, because it is now
-    exact."""
+    exact.
+    """
     ids: CopyIds | None
     """The topics of the offset, or None for the topics at that time. A re-created topic has the
-    same offsets again."""
+    same offsets again.
+    """
 
     def is_of(self, commit: TranslatedCommit) -> bool:
         if commit.checkpoint is None or self.offset != commit.committed.offset:

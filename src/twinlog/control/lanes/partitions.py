@@ -194,8 +194,8 @@ class Partition:
     recovery: RecoveryPoint = field(default_factory=RecoveryPoint)
     keeping: RetentionOutlook = field(default_factory=RetentionOutlook)
     asked_end: int | None = None
-    """The end of the source for readers when the driver last read it, or None for never. Under
-    read_committed this is the last stable offset.
+    """The end of the source for consumers when the driver last read it, or None if it never did.
+    Under read_committed this is the last stable offset.
     """
     at_end_ms: int | None = None
     """When all records were last known to be copied, or None for never."""

@@ -571,7 +571,7 @@ def copied_already(flow: FlowConfig, topic: str, row: CopyRow, remote: str) -> P
 
 
 def rename_changed(flow: FlowConfig, topic: str, old: str, new: str) -> PartitionError:
-    """The error if a topic was copied under another name than the file gives it now."""
+    """The error if a topic was copied under another name than the configuration has now."""
     target = flow.flow.target
     return _left_out_error(
         flow,

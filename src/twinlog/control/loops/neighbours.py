@@ -110,8 +110,8 @@ class SiblingFlows:
         empty if it does not.
 
         Names are decided as in each of those flows. If all of them prefix an alias, and none
-        removes one by `twinlog.rename`, nothing comes back. The search ends, since no way enters a
-        cluster twice.
+        removes one by `twinlog.rename` or a router, nothing comes back. The search ends, since no
+        way enters a cluster twice.
         """
         with self._lock:
             flows, ids = self._flows, dict(self._ids)

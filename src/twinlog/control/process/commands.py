@@ -61,7 +61,8 @@ class QueuedCommand:
 
 class CommandPort:
     """The commands to one process. It exists from before the configuration is read until the
-    process has ended."""
+    process has ended.
+    """
 
     def __init__(self) -> None:
         self.stopping = threading.Event()

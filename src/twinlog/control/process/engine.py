@@ -2,9 +2,9 @@
 
 On this machine Spark starts with the process, in parallel with the set-up of flows, so that a
 standby takes over soon. On a cluster only its JVM does. The application, which takes cores from
-others, starts when the process leads its first flow, and runs until the end of the process. With
-twinlog.spark.standby=warm, and if YARN has started the driver, it starts with the process too, and
-holds one executor while it is idle.
+others, starts when the process leads its first flow, and runs until the end of the process. It
+starts with the process too if twinlog.spark.standby=warm is set or if YARN has started the driver.
+It then holds one executor while it is idle.
 
 Without an executor the process waits. Flows without lanes then show WAITING_FOR_SPARK. An
 application that the cluster has ended is started again.
@@ -39,7 +39,8 @@ START_IS_WAITED_FOR_S: Final = 3.0
 LANE_ENTRY: Final = "twinlog.spark.lane:run_lane"
 WAITING_AFTER_S: Final = 30.0
 """Seconds without an executor after which the process reports that it waits. Executors usually
-register within a few seconds; on a busy cluster within half a minute."""
+register within a few seconds; on a busy cluster within half a minute.
+"""
 ASKED_AFTER_S: Final = 5.0
 ONCE_GIVES_UP_S: Final = 60.0
 POLL_S: Final = 1.0

@@ -93,7 +93,8 @@ def say_slow_kernels(chosen: Chosen = CHOSEN) -> None:
 
 def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> MirrorResult:
     """Mirror until everything is copied (`once`) or the process is stopped. Raises ConfigError if a
-    flow has transforms that do not run."""
+    flow has transforms that do not run.
+    """
     refuse_transforms(config)
     require_extra("pyspark", "spark", "twinlog mirror")
     say_slow_kernels()
@@ -168,7 +169,8 @@ def _reloader(
 
 TURN_S: Final = CHECK_EVERY_S / 2
 """Interval of turns: half of the check interval, so that a check that is a moment too early does
-not cost a whole one."""
+not cost a whole one.
+"""
 
 
 class KeyFileWatch:

@@ -42,8 +42,9 @@ T = TypeVar("T")
 
 TICK_S: Final = 0.1
 FLOW_TICK_S: Final = 0.02
-"""Shortest turn for each flow, but at most TICK_S. Each turn is work for all flows, and every flow
-causes calls, so that without a limit the CPU would grow with the square of their number.
+"""Minimum duration of a turn per flow, up to TICK_S for all flows. Every flow causes calls, and
+each turn serves all flows. So without a minimum, CPU use would grow with the square of their
+number.
 """
 STOP_WITHIN_S: Final = 6.5
 """Time limit for lanes to drain. After it their jobs are cancelled, which is harmless. The rest of
@@ -396,7 +397,8 @@ class Calls(Generic[E]):
 
     def ask(self, question: Callable[[], T]) -> T:
         """Return the result of `question` in the supervisor's thread. For other threads. Raises
-        Disconnected."""
+        Disconnected.
+        """
         answer: Future[T] = Future()
         self._queue.put(lambda: answer.set_result(question()))
         try:

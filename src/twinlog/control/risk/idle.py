@@ -126,15 +126,11 @@ class IdleWatch:
         def found(positions: IdlePositions) -> None:
             self._is_asking = False
             for plan in plans:
-                partition, next_record = (
-                    self.run.partitions.get(plan.source),
-                    positions.get(plan.source),
-                )
-                if (
-                    partition is None
-                    or next_record is None
-                    or partition.plan.map_key != plan.map_key
-                ):
+                partition = self.run.partitions.get(plan.source)
+                next_record = positions.get(plan.source)
+                if partition is None or next_record is None:
+                    continue
+                if partition.plan.map_key != plan.map_key:
                     continue
                 if partition.recovery.upstream is None:  # no lane has begun it in the meantime
                     partition.keeping.rests(*next_record)

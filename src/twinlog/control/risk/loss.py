@@ -40,7 +40,8 @@ class Loss:
     """Number of partitions whose loss is unknown."""
     worst: PartitionSnapshot | None
     """The partition with the oldest recovery point, among those with waiting records or without
-    recent answers."""
+    recent answers.
+    """
 
 
 def loss_records_of(partition: Partition) -> int | None:

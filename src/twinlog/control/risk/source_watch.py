@@ -214,8 +214,8 @@ def _written_ms(answer: FetchedRecords | TwinlogError, offset: int) -> int:
 
 PULSE_EVERY_S: Final = 1.0
 HEARD_S: Final = 0.5
-"""How much later a request is due after the source has answered another one. `SourceWatch` queries
-it once a second, so usually none is sent.
+"""Time added to PULSE_EVERY_S after the source has answered a query of `SourceWatch`, which is sent
+once a second. So usually no request is needed.
 """
 LATELY_S: Final = 4.0
 """Lanes report once a second what they have read, so records from before the silence are reported
@@ -238,7 +238,7 @@ class SourceLiveness:
     """Sum of all positions, LATELY_S after the request."""
 
     def poll(self, background: InBackground, heard_at: float = -inf) -> None:
-        """Send the next request if it is due. `heard_at`: when the source answered another one."""
+        """Send the next request if it is due. `heard_at`: when the source answered a query."""
         now = self.run.clock.monotonic()
         if self._is_asking:
             if self._copied is None and now - self._asked_at >= LATELY_S:

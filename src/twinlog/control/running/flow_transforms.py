@@ -76,9 +76,7 @@ class FlowTransforms:
         self._is_stopped = False
 
     def tend(self, ports: Iterable[ChannelAddress]) -> None:
-        """Start the application if it does not run, and let it take the ranges of exactly these
-        ports.
-        """
+        """Start the application if it does not run, and connect it to exactly these lanes."""
         if self._application is None and self._clock.monotonic() >= self._next_at:
             self._start()
         elif self._application is not None and self._is_late:
@@ -101,7 +99,7 @@ class FlowTransforms:
             self._application.kill()  # its thread reports the end
 
     def stop(self) -> None:
-        """End the application for good. This may take seconds."""
+        """End the application permanently. This may take seconds."""
         with self._lock:
             self._is_stopped = True
             if self._application is not None:

@@ -38,7 +38,8 @@ from twinlog.shown import ShownFormatter
 KEPT: Final = 300
 KEPT_OF_OTHERS: Final = 2000
 """Maximum number of kept events of other processes: a hundred flows may have a row each at the
-first read."""
+first read.
+"""
 OLD_FILES: Final = 3
 """Files kept of ended processes, per configuration."""
 

@@ -51,8 +51,8 @@ class _Waiting:
     offered_at: float
     """Monotonic time of the last offer."""
     since: float
-    """Since when nothing has happened for which it has to wait: its first offer, the last answer to
-    an earlier range, or the first answer to a later one.
+    """Monotonic time from which its waiting time counts: that of its first offer, of the last
+    answer to an earlier range, or of the first answer to a later range, whichever is the latest.
     """
     is_overtaken: bool = False
     """Whether a later range has its answer."""
@@ -66,7 +66,7 @@ class RangePort:
     """
 
     def __init__(self, clock: Clock, wake: Callable[[], None], *, host: str = "127.0.0.1") -> None:
-        """`host`: the address at which it listens, with TLS unless it is a loopback one."""
+        """`host`: the address to listen at. Connections use TLS unless it is a loopback address."""
         self._clock = clock
         self._wake = wake
         self._lock = threading.Lock()
@@ -119,7 +119,7 @@ class RangePort:
         return late
 
     def unanswered(self, after_s: float) -> list[SourceRange]:
-        """Return the ranges that have waited for so long, although it was their turn."""
+        """Return the ranges that have waited for `after_s` although it was their turn."""
         until = self._clock.monotonic() - after_s
         with self._lock:
             return [one.range for one in self._waiting.values() if one.since <= until]

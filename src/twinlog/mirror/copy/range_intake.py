@@ -70,8 +70,8 @@ class Stretch:
         self.size += len(batch)
 
     def cut(self, at: int) -> Stretch:
-        """End before `at`, where its answer ends, and return the rest with the batches that end
-        later. It has a range.
+        """End this stretch at `at`, where the answer to its range ends. Return the rest, which has
+        the batches that end after `at`. Only for a stretch whose range was offered.
         """
         rest = Stretch(first=at, end=self.end, epoch=self.epoch, end_epoch=self.end_epoch)
         (view,) = self.batches

@@ -64,7 +64,7 @@ class Transformer(Protocol):
         """Return the answers that have arrived since the last call. Never blocks."""
 
     def unanswered(self, after_s: float) -> Iterable[SourceRange]:
-        """Return the ranges that have waited for so long, although it was their turn."""
+        """Return the ranges that have waited for `after_s` although it was their turn."""
 
 
 class RangeDesk:
@@ -101,8 +101,8 @@ class RangeDesk:
             self._transformer.withdraw(number)
 
     def unanswered(self, after_s: float) -> Iterator[tuple[TransformedCopy, SourceRange]]:
-        """Yield the copies whose ranges the application leaves out, with the first of these ranges.
-        Their ranges are withdrawn.
+        """Yield each copy that has waited for the answer to a range for `after_s`, with the first
+        such range. All ranges of the copy are withdrawn.
         """
         for one in self._transformer.unanswered(after_s):
             if (copy := self._given.get(one.number)) is not None:

@@ -281,9 +281,7 @@ class MapTail:
         self.dirty = True
 
     def note(self, mark: Mark) -> None:
-        """Note how far the copy got. The mark is written with the next row, or as a
-        separate row.
-        """
+        """Note how far the copy got. The mark is written with the next row, or in its own row."""
         if mark != self.mark:
             self.mark = mark
             self.dirty = True

@@ -1,11 +1,11 @@
 """Finds topics that cannot have the name that `twinlog.rename` or a router of Kafka Connect gives
 them, and topics that do not keep their names under the identity policy.
 
-New names are checked over all selected topics of a source at every discovery,
-before any record is written. Topics that would share one name are all refused, even if one of them
-was copied before the other was created: Twinlog cannot know which of them is intended, and records
-of two topics in one remote topic cannot be separated. Copied records are kept, and the copy
-continues after them when the topics have two names.
+Each discovery compares the new names of all selected topics of a source, before any record is
+written. Topics that would share one name are all refused, even if one of them was copied before the
+other was created: Twinlog cannot know which of them is intended, and records of two topics in one
+remote topic cannot be separated. Copied records are kept, and the copy continues after them when
+the topics have two names.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def refused_names(flow: FlowConfig, topics: Iterable[str]) -> dict[str, Partitio
             sharing.setdefault(remote, []).append(topic)
     for remote, names in sharing.items():
         if len(names) > 1:
-            out |= {name: _clash(flow, remote, names) for name in names}
+            out |= dict.fromkeys(names, _clash(flow, remote, names))
     return out
 
 
@@ -125,7 +125,8 @@ def _rules(flow: FlowConfig, topics: Iterable[str]) -> str:
         name = _unrouted(policy, flow.source_alias, topic)
         for router in policy.renames.routers:
             before, name = name, router.routed(name)
-            routers |= {str(router)} if name != before else set()
+            if name != before:
+                routers.add(str(router))
     keys = [f"{KEY}: {', '.join(sorted(by_key))}"] if by_key else []
     return "; ".join([*keys, *sorted(routers)])
 

@@ -160,10 +160,8 @@ def _tails(
     source_reads: dict[TopicPartition, int] = {}
     target_reads: dict[TopicPartition, int] = {}
     for request in group:
-        source_ends, target_ends = (
-            moment.source_ends.get(request.source),
-            moment.target_ends.get(request.target),
-        )
+        source_ends = moment.source_ends.get(request.source)
+        target_ends = moment.target_ends.get(request.target)
         if source_ends is None or target_ends is None:
             continue
         if rules.is_ours_alone:

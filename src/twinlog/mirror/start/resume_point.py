@@ -163,8 +163,8 @@ class TailCheck:
         return ResumePoint(newest + 1, around[newest][1], refound.runs, compared, refound.undecided)
 
     def _near_by(self, upstream: int, fallback: ResumePoint | None) -> ResumePoint | None:
-        """Return the only nearby position whose records are the target's last ones, or `fallback`
-        if the last record is nowhere there.
+        """Return the only nearby position whose records equal the target's last ones, `fallback`
+        if no nearby record equals the last one, or None.
         """
         logs, last = self._logs, self._tail.records[-1]
         if last.offset != self._k + self._ordinal - 1:

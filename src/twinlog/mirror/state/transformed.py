@@ -44,12 +44,8 @@ class TransformedTopics(StateRow, frozen=True, kw_only=True):
 
     @property
     def topics(self) -> NamePattern:
-        """Raises RegexProblem."""
+        """The topics as a pattern, compiled at each access. Raises RegexProblem."""
         return replace(compile_names(self.entries), is_negated=self.is_negated)
-
-    def matches(self, topic: str) -> bool:
-        """Return whether the transform is for a source topic."""
-        return self.topics.matches(self.compares.of(topic))
 
 
 def transformed_topics(

@@ -150,10 +150,8 @@ def _merged(last: Difference, difference: Difference) -> Difference | None:
     one_sided = (last.source is None, last.target is None)
     if one_sided != (difference.source is None, difference.target is None):
         return None
-    source, target = (
-        _merged_span(last.source, difference.source),
-        _merged_span(last.target, difference.target),
-    )
+    source = _merged_span(last.source, difference.source)
+    target = _merged_span(last.target, difference.target)
     return replace(last, source=source, target=target, records=last.records + difference.records)
 
 

@@ -218,10 +218,8 @@ class LogWalk:
         mapped = self._pairs.counterpart(source_offset)
         is_known = mapped is not None and mapped.is_known
         if self._shift or not is_known:
-            source, target = (
-                Range(source_offset, source_offset + 1),
-                Range(target_offset, target_offset + 1),
-            )
+            source = Range(source_offset, source_offset + 1)
+            target = Range(target_offset, target_offset + 1)
             self._note_shifted(source, target, 1, is_known=is_known)
         else:
             self._compared.same(1)
@@ -344,11 +342,9 @@ class LogWalk:
 
     def _shift_at(self, source_entries: Sequence[Entry], target_entries: Sequence[Entry]) -> int:
         """Return the distance of the first of these records to their positions in the map."""
-        mapped = (
-            self._pairs.counterpart(source_entries[0].offset)
-            if source_entries and target_entries
-            else None
-        )
+        mapped = None
+        if source_entries and target_entries:
+            mapped = self._pairs.counterpart(source_entries[0].offset)
         return self._shift if mapped is None else target_entries[0].offset - mapped.offset
 
     def _moves(self, source_entries: Sequence[Entry], target_entries: Sequence[Entry]) -> bool:
@@ -420,14 +416,14 @@ class LogWalk:
             self._compared.differs(
                 DifferenceKind.DIFFERENT, _span([record]), _span([other]), 1, why
             )
-        lost = [seen for seen in sorts.missing if self._sort_out_missing(seen)]
+        lost = [record for record in sorts.missing if self._sort_out_missing(record)]
         last = entries[0][-1].offset + 1 if entries[0] else None
         added = [
             other
             for other in sorts.extra
             if self._sort_out_extra(other, last, target_by_offset[other.offset].problem)
         ]
-        for record in (*sorts.moved_here, *(seen for seen, _ in sorts.different), *lost):
+        for record in (*sorts.moved_here, *(record for record, _ in sorts.different), *lost):
             self._count(source_by_offset[record.offset], record.offset, lambda day: day.source)
         for other in (*sorts.moved_there, *(other for _, other in sorts.different), *added):
             # this is not a source offset, so that the digests of both sides differ

@@ -125,7 +125,8 @@ class Appender:
 
     def _may_stay(self, batch: PackedBatch) -> bool:
         """Return whether to append the batch unchanged: it has the same codec, and is neither too
-        small nor too large."""
+        small nor too large.
+        """
         size = len(batch.data)
         fits = size <= self._max_bytes or len(batch) == 1
         return batch.codec is self._codec and fits and size >= self._small_bytes

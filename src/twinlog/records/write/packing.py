@@ -134,7 +134,8 @@ class Gatherer:
 
     def __init__(self, max_bytes: int) -> None:
         """`max_bytes`: maximum size of a batch with its header, uncompressed. A single row may be
-        larger."""
+        larger.
+        """
         self._max_payload = max(1, max_bytes - HEADER_BYTES)
         self._waiting: dict[TopicPartition, list[Part]] = {}
         self._sizes: dict[TopicPartition, int] = {}

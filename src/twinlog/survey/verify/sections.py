@@ -20,7 +20,8 @@ LEAST_OFFSETS: Final = 100_000
 """Minimum number of offsets per section. A smaller one is not worth a separate task."""
 MOST_OFFSETS: Final = 1_000_000
 """Maximum number of offsets per section, because a lost task is repeated, and because the part of
-the map that a section needs is one message."""
+the map that a section needs is one message.
+"""
 TASKS: Final = 64
 """Minimum number of sections of all partitions together, unless they would be too small."""
 

@@ -69,7 +69,8 @@ class SeriesText:
         self, metric: Metric, labels: _Labels, buckets: Iterable[tuple[float, int]], total: float
     ) -> None:
         """Add a histogram; `buckets` are upper bounds with cumulative counts, the last one is inf.
-        `total` is the sum of the values."""
+        `total` is the sum of the values.
+        """
         lines, names, count = self._lines[metric.name], (*metric.labels, "le"), 0
         for bound, count in buckets:
             edge = "+Inf" if math.isinf(bound) else repr(bound)
@@ -187,8 +188,7 @@ class _Series:
             )
 
     def _load(self, flow: FlowSnapshot) -> None:
-        """Add the load of a flow's lanes, under the names of JMX exporter and
-        Strimzi's reporter."""
+        """Add the load of a flow's lanes, named as by the JMX exporter and Strimzi's reporter."""
         if (load := flow.load) is None:
             return
         reads, writes = consumer(flow), f"connector-producer-{connector(flow)}-0"

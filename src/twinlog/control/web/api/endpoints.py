@@ -177,11 +177,7 @@ def _head(asked: CheckedRequest, rows: str, parts: Parts, total: int) -> dict[st
 async def _logs(asked: CheckedRequest) -> Answer:
     query: inputs.LogsQuery = asked.query
     config, parts = asked.site.flow_config(asked.flow), await asked.site.parts(asked.flow)
-    known = {
-        partition.partition: partition
-        for partition in parts.partitions
-        if partition.topic == query.topic
-    }
+    known = {part.partition: part for part in parts.partitions if part.topic == query.topic}
     numbers = dict.fromkeys(map(int, query.partitions.split(",")))
     missing = next((number for number in numbers if number not in known), None)
     if missing is not None:
@@ -189,26 +185,22 @@ async def _logs(asked: CheckedRequest) -> Answer:
             f"{asked.flow} has no partition {query.topic[:200]}-{missing}", code="NOT_FOUND"
         )
     wanted = [known[number] for number in numbers]
-    source_partitions = [
-        TopicPartition(partition.topic, partition.partition) for partition in wanted
-    ]
+    source_partitions = [TopicPartition(part.topic, part.partition) for part in wanted]
     target_partitions = [
-        TopicPartition(partition.target_topic, partition.partition)
-        for partition in wanted
-        if partition.target_topic
+        TopicPartition(part.target_topic, part.partition) for part in wanted if part.target_topic
     ]
     source, target = await asked.site.questions.run(
         lambda: both_logs(config, source_partitions, target_partitions)
     )
     rows = [
         {
-            "partition": partition.partition,
-            "next_offset": partition.upstream,
-            "lane": partition.lane,
-            "source": source[TopicPartition(partition.topic, partition.partition)],
-            "target": target.get(TopicPartition(partition.target_topic, partition.partition)),
+            "partition": part.partition,
+            "next_offset": part.upstream,
+            "lane": part.lane,
+            "source": source[TopicPartition(part.topic, part.partition)],
+            "target": target.get(TopicPartition(part.target_topic, part.partition)),
         }
-        for partition in wanted
+        for part in wanted
     ]
     as_of_ms = int(time.time() * 1000)
     fields = {"flow": asked.flow, "topic": query.topic, "partitions": rows, "as_of_ms": as_of_ms}
