@@ -138,7 +138,7 @@ def test_fences_end_with_the_promotion_that_they_were_for(case: Case) -> None:
         delete_topic_acls(client, fences)
         eventually(lambda: case.fences() == set())
         assert run(["flow", "demote", "--yes", str(case.file)]) == 0
-        create_topic_acls(client, fences)  # the operator's
+        create_topic_acls(client, fences)  # an operator creates them again, which must not matter
         eventually(lambda: case.fences() == {case.orders, case.sales})
         code, plan = case.commands.show("plan")
         assert (plan["plan"]["fenced"], bool(plan["plan"]["gates"])) == ([], True)

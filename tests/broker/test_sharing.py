@@ -149,7 +149,7 @@ def test_flows_spread_over_processes_that_come_later_and_stay_there(
             eventually(lambda: leads(first, second) == [2, 2], what="two flows each")
             eventually(lambda: states(first) == states(second) == HALF)
             with site.process() as third:
-                # 2, 2 and 0: the newcomer gets one or two, and then the difference is one
+                # from 2, 2 and 0 the newcomer gets one or two, because a difference of one is fair
                 before = len(endings)
                 until_settled(first, second, third)
                 assert sorted(leads(first, second, third)) == [1, 1, 2]
@@ -165,7 +165,7 @@ def test_flows_of_processes_that_are_started_together_are_spread_soon(site: Site
     with site.load() as load, site.real_process() as first:
         eventually(lambda: leads(first) == [FLOWS])
         with site.real_process() as second, site.real_process() as third:
-            # less than twice the time for which a difference must stand between older ones
+            # less than twice the time for which older processes must differ before one gives a flow
             eventually(
                 lambda: sorted(leads(first, second, third)) == [1, 1, 2], 55, what="fair parts"
             )

@@ -546,7 +546,7 @@ def the_source_changes(case: Case) -> None:
         only_filtered(case)
         before, ends = values(case.target, topic), end_offsets(case.source, topic)
         mirror.process.kill()
-    delete_records(case.source, topic, 0)  # the last ones were filtered, and there is no other one
+    delete_records(case.source, topic, 0)  # no record is left, because the last ones were filtered
     lost = [Outgoing(value=b"%d" % n, partition=1) for n in range(30)]
     produce(case.source, topic, lost)
     delete_records(case.source, topic, 1, ends[1] + 20)

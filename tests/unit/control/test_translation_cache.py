@@ -135,7 +135,7 @@ def test_only_where_groups_are_set_checkpoints_have_more_than_mirrormaker_s_byte
 
     assert headers(has_sync=False, is_reverse=False) == []
     assert headers(has_sync=True, is_reverse=False) == [IDS]
-    # a sync that is turned on later would take what nobody has set for seen to
+    # a sync that is turned on later would otherwise assume that the offsets are set already
     assert headers(has_sync=False, is_reverse=True) == [IDS]
 
 
