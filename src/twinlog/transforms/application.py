@@ -166,7 +166,7 @@ class Application:
     def _picked(self) -> list[Offered]:
         """Return the waiting ranges that have the same chain as the first one."""
         usable = self.watch.connected & self.watch.ports
-        self._waiting = deque(one for one in self._waiting if one[0] in usable)
+        self._waiting = deque(entry for entry in self._waiting if entry[0] in usable)
         taken: list[Offered] = []
         size = 0
         for offered in list(self._waiting):
@@ -174,7 +174,7 @@ class Application:
                 break
             # if two ranges contain the same row, the encoder cannot decide which one it belongs to
             # (`RangeEncoder`)
-            if any(offered[1].overlaps(one) for _, one in taken):
+            if any(offered[1].overlaps(other) for _, other in taken):
                 continue
             if not taken or offered[1].transform == taken[0][1].transform:
                 self._waiting.remove(offered)
@@ -215,7 +215,9 @@ class Application:
     def _ended(self) -> TwinlogError:
         """Return the error of a Spark that has ended, perhaps because of a record."""
         running = [*self._running]  # the other thread, which has failed as well, changes it
-        ranges = (f"{one.topic}-{one.partition} [{one.first}, {one.end})" for _, one in running)
+        ranges = (
+            f"{offer.topic}-{offer.partition} [{offer.first}, {offer.end})" for _, offer in running
+        )
         return TwinlogError(
             f"Spark ended while it computed upstream records of {first_few(sorted(ranges))}",
             code="TRANSFORM_UNAVAILABLE",
@@ -240,7 +242,7 @@ def run(work: TransformsWork, watch: LanePortWatch, say: Callable[[Message], Non
     with local_session(f"twinlog transforms {work.flow}", cores=CORES) as spark:
         lent = LentRanges(ports=(), codec=Codec.LZ4, max_bytes=BATCH_BYTES)
         config = config_of(work)
-        plans = {one.name: check_transform(spark, one) for one in config.entries}
+        plans = {transform.name: check_transform(spark, transform) for transform in config.entries}
 
         def begin(offer: RangeOffer) -> Rounds | None:
             if config.digest_of(offer.topic) != offer.transform:
@@ -251,9 +253,9 @@ def run(work: TransformsWork, watch: LanePortWatch, say: Callable[[Message], Non
                 transform=load_chain(chain),
                 lent=lent,
                 on_error=work.on_error,
-                name=", ".join(one.name for one in chain),
+                name=", ".join(transform.name for transform in chain),
                 cores=CORES,
-                is_deterministic=all(plans[one.name].is_deterministic for one in chain),
+                is_deterministic=all(plans[transform.name].is_deterministic for transform in chain),
             )
 
         application = Application(begin=begin, say=say, watch=watch)
@@ -301,21 +303,21 @@ def _entry(flow: str, step: TransformStep) -> TransformConfig:
 
 def main() -> None:
     """Run in this process, with the parent at standard input and output."""
-    given, out = private_streams()
+    stdin, stdout = private_streams()
     codec = MessageCodec(APPLICATION_MESSAGES)
 
     saying = threading.Lock()
 
     def say(message: Message) -> None:
         with saying:
-            out.write(codec.encode(message) + b"\n")
-            out.flush()
+            stdout.write(codec.encode(message) + b"\n")
+            stdout.flush()
 
-    work = codec.decode(given.readline())
+    work = codec.decode(stdin.readline())
     # the same format as the mirror's own log lines
     logging.basicConfig(format=f"%(levelname)s {work.flow}: transforms: %(message)s")
     watch = LanePortWatch()
-    threading.Thread(target=_obey, args=[given, codec, watch], daemon=True).start()
+    threading.Thread(target=_obey, args=[stdin, codec, watch], daemon=True).start()
     try:
         run(work, watch, say)
     except TwinlogError as error:
@@ -327,18 +329,18 @@ def private_streams() -> tuple[BinaryIO, BinaryIO]:
     """Return the standard input and output. Code of users gets an empty input, and prints to the
     standard error.
     """
-    given, out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    stdin, stdout = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
-    return given, out
+    return stdin, stdout
 
 
-def _obey(given: BinaryIO, codec: MessageCodec, watch: LanePortWatch) -> None:
+def _obey(stdin: BinaryIO, codec: MessageCodec, watch: LanePortWatch) -> None:
     """Read the parent's messages, and end this process with the parent, whatever it does."""
     try:
-        for line in given:
+        for line in stdin:
             watch.connect(codec.decode(line))
     finally:
         os._exit(0)

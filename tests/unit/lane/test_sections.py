@@ -69,7 +69,7 @@ def read_in_sections(log: Log, *, also_compacts: bool) -> PartitionCopy:
     while True:
         while (
             len(in_flight) < CONNECTIONS
-            and (one := ahead.next_section(end=log.end, most=CONNECTIONS, has_room=True))
+            and (one := ahead.next_section(end=log.end, limit=CONNECTIONS, has_room=True))
             is not None
         ):
             one.sent_at = 0.0
@@ -124,7 +124,7 @@ def test_anything_but_records_ends_it(odd: dict[str, Any]) -> None:
     log.write(100, (100,))
     copy = a_copy()
     ahead = a_read(copy, log)
-    section = ahead.next_section(end=log.end, most=1, has_room=True)
+    section = ahead.next_section(end=log.end, limit=1, has_room=True)
     assert section is not None
     assert ahead.on_answer(section, answer_of(b"", **odd)) is None
 
@@ -135,17 +135,17 @@ def test_without_room_only_a_missing_rest_is_requested() -> None:
     copy = a_copy()
     ahead = a_read(copy, log)
     ahead.bytes_per_offset = 1_000  # so that the second section begins too early
-    first = ahead.next_section(end=log.end, most=2, has_room=True)
+    first = ahead.next_section(end=log.end, limit=2, has_room=True)
     assert first is not None
     first.sent_at = 0.0
-    second = ahead.next_section(end=log.end, most=2, has_room=True)
+    second = ahead.next_section(end=log.end, limit=2, has_room=True)
     assert second is not None
     second.sent_at = 0.0
-    assert ahead.next_section(end=log.end, most=3, has_room=False) is None
+    assert ahead.next_section(end=log.end, limit=3, has_room=False) is None
     ahead.sections.popleft()  # as if the copy had taken in only a part of it
     assert ahead.on_answer(second, answer_of(log.read(second.offset, SECTION_BYTES))) is not None
     assert ahead.pop_due(second.offset - 2) is None
-    rest = ahead.next_section(end=log.end, most=1, has_room=False)
+    rest = ahead.next_section(end=log.end, limit=1, has_room=False)
     assert rest is not None
     assert rest.offset == second.offset - 2
 
