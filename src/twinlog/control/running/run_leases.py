@@ -68,9 +68,8 @@ class RunLeases:
         lease_s: float,
         first_change_s: float,
     ) -> None:
-        """`start` starts a Spark job with this many lanes and returns its number. `lane_count`
-        returns how many lanes a number of partitions should have, and whether their traffic is
-        light.
+        """`start` starts a Spark job with this many lanes and returns its number. `lane_count` gets
+        the number of partitions and whether their traffic is light, and returns a number of lanes.
         """
         self._run = run
         self._start = start
