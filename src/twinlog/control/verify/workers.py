@@ -21,6 +21,7 @@ from twinlog.channel.reachable import address_for_executors
 from twinlog.channel.server import ChannelEvent, ChannelServer, LaneConnected, LaneMessage
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.control.verify.functions import FlowFunctions
 from twinlog.errors import EnvironmentMissing, TwinlogError
 from twinlog.extras import require_extra
 from twinlog.mirror.verify.difference import Compared
@@ -107,8 +108,12 @@ class VerifyWorkers(Protocol):
     ) -> list[Found]: ...
 
 
+@dataclass(frozen=True, slots=True)
 class Threads:
     """Threads of this process, each with its own connections."""
+
+    functions: FlowFunctions | None = None
+    """Needed for transformed partitions."""
 
     def verify(
         self, clusters: ClusterPair, wanted: Sequence[VerifyTask], on_step: OnStep
@@ -144,7 +149,8 @@ class Threads:
                 compared, why_not = Compared(), ""
                 try:
                     source, target = of_thread.clients
-                    verify_partition(task, source, target, stepping(number), compared)
+                    step = stepping(number)
+                    verify_partition(task, source, target, step, compared, functions=self.functions)
                 except TwinlogError as error:
                     why_not = str(error)  # differences found before it still count
                 with lock:
@@ -157,6 +163,8 @@ class Threads:
                 return list(pool.map(verify, range(len(wanted)), wanted))
             finally:
                 is_over.set()
+                if self.functions is not None:
+                    self.functions.close()  # so that no thread waits for an answer
                 pool.shutdown(cancel_futures=True)
 
 

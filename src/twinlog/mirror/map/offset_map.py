@@ -81,6 +81,7 @@ import json
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
 from twinlog.errors import CorruptData
@@ -375,6 +376,12 @@ class PartitionMap:
     def transform(self) -> str:
         """Digest of the transform of the newest chunk, or an empty string if it has none."""
         return self._entries[-1].transform if self._entries else ""
+
+    @property
+    def transform_begins(self) -> int:
+        """First ordinal of the newest chunks, as far as they have the same transform."""
+        newest = takewhile(lambda entry: entry.transform == self.transform, self._entries[::-1])
+        return min(map(_first_ordinal, newest), default=0)
 
     @property
     def transformed(self) -> tuple[tuple[int, int], ...]:

@@ -27,6 +27,7 @@ from twinlog.mirror.verify.pairs import Pairs, with_own_batches
 from twinlog.mirror.verify.side import Piece, ReadSide
 from twinlog.mirror.verify.walk import LogWalk, Rules
 from twinlog.model import Isolation, TopicPartition
+from twinlog.survey.verify.transformed import Functions, TransformedSource
 from twinlog.wire.error_codes import OFFSET_NOT_AVAILABLE, error_for
 from twinlog.wire.record_batch import read_headers
 
@@ -160,6 +161,8 @@ class VerifyTask:
     since: int = 0
     until: int | None = None
     """Source offset at which the section ends, or None for the end of the partition."""
+    transform: str = ""
+    """Digest of the transforms of its records; empty: they were copied unchanged."""
     is_first: bool = True
     """Whether records before it are counted in this section. That is True for exactly one section
     of a partition.
@@ -203,9 +206,10 @@ def verify_partition(
     compared: Compared,
     *,
     read_bytes: int = READ_BYTES,
+    functions: Functions | None = None,
 ) -> None:
-    """Compare a partition and fill in the differences. Raises TwinlogError if the rest cannot be
-    compared.
+    """Compare a partition and fill in the differences. `functions`: those of its transforms. Raises
+    TwinlogError if the rest cannot be compared.
     """
     source_log = VerifiedLog(
         client=source,
@@ -223,7 +227,7 @@ def verify_partition(
         read_bytes=read_bytes,
     )
     try:
-        _Partition(wanted, source_log, target_log, on_step, compared).compare()
+        _Partition(wanted, source_log, target_log, on_step, compared, functions).compare()
     finally:
         compared.bytes = target_log.bytes
 
@@ -237,6 +241,7 @@ class _Partition:
     _there: VerifiedLog
     _on_step: OnStep
     _found: Compared
+    _functions: Functions | None
     _reported: int = 0
 
     def compare(self) -> None:
@@ -348,8 +353,12 @@ class _Partition:
         return begin, begin_there
 
     def _source_side(self, begin: int, limit: int) -> ReadSide:
+        first = max(begin, self._here.start)
+        pieces = self._here.pieces(first)
+        if self._wanted.transform and self._functions is not None:
+            pieces = TransformedSource(self._wanted.source, self._functions).pieces(pieces, first)
         return ReadSide(
-            self._here.pieces(max(begin, self._here.start)),
+            pieces,
             begin,
             limit,
             start=lambda: self._here.start,
