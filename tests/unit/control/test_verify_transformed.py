@@ -25,7 +25,7 @@ from twinlog.mirror.verify.walk import Rules
 from twinlog.model import Isolation, TopicPartition
 from twinlog.spark.application import ApplicationFailed, ApplicationReady, RangePorts
 from twinlog.survey.replica import Witness, up_to
-from twinlog.survey.verify.partition import (
+from twinlog.survey.verify import (
     MappedCopy,
     PartitionBounds,
     VerifyTask,

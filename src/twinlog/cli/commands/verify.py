@@ -77,7 +77,7 @@ def verify(
     twinlog verify mm2.properties --deep --format json > report.json
     twinlog verify mm2.properties --master 'local[*]'
     """
-    from twinlog.control.compare.comparison import matching
+    from twinlog.control.compare import matching
     from twinlog.control.verify.result import Asked, Records, digest, worst
     from twinlog.control.verify.verification import VerifyScope, verify_flows
     from twinlog.control.verify.workers import workers

@@ -45,7 +45,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from twinlog.channel.peer import Peer
+from twinlog.channel.server import Peer
 from twinlog.clock import Clock, GrowingPause
 from twinlog.control.lanes.lanes import WARM_UP_TIMEOUT_S, Job, Lane, Lease, LeaseState
 from twinlog.control.lanes.partitions import LaneKey, Placement

@@ -27,10 +27,11 @@ from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import Group, list_groups
 from twinlog.cluster.groups.group_offsets import GroupOffsets
 from twinlog.cluster.groups.share_groups import offsets_of
+from twinlog.cluster.topics.configs import may_lack_offsets
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.control.check.group_readiness import GroupSurvey, Offsets, survey_groups
 from twinlog.control.check.offline_status import idle_flow_interface
-from twinlog.control.compare.comparison import compare_topic_configs, why_left_alone
+from twinlog.control.compare import compare_topic_configs, why_left_alone
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
@@ -45,7 +46,6 @@ from twinlog.control.verify.workers import (
 )
 from twinlog.errors import TwinlogError
 from twinlog.extras import require_extra
-from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.map.offset_map import PartitionMap
 from twinlog.mirror.map.runs import digest_of, run_at
 from twinlog.mirror.plan import FOREVER, PartitionPlan
@@ -58,7 +58,7 @@ from twinlog.survey.ends import Ends, LogState, Want, known_offsets, read_ends
 from twinlog.survey.picture import read_flow
 from twinlog.survey.replica import Replica
 from twinlog.survey.state_reader import state_rows_if_any
-from twinlog.survey.verify.partition import (
+from twinlog.survey.verify import (
     MappedCopy,
     PartitionBounds,
     VerifyTask,

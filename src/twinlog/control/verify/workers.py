@@ -17,19 +17,32 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from twinlog.channel.codec import MessageCodec
-from twinlog.channel.reachable import address_for_executors
-from twinlog.channel.server import ChannelEvent, ChannelServer, LaneConnected, LaneMessage
+from twinlog.channel.server import (
+    ChannelEvent,
+    ChannelServer,
+    LaneConnected,
+    LaneMessage,
+    address_for_executors,
+)
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.control.verify.functions import FlowFunctions
 from twinlog.errors import EnvironmentMissing, TwinlogError
 from twinlog.extras import require_extra
 from twinlog.mirror.verify.difference import Compared
-from twinlog.mirror.verify.pairs import Pairs
+from twinlog.mirror.verify.matching import Pairs
 from twinlog.spark.options import SparkOptions
 from twinlog.spark.verify import VERIFY_MESSAGES, VerifyDone, VerifyStep, VerifyTaken, VerifyWork
-from twinlog.survey.verify.partition import VerifyTask, verify_partition
-from twinlog.survey.verify.sections import doubtful, joined, size, split, together, with_needed_runs
+from twinlog.survey.verify import (
+    VerifyTask,
+    doubtful,
+    joined,
+    size,
+    split,
+    together,
+    verify_partition,
+    with_needed_runs,
+)
 
 
 class WalkProgress:

@@ -38,7 +38,7 @@ D. Within a term chunks only grow and their first ordinal never changes. A write
 E. Ordinals rise strictly within a partition after the cut. Upstream and downstream offsets rise
    with them.
 F. A null value deletes a chunk whose runs are below everything that both logs still have (for a
-   branch: below its mark). The very first chunk is never deleted (`control.duties.map_pruning`).
+   branch: below its mark). The very first chunk is never deleted (`control.duties.own_topics`).
 G. The very first row fixes where the copy began. `twinlog.start` is never evaluated again for this
    pair of logs, nor for this source log if its target is created again. The row is written
    immediately, even if there is nothing to copy: before any record, and before the partition is
