@@ -35,7 +35,7 @@ from typing import Any, Final, cast
 from tests.support.driver import HandClock, work_of
 from tests.support.lane_takes import HERE_ID, PRODUCER, THERE_ID, take
 from tests.support.records import with_bits
-from twinlog.cluster.net.frame_pool import FramePool
+from twinlog.cluster.net.framing import FramePool
 from twinlog.config.flow.tuning import Tuning
 from twinlog.lane.assignments import Assignments
 from twinlog.lane.map_writer import Round
@@ -45,14 +45,14 @@ from twinlog.lane.sides.cluster_side import ClusterSide, Leader
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.start_point import StartPoint
 from twinlog.model import Isolation, TopicId, TopicPartition
+from twinlog.wire.fetch import FETCH, VERSION_BY_ID
 from twinlog.wire.kernels import library
 from twinlog.wire.kernels.chosen import CHOSEN
 from twinlog.wire.primitives import uvarint
+from twinlog.wire.produce import PRODUCE
+from twinlog.wire.produce import VERSION_BY_ID as PRODUCE_BY_ID
 from twinlog.wire.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT, Codec
 from twinlog.wire.records import Record, encode_batch
-from twinlog.wire.requests.fetch import FETCH, VERSION_BY_ID
-from twinlog.wire.requests.produce import PRODUCE
-from twinlog.wire.requests.produce import VERSION_BY_ID as PRODUCE_BY_ID
 
 STAGES: Final = ("take", "fetch", "send", "answer")
 NODE: Final = 1

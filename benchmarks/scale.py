@@ -57,8 +57,8 @@ class Scale:
     def lease_s(self) -> float:
         """Twinlog's lease in the latency case: its change falls into the middle of the window.
 
-        The first lease begins when the first record does, give or take; the next change after
-        this one comes when the window is over, because the warm-up is shorter than the window.
+        The first lease begins about when the first record arrives, and lasts as long as the next
+        one, so the second change comes after the window.
         """
         return self.warm_up_s + self.window_s / 2
 
@@ -68,7 +68,7 @@ FULL: Final = Scale(
     backlog_records=2_000_000,
     old_records=1_000_000,
     small_records=500_000,
-    warm_up_s=15,
+    warm_up_s=75,  # MirrorMaker 2's JVM compiles for more than a minute, with half of a core
     window_s=60,
 )
 QUICK: Final = Scale(

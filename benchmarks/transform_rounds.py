@@ -27,8 +27,8 @@ from twinlog.transforms import Transform, mask_json
 from twinlog.transforms.application import ROUNDS_AT_ONCE, Application
 from twinlog.transforms.rounds import Rounds
 from twinlog.transforms.session import local_session
-from twinlog.wire.record import Record
 from twinlog.wire.record_batch import Codec
+from twinlog.wire.rows import Record
 
 __all__ = ["main"]
 

@@ -3,8 +3,8 @@
 Each folder's `__init__` describes its content. The modules beside them serve all layers: `errors`
 (the tree of errors) and `model` (values such as partitions and flows) first; then `clock`,
 `threads`, `metrics` (every series of `/metrics`; `control.watch.series` fills them), `flow_log`
-(log lines about one flow), `shown` (makes text safe to print), `hidden` (removes secrets from
-text), `quantities` (numbers for people), `addresses`, `folders`, `private_files`, `java`, `machine`
+(log lines about one flow), `shown` (makes text safe to print), `shown` (removes secrets from
+text), `quantities` (numbers for people), `addresses`, `folders`, `folders`, `java`, `machine`
 (cores and memory) and `extras` (optional packages).
 """
 
@@ -32,7 +32,7 @@ def run(
     (docs/spark.md). The session is not stopped. Returns the last snapshots of the flows.
     """
     # lanes load this module, and must not load the driver
-    process = importlib.import_module("twinlog.control.process.in_session")
+    process = importlib.import_module("twinlog.control.process.run")
     return process.run_in_session(
         spark,
         files,

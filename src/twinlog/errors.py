@@ -36,8 +36,8 @@ from copy import copy
 from enum import StrEnum
 from typing import Any, Self, TypeVar
 
-from twinlog.hidden import without_secrets
 from twinlog.model import TopicPartition
+from twinlog.shown import without_secrets
 
 
 class Fate(StrEnum):

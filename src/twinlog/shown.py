@@ -1,12 +1,22 @@
-"""Makes text safe to show, by escaping characters that a terminal or log would interpret.
+r"""Makes text safe to show and to pass on: escapes characters that a terminal or log would
+interpret, and removes this process's secrets.
 
-Anyone who may join a group chooses its name, and topic names and error messages come from brokers.
-Some characters are commands to a terminal (set its title, its clipboard, the content of the
-screen), and a line end begins a line that looks like one of Twinlog's. So all output for people
-passes through `shown`. Control characters (C0, DEL, C1) become text like `\\x1b`. Bidirectional
-marks, line and paragraph separators and lone surrogates become text like `\\u202e`. Nothing else
-changes, and backslashes are not doubled, because the result is for reading, not for parsing. Output
-for programs (JSON, metrics) has its own escapes and is exact.
+**Characters.** Anyone who may join a group chooses its name, and topic names and error messages
+come from brokers. Some characters are commands to a terminal (set its title, its clipboard, the
+content of the screen), and a line end begins a line that looks like one of Twinlog's. So all output
+for people passes through `shown`. Control characters (C0, DEL, C1) become text like `\x1b`.
+Bidirectional marks, line and paragraph separators and lone surrogates become text like `\u202e`.
+Nothing else changes, and backslashes are not doubled, because the result is for reading, not for
+parsing. Output for programs (JSON, metrics) has its own escapes and is exact.
+
+**Secrets.** Twinlog's own texts contain no secrets, but it also passes on texts of others. A
+library's exception may quote its input (`http.client` a URL with its query), a broker or endpoint
+may return what it was sent, and a person may enter a secret as the reason of a command. Logs are
+collected, and events are stored in the target's state topic, which other users may read.
+
+Log formatters belong to the lowest layer, and are created before a configuration is read. So the
+functions that know the secrets are registered here later. Lanes register nothing, because their
+reports pass through the driver's log.
 """
 
 from __future__ import annotations
@@ -14,9 +24,30 @@ from __future__ import annotations
 import logging
 import re
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
-from twinlog.hidden import without_secrets
+_cleaners: tuple[Callable[[str], str], ...] = ()
+
+
+def without_secrets(text: str) -> str:
+    """Return the text with all registered secrets replaced."""
+    for clean in _cleaners:
+        text = clean(text)
+    return text
+
+
+@contextmanager
+def hiding(clean: Callable[[str], str]) -> Iterator[None]:
+    """Apply `clean` to all texts while the block runs, in every thread."""
+    global _cleaners  # noqa: PLW0603 (as logging itself: of the process)
+    _cleaners = (*_cleaners, clean)
+    try:
+        yield
+    finally:
+        _cleaners = tuple(cleaner for cleaner in _cleaners if cleaner is not clean)
+
 
 _OBEYED: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f"  # C0, DEL, C1

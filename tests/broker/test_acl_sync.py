@@ -35,7 +35,7 @@ from twinlog.errors import BrokerRefused, Fate
 from twinlog.sandbox import LocalCluster
 from twinlog.survey import discovery
 from twinlog.wire.mm2_records import Checkpoint
-from twinlog.wire.topic_acl import READ, Pattern, Permission, TopicAcl
+from twinlog.wire.topic_settings import READ, Pattern, Permission, TopicAcl
 
 pytestmark = pytest.mark.broker
 

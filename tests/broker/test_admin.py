@@ -35,7 +35,7 @@ from twinlog.model import NO_TOPIC_ID, TopicPartition
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
-from twinlog.wire.topic_config import ConfigSource
+from twinlog.wire.topic_settings import ConfigSource
 
 pytestmark = pytest.mark.broker
 

@@ -37,15 +37,14 @@ from tests.support.topics import (
 from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.group_protocol import GroupCalls, GroupSettings
-from twinlog.cluster.groups.member import MemberRole
-from twinlog.cluster.groups.membership import Membership
+from twinlog.cluster.groups.membership import MemberRole, Membership
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.offset_storage import offset_storage
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.load import load
 from twinlog.control.adopt import adoption
 from twinlog.control.check.mirror_check import check
-from twinlog.control.duties.mm2_positions import Mm2Positions
+from twinlog.control.duties.source_positions import Mm2Positions
 from twinlog.errors import AdoptionRefused, Fate, PartitionError
 from twinlog.mirror.names.naming import DefaultReplicationPolicy
 from twinlog.model import Flow, TopicPartition

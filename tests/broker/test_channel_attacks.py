@@ -25,10 +25,10 @@ from twinlog.channel.codec import MessageCodec
 from twinlog.channel.frames import LaneIdentity
 from twinlog.control.duties.own_topics import OwnTopics
 from twinlog.control.watch.monitor import Monitor
-from twinlog.control.watch.vital import ThreadDied
 from twinlog.errors import Disconnected
 from twinlog.lane.messages import MESSAGES
 from twinlog.sandbox import LocalCluster
+from twinlog.threads import ThreadDied
 
 pytestmark = [pytest.mark.broker]
 

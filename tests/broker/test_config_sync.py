@@ -18,9 +18,8 @@ from tests.support.led_flow import led_flow
 from tests.support.mirror import Mirror
 from tests.support.topics import alter_topic_configs, create_topic, topic_configs
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics import alter_configs
-from twinlog.cluster.topics.alter_configs import ConfigChange
-from twinlog.cluster.topics.configs import describe_topic_configs
+from twinlog.cluster.topics import configs
+from twinlog.cluster.topics.configs import ConfigChange, describe_topic_configs
 from twinlog.config.load import load
 from twinlog.control.check.mirror_check import check
 from twinlog.control.duties import config_sync as sync
@@ -30,7 +29,7 @@ from twinlog.errors import TwinlogError
 from twinlog.sandbox import LocalCluster
 from twinlog.survey import topic_configs as topic_configs_of
 from twinlog.survey.copied_topics import copies_by_name
-from twinlog.wire.topic_config import ConfigEntry, ConfigSource
+from twinlog.wire.topic_settings import ConfigEntry, ConfigSource
 
 pytestmark = [pytest.mark.broker]
 
@@ -79,7 +78,7 @@ class Pair:
         flow, _ = led_flow(self.config())
         with ClusterClient(flow.source if cluster is self.source else flow.target) as client:
             change = ConfigChange(name, None)
-            assert alter_configs.alter_topic_configs(client, {topic: [change]}) == {}
+            assert configs.alter_topic_configs(client, {topic: [change]}) == {}
 
 
 @pytest.fixture
@@ -267,7 +266,7 @@ def test_each_topic_is_answered_by_itself(pair: Pair) -> None:
     other.create({RETENTION: "7200000"}, {})
     duty, flow, told = pair.duty(topics=f"{pair.topic}, {other.topic}")
     with ClusterClient(flow.target) as target:
-        refused = alter_configs.alter_topic_configs(
+        refused = configs.alter_topic_configs(
             target,
             {
                 pair.remote: [ConfigChange(RETENTION, "soon")],

@@ -28,8 +28,7 @@ from tests.support.settings import settings_of
 from tests.support.topics import create_topic, topic_names
 from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.groups.member import MemberRole
-from twinlog.cluster.groups.membership import Membership
+from twinlog.cluster.groups.membership import MemberRole, Membership
 from twinlog.control.drill import drill
 from twinlog.control.drill.cleaning import PREFIX, leftovers
 from twinlog.control.drill.rehearsal import DrillWriter

@@ -33,8 +33,7 @@ from twinlog.mirror.names.naming import (
 )
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
-from twinlog.wire.connect_positions import PositionKey, encode_position
-from twinlog.wire.mm2_records import Checkpoint, OffsetSync
+from twinlog.wire.mm2_records import Checkpoint, OffsetSync, PositionKey, encode_position
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("feature-rights")]
 

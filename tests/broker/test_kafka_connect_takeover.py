@@ -18,8 +18,8 @@ from tests.support.settings import settings_for
 from tests.support.topics import create_topic, end_offsets, topic_names
 from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.groups.connect_group import connect_group
 from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_members import connect_group
 from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.compat, pytest.mark.xdist_group("mirror-maker-jvm")]

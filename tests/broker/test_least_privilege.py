@@ -42,7 +42,7 @@ from twinlog.cluster.security.security_keys import load_security
 from twinlog.config.load import load
 from twinlog.control.check.mirror_check import check
 from twinlog.control.check.offline_status import offline_status
-from twinlog.control.compare.comparison import compare_flows
+from twinlog.control.compare import compare_flows
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.errors import Unauthorized
 

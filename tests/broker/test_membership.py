@@ -15,8 +15,7 @@ import pytest
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.settings import settings_for
 from tests.support.stopwatch import Stopwatch
-from twinlog.cluster.groups.member import MemberRole, MembershipState
-from twinlog.cluster.groups.membership import Membership
+from twinlog.cluster.groups.membership import MemberRole, Membership, MembershipState
 from twinlog.cluster.net.retry import Backoff, Patience
 from twinlog.sandbox import LocalCluster
 
@@ -31,7 +30,7 @@ MEMBER_PROGRAM = """
 import sys
 from tests.support.settings import settings_for
 from twinlog.cluster.net.retry import Backoff, Patience
-from twinlog.cluster.groups.member import MemberRole
+from twinlog.cluster.groups.membership import MemberRole
 from twinlog.cluster.groups.membership import Membership
 member = Membership(settings_for(sys.argv[1]), sys.argv[2], session_timeout_ms=int(sys.argv[3]))
 member.start()

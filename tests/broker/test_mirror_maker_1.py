@@ -22,13 +22,13 @@ from tests.support.topics import (
     topic_configs,
     topic_names,
 )
-from twinlog.config.advice.canonical import canonical
+from twinlog.config.config_file import canonical
 from twinlog.config.files.mirror_maker_1 import PairOptions, read_pair
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.load import load, load_raw
 from twinlog.control.check.mirror_check import check
 from twinlog.control.check.offline_status import offline_status
-from twinlog.mirror.copy.partitioner import partition_for_key
+from twinlog.mirror.copy.fan_out import partition_for_key
 from twinlog.sandbox import QUICK_JVM, LocalCluster
 
 pytestmark = pytest.mark.broker

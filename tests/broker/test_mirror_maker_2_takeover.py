@@ -25,8 +25,8 @@ from tests.support.settings import settings_for
 from tests.support.topics import create_topic, end_offsets, topic_names
 from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.groups.connect_group import connect_group
 from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_members import connect_group
 from twinlog.config.flow.offset_storage import offset_storage
 from twinlog.config.load import load
 from twinlog.control.flow.wiring import flow_setup
@@ -35,7 +35,7 @@ from twinlog.mirror.names.naming import DefaultReplicationPolicy
 from twinlog.model import Flow, TopicPartition
 from twinlog.sandbox import LocalCluster
 from twinlog.survey.exact_map import ExactMap
-from twinlog.wire.connect_positions import PositionKey, decode_position
+from twinlog.wire.mm2_records import PositionKey, decode_position
 
 pytestmark = [
     pytest.mark.spark,

@@ -31,7 +31,7 @@ from twinlog.cli.main import run
 from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.control.rebuild.partition import RebuildLog, source_records
 from twinlog.errors import PartitionError
-from twinlog.mirror.map import rebuilt_rows
+from twinlog.mirror.map import rebuilt_map
 from twinlog.mirror.map.offset_map import ChunkRow, PartitionKey, Run, Term, map_partition
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.model import TopicPartition
@@ -303,7 +303,7 @@ def test_killed_at_any_row_and_begun_again(
     rig: Rig, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in SMALL_ROWS.items():
-        monkeypatch.setattr(rebuilt_rows, name, value)
+        monkeypatch.setattr(rebuilt_map, name, value)
     rig.create()
     put_transactions(rig, range(85), every_third_aborted=False)
     rig.copy_once()

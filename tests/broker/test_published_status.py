@@ -22,7 +22,7 @@ from tests.support.topics import apply_topic_configs, create_topic
 from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import append_rows, read_to_end
-from twinlog.cluster.topics.mm2_topics import ensure_mm2_topic
+from twinlog.cluster.topics.topic_admin import ensure_mm2_topic
 from twinlog.codes import FlowState, PartitionState
 from twinlog.config.load import load
 from twinlog.control.check.offline_status import offline_status

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.broker]
 PARTITIONS = 1000
 QUIET_S = 4.0
 NOTED = """
-import twinlog.wire.requests.fetch as f
+import twinlog.wire.fetch as f
 note = open({path!r}, "w", buffering=1)
 request, parse = f.FetchSession.request, f.FetchSession.parse
 def noted_request(self, **more):

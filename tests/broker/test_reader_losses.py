@@ -18,7 +18,7 @@ from tests.support.groups import CLEAN_SOON
 from tests.support.topics import apply_topic_configs, create_topic, delete_records, delete_topic
 from twinlog.errors import RecordsLost
 from twinlog.model import TopicPartition
-from twinlog.records import log_reader
+from twinlog.records import tasks
 from twinlog.records.batch_reader import BatchReader
 from twinlog.records.gaps import OffsetRange
 from twinlog.records.options import parse_options
@@ -101,7 +101,7 @@ def hole(table: Table) -> Table:
 @pytest.mark.parametrize("batches", ["in one answer", "in many"])
 def test_a_hole_in_a_log(hole: Table, batches: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if batches == "in many":
-        monkeypatch.setattr(log_reader, "FIRST_BYTES", 1)
+        monkeypatch.setattr(tasks, "FIRST_BYTES", 1)
     with pytest.raises(RecordsLost, match=r"offsets \[10, 20\) are missing inside") as caught:
         hole.all()
     assert (caught.value.code, caught.value.lost) == ("LOG_GAP", (10, 20))
@@ -153,7 +153,7 @@ def test_a_log_without_holes(table: Table, isolation: str, monkeypatch: pytest.M
     put(table, 0, 10, codec="zstd")
     put(table, 10, 11, config={"enable.idempotence": True})
     put(table, 11, 30, config={"enable.idempotence": True})
-    monkeypatch.setattr(log_reader, "FIRST_BYTES", 1)
+    monkeypatch.setattr(tasks, "FIRST_BYTES", 1)
     for first, end in ((0, 30), (5, 25), (10, 11), (9, 10), (29, 30), (12, 13)):
         assert table.task(first, end, isolation=isolation) == list(range(first, end))
         assert table.said() == []

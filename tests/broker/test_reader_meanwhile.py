@@ -16,10 +16,10 @@ from tests.support.unclean import LostTail, create_on_two
 from twinlog.cluster.client import ClusterClient
 from twinlog.errors import Fate, RecordsLost, TwinlogError
 from twinlog.model import Isolation, TopicPartition
-from twinlog.records import log_reader
+from twinlog.records import tasks
 from twinlog.records.decoding import ColumnDecoder
 from twinlog.records.gaps import OffsetRange
-from twinlog.records.log_reader import RangeReader
+from twinlog.records.tasks import RangeReader
 from twinlog.sandbox import LocalCluster
 
 pytestmark = pytest.mark.broker
@@ -33,8 +33,8 @@ SHORT_S = 3.0
 @pytest.fixture
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the reader request each batch separately."""
-    monkeypatch.setattr(log_reader, "FIRST_BYTES", 1)
-    monkeypatch.setattr(log_reader, "FETCH_BYTES", 1)
+    monkeypatch.setattr(tasks, "FIRST_BYTES", 1)
+    monkeypatch.setattr(tasks, "FETCH_BYTES", 1)
 
 
 def put(cluster: LocalCluster, topic: str) -> None:

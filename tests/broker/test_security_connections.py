@@ -23,6 +23,7 @@ from twinlog.cluster.net.connection import Connection
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.security.security_keys import load_security
 from twinlog.errors import AuthenticationFailed, ClusterError, Disconnected, Fate, TwinlogError
+from twinlog.sandbox.brokers import KafkaNode, format_storage
 from twinlog.sandbox.kafka_jars import find_or_fetch
 from twinlog.sandbox.layout import (
     CONTROLLER,
@@ -32,7 +33,6 @@ from twinlog.sandbox.layout import (
     new_id,
     server_properties,
 )
-from twinlog.sandbox.nodes import KafkaNode, format_storage
 
 pytestmark = pytest.mark.broker
 

@@ -16,7 +16,7 @@ from tests.support.sandbox_security import SandboxSecurity
 from tests.support.settings import settings_of
 from tests.support.topics import create_topic
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.net.dialing import SESSION_SHARE
+from twinlog.cluster.net.connection import SESSION_SHARE
 from twinlog.sandbox import QUICK_JVM, LocalCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.faults]

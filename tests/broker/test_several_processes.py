@@ -21,8 +21,7 @@ from tests.support.topics import topic_names
 from twinlog.cli.commands.mirror import MirrorReport
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.group_protocol import GroupCalls, GroupSettings
-from twinlog.cluster.groups.member import MemberRole
-from twinlog.cluster.groups.membership import SESSION_TIMEOUT_MS
+from twinlog.cluster.groups.membership import SESSION_TIMEOUT_MS, MemberRole
 from twinlog.config.load import load
 from twinlog.control.flow.managed_flow import leave
 from twinlog.control.flow.wiring import flow_setup

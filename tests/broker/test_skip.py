@@ -27,8 +27,7 @@ from twinlog.cli.main import run
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.mirror.names.naming import STATE_TOPIC, quarantine_topic
 from twinlog.mirror.skips import Poison, Skip
-from twinlog.mirror.state.intents import flow_intents
-from twinlog.mirror.state.skipping import WantedSkip
+from twinlog.mirror.state.intents import WantedSkip, flow_intents
 from twinlog.model import Flow
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.record_batch import Codec

@@ -18,7 +18,7 @@ from tests.support.topics import create_topic
 from twinlog import __version__
 from twinlog.cli.main import run
 from twinlog.config.load import load
-from twinlog.control.support.support_bundle import HIDDEN, SecretScrubber, settings_of
+from twinlog.control.support_bundle import HIDDEN, SecretScrubber, settings_of
 from twinlog.control.watch.events import EventLog
 from twinlog.control.watch.status_file import StatusFile
 from twinlog.sandbox import QUICK_JVM, LocalCluster
@@ -181,7 +181,7 @@ def test_a_bundle_of_a_configuration_that_cannot_be_read_has_the_rest(
 def test_a_bundle_of_several_files_or_a_pair_has_all_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from twinlog.control.support import support_bundle
+    from twinlog.control import support_bundle
 
     monkeypatch.setattr(support_bundle, "CLUSTER_GIVES_UP_S", 0.5)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
@@ -239,7 +239,7 @@ def test_a_bundle_is_never_written_over_a_file(
 def test_clusters_that_cannot_be_reached_cost_one_wait_and_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from twinlog.control.support import support_bundle
+    from twinlog.control import support_bundle
 
     monkeypatch.setattr(support_bundle, "CLUSTER_GIVES_UP_S", 1.0)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))

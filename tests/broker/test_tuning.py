@@ -96,7 +96,7 @@ def test_batches_of_single_records_are_joined(rig: Rig) -> None:
 
 
 COUNTS_ANSWERS = """
-from twinlog.wire.requests.fetch import FetchSession
+from twinlog.wire.fetch import FetchSession
 parsed = FetchSession.parse
 def count(self, view):
     answer = parsed(self, view)
@@ -143,7 +143,7 @@ def test_small_batches_wait_at_the_source_until_they_are_many(
 
 
 NOTES_LEAST_BYTES = """
-from twinlog.wire.requests.fetch import FetchSession
+from twinlog.wire.fetch import FetchSession
 asked = FetchSession.request
 def request(self, *, min_bytes, **others):
     with open({path!r}, "a") as file:
@@ -213,7 +213,7 @@ def test_a_batch_of_40_mib_passes_where_the_file_allows_requests_of_150(rig: Rig
 
 NOTES_REQUESTS = """
 import twinlog.lane.sides.target_side as target_side
-from twinlog.wire.requests.fetch import FetchSession
+from twinlog.wire.fetch import FetchSession
 asked, produced = FetchSession.request, target_side.produce_request
 def note(*numbers):
     with open({path!r}, "a") as file:

@@ -17,7 +17,7 @@ from twinlog.control.duties import verification
 from twinlog.control.watch.verified import Verified
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.names.naming import STATE_TOPIC
-from twinlog.mirror.state.skipping import WantedSkip
+from twinlog.mirror.state.intents import WantedSkip
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.records import Record

@@ -22,7 +22,7 @@ from tests.support.rig import kill as kill_pids
 from tests.support.share import begin_at
 from tests.support.topics import create_topic
 from twinlog.cli.main import run
-from twinlog.mirror.copy.partitioner import partition_for_key
+from twinlog.mirror.copy.fan_out import partition_for_key
 from twinlog.records import partitioned
 from twinlog.sandbox import LocalCluster
 

@@ -21,7 +21,7 @@ from tests.support.client import Seen, read_all
 from tests.support.data_frames import Query
 from tests.support.topics import alter_topic_configs, create_topic, delete_topic
 from twinlog.cluster.client import ClusterClient
-from twinlog.mirror.copy.partitioner import partition_for_key
+from twinlog.mirror.copy.fan_out import partition_for_key
 from twinlog.records import partitioned, stream_writer
 from twinlog.records import save as save_rows
 from twinlog.records.spark_api import HAS_STREAM_WRITERS

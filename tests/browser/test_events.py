@@ -14,7 +14,7 @@ from twinlog.config.load import load
 from twinlog.control.check.reported_status import Reported
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.web.api import leaders
-from twinlog.mirror.state.published_events import PublishedEvent
+from twinlog.mirror.state.published import PublishedEvent
 
 pytestmark = pytest.mark.xdist_group("browser")
 

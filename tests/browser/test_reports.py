@@ -9,7 +9,7 @@ import pytest
 from tests.support.browser import Browser
 from tests.support.rest import Rest
 from tests.support.snapshots import flow, partition
-from twinlog.control.compare.comparison import Aspect, Deviation, FlowComparison
+from twinlog.control.compare import Aspect, Deviation, FlowComparison
 from twinlog.control.doctor.findings import ClusterView, Observation
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.web.api import endpoints

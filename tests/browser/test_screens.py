@@ -20,9 +20,9 @@ from twinlog.codes import PartitionState
 from twinlog.config.load import load
 from twinlog.control.check.both_logs import LogFacts
 from twinlog.control.check.reported_status import Reported
+from twinlog.control.watch.latency import Quantiles
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.snapshot import PartitionSnapshot
-from twinlog.control.watch.spread import Quantiles
 from twinlog.control.web.api import endpoints, leaders
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, flow_intents
 from twinlog.mirror.state.published import Proof

@@ -22,9 +22,7 @@ from twinlog.config.flow.precedence import (
     flow_settings,
 )
 from twinlog.config.keys.client_keys import CLIENT_KEYS, Role, is_connection_key
-from twinlog.config.keys.flow_keys import FLOW_KEYS
-from twinlog.config.keys.key_table import DEFINITIONS, OWN_KEYS, RENAMED
-from twinlog.config.keys.key_types import KeyKind
+from twinlog.config.keys.key_table import DEFINITIONS, FLOW_KEYS, OWN_KEYS, RENAMED, KeyKind
 from twinlog.config.values.origin import Setting, Settings
 from twinlog.model import Flow
 from twinlog.sandbox.kafka_jars import mirror_maker_jars

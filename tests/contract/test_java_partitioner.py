@@ -7,8 +7,8 @@ import random
 import pytest
 
 from tests.support.java import kafka_jvm
-from twinlog.mirror.copy.partitioner import partition_for_key
-from twinlog.wire.kernels.murmur import murmur2
+from twinlog.mirror.copy.fan_out import partition_for_key
+from twinlog.wire.kernels.twin import murmur2
 
 pytestmark = pytest.mark.broker
 

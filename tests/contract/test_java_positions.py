@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.support.java import kafka_jvm
-from twinlog.mirror.copy.partitioner import partition_for_key
+from twinlog.mirror.copy.fan_out import partition_for_key
 from twinlog.model import TopicPartition
 from twinlog.sandbox.kafka_jars import mirror_maker_jars
-from twinlog.wire.connect_positions import (
+from twinlog.wire.mm2_records import (
     PositionKey,
     decode_position,
     encode_position,

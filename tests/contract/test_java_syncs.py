@@ -26,8 +26,7 @@ from twinlog.mirror.names.filters import ConfigPropertyFilter
 from twinlog.sandbox import LocalCluster
 from twinlog.sandbox.kafka_jars import mirror_maker_jars
 from twinlog.survey.copied_topics import copies_by_name
-from twinlog.wire.topic_acl import Pattern, Permission, TopicAcl
-from twinlog.wire.topic_config import ConfigEntry
+from twinlog.wire.topic_settings import ConfigEntry, Pattern, Permission, TopicAcl
 
 pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("mirror-maker-jvm")]
 

@@ -12,8 +12,7 @@ from twinlog.errors import CorruptData
 from twinlog.mirror.map.mm2_offsets import Pair
 from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, Run, Term
 from twinlog.mirror.skips import Poison, Skip
-from twinlog.mirror.state.acceptance import WantedAcceptance
-from twinlog.mirror.state.copies import CopyRow
+from twinlog.mirror.state.copies import CopyRow, losing_map, mapped_copies, noting_rows
 from twinlog.mirror.state.generations import (
     Claim,
     closing_row,
@@ -24,11 +23,16 @@ from twinlog.mirror.state.generations import (
     winning_claims,
 )
 from twinlog.mirror.state.held_producers import HeldProducers
-from twinlog.mirror.state.intents import Intent, IntentKind
-from twinlog.mirror.state.mapped import losing_map, mapped_copies, noting_rows
-from twinlog.mirror.state.published import Behind, Kept, Proof, PublishedStatus, Unusual
-from twinlog.mirror.state.published_events import PublishedEvent, PublishedEvents
-from twinlog.mirror.state.skipping import WantedSkip
+from twinlog.mirror.state.intents import Intent, IntentKind, WantedAcceptance, WantedSkip
+from twinlog.mirror.state.published import (
+    Behind,
+    Kept,
+    Proof,
+    PublishedEvent,
+    PublishedEvents,
+    PublishedStatus,
+    Unusual,
+)
 from twinlog.mirror.state.state_row import StateRow, read_row
 from twinlog.mirror.state.transformed import TransformedTopics
 from twinlog.mirror.state.verified import VerifyRun, verify_runs

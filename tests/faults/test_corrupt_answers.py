@@ -35,7 +35,7 @@ OTHER = "memoryview(bytes(1) + args[place][1:].tobytes())"
 @pytest.mark.parametrize(
     ("module", "function", "damage"),
     [
-        ("twinlog.wire.requests.fetch", "module.FetchSession.parse", CUT),
+        ("twinlog.wire.fetch", "module.FetchSession.parse", CUT),
         ("twinlog.lane.sides.target_side", "module.produce_answer", CUT),
         ("twinlog.lane.sides.target_side", "module.produce_answer", OTHER),
         ("twinlog.lane.map_writer", "module.produce_answer", CUT),

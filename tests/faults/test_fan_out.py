@@ -22,7 +22,7 @@ from tests.support.topics import add_partitions, create_topic, delete_records, d
 from twinlog.cluster.logs.producers import describe_producers
 from twinlog.control.flow.flow_setup import known_fan_producers
 from twinlog.errors import TwinlogError
-from twinlog.mirror.copy.partitioner import partition_for_key, partition_of
+from twinlog.mirror.copy.fan_out import partition_for_key, partition_of
 from twinlog.model import TopicPartition
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]

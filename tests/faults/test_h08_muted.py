@@ -17,10 +17,10 @@ from tests.support.settings import settings_for
 from tests.support.topics import create_topic
 from twinlog.cluster.logs.producers import init_producer_id
 from twinlog.cluster.net.connection import Connection
-from twinlog.cluster.net.frame_pool import FramePool
+from twinlog.cluster.net.framing import FramePool
 from twinlog.cluster.net.hot_connection import HotConnection
 from twinlog.model import NO_TOPIC_ID
-from twinlog.wire.requests.produce import PRODUCE, VERSION_BY_NAME, produce_request
+from twinlog.wire.produce import PRODUCE, VERSION_BY_NAME, produce_request
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 

@@ -15,7 +15,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.control.duties.offset_syncs import OffsetSyncs
 from twinlog.control.duties.rounds import LedFlow, NotNow, PartitionView, confirmed
-from twinlog.control.duties.source_group import GroupCommits
+from twinlog.control.duties.source_positions import GroupCommits
 from twinlog.mirror.names.filters import offset_syncs_topic
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]

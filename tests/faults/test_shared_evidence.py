@@ -34,9 +34,9 @@ from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.control.duties.own_topics import OwnTopics
 from twinlog.mirror.map.offset_map import Mark, PartitionMap
 from twinlog.mirror.names.naming import STATE_TOPIC
+from twinlog.mirror.state.copies import MappedCopies, mapped_copies
 from twinlog.mirror.state.generations import producer_of
 from twinlog.mirror.state.intents import FlowIntents, flow_intents
-from twinlog.mirror.state.mapped import MappedCopies, mapped_copies
 from twinlog.survey.replica import Maps
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]

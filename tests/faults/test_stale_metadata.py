@@ -21,7 +21,7 @@ from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.cluster.topics import topic_admin
 from twinlog.errors import TwinlogError
 from twinlog.sandbox import LocalCluster
-from twinlog.survey.stale_metadata import require_gone
+from twinlog.survey.discovery import require_gone
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 

@@ -13,7 +13,7 @@ from tests.support.client import Outgoing, produce, read_all
 from tests.support.eventually import PATIENCE_S
 from tests.support.rig import Rig
 from tests.support.topics import create_topic
-from twinlog.mirror.copy.partitioner import partition_for_key
+from twinlog.mirror.copy.fan_out import partition_for_key
 from twinlog.records.spark_api import HAS_STREAM_WRITERS
 from twinlog.sandbox import LocalCluster
 

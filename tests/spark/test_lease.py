@@ -20,13 +20,13 @@ import pytest
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.lane_entries import CODEC, MODULE, Bomb, Finish, Finished
 from twinlog.channel.client import ChannelClient
-from twinlog.channel.peer import Peer
 from twinlog.channel.server import (
     ChannelEvent,
     ChannelServer,
     LaneConnected,
     LaneGone,
     LaneMessage,
+    Peer,
 )
 from twinlog.errors import Disconnected
 from twinlog.spark.lease import LeaseJob

@@ -27,7 +27,7 @@ from tests.support.spark_mirror import (
 )
 from tests.support.terminal import Terminal
 from tests.support.topics import create_topic, delete_topic, topic_configs
-from twinlog.mirror.copy.partitioner import partition_for_key
+from twinlog.mirror.copy.fan_out import partition_for_key
 from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("spark")]

@@ -22,8 +22,8 @@ from twinlog.transforms import Transform, mask_json, sql
 from twinlog.transforms.application import part_of
 from twinlog.transforms.rounds import Rounds
 from twinlog.transforms.session import EXCLUDED_RULES, SETTINGS
-from twinlog.wire.record import Record
 from twinlog.wire.record_batch import Codec
+from twinlog.wire.rows import Record
 
 pytestmark = pytest.mark.xdist_group("spark")
 

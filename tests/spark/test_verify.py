@@ -12,7 +12,7 @@ from tests.support.terminal import Terminal
 from tests.support.verified import COUNT, ByHand, bar_shares, verify
 from twinlog.mirror.map.offset_map import Run
 from twinlog.sandbox import LocalCluster
-from twinlog.survey.verify import sections
+from twinlog.survey import verify as survey_verify
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("spark")]
 
@@ -26,7 +26,7 @@ def test_tasks_of_spark_find_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     by_hand = ByHand(source_cluster, target_cluster, tmp_path)
-    monkeypatch.setattr(sections, "LEAST_OFFSETS", 8)  # so five tasks for each partition
+    monkeypatch.setattr(survey_verify, "LEAST_OFFSETS", 8)  # so five tasks for each partition
     records = by_hand.records()
     by_hand.put("clean", records)
     by_hand.put("flipped", [*records[:17], records[17]._replace(value=b"x"), *records[18:]])

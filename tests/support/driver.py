@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 from tests.support.folded_rows import fold
 from twinlog.channel.frames import ChannelAddress, LaneIdentity
-from twinlog.channel.peer import Peer
+from twinlog.channel.server import Peer
 from twinlog.clock import Clock
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.start import Starts

@@ -12,11 +12,11 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 
 from tests.support.driver import HandClock, work_of
 from tests.support.one_copy import batch, control, of_producer
-from twinlog.cluster.net.frame_pool import FramePool
+from twinlog.cluster.net.framing import FramePool
 from twinlog.errors import Disconnected
 from twinlog.lane.sides.cluster_side import ClusterSide, Leader
 from twinlog.model import TopicId, TopicPartition
-from twinlog.wire.requests.fetch import FETCH, VERSION_BY_ID
+from twinlog.wire.fetch import FETCH, VERSION_BY_ID
 
 TOPIC: Final = "orders"
 TOPIC_ID: Final = TopicId("0123456789abcdef" * 2)

@@ -10,7 +10,7 @@ import pytest
 from tests.support.memory_log import MemoryLog
 from twinlog.cluster.logs.raw_log import FetchedRecords
 from twinlog.errors import TwinlogError
-from twinlog.survey.verify import partition
+from twinlog.survey import verify
 
 
 @dataclass
@@ -47,4 +47,4 @@ def fetch_from_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     def fetch(client: Any, _tp: Any, position: int, *_: Any, **__: Any) -> Any:
         return client.answer(position)
 
-    monkeypatch.setattr(partition, "fetch_partition", fetch)
+    monkeypatch.setattr(verify, "fetch_partition", fetch)

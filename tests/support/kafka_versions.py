@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from twinlog.errors import EnvironmentMissing
+from twinlog.folders import own_folder
 from twinlog.java import find_java
-from twinlog.private_files import own_folder
 from twinlog.sandbox import QUICK_JVM, LocalCluster
+from twinlog.sandbox.brokers import KafkaNode
 from twinlog.sandbox.kafka_jars import KAFKA_VERSION
 from twinlog.sandbox.layout import CONTROLLER, HOST
-from twinlog.sandbox.nodes import KafkaNode
 from twinlog.sandbox.processes import MarkedProcess, spawn, wait_until
 
 SOURCES: Final = ("2.8.2", "3.4.1", "3.9.1", "4.3.0")

@@ -36,18 +36,17 @@ from twinlog.mirror.copy.intake import Intake
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.skips import Skip
 from twinlog.model import SEQUENCE_MODULUS, Isolation
-from twinlog.wire.compression import compress
+from twinlog.wire.compression import Recompression, compress
+from twinlog.wire.fetch import AbortedTransaction
 from twinlog.wire.kernels import shapes
 from twinlog.wire.kernels.chosen import CHOSEN
 from twinlog.wire.kernels.library import NAME, Library
 from twinlog.wire.kernels.shapes import Kernels, Strings, Table
 from twinlog.wire.kernels.twin import TWIN, scan_state
-from twinlog.wire.recompress import Recompression
+from twinlog.wire.primitives import encode_varint
 from twinlog.wire.record_batch import CRC, HEADER_BYTES, Codec, read_headers
 from twinlog.wire.records import Record, decode_batch, decode_legacy, encode_batch
-from twinlog.wire.requests.fetch import AbortedTransaction
 from twinlog.wire.rows import encode_headers
-from twinlog.wire.varint import encode_varint
 
 LIMIT: Final = 1 << 20
 K: Final = 100

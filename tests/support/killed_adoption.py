@@ -18,7 +18,7 @@ from unittest.mock import patch
 from tests.support.eventually import PATIENCE_S
 from tests.support.mirror import Mirror
 from twinlog.cluster.client import ClusterClient
-from twinlog.control.adopt import adoption, take_over
+from twinlog.control.adopt import adoption
 from twinlog.mirror.map.offset_map import ChunkRow
 
 POINTS = {"some rows": 1, "copying": None, "looked": None}
@@ -52,7 +52,7 @@ def main(config: str, point: str) -> None:
     with (
         patch.object(adoption, "QUIET_S", 0.2),
         patch.object(adoption.Adopter, "survey", survey_and_stop),
-        patch.object(take_over, "write_rows", write),
+        patch.object(adoption, "write_rows", write),
         Mirror(Path(config), adopt_mm2=True) as mirror,
     ):
         deadline = time.monotonic() + _SURVIVES_S

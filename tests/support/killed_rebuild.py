@@ -13,7 +13,7 @@ from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import append
 from twinlog.control.rebuild import map_rebuild
-from twinlog.mirror.map import rebuilt_rows
+from twinlog.mirror.map import rebuilt_map
 from twinlog.model import TopicPartition
 from twinlog.wire.records import Record
 
@@ -31,7 +31,7 @@ def main(config: str, rows: int) -> None:
         written += 1
         return append(client, tp, records)
 
-    with patch.object(map_rebuild, "append", write), patch.multiple(rebuilt_rows, **SMALL_ROWS):
+    with patch.object(map_rebuild, "append", write), patch.multiple(rebuilt_map, **SMALL_ROWS):
         run(["offsets", "rebuild", config, "--yes"])
 
 

@@ -20,13 +20,13 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.producers import init_producer_id
 from twinlog.cluster.topics.internal_log import append, append_rows, ensure_compacted_topic
 from twinlog.control.watch.snapshot import PartitionSnapshot
-from twinlog.mirror.copy.partitioner import partition_for_key
+from twinlog.mirror.copy.fan_out import partition_for_key
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.start.tail_check import TAIL_RECORDS
 from twinlog.mirror.state.generations import having_written
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
-from twinlog.wire.connect_positions import PositionKey, decode_position, encode_position
+from twinlog.wire.mm2_records import PositionKey, decode_position, encode_position
 from twinlog.wire.records import Record
 
 STORAGE_PARTITIONS = 3

@@ -35,9 +35,8 @@ from twinlog.mirror.skips import Skip
 from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start_point import CopyRules, StartPoint
 from twinlog.model import Isolation, TopicId, TopicPartition
-from twinlog.wire.encoding import encode_batch
 from twinlog.wire.record_batch import Codec
-from twinlog.wire.records import Record
+from twinlog.wire.records import Record, encode_batch
 
 __all__ = ["MemoryFlow"]
 

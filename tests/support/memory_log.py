@@ -20,7 +20,7 @@ from twinlog.mirror.start.cold_start import starts_in_groups
 from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start_point import StartPoint
 from twinlog.model import SEQUENCE_MODULUS, Isolation, StartAt, StartKind, TopicId, TopicPartition
-from twinlog.wire.encoding import encode_batch
+from twinlog.wire.primitives import read_varint
 from twinlog.wire.record_batch import (
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
@@ -28,8 +28,7 @@ from twinlog.wire.record_batch import (
     Codec,
     read_header,
 )
-from twinlog.wire.records import Record, decode_batch
-from twinlog.wire.varint import read_varint
+from twinlog.wire.records import Record, decode_batch, encode_batch
 
 __all__ = ["Answer", "LaggingLog", "MemoryLog", "MemoryView", "RolledBack", "find_starts"]
 

@@ -23,10 +23,10 @@ from twinlog.control.process.commands import CommandPort, Reload, Stop
 from twinlog.control.process.reload import Reloader
 from twinlog.control.process.supervisor import Supervisor
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
-from twinlog.control.watch.vital import Vital
 from twinlog.lane.messages import MESSAGES
-from twinlog.mirror.state.published_events import PublishedEvents
+from twinlog.mirror.state.published import PublishedEvents
 from twinlog.model import TopicPartition
+from twinlog.threads import Vital
 
 CORES = 2
 

@@ -19,10 +19,10 @@ from tests.support import memory_flow
 from tests.support.memory_flow import MemoryFlow
 from twinlog.lane.messages import HandOver
 from twinlog.lane.reporting import hand_over
+from twinlog.mirror.copy.batch_sizes import Splitter
 from twinlog.mirror.copy.intake import OutBatch
 from twinlog.mirror.copy.partition import PartitionCopy
-from twinlog.mirror.copy.splitting import Splitter
-from twinlog.mirror.copy.target_leader import TargetLeader
+from twinlog.mirror.copy.target_log import TargetLeader
 from twinlog.mirror.map.map_tail import MapTail
 from twinlog.mirror.map.offset_map import PartitionMap, Term
 from twinlog.mirror.ports import LogEnds, LogView, ProducerTail

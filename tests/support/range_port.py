@@ -18,13 +18,11 @@ from twinlog.channel.lending import (
     Subscribe,
     TakeRange,
 )
-from twinlog.channel.peer import Peer
-from twinlog.channel.server import ChannelEvent, ChannelServer, LaneGone, LaneMessage
+from twinlog.channel.server import ChannelEvent, ChannelServer, LaneGone, LaneMessage, Peer
 from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
-from twinlog.wire.encoding import encode_batch
-from twinlog.wire.record import Record
 from twinlog.wire.record_batch import Codec, read_header, read_headers, verify_crc
-from twinlog.wire.records import decode_batch
+from twinlog.wire.records import decode_batch, encode_batch
+from twinlog.wire.rows import Record
 
 
 def batches_of(

@@ -12,15 +12,15 @@ from twinlog.cluster.net.connection import Connection
 from twinlog.cluster.net.protocol import is_flexible
 from twinlog.errors import TwinlogError
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
-from twinlog.wire.record_batch import Codec, read_headers
-from twinlog.wire.records import Record, decode_batch, encode_batch
-from twinlog.wire.requests.produce import (
+from twinlog.wire.produce import (
     PRODUCE,
     VERSION_BY_ID,
     VERSION_BY_NAME,
     produce_answer,
     produce_request,
 )
+from twinlog.wire.record_batch import Codec, read_headers
+from twinlog.wire.records import Record, decode_batch, encode_batch
 
 OUT_OF_ORDER_SEQUENCE = 45
 UNKNOWN_TOPIC_ID = 100

@@ -56,8 +56,8 @@ DAY_MS: Final = 86_400_000
 OLD: Final = 3 * DAY_MS
 """Age of a last record after which the broker has forgotten the producer at its next check."""
 KEEPS_LEADERLESS: Final = """
-from twinlog.lane.watches import no_leader
-no_leader.NO_LEADER_AFTER_S = 600.0
+from twinlog.lane.watches import stalls
+stalls.NO_LEADER_AFTER_S = 600.0
 """
 """Prelude of lanes that keep a partition however long it has no leader."""
 

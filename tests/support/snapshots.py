@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from twinlog.codes import FlowState, PartitionState
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
-from twinlog.mirror.state.published import PublishedStatus, Unusual
-from twinlog.mirror.state.published_events import PublishedEvent, PublishedEvents
+from twinlog.mirror.state.published import PublishedEvent, PublishedEvents, PublishedStatus, Unusual
 
 __all__ = ["PUBLISHED", "flow", "partition"]
 

@@ -11,6 +11,9 @@ from typing import Final, NamedTuple
 
 from tools.pages import codes as codes_page
 from twinlog.codes import (
+    FLOW_STATES,
+    GUARANTEES,
+    PARTITION_STATES,
     AtRisk,
     FlowState,
     PartitionState,
@@ -21,7 +24,6 @@ from twinlog.codes import (
     tables,
     with_trait,
 )
-from twinlog.codes.states import FLOW_STATES, GUARANTEES, PARTITION_STATES
 from twinlog.config.keys.key_table import DEFINITIONS, OWN_PROCESS_NAMES
 from twinlog.config.values.warnings import WarningCode
 from twinlog.errors import AdoptionRefused, ConfigError, PartitionError

@@ -12,8 +12,8 @@ import pytest
 from tools.pages import configuration, man, strimzi
 from tools.pages.configuration import TESTED
 from twinlog.cli.main import COMMANDS
+from twinlog.config.advice.explanation import CLIENT_MEANINGS
 from twinlog.config.flow.tuning import MOST_REQUEST_BYTES
-from twinlog.config.keys.client_meanings import CLIENT_MEANINGS
 from twinlog.config.keys.key_table import DEFINITIONS, OWN_PROCESS_NAMES
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,4 +1,4 @@
-"""All states are defined in one module, `twinlog.codes.states`."""
+"""All states are defined in one module, `twinlog.codes`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,15 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from twinlog.codes import FlowState, Guarantee, PartitionState, conditions
-from twinlog.codes.states import FLOW_STATES, GUARANTEES, PARTITION_STATES
+from twinlog.codes import (
+    FLOW_STATES,
+    GUARANTEES,
+    PARTITION_STATES,
+    FlowState,
+    Guarantee,
+    PartitionState,
+    conditions,
+)
 from twinlog.mirror.copy.partition import CopyState
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "twinlog"
@@ -16,7 +23,7 @@ SOURCE = Path(__file__).resolve().parents[2] / "src" / "twinlog"
 STATES = {*FlowState, *PartitionState, *Guarantee} - {*conditions(), Guarantee.EXACT}
 
 HOMES = {
-    "codes/states.py",
+    "codes/__init__.py",
     "mirror/copy/partition.py",  # CopyState: lanes do not load codes
     "control/web/connect.py",  # Connect's own words
     "config/regex/linear.py",  # AT_END: one of the operations of `re`

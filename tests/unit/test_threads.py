@@ -11,8 +11,7 @@ import pytest
 
 from tests.support.eventually import PATIENCE_S, eventually
 from twinlog import threads
-from twinlog.control.watch.vital import lower_priority
-from twinlog.threads import Alarm, RepeatedJob, ThreadPool
+from twinlog.threads import Alarm, RepeatedJob, ThreadPool, lower_priority
 
 
 def test_jobs_that_block_do_not_delay_others_and_their_threads_are_reused() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from twinlog.codes.catalogue import Condition, tables
-from twinlog.codes.states import FLOW_STATES, GUARANTEES, PARTITION_STATES
+from twinlog.codes import FLOW_STATES, GUARANTEES, PARTITION_STATES, Condition, tables
 
 _TOP: Final = """\
 # States and codes

@@ -6,11 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from tools.pages import first_keys
-from twinlog.config.keys.client_meanings import CLIENT_MEANINGS, ClientKey
-from twinlog.config.keys.flow_keys import FLOW_KEYS
-from twinlog.config.keys.key_table import OWN_KEYS, OWN_PROCESS_KEYS
-from twinlog.config.keys.key_types import KeyDefinition, Support
-from twinlog.config.keys.worker_keys import WORKER_MEANINGS
+from twinlog.config.advice.explanation import CLIENT_MEANINGS, ClientKey
+from twinlog.config.keys.key_table import (
+    FLOW_KEYS,
+    OWN_KEYS,
+    OWN_PROCESS_KEYS,
+    WORKER_MEANINGS,
+    KeyDefinition,
+    Support,
+)
 
 _TOP: Final = """\
 # Configuration

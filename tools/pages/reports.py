@@ -18,8 +18,7 @@ from tools.pages.answers import (
     TopicPage,
     Value,
 )
-from twinlog.codes import FlowState, Retry
-from twinlog.codes.states import Severity
+from twinlog.codes import FlowState, Retry, Severity
 from twinlog.control.cutover.groups import GroupOutcome
 from twinlog.mirror.state.intents import IntentKind
 

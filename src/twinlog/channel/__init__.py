@@ -1,7 +1,6 @@
 """The connection between the driver and its lanes, both ends.
 
 Read `frames` (the bytes, and why silence is measured the same at both ends), `codec` (messages as
-JSON) and `lane_secrets` (security). Then read the driver's end: `server`, `stranger` (connections
-before authentication), `peer`; and the lane's: `client`. `frame_socket` serves both ends. `lending`
-is for lanes and the application of transforms.
+JSON) and `lane_secrets` (security). Then read the driver's end, `server`, and the lane's, `client`.
+`lending` is for lanes and the application of transforms.
 """

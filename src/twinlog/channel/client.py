@@ -12,7 +12,6 @@ from typing import Any, Self
 
 from twinlog.addresses import IO_ERRORS
 from twinlog.channel.codec import MessageCodec
-from twinlog.channel.frame_socket import ClosedByPeer, FrameSocket
 from twinlog.channel.frames import (
     HELLO,
     MESSAGE,
@@ -20,6 +19,8 @@ from twinlog.channel.frames import (
     PING_INTERVAL_S,
     PONG,
     ChannelAddress,
+    ClosedByPeer,
+    FrameSocket,
     LaneIdentity,
     clock_payload,
     hello_payload,

@@ -22,7 +22,7 @@ attempts of that lane.
 **Invariants**
 
 1. Before its proof was checked, a connection gets no data, and after the TLS handshake nothing but
-   a hello of fixed length is read from it (`stranger`).
+   a hello of fixed length is read from it (`server.Stranger`).
 2. A proof works once. The proof of a later attempt cannot be derived from it, because that takes
    the secret.
 3. A secret is worthless after its lease.
@@ -43,7 +43,7 @@ attempts of that lane.
   true lane lives, that attempt waits (4). If the true lane dies, the client can take its place. So
   Spark must be authenticated, or a flag must permit that it is not (ADR 11).
 - *A client opens many connections, or sends nothing*: they are limited in number, time and bytes,
-  and lanes still get through (`stranger`).
+  and lanes still get through (`server.Stranger`).
 
 **Rejected:** one token for all lanes (one leak gives everything, for as long as the driver runs),
 and certificates of an authority (the job already carries the fingerprint, so none is needed).

@@ -3,14 +3,20 @@ events.
 
 An error on one connection ends only that connection: a reset before or during its handshake, bytes
 that are no hello, or any unexpected exception. Only an error in the thread itself ends the thread,
-and then the process (`control.watch.vital`), because without the channel no lane could be heard any
+and then the process (`threads`), because without the channel no lane could be heard any
 more.
+
+`Peer` is the connection to one lane. A `Stranger` is a connection before authentication, with a TLS
+handshake and one hello, no more. Any client can open such connections. So they are limited in
+number, time and bytes, and if there are too many, the oldest are closed. A lane sends its hello
+immediately, so a client that opens many silent connections loses those, and does not block lanes.
 """
 
 from __future__ import annotations
 
 import datetime
 import logging
+import os
 import selectors
 import socket
 import ssl
@@ -20,29 +26,218 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from typing import Any, Final
 
 from twinlog.addresses import is_loopback
 from twinlog.channel.codec import MessageCodec
-from twinlog.channel.frame_socket import ClosedByPeer
-from twinlog.channel.frames import MAX_FRAME_BYTES, ChannelAddress, Frame, LaneIdentity
-from twinlog.channel.lane_secrets import LaneSecrets
-from twinlog.channel.peer import Peer
-from twinlog.channel.stranger import (
-    HELLO_WITHIN_S,
-    MAX_STRANGERS,
-    Refusals,
-    Stranger,
-    Strangers,
+from twinlog.channel.frames import (
+    HELLO_BYTES,
+    HELLO_FRAME_BYTES,
+    MAX_FRAME_BYTES,
+    MESSAGE,
+    PING,
+    PONG,
+    ChannelAddress,
+    ClosedByPeer,
+    Frame,
+    FrameSocket,
+    LaneIdentity,
 )
+from twinlog.channel.lane_secrets import LaneSecrets
+from twinlog.clock import boot_clock
 from twinlog.errors import AuthenticationFailed, CorruptData
 
 log = logging.getLogger(__name__)
+
+
+class Peer:
+    """An authenticated lane. Any thread may send to it.
+
+    The lock covers reading, too: a TLS connection is one state machine for both directions.
+    """
+
+    def __init__(
+        self,
+        frames: FrameSocket,
+        codec: MessageCodec,
+        identity: LaneIdentity,
+        wake: Callable[[Peer], None],
+    ) -> None:
+        self.identity = identity
+        self.last_heard = boot_clock()
+        self.ending: str | None = None
+        """Why the connection must be closed, or None. Any thread sets it, the server's processes
+        it.
+        """
+        self._frames = frames
+        self._codec = codec
+        self._wake = wake
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"Peer({self.identity})"
+
+    def fileno(self) -> int:
+        return self._frames.fileno()
+
+    @property
+    def wants_write(self) -> bool:
+        return self._frames.wants_write
+
+    def send(self, message: Any) -> None:
+        """Send what the socket accepts now, and the rest later. Does nothing if the lane is gone.
+
+        A lane that reads nothing while more than two full frames wait for it is disconnected.
+        """
+        payload = self._codec.encode(message)
+        with self._lock:
+            if self.ending is not None:
+                return
+            try:
+                self._frames.write(MESSAGE, payload)
+                self._frames.flush()
+            except (ClosedByPeer, CorruptData) as error:
+                self.ending = str(error)
+        if self.ending is not None or self._frames.wants_write:
+            self._wake(self)
+
+    def close(self, reason: str = "closed by the driver") -> None:
+        """End the connection. The server's thread closes it and reports the peer as gone."""
+        self.ending = self.ending or reason
+        self._wake(self)
+
+    def read(self) -> list[Any]:
+        """Return the messages that have arrived, and answer pings. Only for the server's thread."""
+        with self._lock:
+            try:
+                self._frames.read()
+            except ClosedByPeer as closed:
+                self.ending = self.ending or str(closed.args[0])
+            else:
+                self.last_heard = boot_clock()
+            payloads = [each.payload for each in self._frames.frames() if self._is_message(each)]
+            self._flush_locked()
+        return [self._codec.decode(payload) for payload in payloads]
+
+    def flush(self) -> None:
+        with self._lock:
+            self._flush_locked()
+
+    def shut(self) -> None:
+        """Close the socket. Called by the server's thread only."""
+        with self._lock:
+            self._frames.close()
+
+    def _is_message(self, received: Frame) -> bool:
+        if received.kind == PING:
+            self._frames.write(PONG, received.payload)
+        return received.kind == MESSAGE
+
+    def _flush_locked(self) -> None:
+        try:
+            self._frames.flush()
+        except ClosedByPeer as closed:
+            self.ending = self.ending or str(closed.args[0])
+
+
+HELLO_WITHIN_S = 10.0
+WARN_EVERY_S = 60.0
+
+MAX_STRANGERS: Final = 512
+"""Maximum number of unauthenticated connections, which is more than a start of lanes opens."""
+
+MAX_OF_ONE_ADDRESS: Final = 128
+"""Maximum number from one address, which may be a machine with many lanes. If it is exceeded, only
+connections from the same address are closed.
+"""
+
+
+class Stranger:
+    """An unauthenticated connection to the channel."""
+
+    def __init__(self, sock: socket.socket, host: str, port: int) -> None:
+        self.frames = FrameSocket(sock, max_frame_bytes=HELLO_FRAME_BYTES)
+        self.host = host
+        self.remote = f"{host}:{port}"
+        self.give_up_at = time.monotonic() + HELLO_WITHIN_S
+        self.handshaken = not isinstance(sock, ssl.SSLSocket)
+
+    def read(self) -> None:
+        """Read what has arrived of a hello. Data after it is read only after authentication."""
+        self.frames.read_first(HELLO_BYTES - self.frames.reader.waiting_bytes)
+
+    def shake_hands(self) -> int:
+        """Continue the TLS handshake. Returns the selector events to wait for."""
+        sock = self.frames.socket
+        if isinstance(sock, ssl.SSLSocket) and not self.handshaken:
+            try:
+                sock.do_handshake()
+            except ssl.SSLWantReadError:
+                return selectors.EVENT_READ
+            except ssl.SSLWantWriteError:
+                return selectors.EVENT_WRITE
+            except OSError as error:
+                raise ClosedByPeer(f"TLS handshake: {error}") from None
+            self.handshaken = True
+        return selectors.EVENT_READ
+
+
+class Strangers:
+    """All unauthenticated connections, oldest first."""
+
+    def __init__(self) -> None:
+        self._all: dict[Stranger, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __contains__(self, stranger: Stranger) -> bool:
+        return stranger in self._all
+
+    def add(self, stranger: Stranger) -> list[Stranger]:
+        """Add a connection. Returns the connections that must be closed because of it."""
+        self._all[stranger] = None
+        of_one = [other for other in self._all if other.host == stranger.host]
+        surplus = of_one[: max(0, len(of_one) - MAX_OF_ONE_ADDRESS)]
+        rest = [other for other in self._all if other not in surplus]
+        return [*surplus, *rest[: max(0, len(rest) - MAX_STRANGERS)]]
+
+    def discard(self, stranger: Stranger) -> None:
+        self._all.pop(stranger, None)
+
+    def oldest(self, count: int) -> list[Stranger]:
+        return list(self._all)[:count]
+
+    def late(self) -> list[Stranger]:
+        """Return the connections whose time for a hello has expired."""
+        now = time.monotonic()
+        return [stranger for stranger in self._all if stranger.give_up_at < now]
+
+
+class Refusals:
+    """Limits warnings about connections without a valid token to one a minute, because any client
+    can cause them.
+    """
+
+    def __init__(self) -> None:
+        self._quiet_until = 0.0
+        self._unreported = 0
+
+    def note(self, why: str, remote: str) -> None:
+        self._unreported += 1
+        now = time.monotonic()
+        if now < self._quiet_until:
+            return
+        self._quiet_until = now + WARN_EVERY_S
+        log.warning(
+            "connections to the driver's channel were refused (%d, the last from %s): %s; the "
+            "client is not one of Twinlog's lanes [CHANNEL_TOKEN]",
+            self._unreported,
+            remote,
+            why,
+        )
+        self._unreported = 0
+
 
 TICK_S = 1.0
 """Maximum time between two checks for late hellos."""
@@ -315,6 +510,12 @@ class ChannelServer:
 
 def make_server_context() -> tuple[ssl.SSLContext, str]:
     """Return a TLS context with a new key and certificate, and the certificate's SHA-256 in hex."""
+    # commands that start no lane import this module too
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "twinlog driver")])
     now = datetime.datetime.now(datetime.UTC)
@@ -332,13 +533,6 @@ def make_server_context() -> tuple[ssl.SSLContext, str]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.num_tickets = 0  # no lane resumes a session
-    _load(context, certificate, key)
-    return context, certificate.fingerprint(hashes.SHA256()).hex()
-
-
-def _load(
-    context: ssl.SSLContext, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey
-) -> None:
     # ssl reads keys only from files: one private file, for the duration of this call
     pem = key.private_bytes(
         serialization.Encoding.PEM,
@@ -349,3 +543,18 @@ def _load(
         path = Path(folder) / "driver.pem"
         path.write_bytes(pem)
         context.load_cert_chain(path)
+    return context, certificate.fingerprint(hashes.SHA256()).hex()
+
+
+def address_for_executors(master: str | None) -> str:
+    """Return the address at which the channel listens for this master (None: this machine)."""
+    if master is None or master.startswith("local"):
+        return "127.0.0.1"
+    return os.environ.get("SPARK_LOCAL_IP") or _outward_address()
+
+
+def _outward_address() -> str:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        # no packet is sent: connecting a datagram socket only selects the interface
+        probe.connect(("192.0.2.1", 9))
+        return str(probe.getsockname()[0])

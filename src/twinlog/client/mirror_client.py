@@ -24,8 +24,8 @@ from twinlog.config.keys.client_keys import BOOTSTRAP_SERVERS, Role, is_connecti
 from twinlog.config.values.origin import ClientProperties, Setting, Settings
 from twinlog.errors import ClusterError, ConfigError, Fate
 from twinlog.mirror.map.translation import Translation
+from twinlog.mirror.names.filters import policy_from
 from twinlog.mirror.names.naming import DefaultReplicationPolicy
-from twinlog.mirror.names.policies import policy_from
 from twinlog.model import Flow, TopicPartition, is_own_group
 from twinlog.survey.cluster_state import find_upstream
 from twinlog.survey.exact_map import ExactMap

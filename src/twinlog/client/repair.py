@@ -2,7 +2,7 @@
 
 The records are read first, then shown, and only the shown records are accepted: if the log has
 changed in between, the command is refused. One row is written for each partition
-(`mirror.state.acceptance`); no log is changed. If this process dies before writing a row, that
+(`mirror.state.intents`); no log is changed. If this process dies before writing a row, that
 partition is still stopped. If it dies after that, the leader resumes the partition, and the next
 run finds nothing to repair.
 
@@ -30,22 +30,20 @@ from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.config.regex.patterns import NamePattern
 from twinlog.config.values.times import in_iso
 from twinlog.errors import FlowError, TwinlogError
-from twinlog.mirror.map.accepted_records import MAX_READS, ForeignWalk, last_stretch, walk
+from twinlog.mirror.map.foreign_records import MAX_READS, ForeignWalk, last_stretch, walk
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
 from twinlog.mirror.names.filters import policy_of
 from twinlog.mirror.names.naming import map_topic_of
-from twinlog.mirror.start.break_search import find_break
 from twinlog.mirror.start.corrections import next_upstream
-from twinlog.mirror.state.acceptance import WantedAcceptance
+from twinlog.mirror.start.divergence import find_break
 from twinlog.mirror.state.generations import producers_of
-from twinlog.mirror.state.intents import IntentKind
+from twinlog.mirror.state.intents import IntentKind, WantedAcceptance
 from twinlog.mirror.state.published import Unusual
 from twinlog.model import NO_TOPIC_ID, TopicPartition
 from twinlog.survey.ends import append_ends, log_bounds
-from twinlog.survey.leader_status import leader_status
 from twinlog.survey.map_reader import map_reader
 from twinlog.survey.replica import Maps
-from twinlog.survey.state_reader import state_rows
+from twinlog.survey.state_reader import leader_status, state_rows
 
 READ_BYTES: Final = 1 << 20
 INSTEAD: Final = {

@@ -48,8 +48,8 @@ from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind
 from twinlog.mirror.state.rows import NO_ROWS
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few
+from twinlog.survey.cluster_state import never_led, target_changed
 from twinlog.survey.discovery import mirrored_topics
-from twinlog.survey.flow_clusters import never_led, target_changed
 from twinlog.survey.state_reader import state_rows_if_any
 
 GIVES_UP_S: Final = 60.0

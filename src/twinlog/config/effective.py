@@ -15,8 +15,7 @@ from typing import Final
 
 from twinlog.config.flow.schema import FlowConfig, HeartbeatConfig, MirrorConfig
 from twinlog.config.keys.client_keys import BOOTSTRAP_SERVERS, SECURITY_PROTOCOL, is_connection_key
-from twinlog.config.keys.key_table import DEFINITIONS, RENAMED
-from twinlog.config.keys.key_types import KeyKind
+from twinlog.config.keys.key_table import DEFINITIONS, RENAMED, KeyKind
 from twinlog.config.values.origin import Setting, shown_key
 from twinlog.config.values.types import to_list, trimmed
 

@@ -18,12 +18,13 @@ from twinlog.config.advice.audit import (
     audit_keys,
     audit_names,
     audit_patterns,
+    audit_secrets,
+    audit_security,
     audit_switches,
     audit_values,
     check_flow_keys,
     check_own_keys,
 )
-from twinlog.config.advice.security import audit_secrets, audit_security
 from twinlog.config.advice.transforms import audit_transforms
 from twinlog.config.config_file import read_files, read_raw
 from twinlog.config.files.overrides import Override, with_overrides

@@ -4,5 +4,5 @@ this process, reload and stop); `flow` (the life of a flow, and operators' inten
 `risk` (the possible loss) and `loops` (what must not be copied); `groups` and `duties` (work beside
 the copy); `adopt` (the take-over from MirrorMaker 2); `cutover`, `failback` and `drill` (moving
 clients to the target and back, and rehearsals); `watch` (state and metrics) and `web` (HTTP);
-`verify`, `compare`, `doctor`, `check`, `rebuild` and `support` (one command each).
+`verify`, `compare`, `doctor`, `check`, `rebuild` and `support_bundle` (one command each).
 """

@@ -25,8 +25,7 @@ from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.demo.checker import Checker, CheckState
 from twinlog.demo.client import confluent, create_topics
 from twinlog.demo.mirror import DemoMirror, Serve
-from twinlog.demo.orders import PARTITIONS, TOPIC_CONFIGS, order_events
-from twinlog.demo.shop import Shop
+from twinlog.demo.shop import PARTITIONS, TOPIC_CONFIGS, Shop, order_events
 from twinlog.demo.view import DemoState, DemoView
 from twinlog.errors import EnvironmentMissing, TwinlogError
 from twinlog.quantities import size

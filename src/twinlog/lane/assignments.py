@@ -45,7 +45,7 @@ this code, and a frozen lane continues when its partitions already belong to ano
   announcement.
 - *After a batch is sent, before its response*: the batch is on the target, or arrives later, or
   never. The next start reads the target's log, and holds back what it must not send yet
-  (`mirror.copy.earlier_lane`).
+  (`mirror.copy.target_log`).
 - *After the drain, before Released arrives*: everything is on the target, but the driver sees only
   a lost lane, so the next start searches.
 - *After Released has arrived*: the next lane resumes at the position in the message.
@@ -75,8 +75,7 @@ from typing import TypeVar
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.lane.cold_starts import ColdStarts
-from twinlog.lane.events import Found
-from twinlog.lane.lane_partition import ColdStart, LanePartition
+from twinlog.lane.lane_partition import ColdStart, Found, LanePartition
 from twinlog.lane.late_requests import USER_TIMEOUT_MS
 from twinlog.lane.map_writer import MapWriter
 from twinlog.lane.messages import (
@@ -97,9 +96,8 @@ from twinlog.lane.sides.target_side import TargetSide
 from twinlog.lane.transforming import Transforming
 from twinlog.lane.watches.expiry_watch import ExpiryWatch
 from twinlog.lane.watches.foreign_records import ForeignRecordWatch
-from twinlog.lane.watches.no_leader import NO_LEADER_AFTER_S, NoLeaderWatch
 from twinlog.lane.watches.offset_gaps import GapWatch
-from twinlog.lane.watches.stalls import StallWatch
+from twinlog.lane.watches.stalls import NO_LEADER_AFTER_S, NoLeaderWatch, StallWatch
 from twinlog.mirror.copy.dead_letters import DeadLetters
 from twinlog.mirror.copy.fan_out import Branch, Copy, FanOut, read_to
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy

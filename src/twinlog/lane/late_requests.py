@@ -42,7 +42,7 @@ A start does not wait for this time: a late request has sequences that are alrea
 rejected or is the same batch. This is true only while the target remembers the producer ID. So
 until late requests can no longer arrive, no batch is sent after which the target may forget the ID.
 If the target may already have forgotten it, nothing is sent before a lane that may be alive has
-stopped (`mirror/copy/earlier_lane.py`).
+stopped (`mirror/copy/target_log.py`).
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from twinlog.clock import CLOCK, Clock
-from twinlog.cluster.net.frame_pool import FramePool
+from twinlog.cluster.net.framing import FramePool
 from twinlog.cluster.net.hot_connection import HotConnection
 from twinlog.errors import (
     CorruptData,

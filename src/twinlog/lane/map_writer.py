@@ -62,7 +62,7 @@ from typing import Final
 
 from twinlog.clock import Clock, GrowingPause
 from twinlog.errors import CorruptData, Fate, PartitionError
-from twinlog.lane.events import LaneEvents
+from twinlog.lane.lane_partition import LaneEvents
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.target_side import produce_version
 from twinlog.mirror.copy.partition import PartitionCopy
@@ -75,9 +75,9 @@ from twinlog.wire.error_codes import (
     TOPIC_AUTHORIZATION_FAILED,
     lookup,
 )
+from twinlog.wire.produce import PRODUCE, produce_answer, produce_request
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
-from twinlog.wire.requests.produce import PRODUCE, produce_answer, produce_request
 
 ROUND_BYTES: Final = 512 * 1024
 """A round is closed at this size. A row has at most about 12 KB."""

@@ -12,7 +12,7 @@ class Accepted:
     """All foreign records at the end of one target log, and K after them.
 
     Accepted records only increase K. So a start that finds this K, or a larger one, in the offset
-    map need not check the ranges again (`mirror.map.accepted_records`).
+    map need not check the ranges again (`mirror.map.foreign_records`).
     """
 
     ranges: tuple[tuple[int, int], ...]

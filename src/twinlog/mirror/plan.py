@@ -60,13 +60,13 @@ class PartitionPlan(Pairing):
     """Whether it was created while this process ran the flow."""
     had_row: bool = False
     """Whether the state topic has a record that this copy had a row in the offset map
-    (`mirror.state.mapped`).
+    (`mirror.state.copies`).
     """
     begin_at: int = -1
     """Upstream offset at which a partition begins that was never copied; -1: as configured."""
     refusal: Refusal | None = None
     """Why it must not begin without a row, because a MirrorMaker 2 copied it before
-    (`control.adopt.take_over`).
+    (`control.adopt.adoption`).
     """
 
     @property

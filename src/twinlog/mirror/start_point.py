@@ -42,7 +42,7 @@ from typing import Final, NamedTuple
 
 from twinlog.mirror.map.offset_map import Mark, Run
 from twinlog.model import Isolation, TopicId
-from twinlog.wire.recompress import Recompression
+from twinlog.wire.compression import Recompression
 
 EXPIRY_MARGIN_MS: Final = 3_600_000
 """How much earlier than the brokers Twinlog assumes that a producer ID is forgotten, or a quarter

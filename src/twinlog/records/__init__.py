@@ -5,10 +5,10 @@
 
 Read `source` first. `options` and `bounds` parse the user's options. `planning` finds the offsets
 to read, and `upstreams` finds the records that they are copies of. Then read `batch_reader`, which
-also has the filters, and `stream_reader`. `tasks`, `log_reader` and `decoding` run on
-executors, over cached `connections`. `gaps` explains missing offsets. `write` is the other
-direction. `lent` has the tasks of a mirror's transforms, and `ranges` decodes and encodes for them.
-`daemon` is an option for faster start of workers. The mirror itself does not load this package.
+also has the filters, and `stream_reader`. `tasks` and `decoding` run on executors, over cached
+`connections`. `gaps` explains missing offsets. `write` is the other direction. `lent` has the tasks
+of a mirror's transforms, and `ranges` decodes and encodes for them. `daemon` is an option for
+faster start of workers. The mirror itself does not load this package.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Decodes record batches to Arrow columns, without an object for each record.
 
-`wire.decoding` scans a batch once, with a compiled kernel if there is one. From its table only the
+`wire.records` scans a batch once, with a compiled kernel if there is one. From its table only the
 requested columns are gathered. So whether a batch is valid does not depend on the columns, and is
 decided as in the deep path.
 
@@ -33,13 +33,12 @@ from twinlog.records.columns import (
     VALUE,
 )
 from twinlog.wire.compression import DECOMPRESSED_LIMIT_BYTES
-from twinlog.wire.decoding import Scan
 from twinlog.wire.kernels import shapes
 from twinlog.wire.kernels.chosen import CHOSEN
 from twinlog.wire.kernels.shapes import Table
 from twinlog.wire.kernels.twin import TWIN
 from twinlog.wire.record_batch import BatchHeader
-from twinlog.wire.records import decode_legacy
+from twinlog.wire.records import Scan, decode_legacy
 from twinlog.wire.rows import table_of
 
 CHUNK_ROWS: Final = 16_384

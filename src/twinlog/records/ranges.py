@@ -24,8 +24,8 @@ from twinlog.records.columns import OFFSET, PARTITION, TOPIC, all_columns
 from twinlog.records.decoding import ColumnDecoder, binary_array, number_array
 from twinlog.records.write.packing import UNTIMED_MS, Cuts, Gatherer
 from twinlog.records.write.rows import numbers_of, table_of_columns
-from twinlog.wire.encoding import encode_rows
 from twinlog.wire.record_batch import Codec, read_headers, rewrite_header, verify_crc
+from twinlog.wire.records import encode_rows
 from twinlog.wire.rows import Rows
 
 COLUMNS: Final = all_columns(headers=True)

@@ -5,6 +5,20 @@ for planning.
 
 Options are sent as they were written. So each task reads the key files again: a renewed key is used
 by the next micro-batch, and the files must be on every executor, as for Spark's own source.
+
+`RangeReader` reads one range of a partition's log as Arrow batches. A task that dies or runs twice
+changes nothing: reading leaves no trace on the cluster, and Spark uses the rows of one attempt.
+Events during a read:
+
+- The leader moves: the request fails and is sent to the new leader.
+- The topic is deleted: TOPIC_MISSING, or a warning with the range that was deleted.
+- The log start passes the position: RETENTION, with the deleted range.
+- Offsets are missing inside the log: LOG_GAP, or compaction (`records.gaps`).
+- The log is truncated before the position: TRUNCATED. A log that was truncated and has grown past
+  the position again cannot be distinguished from an intact one: as in Spark's own source, the
+  offsets of a range carry no leader epoch.
+- No records arrive although the range continues: a transaction is open, or a new leader does not
+  know yet how much is replicated. The reader waits, and then raises TIMED_OUT.
 """
 
 from __future__ import annotations
@@ -12,24 +26,162 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
 from twinlog.config.values.origin import ClientProperties
+from twinlog.errors import BrokerRefused, ClusterError, CorruptData, Fate, or_raise
+from twinlog.mirror.copy.intake import RolledBack
 from twinlog.mirror.map.origins import Origin, Origins
 from twinlog.model import Isolation, TopicPartition
+from twinlog.records import gaps
 from twinlog.records.columns import UPSTREAM
 from twinlog.records.connections import connected, task_begins
 from twinlog.records.decoding import ColumnDecoder
 from twinlog.records.gaps import OffsetRange
 from twinlog.records.given import READER, settings_of
-from twinlog.records.log_reader import RangeReader
+from twinlog.wire.record_batch import BatchHeader, read_headers, verify_crc
 
 if TYPE_CHECKING:
     from twinlog.records.options import ReadOptions
     from twinlog.records.upstreams import UpstreamMaps
+
+
+FETCH_BYTES: Final = 8 << 20
+"""Maximum bytes per response: few requests for many bytes, and no more memory than a lane uses."""
+FIRST_BYTES: Final = 64 << 10
+"""Maximum bytes of the first fetch of a range. Its rows are passed to Spark immediately, so that a
+query with `limit` does not wait for more.
+"""
+GROWTH: Final = 16
+"""Factor between successive fetches."""
+
+
+class RangeReader:
+    """Reads one range, once."""
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        wanted: gaps.OffsetRange,
+        decoder: ColumnDecoder,
+        *,
+        isolation: Isolation,
+        fails_on_data_loss: bool,
+    ) -> None:
+        self._client = client
+        self._tp = wanted.tp
+        self._position = wanted.first
+        self._end = wanted.end
+        self._isolation = isolation
+        self._fails = fails_on_data_loss
+        self._decoder = decoder
+        self._left_out = gaps.LeftOut(
+            self._tp,
+            partial(gaps.cleanup_policy, client, self._tp.topic),
+            fails=fails_on_data_loss,
+        )
+        self._fetch_bytes = FIRST_BYTES
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """Yield all rows of the range in order. Raises TwinlogError."""
+        failures, deadline = 0, self._client.deadline()
+        while self._position < self._end:
+            before = self._position
+            try:
+                answer = self._fetch()
+            except ClusterError as error:
+                if self._fails or not gaps.is_gone(error):
+                    raise
+                gaps.warn_of_gone(
+                    gaps.OffsetRange(tp=self._tp, first=self._position, end=self._end)
+                )
+                break
+            if answer is not None:
+                yield from self._decode(answer)
+                if self._fetch_bytes == FIRST_BYTES:
+                    yield from self._decoder.rest()
+                self._fetch_bytes = min(self._fetch_bytes * GROWTH, FETCH_BYTES)
+            if self._position > before:
+                failures, deadline = 0, self._client.deadline()
+                continue
+            failures += 1
+            if not self._client.patience.pause(failures, deadline):
+                raise self._stalled()
+        yield from self._decoder.rest()
+        self._left_out.say()
+
+    def _fetch(self) -> FetchedRecords | None:
+        """Fetch at the position. Return None after a gap, or if the fetch must be repeated."""
+        answer = fetch_records(
+            self._client, {self._tp: (self._position, self._fetch_bytes)}, isolation=self._isolation
+        )[self._tp]
+        if isinstance(answer, BrokerRefused) and answer.code == "OFFSET_OUT_OF_RANGE":
+            self._pass_gap(gaps.log_bounds(self._client, [self._tp])[self._tp])
+            return None
+        return or_raise(answer)
+
+    def _pass_gap(self, bounds: gaps.LogBounds) -> None:
+        wanted = gaps.OffsetRange(tp=self._tp, first=self._position, end=self._end)
+        gaps.report(gaps.find_losses(wanted, bounds), fails=self._fails)
+        left = gaps.existing_part(wanted, bounds)
+        self._position, self._end = left.first, left.end
+
+    def _decode(self, answer: FetchedRecords) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self._decode_batches(answer)
+        except CorruptData as error:
+            raise CorruptData(
+                f"cluster {self._client.alias}: {self._tp}: {error.message}; read it from another "
+                "replica or copy, which may be the only good one"
+            ) from None
+
+    def _decode_batches(self, answer: FetchedRecords) -> Iterator[pa.RecordBatch]:
+        committed = self._isolation is Isolation.READ_COMMITTED
+        rolled_back = RolledBack(answer.aborted if committed else ())
+        for header, at in read_headers(answer.records):
+            if header.magic >= 2 and header.base_offset >= self._end:
+                self._jump_to(self._end, answer)
+                return
+            verify_crc(answer.records, at, header)
+            batch = answer.records[at : at + header.length]
+            is_rolled_back = rolled_back.skip(header, batch)
+            if header.next_offset <= self._position:
+                continue
+            if header.magic >= 2 and header.base_offset > self._position:
+                self._jump_to(header.base_offset, answer)
+            if is_rolled_back or header.is_control:
+                self._left_out.in_transaction(self._position, min(header.next_offset, self._end))
+            else:
+                yield from self._take(header, batch)
+            self._position = header.next_offset
+            if self._position >= self._end:
+                return  # batches after the end are not needed, and may be damaged
+
+    def _jump_to(self, to: int, answer: FetchedRecords) -> None:
+        self._left_out.between_batches(self._position, to, answer.log_start)
+        self._position = to
+
+    def _take(self, header: BatchHeader, batch: memoryview) -> Iterator[pa.RecordBatch]:
+        first, end, before = self._position, min(header.next_offset, self._end), self._decoder.taken
+        yield from self._decoder.take(header, batch, first, self._end)
+        missing = end - first - (self._decoder.taken - before)
+        if missing and header.magic >= 2:
+            self._left_out.in_batch(first, end, missing)
+
+    def _stalled(self) -> ClusterError:
+        held = " (or a transaction that is still open)"
+        why = held if self._isolation is Isolation.READ_COMMITTED else ""
+        return ClusterError(
+            f"cluster {self._client.alias}: {self._tp}: no batch at offset {self._position}, and "
+            f"offsets up to {self._end} should be read: check the partition's leader{why}",
+            code="TIMED_OUT",
+            fate=Fate.RETRIABLE,
+        )
 
 
 class RangesPartition(InputPartition):

@@ -70,6 +70,9 @@ class RangePorts(Message, frozen=True, kw_only=True):
 class ApplicationReady(Message, frozen=True, kw_only=True):
     """The application takes ranges."""
 
+    varying: tuple[str, ...] = ()
+    """Names of transforms that are not deterministic."""
+
 
 class ApplicationAnswers(Message, frozen=True, kw_only=True):
     """The application has answered a range, so it can do more than start."""

@@ -1,4 +1,14 @@
-"""Runs Spark for this process: quick to start, small and silent."""
+"""Runs Spark for this process: quick to start, small and silent. Or uses the session of a caller
+(`twinlog.run`): its JVM, its application and its settings. Nothing in that session is changed, and
+it is not stopped. So what cannot be changed after its start is only checked.
+
+**Authentication.** Spark is restricted to its own executors. Spark's ports are part of the copy:
+the block manager distributes the tasks' code, and the scheduler receives results. Without a secret
+they serve every client that connects, and on one machine every user can. So authentication and
+encryption are always on. Local masters, YARN and Kubernetes create a secret for each application.
+The daemons of a standalone cluster share one that an operator sets, and a master without it is
+rejected: see docs/adr/0011.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +26,8 @@ from typing import Any, BinaryIO, Final
 from py4j.protocol import INPUT_CONVERTER, Py4JError
 from pyspark import SparkConf, SparkContext, accumulators
 
-from twinlog.errors import Disconnected, EnvironmentMissing
+from twinlog.errors import ConfigError, Disconnected, EnvironmentMissing
 from twinlog.machine import usable_cores
-from twinlog.spark.authentication import security_settings
 from twinlog.spark.gateway import Gateway, SubmittedGateway, start_jvm, submit_jvm
 from twinlog.spark.lease import reason_of
 from twinlog.spark.masters import (
@@ -33,6 +42,57 @@ from twinlog.spark.options import NEEDED, SparkOptions, is_local, is_submitted, 
 from twinlog.spark.pack import ALIAS
 
 log = logging.getLogger(__name__)
+
+
+LOOPBACK: Final = "127.0.0.1"
+SECRET: Final = "spark.authenticate.secret"  # noqa: S105 (the name of the key)
+FLAG: Final = "--allow-unauthenticated-spark"
+
+AUTHENTICATED: Final = {
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+    # otherwise a peer that claims to know no encryption would be served without it
+    "spark.network.crypto.saslFallback": "false",
+}
+OPEN: Final = {"spark.authenticate": "false", "spark.network.crypto.enabled": "false"}
+
+PINNED: Final = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+"""Lanes of this machine need no network, whatever SPARK_LOCAL_IP says for other work."""
+
+NEEDED_BECAUSE: Final = (
+    "without authentication, every client that reaches Spark's ports can read the lanes' tasks, "
+    "including the credentials of both clusters"
+)
+
+
+def makes_its_secret(master: str | None) -> bool:
+    """Return whether Spark itself creates a secret for each application there."""
+    return is_local(master) or master == "yarn" or str(master).startswith("k8s://")
+
+
+def security_settings(
+    master: str | None, configured: Mapping[str, str], *, may_be_open: bool
+) -> dict[str, str]:
+    """Return Spark's security settings. `configured` is the content of its own files.
+
+    If the operator passes the flag, Spark is open only if no secret is configured. Raises
+    ConfigError.
+    """
+    if is_local(master):
+        return {**AUTHENTICATED, **PINNED}
+    if makes_its_secret(master) or configured.get(SECRET):
+        return dict(AUTHENTICATED)
+    if may_be_open:
+        log.warning("%s: %s (%s)", master, NEEDED_BECAUSE, FLAG)
+        return dict(OPEN)
+    raise ConfigError(
+        f"{master} creates no secret of its own, and {SECRET} is not set: {NEEDED_BECAUSE}; set "
+        f"`spark.authenticate true`, `spark.network.crypto.enabled true` and one long random "
+        f"`{SECRET}` in conf/spark-defaults.conf of the master, of every worker and here "
+        f"(SPARK_CONF_DIR), or, if no other client reaches those ports, pass {FLAG}",
+        code="SPARK_UNAUTHENTICATED",
+    )
+
 
 STOP_WITHIN_S: Final = 5.0
 """A JVM that does not respond is killed after this time."""
@@ -257,3 +317,64 @@ def forget_gateway() -> None:
     """Let the next session of this process start a new JVM."""
     context: Any = SparkContext
     context._gateway = context._jvm = context._active_spark_context = None
+
+
+SPECULATION: Final = "spark.speculation"
+
+
+def session_options(spark: Any, *, may_be_open: bool) -> SparkOptions:
+    """Return the options of a session or a SparkContext. Raises EnvironmentMissing and ConfigError
+    if lanes cannot run there.
+    """
+    context = _context_of(spark)
+    conf = dict(context.getConf().getAll())
+    if conf.get(SPECULATION) == "true":
+        raise ConfigError(
+            f"this session has {SPECULATION} true, which could start a second writer for a lane: "
+            f"create it with {SPECULATION} false"
+        )
+    missing = [f"{k} {v}" for k, v in AUTHENTICATED.items() if conf.get(k) != v]
+    if missing and not may_be_open:
+        raise ConfigError(
+            f"this session lacks {', '.join(missing)}: {NEEDED_BECAUSE}; create it with these "
+            "settings, or, if no other client reaches those ports, pass "
+            "allow_unauthenticated_spark=True",
+            code="SPARK_UNAUTHENTICATED",
+        )
+    return SparkOptions(master=context.master, given=conf, context=context)
+
+
+def _context_of(spark: Any) -> SparkContext:
+    if isinstance(spark, SparkContext):
+        return spark
+    try:
+        context = spark.sparkContext
+    except Exception:  # noqa: BLE001 (each version of Spark Connect raises another error)
+        context = None
+    if not isinstance(context, SparkContext):
+        raise EnvironmentMissing(
+            "this session has no SparkContext, as with Spark Connect, on which lanes do not run: "
+            "use a session of the cluster's own driver, or `twinlog mirror --master`"
+        )
+    return context
+
+
+class AttachedJvm:
+    """The JVM and the application of the session."""
+
+    def __init__(self, options: SparkOptions) -> None:
+        self._context = options.context
+        self.gateway = SessionGateway()
+
+    def begin(self, _lanes: int, **_: object) -> Engine:
+        """Return the session's application, which already runs."""
+        return Engine(context=self._context, gateway=self.gateway, is_ours=False)
+
+
+class SessionGateway(SubmittedGateway):
+    """The JVM of the session."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Return False: calls of the context show the end."""
+        return False

@@ -25,7 +25,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.errors import Disconnected, TwinlogError
 from twinlog.mirror.verify.difference import Compared
-from twinlog.survey.verify.partition import VerifyTask, verify_partition
+from twinlog.survey.verify import VerifyTask, verify_partition
 
 ANSWER_WITHIN_S: Final = 60.0
 STEPS_EVERY_S: Final = 0.25

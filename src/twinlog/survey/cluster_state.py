@@ -6,6 +6,12 @@ MirrorMaker 2 does not need it either. This is reported, and topic names decide 
 
 Earlier releases wrote no rows for copies. Their copies are in their offset maps, by topic ID, and
 are found there as long as a flow has no rows.
+
+**Same clusters.** A flow's source and target must be the clusters that its newest claim names
+(`source_changed`, `target_changed`). An address may lead to another cluster than before: the
+address moved, a variable came from another shell, or a cluster was re-created with empty disks. So
+cluster IDs are compared, never addresses. If an ID is empty, of a cluster or in a claim, no error
+is reported.
 """
 
 from __future__ import annotations
@@ -18,7 +24,8 @@ from typing import Final, NamedTuple
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import Operation
 from twinlog.cluster.topics.internal_log import append_rows
-from twinlog.errors import ConfigError, CorruptData, Unauthorized
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.errors import ConfigError, CorruptData, FlowError, Unauthorized
 from twinlog.mirror.names.naming import STATE_TOPIC, map_topic_of
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.mirror.state.generations import CLAIMS, Claim, winning_claims
@@ -190,3 +197,38 @@ def _alias(row: CopyRow) -> str:
 def write_copies(client: ClusterClient, rows: Sequence[CopyRow], now_ms: int) -> None:
     """Append rows to the state topic. They are durable on return."""
     append_rows(client, TopicPartition(STATE_TOPIC, 0), [row.encode() for row in rows], now_ms)
+
+
+def source_changed(flow: FlowConfig, claim: Claim | None, cluster_id: str) -> FlowError | None:
+    """Return the error if the source is not the cluster that the claim names, else None."""
+    before = "" if claim is None else claim.source_cluster_id
+    return _changed(flow, flow.flow.source, before, cluster_id)
+
+
+def target_changed(flow: FlowConfig, claim: Claim | None, cluster_id: str) -> FlowError | None:
+    """Return the error if the target is not the cluster that the claim names, else None."""
+    before = "" if claim is None else claim.target_cluster_id
+    return _changed(flow, flow.flow.target, before, cluster_id)
+
+
+def never_led(flow: FlowConfig) -> FlowError:
+    """Return the error for a flow without a claim on the target."""
+    target = flow.flow.target
+    return FlowError(
+        f"no mirror has ever copied this flow to {target}: nothing was changed; correct "
+        f"{target}.bootstrap.servers, or start the flow with twinlog mirror FILE first",
+        flow=flow.flow,
+        code="NOT_COPIED",
+    )
+
+
+def _changed(flow: FlowConfig, alias: str, before: str, now: str) -> FlowError | None:
+    if "" in (before, now) or before == now:
+        return None
+    return FlowError(
+        f"the state on {flow.flow.target} was written with cluster {before} as {alias}, but "
+        f"{alias} is now cluster {now}: correct {alias}.bootstrap.servers; if it is another "
+        "cluster, or was re-created, give it another alias; copied records are not changed",
+        flow=flow.flow,
+        code="CLUSTER_CHANGED",
+    )

@@ -11,7 +11,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.raw_log import batch_from, fetch_partition
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.errors import TwinlogError, Unauthorized
-from twinlog.mirror.map.copy_border import BorderUnknown
+from twinlog.mirror.map.foreign_records import BorderUnknown
 from twinlog.mirror.map.offset_map import Term
 from twinlog.mirror.map.translation import Translation
 from twinlog.mirror.names.naming import (

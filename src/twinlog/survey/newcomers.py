@@ -23,7 +23,7 @@ from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.state_row import encode_row, read_row
 from twinlog.model import NO_TOPIC_ID, TopicPartition
-from twinlog.survey.stale_metadata import shown_by_any
+from twinlog.survey.discovery import shown_by_any
 from twinlog.survey.state_reader import state_rows
 
 

@@ -60,7 +60,7 @@ from msgspec.structs import replace
 from twinlog.cluster.logs.producers import Producers
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.mirror.copy.fan_out import next_upstream
-from twinlog.mirror.map.copy_border import BorderUnknown, copy_border
+from twinlog.mirror.map.foreign_records import BorderUnknown, copy_border
 from twinlog.mirror.map.offset_map import (
     Mark,
     PartitionKey,
@@ -320,7 +320,7 @@ def pair_into(
 
 def by_headers(known: Replica, batch_from: Callable[[int, int], BatchHeader | None]) -> Replica:
     """Return the replica with the border between this flow's batches and later foreign ones, which
-    is searched in a log to which only this flow wrote before (`mirror.map.copy_border`).
+    is searched in a log to which only this flow wrote before (`mirror.map.foreign_records`).
 
     Raises BorderUnknown, and what `batch_from` raises.
     """

@@ -11,6 +11,9 @@ them. All rows are read again if
 
 Brokers before Kafka 2.8 have no topic IDs. All rows are then read again each time, and once a
 minute for a flow that only follows them.
+
+`leader_status` reads the last status that a flow's leader published in the status topic of its
+target.
 """
 
 from __future__ import annotations
@@ -29,12 +32,13 @@ from twinlog.cluster.logs.raw_log import fetch_partition
 from twinlog.cluster.net.metadata import Operation
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.internal_log import read_to_end
-from twinlog.errors import BrokerRefused, Unreachable, or_raise
-from twinlog.mirror.names.naming import STATE_TOPIC
+from twinlog.errors import BrokerRefused, TwinlogError, Unreachable, or_raise
+from twinlog.mirror.names.naming import STATE_TOPIC, STATUS_TOPIC
 from twinlog.mirror.plan import PartitionPlan
+from twinlog.mirror.state.copies import MappedCopies, is_mapped_row, mapped_copies
 from twinlog.mirror.state.held_producers import held_producers, is_held_row
 from twinlog.mirror.state.intents import FlowIntents, flow_intents, is_intent_row
-from twinlog.mirror.state.mapped import MappedCopies, is_mapped_row, mapped_copies
+from twinlog.mirror.state.published import PublishedStatus, published_status
 from twinlog.mirror.state.rows import NO_ROWS, Row, RowFolder, StateRows
 from twinlog.mirror.state.state_row import read_row
 from twinlog.model import NO_TOPIC_ID, TopicPartition
@@ -291,3 +295,29 @@ class StateReader:
                 self._mapped.add((key, value))
             elif key is not None and value is not None:
                 read_row(key, value)
+
+
+STATUS_HOME: Final = TopicPartition(STATUS_TOPIC, 0)
+LATELY_MS: Final = 600_000
+"""The first read of the topic begins this long ago, because compaction may be a day late."""
+
+
+def leader_status(target: ClusterClient, flow: str) -> PublishedStatus | None:
+    """Return the newest row, whatever its age, or None without a row or a topic."""
+    topic = target.metadata([STATUS_TOPIC]).topics.get(STATUS_TOPIC)
+    if topic is None or topic.error:
+        return None
+    lately = rows_since(target, int(time.time() * 1000) - LATELY_MS)
+    return published_status(flow, lately or ()) or published_status(flow, _rows(target, 0))
+
+
+def rows_since(target: ClusterClient, since_ms: int) -> list[Row] | None:
+    """Return the rows of the status topic from this time on, or None if its log cannot be read."""
+    begin = list_offsets(target, [STATUS_HOME], since_ms)[STATUS_HOME]
+    if isinstance(begin, TwinlogError):
+        return None
+    return _rows(target, begin.offset) if begin.offset >= 0 else []
+
+
+def _rows(target: ClusterClient, first: int) -> list[Row]:
+    return [(row.key, row.value) for row in read_to_end(target, STATUS_TOPIC, 0, first)]

@@ -259,7 +259,8 @@ def run(work: TransformsWork, watch: LanePortWatch, say: Callable[[Message], Non
             )
 
         application = Application(begin=begin, say=say, watch=watch)
-        say(ApplicationReady())
+        varying = (name for name, plan in plans.items() if not plan.is_deterministic)
+        say(ApplicationReady(varying=tuple(varying)))
         errors: queue.SimpleQueue[BaseException] = queue.SimpleQueue()
         for _ in range(ROUNDS_AT_ONCE):
             threading.Thread(target=_work, args=[application, errors], daemon=True).start()

@@ -1,4 +1,5 @@
-"""Kafka's compression codecs for whole payloads, with a limit on the decompressed size.
+"""Kafka's compression codecs for whole payloads, with a limit on the decompressed size, and
+`Recompression`, which changes the codec of a batch without decoding its records.
 
 Kafka's data differs from the plain formats in three ways:
 
@@ -14,12 +15,13 @@ Kafka's data differs from the plain formats in three ways:
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from typing import Any, Final
 
 import cramjam
 
 from twinlog.errors import CorruptData
-from twinlog.wire.record_batch import Buffer, Codec
+from twinlog.wire.record_batch import HEADER_BYTES, BatchHeader, Buffer, Codec, with_payload
 
 DECOMPRESSED_LIMIT_BYTES = 256 << 20
 """Far above the size of any normal batch: brokers accept 1 MiB by default. A decompression bomb
@@ -196,3 +198,24 @@ def _xxh32(data: bytes | bytearray) -> int:
     value = (value ^ value >> 15) * 2246822519 & mask
     value = (value ^ value >> 13) * 3266489917 & mask
     return value ^ value >> 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recompression:
+    """The codec for batches, and whether it also replaces an existing codec (`every`)."""
+
+    codec: Codec
+    every: bool = False
+
+    def of(self, header: BatchHeader, batch: memoryview, limit_bytes: int) -> memoryview:
+        """Return the batch with the codec, or the same object if it is not changed.
+
+        A batch that would exceed `limit_bytes` is not changed. The CRC is not set, because
+        `rewrite_header` does that.
+        """
+        if header.codec is self.codec or (header.codec is not Codec.NONE and not self.every):
+            return batch
+        payload = compress(self.codec, decompress(header.codec, batch[HEADER_BYTES:]))
+        if HEADER_BYTES + len(payload) > limit_bytes:
+            return batch
+        return memoryview(with_payload(batch, self.codec, payload))

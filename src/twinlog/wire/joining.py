@@ -28,7 +28,7 @@ batch, and takes 0.2 us in the kernel (ADR 27). From about ten records per batch
 than it saves, so batches of more than FEW_RECORDS records are sent unchanged.
 
 Batches with a gap between their offsets, which begin a new run of the offset map, are joined later
-(`mirror.copy.joining`).
+(`mirror.copy.batch_sizes`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ from typing import Final
 
 from twinlog.errors import CorruptData
 from twinlog.wire.compression import compress, decompress
-from twinlog.wire.encoding import write_header
 from twinlog.wire.kernels import shapes
 from twinlog.wire.kernels.chosen import CHOSEN
 from twinlog.wire.record_batch import (
@@ -50,6 +49,7 @@ from twinlog.wire.record_batch import (
     verify_crc,
     with_payload,
 )
+from twinlog.wire.records import write_header
 
 FEW_RECORDS: Final = 8
 """Maximum records of a small batch. A larger batch is sent unchanged."""

@@ -1,6 +1,15 @@
-"""Public interface of the deep path: batches of every format to records and back.
+"""The deep path: batches of every format to records and back.
 
-This module itself decodes message sets of magic 0 and 1 (before Kafka 0.11):
+*Decoding.* Batches of magic 2 become rows of a table, or objects. All callers share one scan:
+re-encoding, the columns of a DataFrame, and display. It is compiled if possible (`kernels`). Data
+that the compiled scan rejects is scanned again in Python. So result and message are the same with
+and without the compiled kernels. The CRC is not checked here: see `record_batch.verify_crc`.
+
+*Encoding.* Records become batches of magic 2, as a producer sends them to a broker. The bytes of a
+record's key, value and headers are copied unchanged. Only its length and its two deltas depend on
+the batch, so only these are encoded again (`kernels`).
+
+*Older formats.* Message sets of magic 0 and 1 (before Kafka 0.11) are only decoded:
 
     offset int64, size int32, crc uint32, magic int8, attributes int8, [timestamp int64: magic 1,]
     key length int32 (negative: null), key, value length int32 (negative: null), value
@@ -13,15 +22,44 @@ applies to all inner messages.
 
 from __future__ import annotations
 
+import math
 import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
 
-from twinlog.errors import CorruptData
-from twinlog.wire.compression import DECOMPRESSED_LIMIT_BYTES, decompress, repair_lz4_header
-from twinlog.wire.decoding import control_type, decode_batch, decode_rows, first_record
-from twinlog.wire.encoding import Encoded, encode_batch, encode_rows, encode_sized
-from twinlog.wire.record import ControlType, Headers, Record, fingerprint
-from twinlog.wire.record_batch import BatchHeader, Codec, read_headers, verify_crc
-from twinlog.wire.rows import Rows, rows_of
+from twinlog.errors import CorruptData, PartitionError
+from twinlog.wire.compression import (
+    DECOMPRESSED_LIMIT_BYTES,
+    compress,
+    decompress,
+    repair_lz4_header,
+)
+from twinlog.wire.kernels import shapes
+from twinlog.wire.kernels.chosen import CHOSEN
+from twinlog.wire.kernels.shapes import Table
+from twinlog.wire.kernels.twin import TWIN, scan_state
+from twinlog.wire.record_batch import (
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    BatchHeader,
+    Codec,
+    read_header,
+    read_headers,
+    rewrite_header,
+    verify_crc,
+)
+from twinlog.wire.rows import (
+    ControlType,
+    Headers,
+    Record,
+    Rows,
+    fingerprint,
+    record_of,
+    records_of,
+    rows_of,
+)
 
 __all__ = [
     "ControlType",
@@ -29,17 +67,270 @@ __all__ = [
     "Headers",
     "Record",
     "Rows",
+    "Scan",
     "control_type",
     "decode_batch",
     "decode_legacy",
     "decode_rows",
+    "decode_table",
     "encode_batch",
     "encode_rows",
     "encode_sized",
     "fingerprint",
     "first_record",
     "rows_of",
+    "write_header",
 ]
+
+
+_CONTROL_KEY = struct.Struct(">hh")  # version, type
+_CONTROL_TYPES: Final = {0: ControlType.ABORT, 1: ControlType.COMMIT}
+_LAST_OFFSET: Final = (1 << 63) - 1
+
+
+class Scan:
+    """Decodes one batch in steps of some records."""
+
+    def __init__(self, header: BatchHeader, batch: memoryview, limit_bytes: int) -> None:
+        raw = batch[HEADER_BYTES:]
+        if header.last_offset > _LAST_OFFSET:
+            raise CorruptData(
+                f"batch at offset {header.base_offset}: its last offset {header.last_offset} is "
+                f"above the highest one, {_LAST_OFFSET}"
+            )
+        self._header = header
+        # a batch emptied by the log cleaner keeps its codec bits
+        self._data = bytes(decompress(header.codec, raw, limit_bytes)) if raw else b""
+        self._state = scan_state(header)
+
+    @property
+    def is_over(self) -> bool:
+        return not self._state[shapes.LEFT]
+
+    def next(self, most: int) -> Table:
+        """Return at most `most` further records. CorruptData names the corrupt record."""
+        if not CHOSEN.is_compiled:
+            return self._judged(most)
+        before = self._state[:]
+        table = CHOSEN.kernels.scan(self._data, self._state, most)
+        if table is None:
+            self._state = before
+            table = self._judged(most)
+        return table
+
+    def _judged(self, most: int) -> Table:
+        header = self._header
+        try:
+            return TWIN.scan(self._data, self._state, most)
+        except CorruptData as error:
+            raise CorruptData(
+                f"batch at offset {header.base_offset}: record "
+                f"{header.count - self._state[shapes.LEFT]} of {header.count} is corrupt: "
+                f"{error.message}"
+            ) from None
+
+    def check_end(self) -> None:
+        """Raise CorruptData if bytes are left after all records were read."""
+        left = len(self._data) - self._state[shapes.POSITION]
+        if left:
+            raise CorruptData(
+                f"batch at offset {self._header.base_offset}: {left} bytes are left after its "
+                f"{self._header.count} records"
+            )
+
+
+def decode_rows(batch: memoryview, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> Rows:
+    """Return all records of exactly one batch, with absolute offsets and effective timestamps."""
+    return Rows.of(decode_table(batch, limit_bytes))
+
+
+def decode_batch(batch: memoryview, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> list[Record]:
+    """Return the records of exactly one batch as objects.
+
+    Those of a control batch are returned, too; `control_type` interprets them.
+    """
+    table = decode_table(batch, limit_bytes)
+    return records_of(table, range(table.rows))
+
+
+def first_record(batch: memoryview, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> Record:
+    """Return the first record that is still in the batch. Raises CorruptData if there is none."""
+    header = _header(batch)
+    table = Scan(header, batch, limit_bytes).next(1)
+    if not table.rows:
+        raise CorruptData(f"batch at offset {header.base_offset} contains no record")
+    return record_of(table, 0)
+
+
+def control_type(batch: memoryview) -> ControlType:
+    """Return whether a control batch commits or aborts, or OTHER if the log cleaner emptied it."""
+    for record in decode_batch(batch):
+        if record.key is None or len(record.key) < _CONTROL_KEY.size:
+            raise CorruptData(f"control record at offset {record.offset}: its key is too short")
+        _, number = _CONTROL_KEY.unpack_from(record.key)
+        return _CONTROL_TYPES.get(number, ControlType.OTHER)
+    return ControlType.OTHER
+
+
+def decode_table(batch: memoryview, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> Table:
+    """Return all records of exactly one batch as a table over its decompressed payload."""
+    header = _header(batch)
+    scan = Scan(header, batch, limit_bytes)
+    table = scan.next(header.count)
+    scan.check_end()
+    return table
+
+
+def _header(batch: memoryview) -> BatchHeader:
+    header = read_header(batch)
+    if header.magic != 2 or header.length != len(batch):
+        raise CorruptData(
+            f"batch at offset {header.base_offset}: {len(batch)} bytes of magic {header.magic} are "
+            f"not one whole batch of magic 2 with {header.length} bytes"
+        )
+    return header
+
+
+_UNEVENNESS = 1.1
+"""Surplus of parts, because parts of equal size compress differently. A part that is still too
+large is split again.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoded:
+    """A batch without producer and CRC, which `record_batch.rewrite_header` sets."""
+
+    data: bytearray
+    rows: Rows
+    least_timestamp: int
+    most_timestamp: int
+
+
+def encode_rows(rows: Rows, *, codec: Codec) -> Encoded:
+    """Encode the records as one dense batch. Their offsets become 0, 1, ..."""
+    if not rows:
+        raise ValueError("a batch needs at least one record")
+    size, least, most = rows.measure()
+    if codec is Codec.NONE:
+        batch = bytearray(HEADER_BYTES + size)
+        rows.write(batch, HEADER_BYTES)
+    else:
+        raw = bytearray(size)
+        rows.write(raw, 0)
+        payload = compress(codec, raw)
+        batch = bytearray(HEADER_BYTES + len(payload))
+        batch[HEADER_BYTES:] = payload
+    write_header(
+        batch, codec=codec, count=len(rows), base_timestamp=rows.first_timestamp(), most=most
+    )
+    return Encoded(data=batch, rows=rows, least_timestamp=least, most_timestamp=most)
+
+
+def write_header(
+    batch: bytearray, *, codec: Codec, count: int, base_timestamp: int, most: int
+) -> None:
+    """Write the header of a dense batch before its payload. `most` is the greatest timestamp."""
+    HEADER.pack_into(
+        batch,
+        0,
+        0,
+        len(batch) - LENGTH_PREFIX_BYTES,
+        -1,  # leader epoch: set by the broker
+        2,
+        0,  # CRC
+        codec,
+        count - 1,
+        base_timestamp,
+        most,
+        -1,
+        -1,
+        -1,
+        count,
+    )
+
+
+def encode_batch(
+    records: Sequence[Record],
+    *,
+    codec: Codec,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    base_offset: int = 0,
+    is_transactional: bool = False,
+) -> bytearray:
+    """Encode the records as one dense batch with the offsets base_offset, base_offset + 1, ..."""
+    batch = encode_rows(rows_of(records), codec=codec).data
+    rewrite_header(
+        memoryview(batch),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        is_transactional=is_transactional,
+    )
+    batch[0:8] = base_offset.to_bytes(8, "big")
+    return batch
+
+
+def encode_sized(
+    rows: Rows, *, codec: Codec, limit_bytes: int, alone_bytes: int | None = None
+) -> list[Encoded]:
+    """Encode the records in order, in as many batches as needed.
+
+    A batch has at most `limit_bytes`, or at most `alone_bytes` if it contains a single record. A
+    record that fits only without compression is encoded uncompressed, which every topic accepts.
+    Raises PartitionError (RECORD_TOO_LARGE) if a record fits in no batch.
+    """
+    if not rows:
+        return []
+    batch = encode_rows(rows, codec=codec)
+    size = len(batch.data)
+    if size <= limit_bytes:
+        return [batch]
+    if len(rows) == 1:
+        most_bytes = limit_bytes if alone_bytes is None else alone_bytes
+        return [batch] if size <= most_bytes else [_encode_alone(rows, codec, most_bytes)]
+    parts = max(2, math.ceil(size / limit_bytes * _UNEVENNESS)) if limit_bytes > 0 else 2
+    return [
+        sized
+        for part in _split(rows, parts)
+        for sized in encode_sized(
+            part, codec=codec, limit_bytes=limit_bytes, alone_bytes=alone_bytes
+        )
+    ]
+
+
+def _encode_alone(rows: Rows, codec: Codec, limit_bytes: int) -> Encoded:
+    batch = encode_rows(rows, codec=Codec.NONE)
+    if len(batch.data) <= limit_bytes:
+        return batch
+    compressed = "" if codec is Codec.NONE else f" (also with {codec.name.lower()})"
+    error = PartitionError(
+        f"the record at offset {rows.offset(0)} makes a batch of {len(batch.data)} bytes"
+        f"{compressed}, but the target topic accepts at most {limit_bytes}: "
+        "raise max.message.bytes of the target topic",
+        code="RECORD_TOO_LARGE",
+    )
+    error.poison = rows.offset(0), rows.offset(0) + 1
+    raise error
+
+
+def _split(rows: Rows, parts: int) -> list[Rows]:
+    """Split into at least two non-empty runs of about equal size before compression."""
+    sizes = rows.sizes()
+    share = sum(sizes) / parts
+    runs: list[Rows] = []
+    begin = filled = 0
+    for index, size in enumerate(sizes):
+        if index > begin and filled + size > share:
+            runs.append(rows.slice(begin, index))
+            begin, filled = index, 0
+        filled += size
+    runs.append(rows.slice(begin, len(rows)))
+    if len(runs) == 1:  # rounding: the last record alone should have been the second run
+        return [rows.slice(0, len(rows) - 1), rows.slice(len(rows) - 1, len(rows))]
+    return runs
 
 
 _LENGTH = struct.Struct(">i")

@@ -1,4 +1,5 @@
-"""Records without objects: rows of one or several tables (`kernels.shapes`), in order.
+"""One record as values (`Record`), and records without objects (`Rows`): rows of one or several
+tables (`kernels.shapes`), in order.
 
 A batch may have to be split and recombined: around missing offsets, by size, or by key. All of this
 selects rows, and `write` copies their bytes into a new batch. A `Record` is created only for a
@@ -7,17 +8,63 @@ record that a caller requests.
 
 from __future__ import annotations
 
+import struct
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
 
 from twinlog.errors import CorruptData
 from twinlog.wire.kernels import shapes
 from twinlog.wire.kernels.chosen import CHOSEN
 from twinlog.wire.kernels.shapes import COLUMNS, Table
-from twinlog.wire.record import Headers, Record
-from twinlog.wire.varint import append_sized, encode_varint, read_varint
+from twinlog.wire.primitives import append_sized, encode_varint, read_varint
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+_TIMESTAMP_AND_KEY = struct.Struct(">qi")
+_VALUE = struct.Struct(">i")
+_NULL = -1
+
+
+class Record(NamedTuple):
+    """A record as a consumer sees it. It is a tuple because the deep path creates one per record.
+
+    `timestamp` is the effective one in milliseconds: the broker's if the topic uses LogAppendTime.
+    Header keys are UTF-8. Bytes that are not become lone surrogates, and encoding restores them
+    (PEP 383), so that a copied record is unchanged.
+    """
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+class ControlType(StrEnum):
+    """The outcome of a transaction, as its marker states it."""
+
+    ABORT = "abort"
+    COMMIT = "commit"
+    OTHER = "other"
+
+
+def fingerprint(record: Record) -> int:
+    """Return a CRC32C over timestamp, key and value.
+
+    Their lengths are included. So null differs from empty, and bytes at the end of the key differ
+    from the same bytes at the beginning of the value.
+    """
+    key, value = record.key, record.value
+    crc = crc32c(
+        _TIMESTAMP_AND_KEY.pack(record.timestamp, _NULL if key is None else len(key)) + (key or b"")
+    )
+    return crc32c((_VALUE.pack(_NULL if value is None else len(value))) + (value or b""), crc)
+
 
 Part = tuple[Table, "array[int]"]
 

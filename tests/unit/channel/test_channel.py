@@ -35,8 +35,8 @@ from twinlog.channel.server import (
     LaneConnected,
     LaneGone,
     LaneMessage,
+    Stranger,
 )
-from twinlog.channel.stranger import Stranger
 from twinlog.clock import boot_clock
 from twinlog.errors import AuthenticationFailed, CorruptData, Disconnected, Unreachable
 
@@ -233,7 +233,7 @@ def test_an_unauthenticated_connection_is_closed_before_anything_is_parsed(
 def test_a_silent_unauthenticated_connection_is_closed(
     listen: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("twinlog.channel.stranger.HELLO_WITHIN_S", 0.2)
+    monkeypatch.setattr("twinlog.channel.server.HELLO_WITHIN_S", 0.2)
     driver = listen(tls=True)
     with socket.create_connection((driver.address.host, driver.address.port)) as stranger:
         stranger.settimeout(10)

@@ -17,10 +17,10 @@ import pytest
 from tests.support.eventually import PATIENCE_S
 from twinlog.channel.client import ChannelClient
 from twinlog.channel.codec import Message, MessageCodec
-from twinlog.channel.frame_socket import MAX_UNSENT_BYTES
 from twinlog.channel.frames import (
     HELLO,
     MAX_FRAME_BYTES,
+    MAX_UNSENT_BYTES,
     PING,
     PONG,
     ChannelAddress,

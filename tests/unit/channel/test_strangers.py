@@ -18,7 +18,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.eventually import PATIENCE_S, eventually
-from twinlog.channel import stranger as channel_stranger
+from twinlog.channel import server as channel_stranger
 from twinlog.channel.client import ChannelClient
 from twinlog.channel.codec import Message, MessageCodec
 from twinlog.channel.frames import HELLO, HELLO_BYTES, LaneIdentity, frame

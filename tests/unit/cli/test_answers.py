@@ -48,7 +48,7 @@ from twinlog.control.check.report import (
     Problem,
     TopicReport,
 )
-from twinlog.control.compare.comparison import Aspect, Deviation, FlowComparison
+from twinlog.control.compare import Aspect, Deviation, FlowComparison
 from twinlog.control.cutover.copies import Copy
 from twinlog.control.cutover.failover import FailoverPlan
 from twinlog.control.cutover.gates import Gate
@@ -64,9 +64,8 @@ from twinlog.control.rebuild.map_rebuild import LineOutcome, RebuiltLine
 from twinlog.control.verify.result import VerifiedFlow, VerifiedGroup, VerifiedPartition
 from twinlog.errors import FlowError
 from twinlog.mirror.findings import Span
-from twinlog.mirror.state.intents import Intent, IntentKind
+from twinlog.mirror.state.intents import Intent, IntentKind, WantedSkip
 from twinlog.mirror.state.published import Unusual
-from twinlog.mirror.state.skipping import WantedSkip
 from twinlog.mirror.verify.difference import Compared, DifferenceKind, Range
 from twinlog.model import TopicId, TopicPartition
 from twinlog.sandbox.registry import SandboxCluster
@@ -402,7 +401,7 @@ def comparison(*, is_equal: bool) -> dict[str, Any]:
         say("querying A and B")
         yield found
 
-    return {"twinlog.control.compare.comparison.compare_flows": compare}
+    return {"twinlog.control.compare.compare_flows": compare}
 
 
 def observed(*, is_well: bool) -> dict[str, Any]:

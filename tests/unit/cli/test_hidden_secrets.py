@@ -19,7 +19,7 @@ from twinlog.control.watch.events import last_events
 from twinlog.control.web.current_config import CurrentConfig
 from twinlog.control.web.server import WebServer
 from twinlog.flow_log import FlowLog
-from twinlog.hidden import without_secrets
+from twinlog.shown import without_secrets
 
 PASSWORD: Final = "only-we-know"
 JAAS: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"

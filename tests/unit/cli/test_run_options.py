@@ -19,8 +19,7 @@ from twinlog.cli.options.run_options import (
     flag_of,
 )
 from twinlog.config.flow.schema import MirrorConfig
-from twinlog.config.keys.key_table import OWN_KEYS
-from twinlog.config.keys.key_types import OWN_PREFIX
+from twinlog.config.keys.key_table import OWN_KEYS, OWN_PREFIX
 from twinlog.errors import ConfigError
 
 Run = Callable[..., MirrorConfig]

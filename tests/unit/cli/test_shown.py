@@ -34,7 +34,7 @@ from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.values.warnings import ConfigWarning, WarningCode
 from twinlog.control.check.group_readiness import CommittedOffset, FlowGroups, GroupReadiness
 from twinlog.control.check.report import CheckReport, ClusterReport, Problem
-from twinlog.control.compare.comparison import Aspect, Deviation, FlowComparison
+from twinlog.control.compare import Aspect, Deviation, FlowComparison
 from twinlog.control.doctor.findings import ClusterView, Observation, findings
 from twinlog.control.watch.events import EventLog, last_events
 from twinlog.control.watch.rates import Rates

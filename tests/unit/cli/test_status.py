@@ -18,8 +18,7 @@ from twinlog.cli.commands.status import exit_code
 from twinlog.cli.main import run
 from twinlog.cli.terminal.status import ShownParts, Speeds, rows, screen, totals, troubles
 from twinlog.cli.terminal.tables import since, state_style
-from twinlog.codes import FlowState, PartitionState
-from twinlog.codes.states import severity_of
+from twinlog.codes import FlowState, PartitionState, severity_of
 from twinlog.control.check import offline_status
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.status_file import RunningMirror, StatusFile

@@ -9,12 +9,11 @@ from typing import Any, cast
 import pytest
 
 from twinlog.client import skipping
-from twinlog.client.skipping import Quarantine
+from twinlog.client.skipping import Quarantine, quarantined
 from twinlog.cluster.client import ClusterClient
 from twinlog.errors import BrokerRefused
 from twinlog.mirror.skips import Skip
-from twinlog.mirror.state.quarantined import quarantined
-from twinlog.mirror.state.skipping import WantedSkip
+from twinlog.mirror.state.intents import WantedSkip
 from twinlog.model import TopicId, TopicPartition
 from twinlog.wire.error_codes import OUT_OF_ORDER_SEQUENCE_NUMBER
 from twinlog.wire.record_batch import Codec, read_headers

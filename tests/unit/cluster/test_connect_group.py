@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from twinlog.cluster.groups.connect_group import group_of
+from twinlog.cluster.groups.group_members import group_of
 
 # written by a MirrorMaker 2 of Kafka 4.3 in dedicated mode; only the worker's name is shortened
 WORKER = b"\x00\x06worker"

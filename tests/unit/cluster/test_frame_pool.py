@@ -1,6 +1,6 @@
 """A buffer is reused only if no slice of it is referenced any more."""
 
-from twinlog.cluster.net.frame_pool import (
+from twinlog.cluster.net.framing import (
     MOST_BYTES,
     MOST_KEPT,
     POOLED_FROM_BYTES,

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.eventually import eventually
 from twinlog.cluster.net.connection import Connection
-from twinlog.cluster.net.frame_pool import FramePool
+from twinlog.cluster.net.framing import FramePool
 from twinlog.cluster.net.hot_connection import READ_AHEAD_BYTES, HotConnection, Traffic
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.errors import CorruptData, Disconnected

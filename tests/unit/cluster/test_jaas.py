@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.cluster.security.jaas import BrokenJaas, parse_jaas
+from twinlog.cluster.security.security_keys import BrokenJaas, parse_jaas
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.support.certificates import Issued, shared_authority
 from twinlog.cluster.security import keystores
-from twinlog.cluster.security.jks import BrokenStore, WrongPassword
+from twinlog.cluster.security.keystores import BrokenStore, WrongPassword
 
 PASSWORD = "store-pass"
 KEY_PASSWORD = "key-pass"

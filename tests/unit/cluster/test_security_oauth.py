@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 
 from tests.support.certificates import shared_authority
 from tests.support.eventually import PATIENCE_S
-from twinlog.cluster.security import oauth, token_endpoint
+from twinlog.cluster.security import oauth
+from twinlog.cluster.security.oauth import Token, fetch_token, lifetime_of
 from twinlog.cluster.security.oauth_keys import ALLOWED_URLS
 from twinlog.cluster.security.sasl import authenticate
 from twinlog.cluster.security.security_keys import load_security
 from twinlog.cluster.security.security_settings import OAuthSettings, SecuritySettings
-from twinlog.cluster.security.token_endpoint import Token, fetch_token, lifetime_of
 from twinlog.errors import AuthenticationFailed, ConfigError, Unreachable
 
 NOW = 1_000_000.0
@@ -58,7 +58,7 @@ class Endpoint:
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
     monkeypatch.setenv("no_proxy", "*")
     # http here, and a context for https reads all certificates of the machine: 30 ms per request
-    monkeypatch.setattr(token_endpoint, "_context", lambda _: None)
+    monkeypatch.setattr(oauth, "_context", lambda _: None)
     endpoint = Endpoint()
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(endpoint))
     endpoint.url = f"http://127.0.0.1:{server.server_port}/token"

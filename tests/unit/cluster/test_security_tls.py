@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.certificates import Issued, authority, shared_authority
 from tests.support.eventually import PATIENCE_S
-from twinlog.cluster.security import ciphers
+from twinlog.cluster.security import tls
 from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.cluster.security.tls import explain_tls_error, wrap_socket
 from twinlog.errors import AuthenticationFailed, ClusterError, Fate, Unreachable
@@ -268,8 +268,8 @@ def test_handshake_without_response_is_retriable() -> None:
     ],
 )
 def test_java_names_of_cipher_suites(java: str, openssl: str) -> None:
-    assert ciphers.openssl_name(java) == openssl
-    assert ciphers.unknown_suites([java, "TLS_AES_128_GCM_SHA256"]) == []
+    assert tls.openssl_name(java) == openssl
+    assert tls.unknown_suites([java, "TLS_AES_128_GCM_SHA256"]) == []
 
 
 def test_the_private_key_leaves_no_file_behind(

@@ -21,9 +21,8 @@ from twinlog.cluster.net.retry import Patience
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.errors import BrokerRefused, Disconnected, Fate, TwinlogError
 from twinlog.model import TopicId, TopicPartition
-from twinlog.wire.encoding import encode_batch
 from twinlog.wire.record_batch import Codec, read_headers
-from twinlog.wire.records import Record
+from twinlog.wire.records import Record, encode_batch
 
 TOPIC: Final = "A.orders"
 BATCH_BYTES: Final = 10_000

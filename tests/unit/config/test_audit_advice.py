@@ -10,8 +10,13 @@ import pytest
 from tests.support.properties import Loader, refusal, warnings_of
 from twinlog.config.advice.audit import audit_keys, check_own_keys
 from twinlog.config.keys.client_keys import CLIENT_KEYS, SECURITY_KEYS, Role
-from twinlog.config.keys.key_table import DEFINITIONS, OWN_PROCESS_NAMES, RENAMED
-from twinlog.config.keys.worker_keys import PROCESS_KEYS, WORKER_KEYS
+from twinlog.config.keys.key_table import (
+    DEFINITIONS,
+    OWN_PROCESS_NAMES,
+    PROCESS_KEYS,
+    RENAMED,
+    WORKER_KEYS,
+)
 from twinlog.config.values.origin import Setting, Settings
 from twinlog.config.values.warnings import WarningCode
 from twinlog.errors import ConfigError

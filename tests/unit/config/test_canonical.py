@@ -16,8 +16,7 @@ from tests.support.config_examples import (
     effective,
     example,
 )
-from twinlog.config.advice.canonical import canonical
-from twinlog.config.config_file import read_raw
+from twinlog.config.config_file import canonical, read_raw
 from twinlog.config.files.properties import decode, parse_properties
 from twinlog.config.keys.key_table import DEFINITIONS, RENAMED
 from twinlog.config.load import load

@@ -10,7 +10,7 @@ from tests.support.properties import Loader, flow_of, refusal, warnings_of
 from twinlog.config.values.warnings import WarningCode
 from twinlog.errors import ConfigError
 from twinlog.mirror.names.filters import ConfigPropertyFilter, TopicSelector, Verdict
-from twinlog.wire.topic_config import ConfigEntry
+from twinlog.wire.topic_settings import ConfigEntry
 
 MODULE = """
 class Topics:

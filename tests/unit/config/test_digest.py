@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from twinlog.cluster.groups.member import config_of, describe_member, process_metadata, with_config
+from twinlog.cluster.groups.membership import (
+    config_of,
+    describe_member,
+    process_metadata,
+    with_config,
+)
 from twinlog.config.effective import differing_keys, digests
 from twinlog.config.load import load
 

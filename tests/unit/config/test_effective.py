@@ -16,8 +16,7 @@ from twinlog.config.effective import (
     digests,
 )
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
-from twinlog.config.keys.key_table import DEFINITIONS
-from twinlog.config.keys.key_types import Support
+from twinlog.config.keys.key_table import DEFINITIONS, Support
 from twinlog.config.load import load
 from twinlog.config.values.origin import Settings
 

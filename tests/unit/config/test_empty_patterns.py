@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.properties import Loader, refusal, warnings_of
 from twinlog.config.advice.audit import glob_like, hopeless
-from twinlog.config.regex.java_regex import compile_java
+from twinlog.config.regex.patterns import compile_java
 from twinlog.config.values.warnings import WarningCode
 
 NAMES = ("", "a", "b", "orders", "heartbeats", "a.heartbeats", "app1-t1")

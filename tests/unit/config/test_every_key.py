@@ -5,13 +5,19 @@ from __future__ import annotations
 import pytest
 
 from tests.support.properties import Loader, flow_of
-from twinlog.config.advice.explanation import explain, without_meaning
+from twinlog.config.advice.explanation import CLIENT_MEANINGS, ClientKey, explain, without_meaning
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.keys.client_keys import Role
-from twinlog.config.keys.client_meanings import CLIENT_MEANINGS, ClientKey
-from twinlog.config.keys.key_table import DEFINITIONS, RENAMED
-from twinlog.config.keys.key_types import KeyDefinition, KeyKind, KeyScope, Support
-from twinlog.config.keys.worker_keys import PROCESS_KEYS, WORKER_KEYS
+from twinlog.config.keys.key_table import (
+    DEFINITIONS,
+    PROCESS_KEYS,
+    RENAMED,
+    WORKER_KEYS,
+    KeyDefinition,
+    KeyKind,
+    KeyScope,
+    Support,
+)
 from twinlog.config.values.warnings import WarningCode
 
 USELESS = {WarningCode.UNKNOWN_KEY, WarningCode.DEAD_KEY, WarningCode.FLOW_OFF}

@@ -15,13 +15,22 @@ from rich.console import Console
 from tests.support.properties import BASE, Loader, flow_of
 from twinlog.cli.commands.check import explanation_parts
 from twinlog.cli.main import run
-from twinlog.config.advice.explanation import ExplainedFlow, ExplainedKey, explain, without_meaning
+from twinlog.config.advice.explanation import (
+    MEANING_OF,
+    ExplainedFlow,
+    ExplainedKey,
+    explain,
+    without_meaning,
+)
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.keys.client_keys import CLIENT_KEYS, Role, is_connection_key
-from twinlog.config.keys.client_meanings import MEANING_OF
-from twinlog.config.keys.key_table import DEFINITIONS
-from twinlog.config.keys.key_types import Support
-from twinlog.config.keys.worker_keys import PROCESS_KEYS, WORKER_KEYS, WORKER_MEANINGS
+from twinlog.config.keys.key_table import (
+    DEFINITIONS,
+    PROCESS_KEYS,
+    WORKER_KEYS,
+    WORKER_MEANINGS,
+    Support,
+)
 from twinlog.config.load import load
 from twinlog.wire.compression import GZIP_LEVEL, ZSTD_LEVEL
 

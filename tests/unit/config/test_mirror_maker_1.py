@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.config_examples import effective
 from twinlog.cluster.client import ClusterClient
-from twinlog.config.advice.canonical import canonical
+from twinlog.config.config_file import canonical
 from twinlog.config.files.mirror_maker_1 import PairOptions, read_pair
 from twinlog.config.flow.schema import MirrorConfig, PolicyKind
 from twinlog.config.load import load, load_raw

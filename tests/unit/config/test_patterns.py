@@ -8,8 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from twinlog.config.regex.java_regex import compile_java
-from twinlog.config.regex.patterns import compile_names, has_lone_star
+from twinlog.config.regex.patterns import compile_java, compile_names, has_lone_star
 from twinlog.config.regex.reader import RegexProblem
 
 

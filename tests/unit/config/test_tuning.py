@@ -8,7 +8,7 @@ from tests.support.properties import Loader, flow_of, refusal
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.flow.tuning import GATHER_MS, MEBIBYTE, Tuning
 from twinlog.control.flow.wiring import flow_setup
-from twinlog.wire.recompress import Recompression
+from twinlog.wire.compression import Recompression
 from twinlog.wire.record_batch import Codec
 
 

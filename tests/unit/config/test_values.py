@@ -9,7 +9,7 @@ import pytest
 from tests.support.properties import BASE, Loader, flow_of, refusal
 from twinlog.addresses import Address
 from twinlog.config.flow.schema import PolicyKind
-from twinlog.config.keys.flow_keys import DEFAULT_TOPICS_EXCLUDE
+from twinlog.config.keys.key_table import DEFAULT_TOPICS_EXCLUDE
 
 MIRROR = "org.apache.kafka.connect.mirror."
 

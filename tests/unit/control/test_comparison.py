@@ -6,7 +6,7 @@ import pytest
 
 from twinlog.cli.commands.diff import SHOWN_EACH, line, parts
 from twinlog.cli.terminal.tables import write_all
-from twinlog.control.compare.comparison import Aspect, Deviation, FlowComparison, Total
+from twinlog.control.compare import Aspect, Deviation, FlowComparison, Total
 
 MANY = 10_000
 

@@ -33,7 +33,7 @@ from twinlog.mirror.names.acl_rules import fenced_topics
 from twinlog.mirror.names.filters import TopicSelector, policy_of
 from twinlog.mirror.state.published import Behind, PublishedStatus
 from twinlog.model import TopicId, TopicPartition
-from twinlog.wire.topic_acl import WRITE, Pattern, Permission
+from twinlog.wire.topic_settings import WRITE, Pattern, Permission
 
 HERE, THERE = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
 ALL = frozenset((HERE,))

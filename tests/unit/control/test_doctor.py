@@ -29,7 +29,7 @@ from twinlog.control.doctor.observing import heard, reported_rate
 from twinlog.control.watch.snapshot import PartitionSnapshot
 from twinlog.control.watch.status_file import StatusFile, running_mirrors, status_folder
 from twinlog.model import TopicPartition
-from twinlog.wire.recompress import Recompression
+from twinlog.wire.compression import Recompression
 from twinlog.wire.record_batch import Codec
 
 MB = 1_000_000

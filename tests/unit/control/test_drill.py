@@ -133,5 +133,18 @@ def test_an_unreachable_cluster_during_the_cleanup_is_no_error(
 
 
 def test_a_terminal_that_is_closed_ends_it_as_an_interrupt_does() -> None:
-    with pytest.raises(KeyboardInterrupt), interrupting():
-        signal.raise_signal(signal.SIGHUP)
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored
+    try:
+        with pytest.raises(KeyboardInterrupt), interrupting():
+            signal.raise_signal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_terminal_that_is_closed_does_not_end_it_under_nohup() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interrupting():
+            signal.raise_signal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)

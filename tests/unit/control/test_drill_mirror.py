@@ -14,7 +14,7 @@ import pytest
 from tests.support.eventually import eventually
 from twinlog.control.drill.rehearsal import MirrorProcess
 from twinlog.errors import FlowError
-from twinlog.private_files import memory_file
+from twinlog.folders import memory_file
 
 ROOT = Path(__file__).parents[3]
 
@@ -46,7 +46,7 @@ def test_it_ends_when_its_drill_is_killed(tmp_path: Path) -> None:
     drill = (
         "import sys, time; from pathlib import Path\n"
         "from twinlog.control.drill.rehearsal import MirrorProcess\n"
-        "from twinlog.private_files import memory_file\n"
+        "from twinlog.folders import memory_file\n"
         "with memory_file(Path(sys.argv[1]).read_text()) as file:\n"
         "    mirror = MirrorProcess(Path(f'/proc/self/fd/{file}'), pass_fds=(file,))\n"
         "    time.sleep(600)\n"

@@ -41,21 +41,19 @@ from twinlog.control.failback.saved import (
     uncovered_spans,
 )
 from twinlog.errors import BrokerRefused, FlowError, PartitionError
+from twinlog.folders import FolderNotPrivate
 from twinlog.mirror.findings import Span
 from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, PartitionMap, Term
 from twinlog.mirror.map.runs import Run
 from twinlog.mirror.map.translation import Reach
 from twinlog.mirror.plan import Pairing
-from twinlog.mirror.state.intents import IntentKind
-from twinlog.mirror.state.skipping import WantedSkip
+from twinlog.mirror.state.intents import IntentKind, WantedSkip
 from twinlog.model import Flow, TopicId, TopicPartition
-from twinlog.private_files import FolderNotPrivate
 from twinlog.survey.ends import NO_ENDS, LogState
 from twinlog.survey.picture import Picture
 from twinlog.survey.replica import Maps, Ownership, replica
-from twinlog.wire.encoding import encode_batch
 from twinlog.wire.record_batch import BatchHeader, Codec
-from twinlog.wire.records import Record
+from twinlog.wire.records import Record, encode_batch
 
 TP, REMOTE = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
 OWNER = Owner(flow="A->B", source_cluster_id="one")

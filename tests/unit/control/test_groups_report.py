@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from twinlog.control.watch.groups_report import GroupsReport
+from twinlog.control.watch.latency import GroupsReport
 
 
 def test_a_group_may_be_left_unchanged_for_two_reasons() -> None:

@@ -10,8 +10,7 @@ import pytest
 
 from tests.support.properties import flow_of, loader
 from twinlog.channel.codec import MessageCodec
-from twinlog.channel.reachable import address_for_executors
-from twinlog.channel.server import ChannelServer
+from twinlog.channel.server import ChannelServer, address_for_executors
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.flow.wiring import lanes_in_memory, lanes_of
 from twinlog.control.process import engine as engine_module

@@ -7,6 +7,7 @@ import pytest
 from tests.support.driver import Driver, LaneStub, plan_of
 from twinlog.control.running.lane_use import BEHIND_S, LIGHT_FOR_S, PERIOD_S
 from twinlog.lane.messages import Away, LaneLoad, Progress, Take
+from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind
 from twinlog.model import TopicPartition
 
 FOUR = [plan_of(number) for number in range(4)]
@@ -139,6 +140,43 @@ def test_lease_with_one_lane_is_replaced_when_it_gets_busy(
     lanes = driver.lanes_of(3)
     give_back_all(busy)
     assert [len(held(lane)) for lane in lanes] == [2, 2]
+
+
+def test_busy_lane_shares_its_partitions_while_the_next_lease_waits_for_slots(
+    light: tuple[Driver, LaneStub, LaneStub],
+) -> None:
+    driver, busy, idle = light
+    pass_with(driver, 300, busy, idle)
+    assert [lease.size for lease in driver.run.leases] == [2, 1]
+    pass_with(driver, 2 * PERIOD_S, busy, cpu_ms=900)
+    give_back_all(busy)
+    assert len(held(busy)) == len(held(idle)) == 2
+
+
+def test_first_lease_after_a_pause_has_all_lanes(
+    light: tuple[Driver, LaneStub, LaneStub],
+) -> None:
+    driver, used, idle = light
+    pause = Intent(
+        flow="A->B",
+        kind=IntentKind.PAUSE,
+        is_set=True,
+        bytes_per_second=None,
+        who="",
+        at_ms=1,
+        reason="",
+    )
+    driver.run.follow(FlowIntents({pause.key: pause}))
+    driver.pass_time(PERIOD_S)
+    give_back_all(used)
+    for lane in (used, idle):
+        lane.goes()
+    driver.jobs[0].is_done = True
+    driver.pass_time(1)
+    assert driver.run.leases == []
+    driver.run.follow(FlowIntents())
+    driver.pass_time(1)
+    assert [lease.size for lease in driver.run.leases] == [2]
 
 
 def test_the_other_lane_takes_over_from_one_that_is_lost(

@@ -25,8 +25,7 @@ from twinlog.control.risk.source_watch import (
     SourceQuestions,
     SourceWatch,
 )
-from twinlog.control.watch.snapshot import FlowSnapshot
-from twinlog.control.watch.state_since import FlowSince
+from twinlog.control.watch.snapshot import FlowSince, FlowSnapshot
 from twinlog.errors import Disconnected, TwinlogError, Unreachable
 from twinlog.flow_log import FlowLog
 from twinlog.lane.messages import Away, Throttle

@@ -22,10 +22,8 @@ from twinlog import metrics
 from twinlog.addresses import Address
 from twinlog.cli.terminal import monitoring
 from twinlog.cluster.security.security_settings import SecuritySettings
-from twinlog.control.watch.groups_report import CheckpointTiming
+from twinlog.control.watch.latency import CheckpointTiming, LatencyHistogram, Quantiles, TimingView
 from twinlog.control.watch.monitor import Monitor
-from twinlog.control.watch.spread import LatencyHistogram, Quantiles
-from twinlog.control.watch.timing_window import TimingView
 from twinlog.control.watch.verified import Verified
 from twinlog.control.web import server as web_server
 from twinlog.control.web.address import CannotListen, parse_listen

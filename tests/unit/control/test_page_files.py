@@ -13,9 +13,9 @@ from tests.support.snapshots import flow
 from twinlog.addresses import Address
 from twinlog.config.load import load
 from twinlog.control.watch.monitor import Monitor
-from twinlog.control.web.page import assets
+from twinlog.control.web import page
 
-FILES = Path(assets.__file__).parent / "files"
+FILES = Path(page.__file__).parent / "files"
 NAMES = sorted(path.name for path in FILES.iterdir())
 FILE = (
     "clusters = A, B\nA.bootstrap.servers = 127.0.0.1:1\nB.bootstrap.servers = 127.0.0.1:1\n"
@@ -70,7 +70,7 @@ def test_other_paths_of_the_page(rest: Rest) -> None:
     typed = rest.ask("/page")
     assert (typed.status, typed.headers["location"]) == (302, "/page/")
     assert rest.ask("/page/nothing.js").status == 404
-    assert rest.ask("/page/../assets.py").status == 404
+    assert rest.ask("/page/../__init__.py").status == 404
     assert rest.ask("/page/", method="POST").status in (404, 405)
     other = rest.ask("/page/", headers={"Host": "evil.example"})
     assert other.status == 421

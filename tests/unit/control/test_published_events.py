@@ -21,7 +21,7 @@ from twinlog.control.watch.monitor import Monitor
 from twinlog.control.web.api import leaders
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind
-from twinlog.mirror.state.published_events import PublishedEvents
+from twinlog.mirror.state.published import PublishedEvents
 from twinlog.mirror.state.verified import VerifyRun
 from twinlog.model import TopicPartition
 

@@ -20,8 +20,7 @@ from tests.support.rest import Rest, StreamReader, rest_of
 from tests.support.snapshots import PUBLISHED, flow, partition
 from tools.pages import answers
 from twinlog.client import steering
-from twinlog.codes import conditions
-from twinlog.codes.states import PARTITION_STATES, severity_of
+from twinlog.codes import PARTITION_STATES, conditions, severity_of
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.load import load
 from twinlog.control.check import offline_status

@@ -18,8 +18,8 @@ from tests.support.snapshots import flow, partition
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.load import load
 from twinlog.config.values.origin import Setting
-from twinlog.control.support import support_bundle
-from twinlog.control.support.support_bundle import HIDDEN, SecretScrubber, settings_of
+from twinlog.control import support_bundle
+from twinlog.control.support_bundle import HIDDEN, SecretScrubber, settings_of
 from twinlog.control.watch.events import EventLog
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.shown import shown

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from tests.support.driver import HandClock
-from twinlog.cluster.groups.member import (
+from twinlog.cluster.groups.membership import (
     MemberRole,
     MembershipState,
     Share,

@@ -21,8 +21,7 @@ from twinlog.control.process.supervisor import Showing
 from twinlog.control.risk.running_flow import RiskLimits
 from twinlog.control.watch import status_file
 from twinlog.control.watch.monitor import Monitor
-from twinlog.control.watch.snapshot import FlowSnapshot
-from twinlog.control.watch.state_since import FlowSince
+from twinlog.control.watch.snapshot import FlowSince, FlowSnapshot
 from twinlog.control.watch.status_file import StatusFile, running_mirrors
 
 PARTITIONS = 100_000

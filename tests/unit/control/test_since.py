@@ -10,12 +10,11 @@ from tests.support.driver import Driver, LaneStub, plan_of
 from twinlog.codes import FlowState
 from twinlog.control.flow.snapshots import flow_snapshot
 from twinlog.control.flow.trouble import Trouble
-from twinlog.control.watch.snapshot import FlowSnapshot
-from twinlog.control.watch.state_since import FlowSince
+from twinlog.control.watch.snapshot import FlowSince, FlowSnapshot
 from twinlog.errors import ClusterError, ConfigError, PartitionError, Unreachable
-from twinlog.hidden import hiding
 from twinlog.lane.messages import Away, Progress, Throttle
 from twinlog.model import TopicPartition
+from twinlog.shown import hiding
 from twinlog.survey.discovery import TopicProblem
 
 HERE = TopicPartition("orders", 0)

@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.control.watch.spread import Quantiles, SpreadWindow
+from twinlog.control.watch.latency import Quantiles, SpreadWindow
 from twinlog.mirror.copy.timings import Timings, TimingSum, bucket_of, upper_ms
 
 

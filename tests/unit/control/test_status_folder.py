@@ -18,7 +18,7 @@ from tests.support.snapshots import flow, partition
 from twinlog.cli.main import run
 from twinlog.control.watch.events import EventLog, last_events
 from twinlog.control.watch.status_file import StatusFile, running_mirrors, status_folder
-from twinlog.private_files import FolderNotPrivate, remove_unfinished
+from twinlog.folders import FolderNotPrivate, remove_unfinished
 
 NOBODY = 65_534
 CONFIG = Path("mm2.properties")

@@ -21,8 +21,7 @@ from twinlog.control.flow.steering import Steering
 from twinlog.control.lanes.lanes import LeaseState
 from twinlog.control.lanes.partitions import Placement
 from twinlog.control.running.flow_run import ONCE_GIVES_UP_S
-from twinlog.control.watch.snapshot import FlowSnapshot
-from twinlog.control.watch.state_since import FlowSince
+from twinlog.control.watch.snapshot import FlowSince, FlowSnapshot
 from twinlog.errors import CorruptData, Disconnected, TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.lane.messages import KnownProducers, Pace, Take

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from tests.support.driver import work_of
-from twinlog.channel.peer import Peer
+from twinlog.channel.server import Peer
 from twinlog.codes import Trait, with_trait
 from twinlog.config.flow.start import Starts
 from twinlog.control.lanes.lanes import Lane

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from twinlog.control.watch.timing_window import TimingView, TimingWindow
+from twinlog.control.watch.latency import TimingView, TimingWindow
 from twinlog.mirror.copy.timings import NO_TIMINGS, Timings, TimingSum, bucket_of
 
 

@@ -16,11 +16,9 @@ from twinlog import metrics
 from twinlog.cli.terminal.monitoring import watched
 from twinlog.config.load import load
 from twinlog.config.series import ALL_SERIES, MetricNames, SeriesConfig
-from twinlog.control.watch.groups_report import CheckpointTiming
+from twinlog.control.watch.latency import CheckpointTiming, Quantiles, TimingView
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
-from twinlog.control.watch.spread import Quantiles
-from twinlog.control.watch.timing_window import TimingView
 from twinlog.control.web.current_config import CurrentConfig
 from twinlog.control.web.server import WebServer
 from twinlog.lane.messages import LaneLoad

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from tests.support.driver import HandClock, work_of
-from twinlog.channel.peer import Peer
+from twinlog.channel.server import Peer
 from twinlog.codes import FlowState
 from twinlog.control.flow.trouble import FlowTrouble
 from twinlog.control.lanes.lanes import Lane

@@ -7,7 +7,7 @@ from collections import Counter
 from tests.support.driver import Driver, plan_of
 from twinlog.control.flow.snapshots import flow_snapshot
 from twinlog.control.lanes.wanted import see_source
-from twinlog.control.watch.state_since import FlowSince
+from twinlog.control.watch.snapshot import FlowSince
 
 BOTH = [plan_of(0), plan_of(1), plan_of(0, "payments")]
 

@@ -20,7 +20,7 @@ from twinlog.model import Isolation, TopicPartition
 from twinlog.survey.discovery import Discovery
 from twinlog.survey.ends import LogState
 from twinlog.survey.replica import Witness, up_to
-from twinlog.survey.verify.partition import (
+from twinlog.survey.verify import (
     MappedCopy,
     PartitionBounds,
     VerifiedLog,

@@ -22,9 +22,9 @@ from twinlog.mirror.verify.difference import Compared, DifferenceKind, Range
 from twinlog.mirror.verify.walk import Rules
 from twinlog.model import Isolation, TopicPartition
 from twinlog.spark.verify import VERIFY_MESSAGES, VerifyDone, VerifyStep, VerifyTaken, VerifyWork
+from twinlog.survey import verify
 from twinlog.survey.replica import Witness, up_to
-from twinlog.survey.verify import sections
-from twinlog.survey.verify.partition import (
+from twinlog.survey.verify import (
     MappedCopy,
     PartitionBounds,
     VerifyTask,
@@ -154,7 +154,7 @@ def test_progress_reaches_all_that_is_to_be_compared(
     """The progress also reaches the total with sections that are shorter than a step, and after a
     repeated task.
     """
-    monkeypatch.setattr(sections, "LEAST_OFFSETS", 8)
+    monkeypatch.setattr(verify, "LEAST_OFFSETS", 8)
     some = [record(number) for number in range(COUNT)]
     here, there = log_of(some), log_of(some)
     one, bar = wanted(here, there, WHOLE, deep=False), Bar()
@@ -254,7 +254,7 @@ FAULTS: dict[str, Callable[[list[Record]], list[Record]]] = {
 def test_sections_find_the_same_as_a_whole_walk(
     monkeypatch: pytest.MonkeyPatch, fault: str, least: int, deep: bool
 ) -> None:
-    monkeypatch.setattr(sections, "LEAST_OFFSETS", least)
+    monkeypatch.setattr(verify, "LEAST_OFFSETS", least)
     some = [record(number) for number in range(COUNT)]
     here, there = log_of(some), log_of(FAULTS[fault](some))
     one = wanted(here, there, WHOLE, deep=deep)
@@ -272,7 +272,7 @@ def test_sections_find_the_same_as_a_whole_walk(
 
 
 def test_shifted_row_and_gaps_of_the_map(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sections, "LEAST_OFFSETS", 4)
+    monkeypatch.setattr(verify, "LEAST_OFFSETS", 4)
     some = [record(number) for number in range(COUNT)]
     here, there = log_of(some), log_of(some)
     found = by_tasks(wanted(here, there, (*WHOLE, Run(30, 31, 30)), deep=False), here, there)

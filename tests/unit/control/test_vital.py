@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from twinlog.control.watch.monitor import Monitor
-from twinlog.control.watch.vital import ThreadDied, Vital
+from twinlog.threads import ThreadDied, Vital
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 

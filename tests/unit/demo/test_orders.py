@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from itertools import islice
 
-from twinlog.demo.orders import PARTITIONS, TOPIC_CONFIGS, order_events
+from twinlog.demo.shop import PARTITIONS, TOPIC_CONFIGS, order_events
 
 EVENTS = list(islice(order_events(7), 5_000))
 

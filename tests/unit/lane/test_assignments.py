@@ -16,7 +16,7 @@ from tests.support.driver import HandClock, work_of
 from tests.support.lane_takes import take
 from tests.support.one_copy import NOW, batch, fetched
 from tests.support.python_transformer import PythonTransformer
-from twinlog.cluster.net.frame_pool import FramePool
+from twinlog.cluster.net.framing import FramePool
 from twinlog.errors import Fate, PartitionError, Unreachable
 from twinlog.lane.assignments import Assignments
 from twinlog.lane.late_requests import USER_TIMEOUT_MS
@@ -34,7 +34,7 @@ from twinlog.lane.messages import (
 from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import JobKind
 from twinlog.lane.sides.cluster_side import ClusterSide, Leader
-from twinlog.lane.watches.no_leader import NO_LEADER_AFTER_S
+from twinlog.lane.watches.stalls import NO_LEADER_AFTER_S
 from twinlog.mirror.copy.partition import PartitionCopy
 from twinlog.mirror.copy.transformed import TransformedCopy
 from twinlog.mirror.map.offset_map import Run

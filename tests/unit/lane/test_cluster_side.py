@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from tests.support.driver import HandClock, work_of
-from twinlog.cluster.net.frame_pool import FramePool
+from twinlog.cluster.net.framing import FramePool
 from twinlog.cluster.net.metadata import (
     NO_EPOCH,
     Broker,

@@ -16,10 +16,9 @@ from tests.support.driver import HandClock
 from tests.support.lane_takes import HERE_ID, PRODUCER, THERE_ID, take
 from tests.support.memory_log import MemoryLog, MemoryView
 from twinlog.errors import PartitionError, TwinlogError
-from twinlog.lane import cold_starts, dead_letter_search
+from twinlog.lane import cold_starts
 from twinlog.lane.cold_starts import SEARCHES_AT_ONCE, ColdStarts
-from twinlog.lane.events import Found
-from twinlog.lane.lane_partition import ColdStart
+from twinlog.lane.lane_partition import ColdStart, Found
 from twinlog.lane.messages import TakePartition, Work
 from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import JobKind
@@ -29,9 +28,8 @@ from twinlog.mirror.ports import RawRecords
 from twinlog.mirror.start.cold_start import AT_ONCE
 from twinlog.mirror.start_point import CopyRules, DeadLettersThere, StartPoint
 from twinlog.model import Isolation, TopicId, TopicPartition
-from twinlog.wire.encoding import encode_batch
 from twinlog.wire.record_batch import Codec
-from twinlog.wire.records import Record
+from twinlog.wire.records import Record, encode_batch
 
 OTHER_FLOW: Final = 12
 NOW_MS: Final = HandClock().wall_ms()
@@ -407,7 +405,7 @@ def test_dead_letters_of_all_partitions_of_a_search_are_read_once(
         there = DeadLettersThere(THERE_ID, 4, (7,))
         return dict.fromkeys(positions, there)
 
-    monkeypatch.setattr(dead_letter_search, "find_dead_letters", find)
+    monkeypatch.setattr(cold_starts, "find_dead_letters", find)
     lane = Lane(3 * AT_ONCE, dead_letters="letters")
     every = [replace(take(n), transform="ab" if n % 2 else "") for n in range(3 * AT_ONCE)]
     lane.begin(every)

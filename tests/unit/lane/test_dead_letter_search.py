@@ -15,9 +15,9 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EpochEnd
 from twinlog.cluster.net.retry import Deadline, Patience
 from twinlog.errors import Fate, TwinlogError
-from twinlog.lane import dead_letter_search
-from twinlog.lane.dead_letter_search import find_dead_letters, quarantining, with_dead_letters
-from twinlog.lane.events import Found
+from twinlog.lane import cold_starts
+from twinlog.lane.cold_starts import find_dead_letters, quarantining, with_dead_letters
+from twinlog.lane.lane_partition import Found
 from twinlog.mirror.copy.dead_letters import LetterOrigin, dead_letter, origin_of_copy
 from twinlog.mirror.copy.ranges import RangeFailure
 from twinlog.mirror.start_point import DeadLettersThere, StartPoint
@@ -75,7 +75,7 @@ class Log:
 def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     made = Log()
     for name in ("log_ends", "offset_at", "read_to_end"):
-        monkeypatch.setattr(dead_letter_search, name, getattr(made, name))
+        monkeypatch.setattr(cold_starts, name, getattr(made, name))
     return made
 
 

@@ -14,9 +14,8 @@ from twinlog.mirror.findings import Span
 from twinlog.mirror.map.offset_map import Mark
 from twinlog.mirror.plan import FOREVER
 from twinlog.model import Isolation, TopicId
-from twinlog.wire.encoding import encode_batch
 from twinlog.wire.record_batch import Codec
-from twinlog.wire.records import Record
+from twinlog.wire.records import Record, encode_batch
 
 
 def a_watch(known: list[PartitionCopy]) -> ForeignRecordWatch:

@@ -19,7 +19,7 @@ from twinlog.lane.sides.source_side import SourceSide
 from twinlog.lane.sides.source_state import WaitsFor
 from twinlog.mirror.copy.partition import PartitionCopy
 from twinlog.model import Isolation, TopicPartition
-from twinlog.wire.requests.fetch import (
+from twinlog.wire.fetch import (
     VERSION_BY_ID,
     FetchAnswer,
     FetchedPartition,

@@ -8,7 +8,7 @@ import pytest
 
 from twinlog.errors import CorruptData
 from twinlog.mirror.accepted import Accepted
-from twinlog.mirror.map.accepted_records import (
+from twinlog.mirror.map.foreign_records import (
     ForeignWalk,
     TailStretch,
     last_stretch,
@@ -17,8 +17,7 @@ from twinlog.mirror.map.accepted_records import (
 )
 from twinlog.mirror.map.offset_map import ChunkRow, PartitionKey, PartitionMap, Run, Term
 from twinlog.mirror.map.translation import Reach, downstream_of, upstream_of
-from twinlog.mirror.state.acceptance import WantedAcceptance
-from twinlog.mirror.state.intents import flow_intents
+from twinlog.mirror.state.intents import WantedAcceptance, flow_intents
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.survey.replica import Witness, up_to
 from twinlog.wire.record_batch import Codec

@@ -14,9 +14,9 @@ from tests.support import memory_flow
 from tests.support.memory_flow import PRODUCER_ID, STRAY, TARGET_ID, THERE, MemoryFlow
 from tests.support.memory_log import MemoryView
 from twinlog.mirror.map import map_tail
-from twinlog.mirror.map.accepted_records import last_stretch, walk
+from twinlog.mirror.map.foreign_records import last_stretch, walk
 from twinlog.mirror.map.runs import DOWNSTREAM, following
-from twinlog.mirror.start.break_search import find_break
+from twinlog.mirror.start.divergence import find_break
 
 PROGRAMS: Final = 120
 PROGRAM_BYTES: Final = 800

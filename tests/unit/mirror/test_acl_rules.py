@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.properties import flow_of, loader
 from twinlog.mirror.names.acl_rules import AclRules
-from twinlog.wire.topic_acl import ALL, READ, WRITE, Pattern, Permission, TopicAcl
+from twinlog.wire.topic_settings import ALL, READ, WRITE, Pattern, Permission, TopicAcl
 
 IDENTITY = "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 PREFIXED = "twinlog.sync.topic.acls.prefixed = true"

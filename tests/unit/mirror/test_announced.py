@@ -156,6 +156,7 @@ def row(chunk: int, *runs: Run, transform: str = "", generation: int = 1) -> Chu
 def test_map_knows_which_ordinals_were_transformed() -> None:
     raw = row(0, Run(0, 0, 0))
     assert (known(raw).transform, known(raw).transformed) == ("", ())
+    assert (known(raw).transform_begins, known().transform_begins) == (0, 0)
     mixed = known(
         raw,
         row(1, Run(5, 9, 5), transform="aa"),
@@ -164,7 +165,7 @@ def test_map_knows_which_ordinals_were_transformed() -> None:
         row(4, Run(11, 39, 11), transform="aa"),
     )
     assert mixed.transformed == ((5, 9), (11, END_OF_MAP))
-    assert mixed.transform == "aa"
+    assert (mixed.transform, mixed.transform_begins) == ("aa", 11)
 
 
 def test_position_of_another_transform_begins_a_chunk_of_its_own() -> None:
@@ -190,5 +191,6 @@ def test_position_of_another_transform_begins_a_chunk_of_its_own() -> None:
         (0, "", tuple(before)),
         (1, "aa", (position,)),
     ]
-    assert known(row(0, *before), *rows).transformed == ((6, END_OF_MAP),)
+    both = known(row(0, *before), *rows)
+    assert (both.transformed, both.transform_begins) == (((6, END_OF_MAP),), 6)
     assert tail.handed(6) is None, "the runs at its end are of another transform"

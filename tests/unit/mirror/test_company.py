@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from tests.support.one_copy import DAY, NOW, K, a_copy, answer, batch, fetched, sent
-from twinlog.mirror.copy.other_writers import MARK_AFTER
 from twinlog.mirror.copy.partition import PIPELINE, CopyState, PartitionCopy
+from twinlog.mirror.copy.target_log import MARK_AFTER
 from twinlog.mirror.findings import Span
 from twinlog.mirror.map.map_tail import MOVED_TOGETHER, RUNS_PER_CHUNK, MapTail
 from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, Run, Term

@@ -18,7 +18,7 @@ from twinlog.mirror.names.config_rules import (
     wanted_configs,
 )
 from twinlog.mirror.names.filters import ConfigPropertyFilter
-from twinlog.wire.topic_config import ConfigEntry, ConfigSource
+from twinlog.wire.topic_settings import ConfigEntry, ConfigSource
 
 NAME = "retention.ms"
 

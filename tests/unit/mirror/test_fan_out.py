@@ -9,9 +9,15 @@ from dataclasses import replace
 import pytest
 
 from twinlog.errors import CorruptData
-from twinlog.mirror.copy.fan_out import Branch, FanOut, is_record, next_upstream, read_to
+from twinlog.mirror.copy.fan_out import (
+    Branch,
+    FanOut,
+    is_record,
+    next_upstream,
+    partition_of,
+    read_to,
+)
 from twinlog.mirror.copy.intake import OutBatch
-from twinlog.mirror.copy.partitioner import partition_of
 from twinlog.mirror.map.map_tail import MapTail
 from twinlog.mirror.map.offset_map import Mark, PartitionKey, Run, Term
 from twinlog.mirror.start_point import CopyRules, StartPoint

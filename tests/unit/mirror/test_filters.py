@@ -22,7 +22,7 @@ from twinlog.mirror.names.naming import (
     IdentityReplicationPolicy,
     ReplicationPolicy,
 )
-from twinlog.wire.topic_config import ConfigEntry, ConfigSource
+from twinlog.wire.topic_settings import ConfigEntry, ConfigSource
 
 DEFAULT = DefaultReplicationPolicy()
 IDENTITY = IdentityReplicationPolicy(source_alias="source")

@@ -13,8 +13,7 @@ from msgspec import structs
 from twinlog.errors import CorruptData
 from twinlog.mirror.state.copies import copy_rows
 from twinlog.mirror.state.generations import fan_producers, producers_of, winning_claims
-from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, flow_intents
-from twinlog.mirror.state.skipping import WantedSkip
+from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, WantedSkip, flow_intents
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 
 

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from tests.support.kernel_fuzz import use
 from twinlog.errors import CorruptData
+from twinlog.mirror.copy.batch_sizes import join_small
 from twinlog.mirror.copy.intake import Intake, OutBatch
-from twinlog.mirror.copy.joining import join_small
 from twinlog.model import SEQUENCE_MODULUS, Isolation, sequence_of
+from twinlog.wire.compression import Recompression
 from twinlog.wire.joining import FEW_RECORDS
 from twinlog.wire.kernels.chosen import CHOSEN
 from twinlog.wire.kernels.shapes import Kernels
 from twinlog.wire.kernels.twin import TWIN
-from twinlog.wire.recompress import Recompression
 from twinlog.wire.record_batch import Codec, read_header, verify_crc
 from twinlog.wire.records import Record, decode_batch, encode_batch
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from twinlog.mirror.state.mapped import (
+from twinlog.mirror.state.copies import (
     is_known,
     is_mapped_row,
     losing_map,

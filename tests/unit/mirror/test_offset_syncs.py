@@ -7,8 +7,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.mirror.map.offset_map import Run
-from twinlog.mirror.map.offset_syncs import (
+from twinlog.control.duties.offset_syncs import (
     MOST_AT_ONCE,
     SyncPoint,
     history,
@@ -16,6 +15,7 @@ from twinlog.mirror.map.offset_syncs import (
     point_at,
     points_after,
 )
+from twinlog.mirror.map.offset_map import Run
 
 #   upstream   100 101 102  .  104 105  .   .  108
 #   downstream  70  71  72      73  74          75

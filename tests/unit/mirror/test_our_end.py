@@ -13,8 +13,7 @@ import pytest
 
 from tests.support.memory_log import LaggingLog, MemoryLog, MemoryView, find_starts
 from twinlog.errors import TwinlogError
-from twinlog.mirror.copy.fan_out import read_to
-from twinlog.mirror.copy.partitioner import partition_of
+from twinlog.mirror.copy.fan_out import partition_of, read_to
 from twinlog.mirror.map.offset_map import Mark, Run
 from twinlog.mirror.ports import RawRecords
 from twinlog.mirror.start.fan_start import find_fan_start
@@ -22,9 +21,8 @@ from twinlog.mirror.start.our_end import LongSearch
 from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start_point import StartPoint
 from twinlog.model import Isolation, StartAt, TopicId, TopicPartition
-from twinlog.wire.encoding import encode_batch
 from twinlog.wire.record_batch import Codec
-from twinlog.wire.records import Record
+from twinlog.wire.records import Record, encode_batch
 
 OURS, STRANGER, OTHER_FLOW = 9, 77, 12
 SOURCE_ID, TARGET_ID = TopicId("a" * 32), TopicId("b" * 32)

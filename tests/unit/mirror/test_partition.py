@@ -23,7 +23,7 @@ from twinlog.errors import CorruptData, Fate, PartitionError
 from twinlog.lane.reporting import hand_over
 from twinlog.mirror.copy.intake import Intake
 from twinlog.mirror.copy.partition import PIPELINE, QUIET_MS, TROUBLE_MS, CopyState, PartitionCopy
-from twinlog.mirror.copy.target_leader import TargetLeader
+from twinlog.mirror.copy.target_log import TargetLeader
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.start_point import CopyRules
 from twinlog.model import Isolation

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from twinlog.mirror.copy.partitioner import partition_for_key, partition_of
-from twinlog.wire.kernels.murmur import murmur2
-from twinlog.wire.record import Record
+from twinlog.mirror.copy.fan_out import partition_for_key, partition_of
+from twinlog.wire.kernels.twin import murmur2
+from twinlog.wire.rows import Record
 
 
 @pytest.mark.parametrize(

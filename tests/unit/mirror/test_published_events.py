@@ -9,12 +9,12 @@ from msgspec import structs
 
 from tests.support.snapshots import DIVERGED, HAPPENED, PUBLISHED
 from twinlog.errors import CorruptData
-from twinlog.mirror.state.published import published_status
-from twinlog.mirror.state.published_events import (
+from twinlog.mirror.state.published import (
     LONGEST_MESSAGE,
     MOST_CHARACTERS,
     MOST_EVENTS,
     published_events,
+    published_status,
     within_bounds,
 )
 

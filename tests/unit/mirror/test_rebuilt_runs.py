@@ -17,9 +17,18 @@ from twinlog.mirror.map.offset_map import (
     Term,
     run_at,
 )
-from twinlog.mirror.map.rebuilt_rows import DescribedMaps, rows
-from twinlog.mirror.map.rebuilt_runs import FROM_BEGINNING, Followed, Follower, RunList, Slot
-from twinlog.mirror.map.target_window import ABSENT, Numbered, TargetWindow
+from twinlog.mirror.map.rebuilt_map import (
+    ABSENT,
+    FROM_BEGINNING,
+    DescribedMaps,
+    Followed,
+    Follower,
+    Numbered,
+    RunList,
+    Slot,
+    TargetWindow,
+    rows,
+)
 from twinlog.model import TopicId
 
 KEY = PartitionKey(TopicId("1" * 32), TopicId("2" * 32), 0)

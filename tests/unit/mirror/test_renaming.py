@@ -14,7 +14,7 @@ from twinlog.mirror.names.filters import policy_of
 from twinlog.mirror.names.renaming import is_renamed, plain_upstream, refused_names, unkept_names
 from twinlog.mirror.state.copies import CopyRow, copy_rows
 from twinlog.model import TopicId
-from twinlog.wire.topic_acl import READ, Pattern, Permission, TopicAcl
+from twinlog.wire.topic_settings import READ, Pattern, Permission, TopicAcl
 
 IDENTITY = "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 BASE = [

@@ -14,9 +14,8 @@ from twinlog.mirror.map.offset_map import Run, run_at
 from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start_point import StartPoint
 from twinlog.model import Isolation, TopicId, TopicPartition, sequence_of
-from twinlog.wire.encoding import encode_batch
 from twinlog.wire.record_batch import Codec
-from twinlog.wire.records import Record
+from twinlog.wire.records import Record, encode_batch
 
 HERE: Final = TopicPartition("orders", 0)
 THERE: Final = TopicPartition("A.orders", 0)

@@ -16,7 +16,7 @@ from twinlog.mirror.copy.refusals import poison, unreadable
 from twinlog.mirror.map import map_tail
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.skips import Skip
-from twinlog.mirror.start.pending_records import holds_records
+from twinlog.mirror.start.both_logs import holds_records
 from twinlog.mirror.start.tail_check import source_records
 from twinlog.model import Isolation, TopicPartition
 from twinlog.wire.error_codes import (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from twinlog.mirror.state.copies import copy_rows
+from twinlog.mirror.state.copies import MappedCopies, copy_rows, is_mapped_row, mapped_copies
 from twinlog.mirror.state.generations import (
     fan_producers,
     producer_of,
@@ -17,7 +17,6 @@ from twinlog.mirror.state.generations import (
 )
 from twinlog.mirror.state.held_producers import is_held_row
 from twinlog.mirror.state.intents import FlowIntents, flow_intents, is_intent_row
-from twinlog.mirror.state.mapped import MappedCopies, is_mapped_row, mapped_copies
 from twinlog.mirror.state.state_row import encode_row
 from twinlog.mirror.state.verified import VerifyRun, verify_runs
 from twinlog.survey.newcomers import first_survey

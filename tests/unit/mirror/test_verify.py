@@ -14,11 +14,11 @@ from twinlog.mirror.copy.intake import Intake, RolledBack
 from twinlog.mirror.map.offset_map import Mark, Run
 from twinlog.mirror.skips import Skip
 from twinlog.mirror.verify.difference import Compared, DifferenceKind, GapCause, Range
-from twinlog.mirror.verify.pairs import Pairs, with_own_batches
+from twinlog.mirror.verify.matching import Pairs, with_own_batches
 from twinlog.mirror.verify.side import Piece, ReadSide
 from twinlog.mirror.verify.walk import LogWalk, Rules
 from twinlog.model import Isolation
-from twinlog.wire.recompress import Recompression
+from twinlog.wire.compression import Recompression
 from twinlog.wire.record_batch import Codec, read_header, read_headers
 from twinlog.wire.records import Record, encode_batch
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 from twinlog.records.write import appending
-from twinlog.wire.record import Record
-from twinlog.wire.rows import rows_of
+from twinlog.wire.rows import Record, rows_of
 
 ROWS = 30_000
 

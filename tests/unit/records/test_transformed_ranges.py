@@ -13,8 +13,8 @@ from twinlog.errors import ClusterError, CorruptData
 from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
 from twinlog.records.decoding import arrow_schema
 from twinlog.records.ranges import COLUMNS, RangeEncoder, rows_of_range
-from twinlog.wire.record import Record
 from twinlog.wire.record_batch import Codec
+from twinlog.wire.rows import Record
 
 pytestmark = pytest.mark.usefixtures("each_kernels")
 

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from twinlog.config.keys.client_keys import CLIENT_KEYS, Role
 from twinlog.errors import ConfigError, TwinlogError
-from twinlog.mirror.copy.partitioner import partition_for_key
+from twinlog.mirror.copy.fan_out import partition_for_key
 from twinlog.model import TopicPartition
 from twinlog.records.given import OPTIONS
 from twinlog.records.write.options import REFUSED_KEYS, WriteOptions, parse_write_options
@@ -25,9 +25,8 @@ from twinlog.records.write.rows import (
     table_of_columns,
     warn_of_others,
 )
-from twinlog.wire.record import Record
 from twinlog.wire.record_batch import Codec
-from twinlog.wire.rows import Rows, rows_of
+from twinlog.wire.rows import Record, Rows, rows_of
 
 pytestmark = pytest.mark.usefixtures("each_kernels")
 

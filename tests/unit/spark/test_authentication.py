@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from twinlog.errors import ConfigError
-from twinlog.spark.authentication import AUTHENTICATED, OPEN, PINNED, SECRET, security_settings
+from twinlog.spark.session import AUTHENTICATED, OPEN, PINNED, SECRET, security_settings
 
 STANDALONE = "spark://somewhere:7077"
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from twinlog.cluster.logs.producers import ProducerState
 from twinlog.errors import Unreachable
-from twinlog.mirror.map.copy_border import BorderUnknown
+from twinlog.mirror.map.foreign_records import BorderUnknown
 from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, PartitionMap, Run, Term
 from twinlog.mirror.plan import Pairing
 from twinlog.model import NO_TOPIC_ID, SEQUENCE_MODULUS, TopicId, TopicPartition

@@ -14,7 +14,7 @@ from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.errors import BrokerRefused, TwinlogError, Unauthorized
 from twinlog.survey import topic_configs
 from twinlog.survey.topic_configs import NewConfigs, new_topic_configs
-from twinlog.wire.topic_config import ConfigEntry, ConfigSource
+from twinlog.wire.topic_settings import ConfigEntry, ConfigSource
 
 OLD = "message.format.version"
 OLDER = "message.downconversion.enable"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from twinlog.model import TopicPartition
-from twinlog.wire.connect_positions import (
+from twinlog.wire.mm2_records import (
     PositionKey,
     decode_position,
     encode_position,

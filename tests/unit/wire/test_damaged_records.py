@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tests.support.records import CODECS, NOW_MS, RECORDS, SAMPLE, flipped, prefixes
 from twinlog.errors import CorruptData
+from twinlog.wire.primitives import encode_varint
 from twinlog.wire.record_batch import HEADER_BYTES, Codec
 from twinlog.wire.records import Record, decode_batch, encode_batch, first_record
-from twinlog.wire.varint import encode_varint
 
 LIMIT = 1 << 20
 

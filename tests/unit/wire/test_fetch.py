@@ -11,7 +11,7 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 
 from twinlog.errors import CorruptData
 from twinlog.model import Isolation, TopicId, TopicPartition
-from twinlog.wire.requests.fetch import (
+from twinlog.wire.fetch import (
     SESSION_ERRORS,
     VERSION_BY_ID,
     VERSION_BY_NAME,

@@ -24,10 +24,10 @@ from twinlog.wire.kernels.chosen import CHOSEN, VARIABLE, Chosen
 from twinlog.wire.kernels.library import NAME, VERSION, Library, NotLoaded
 from twinlog.wire.kernels.shapes import Kernels, Strings
 from twinlog.wire.kernels.twin import TWIN
+from twinlog.wire.primitives import encode_varint
 from twinlog.wire.record_batch import HEADER_BYTES, Codec
 from twinlog.wire.records import decode_batch, encode_batch, first_record
 from twinlog.wire.rows import encode_headers
-from twinlog.wire.varint import encode_varint
 
 FOLDER = Path(kernels.__file__).parent
 compiled = pytest.mark.skipif(

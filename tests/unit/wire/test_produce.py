@@ -10,14 +10,14 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from twinlog.errors import CorruptData
 from twinlog.model import TopicId, TopicPartition
-from twinlog.wire.record_batch import Buffer
-from twinlog.wire.requests.produce import (
+from twinlog.wire.produce import (
     VERSION_BY_ID,
     VERSION_BY_NAME,
     ProducedPartition,
     produce_answer,
     produce_request,
 )
+from twinlog.wire.record_batch import Buffer
 
 ORDERS, SALES = TopicPartition("orders", 3), TopicPartition("sales", 0)
 IDS = {"orders": TopicId("a" * 32), "sales": TopicId("b" * 32)}

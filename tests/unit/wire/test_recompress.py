@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from twinlog.wire.recompress import Recompression
+from twinlog.wire.compression import Recompression
 from twinlog.wire.record_batch import Codec, read_header, rewrite_header, verify_crc
 from twinlog.wire.records import Record, decode_batch, encode_batch
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.errors import CorruptData
-from twinlog.wire.varint import encode_varint, read_varint, read_varlong
+from twinlog.wire.primitives import encode_varint, read_varint, read_varlong
 
 KNOWN = [
     (0, "00"),

@@ -32,7 +32,7 @@ from twinlog.cli.terminal.output import Answer, error_object, is_for_programs, w
 from twinlog.cli.terminal.tables import Cell, Column, fitted_table, lines, row, shown_width, text
 from twinlog.config.advice.explanation import ExplainedKey, explain, without_meaning
 from twinlog.config.flow.schema import MirrorConfig
-from twinlog.config.keys.key_types import Support
+from twinlog.config.keys.key_table import Support
 from twinlog.config.values.warnings import ConfigWarning
 from twinlog.errors import ConfigError
 from twinlog.extras import require_extra

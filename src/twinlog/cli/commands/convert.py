@@ -13,7 +13,7 @@ from twinlog.cli.options.mirror_maker_1_options import no_file, no_pair, pair, p
 from twinlog.cli.options.option import file_argument, option
 from twinlog.cli.options.run_options import leave_secrets_unread, secrets_folder, secrets_option
 from twinlog.cli.terminal.output import write_line
-from twinlog.private_files import private_opener
+from twinlog.folders import private_opener
 
 
 @click.command("convert", cls=Command)
@@ -41,8 +41,7 @@ def convert(files: tuple[Path, ...], output: Path | None, **arguments: Any) -> i
     twinlog convert source.json checkpoint.json heartbeat.json > mm2.properties
     twinlog convert --consumer.config c.properties --producer.config p.properties --include '.*'
     """
-    from twinlog.config.advice.canonical import canonical
-    from twinlog.config.config_file import read_files
+    from twinlog.config.config_file import canonical, read_files
     from twinlog.config.files.mirror_maker_1 import read_pair
     from twinlog.config.load import load_raw
 

@@ -17,7 +17,7 @@ from twinlog.cli.terminal.tables import plain_table, row, text, write_parts
 from twinlog.quantities import count, plural
 
 if TYPE_CHECKING:
-    from twinlog.control.compare.comparison import Aspect, Deviation, FlowComparison
+    from twinlog.control.compare import Aspect, Deviation, FlowComparison
 
 SHOWN_EACH: Final = 50
 """Maximum number of rows per aspect; --format json is complete."""
@@ -43,7 +43,7 @@ def diff(chosen: ChosenFlow, topics: str | None, every: bool) -> Answer:
     twinlog diff mm2.properties --flow A:B --topics 'orders.*' --all
     twinlog diff mm2.properties --format json
     """
-    from twinlog.control.compare.comparison import compare_flows, matching
+    from twinlog.control.compare import compare_flows, matching
 
     matches = matching(topics, "--topics")
     compared = []

@@ -53,10 +53,9 @@ from twinlog.codes import FlowState, PartitionState
 from twinlog.errors import TwinlogError, UsageError
 from twinlog.extras import require_extra
 from twinlog.flow_log import code_among
-from twinlog.hidden import without_secrets
-from twinlog.private_files import private_opener
+from twinlog.folders import private_opener
 from twinlog.quantities import count, duration, plural, size
-from twinlog.shown import ShownFormatter, shown_in_json
+from twinlog.shown import ShownFormatter, shown_in_json, without_secrets
 
 if TYPE_CHECKING:
     from twinlog.config.flow.schema import FlowConfig, MirrorConfig
@@ -292,9 +291,9 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     from twinlog.config.advice.transforms import refuse_transforms
     from twinlog.control.process.commands import CommandPort, Reload, Stop
     from twinlog.control.process.run import MirrorOptions, run_mirror
-    from twinlog.control.watch.vital import Vital
     from twinlog.control.web.address import parse_listen
     from twinlog.control.web.current_config import CurrentConfig
+    from twinlog.threads import Vital
 
     is_quiet, verbose = loudness() is Loudness.QUIET, loudness() is Loudness.VERBOSE
     configure_logs(options.log_file, options.log_format, verbose=verbose)

@@ -82,7 +82,7 @@ class GroupChoice:
         """Return the groups' names; raises UsageError if none matches."""
         if self.groups:
             return list(dict.fromkeys(self.groups))
-        from twinlog.control.compare.comparison import matching
+        from twinlog.control.compare import matching
 
         groups = work.names(matching(self.pattern, "--groups"))
         if not groups:
@@ -93,7 +93,7 @@ class GroupChoice:
     @property
     def matches(self) -> Callable[[str], bool]:
         """Return the filter for a group's topics."""
-        from twinlog.control.compare.comparison import matching
+        from twinlog.control.compare import matching
 
         return matching(self.topic_pattern, "--topics")
 

@@ -65,7 +65,7 @@ def support_bundle(
     twinlog support-bundle mm2.properties
     twinlog support-bundle west.properties east.properties
     """
-    from twinlog.control.support.support_bundle import collect, write_bundle
+    from twinlog.control.support_bundle import collect, write_bundle
 
     archive = archive or Path(f"twinlog-support-{time.strftime('%Y%m%d-%H%M%S')}.tar.gz")
     # the first file of MirrorMaker 1's pair represents both

@@ -65,10 +65,11 @@ def verify(
     timestamp. The command prints the exact ranges that are missing, extra, different, reordered, or
     not at the offset of the map, and groups that would skip records. Gaps that are explained by
     compaction, retention, aborted transactions, skipped or accepted records are counted, but are no
-    difference. Configs of topics are compared as by `diff`. The command only reads, except that it
-    stores the result in the target's state topic, for the page and REST. With --master it runs as a
-    Spark job with a task for each section of a partition, otherwise in this process. Exit code 0:
-    identical; 1: different; 2: the comparison could not be completed.
+    difference. Transformed topics are compared with what the transforms of FILE now make of the
+    source's records. Configs of topics are compared as by `diff`. The command only reads, except
+    that it stores the result in the target's state topic, for the page and REST. With --master it
+    runs as a Spark job with a task for each section of a partition, otherwise in this process. Exit
+    code 0: identical; 1: different; 2: the comparison could not be completed.
 
     \b
     twinlog verify mm2.properties
@@ -76,7 +77,7 @@ def verify(
     twinlog verify mm2.properties --deep --format json > report.json
     twinlog verify mm2.properties --master 'local[*]'
     """
-    from twinlog.control.compare.comparison import matching
+    from twinlog.control.compare import matching
     from twinlog.control.verify.result import Asked, Records, digest, worst
     from twinlog.control.verify.verification import VerifyScope, verify_flows
     from twinlog.control.verify.workers import workers

@@ -18,8 +18,7 @@ from twinlog.cli.options.candidates import aliases
 from twinlog.cli.options.command import Command
 from twinlog.cli.options.option import F, Section, option, options, said
 from twinlog.config.files.overrides import Override
-from twinlog.config.keys.key_table import OWN_KEYS
-from twinlog.config.keys.key_types import OWN_PREFIX, KeyDefinition, KeyKind
+from twinlog.config.keys.key_table import OWN_KEYS, OWN_PREFIX, KeyDefinition, KeyKind
 from twinlog.errors import UsageError
 
 if TYPE_CHECKING:

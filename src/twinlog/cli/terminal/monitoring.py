@@ -18,20 +18,20 @@ from twinlog import __version__
 from twinlog.addresses import Address
 from twinlog.cli.terminal.output import write_line
 from twinlog.config.series import ALL_SERIES
-from twinlog.control.support.support_bundle import CurrentSecrets
+from twinlog.control.support_bundle import CurrentSecrets
 from twinlog.control.watch.events import EventLog
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.service import ServiceNotifier
 from twinlog.control.watch.snapshot import FlowSnapshot
-from twinlog.control.watch.vital import Vital
 from twinlog.control.web.address import CannotListen
 from twinlog.control.web.current_config import CurrentConfig
 from twinlog.control.web.front import App
 from twinlog.control.web.server import WebServer
 from twinlog.flow_log import FlowLog
-from twinlog.hidden import hiding
-from twinlog.mirror.state.published_events import PublishedEvents
+from twinlog.mirror.state.published import PublishedEvents
+from twinlog.shown import hiding
 from twinlog.spark.jvm_use import JvmUse
+from twinlog.threads import Vital
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from twinlog.cli.terminal.output import ANSWER, Answer, Part, is_for_programs, is_quiet, write_line
-from twinlog.codes.states import Severity, severity_of
+from twinlog.codes import Severity, severity_of
 from twinlog.quantities import duration
 from twinlog.shown import shown
 

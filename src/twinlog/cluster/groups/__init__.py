@@ -5,6 +5,6 @@ Read `coordinators` first: it sends one request to each broker for all groups th
 - *Offsets*: `group_offsets` (consumer groups), `share_groups`, and `commit_mark` (the progress of a
   DataFrame's query). `transactions` writes records and offsets atomically.
 - *Groups*: `group_list` (also deletes groups), `group_members` (also a group on one cluster, for
-  people), `group_rights`, and `connect_group` (the workers of Kafka Connect).
-- *Leadership*: `membership` elects the leader of a flow, with `group_protocol` and `member`.
+  people, and the workers of Kafka Connect), and `group_rights`.
+- *Leadership*: `membership` elects the leader of a flow, with `group_protocol`.
 """

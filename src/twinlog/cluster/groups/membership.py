@@ -30,25 +30,32 @@ process leads.
 
 A membership has no thread of its own: between heartbeats it pauses as a `RepeatedJob`, and `_run`
 is a generator that yields its pauses.
+
+**Metadata**, with which a member describes itself, is JSON that other members and other releases
+read. So each part may be missing, and each reader of a part returns a default if it is.
+
+    host, pid, started    who the process is, for people
+    config                digests of its configuration by key (CONFIG_MISMATCH)
+    share                 how many flows it leads, so that processes can share them evenly
+    successor             the process to which a leader is about to hand over
 """
 
 from __future__ import annotations
 
+import json
 import logging
+import os
+import socket
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Final
 
 from twinlog.clock import boot_clock
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.group_protocol import GroupCalls, GroupSettings, JoinedGroup
-from twinlog.cluster.groups.member import (
-    MemberRole,
-    MembershipState,
-    describe_member,
-    process_metadata,
-)
 from twinlog.cluster.net.retry import DEFAULT_PATIENCE, Backoff, Clock, Patience, is_retriable
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.errors import BrokerRefused, TwinlogError
@@ -56,6 +63,106 @@ from twinlog.threads import RepeatedJob
 from twinlog.wire.error_codes import ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID
 
 log = logging.getLogger(__name__)
+
+
+class MemberRole(StrEnum):
+    """What a member currently does."""
+
+    JOINING = "joining"
+    LEADING = "leading"
+    STANDBY = "standby"
+    LEFT = "left"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MembershipState:
+    """The state of a member. `problem` is why it has not joined."""
+
+    role: MemberRole = MemberRole.JOINING
+    member_id: str = ""
+    generation: int = -1
+    leader: bytes = b""
+    """Metadata of the leader. Empty while unknown."""
+    members: int = 0
+    """Number of members. Only the leader knows it; otherwise 0."""
+    others: tuple[bytes, ...] = ()
+    """Metadata of the standbys. Only the leader knows it."""
+    problem: TwinlogError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A process's share of the work, which a standby reports to the leader."""
+
+    process: str
+    leads: int
+    """Number of flows that the process leads."""
+    is_ready: bool
+    """Whether the process could lead this flow."""
+
+
+def process_metadata(config: Mapping[str, str] | None = None) -> bytes:
+    """Return the metadata of this process, with digests of its configuration by key."""
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    member = {"host": socket.gethostname(), "pid": os.getpid(), "started": started}
+    return with_config(json.dumps(member).encode(), config)
+
+
+def with_config(metadata: bytes, config: Mapping[str, str] | None) -> bytes:
+    """Return the metadata with this configuration, unless it is None."""
+    return metadata if config is None else _with_part(metadata, config=dict(config))
+
+
+def config_of(metadata: bytes) -> Mapping[str, str] | None:
+    """Return the digests of the configuration in the metadata, or None."""
+    try:
+        config = json.loads(metadata)["config"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return config if isinstance(config, dict) else None
+
+
+def with_share(metadata: bytes, share: Share) -> bytes:
+    return _with_part(metadata, share=[share.process, share.leads, share.is_ready])
+
+
+def share_of(metadata: bytes) -> Share | None:
+    try:
+        process, leads, is_ready = json.loads(metadata)["share"]
+        return Share(process=str(process), leads=int(leads), is_ready=bool(is_ready))
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def with_successor(metadata: bytes, process: str) -> bytes:
+    """Return a leader's metadata with the process to which it is about to hand over, or empty."""
+    return _with_part(metadata, successor=process)
+
+
+def _with_part(metadata: bytes, **part: object) -> bytes:
+    return json.dumps({**json.loads(metadata), **part}).encode()
+
+
+def successor_of(metadata: bytes) -> str:
+    """Return the process to which the leader is about to hand over, or an empty text."""
+    try:
+        return str(json.loads(metadata).get("successor", ""))
+    except (ValueError, AttributeError):
+        return ""
+
+
+def describe_member(metadata: bytes) -> str:
+    """Return text like `process 4711 on host-a, since 2026-11-21T04:24:00+00:00`. Unknown metadata
+    is returned unchanged.
+    """
+    if not metadata:
+        return "not known yet"
+    try:
+        member = json.loads(metadata)
+        return f"process {member['pid']} on {member['host']}, since {member['started']}"
+    except (ValueError, KeyError, TypeError):
+        return metadata.decode(errors="replace")
+
 
 SESSION_TIMEOUT_MS: Final = 10_000
 HEARTBEAT_MS: Final = 3_000

@@ -41,8 +41,8 @@ from twinlog.wire.error_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
     error_for,
 )
+from twinlog.wire.fetch import AbortedTransaction
 from twinlog.wire.record_batch import BatchHeader, Buffer, read_headers
-from twinlog.wire.requests.fetch import AbortedTransaction
 
 MAX_ANSWER_BYTES: Final = 50 * 1024 * 1024
 """Java's fetch.max.bytes."""

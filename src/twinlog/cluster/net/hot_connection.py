@@ -4,7 +4,7 @@ The loop finds out with `selectors` when a socket can be read or written. Nothin
 waits. A large response is received directly into the buffer whose slices are later sent to the
 target, so Python touches the bytes of a record batch only to rewrite its header:
 
-    source's socket --> buffer of `frame_pool` --> slices: batches --> target's socket (`sendmsg`)
+    source's socket --> buffer of `FramePool`  --> slices: batches --> target's socket (`sendmsg`)
 
 Brokers answer the requests of a connection in order, so the oldest request in flight belongs to the
 next response.
@@ -30,7 +30,7 @@ from typing import Any, Final
 from twinlog.addresses import IO_ERRORS
 from twinlog.cluster.net import framing
 from twinlog.cluster.net.connection import Connection
-from twinlog.cluster.net.frame_pool import FramePool
+from twinlog.cluster.net.framing import FramePool
 from twinlog.errors import CorruptData, Disconnected
 from twinlog.wire.record_batch import Buffer
 

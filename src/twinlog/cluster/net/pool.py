@@ -16,8 +16,7 @@ from dataclasses import replace
 from typing import Final
 
 from twinlog.addresses import IO_ERRORS, Address
-from twinlog.cluster.net import dialing
-from twinlog.cluster.net.connection import Connection
+from twinlog.cluster.net.connection import Connection, connect
 from twinlog.cluster.net.metadata import Broker
 from twinlog.cluster.net.retry import CHANCE, Clock
 from twinlog.cluster.net.settings import ClusterSettings
@@ -250,7 +249,7 @@ def _speaks_kafka(host: str, port: int, settings: ClusterSettings) -> bool:
 def _speaks_http(host: str, port: int, settings: ClusterSettings) -> bool:
     deadline = time.monotonic() + ANSWER_WITHIN_S
     try:
-        with dialing.connect(host, port, settings, deadline=deadline) as sock:
+        with connect(host, port, settings, deadline=deadline) as sock:
             sock.settimeout(ANSWER_WITHIN_S)
             sock.sendall(b"GET / HTTP/1.0\r\n\r\n")
             return sock.recv(5) == b"HTTP/"

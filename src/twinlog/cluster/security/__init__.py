@@ -10,11 +10,11 @@ has two halves:
                                                               v
     lanes     SecuritySettings --> TLS context, SASL exchange of each new connection
 
-- *Loading*: `security_keys` reads all keys, with `tls_keys` and `oauth_keys` for their parts and
-  `jaas` for `sasl.jaas.config`. `client_keys` makes each error name its key. `keystores` and `jks`
-  read Java's stores, and `ciphers` converts Java's names. The result is in `security_settings`.
+- *Loading*: `security_keys` reads all keys, with `tls_keys` and `oauth_keys` for their parts.
+  `client_keys` makes each error name its key. `keystores` reads Java's stores. The result is in
+  `security_settings`.
 - *Using*: `tls` secures a socket, `sasl` authenticates by PLAIN, SCRAM or OAUTHBEARER. Tokens come
-  from `oauth`, which caches them, and `token_endpoint`, which requests them.
+  from `oauth`, which requests and caches them.
 - *Renewing*: `renewal` follows the files, and passes on their new content to new connections.
 
 Kerberos (GSSAPI, Java's default mechanism) is not supported. It needs a C library, a configuration

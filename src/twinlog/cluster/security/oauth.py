@@ -14,23 +14,183 @@ only after some seconds. One thread fetches a token, and the others wait for it.
 broker has rejected is forgotten.
 
 There is no thread that renews tokens in the background, unlike in Java: an idle lane needs none.
+
+**Token endpoint.** A token is requested with OAuth 2's client credentials grant (RFC 6749, 4.4), as
+Java does. No message contains the secret: neither an address with its query, nor a text of the
+endpoint, which may repeat the request. Redirects are not followed, because the secret may only be
+sent to the configured address.
 """
 
 from __future__ import annotations
 
 import base64
+import binascii
+import http.client
 import json
 import math
 import random
+import re
+import ssl
 import threading
 import time
+import urllib.error
+import urllib.parse
+import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+from twinlog.addresses import IO_ERRORS
 from twinlog.cluster.security.security_settings import OAuthSettings
-from twinlog.cluster.security.token_endpoint import Token, fetch_token
-from twinlog.errors import Unreachable
+from twinlog.errors import AuthenticationFailed, ClusterError, EndpointAway, Unreachable
+
+_MAX_ANSWER_BYTES: Final = 1024 * 1024
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+_RETRIABLE_STATUS: Final = frozenset({408, 425, 429, *range(500, 600)})
+_SHOWN_CHARACTERS: Final = 200
+_CHECK: Final = "check sasl.oauthbearer.token.endpoint.url and the network"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Token:
+    """A token, and the seconds until it expires, or None if unknown."""
+
+    text: str
+    lifetime_s: float | None
+
+
+def fetch_token(settings: OAuthSettings, now_s: float) -> Token:
+    """Request a token. Raises EndpointAway if a retry can help, else AuthenticationFailed."""
+    url = settings.token_endpoint_url or ""
+    opener = urllib.request.build_opener(
+        urllib.request.HTTPSHandler(context=_context(settings)), _NoRedirect()
+    )
+    try:
+        with opener.open(_request(settings, url), timeout=settings.timeout_ms / 1000) as answer:
+            body: bytes = answer.read(_MAX_ANSWER_BYTES)
+    except urllib.error.HTTPError as error:
+        with error:
+            body = error.read(_MAX_ANSWER_BYTES)
+        raise _refusal(error.code, body, settings) from None
+    except urllib.error.URLError as error:
+        raise _unanswered(error.reason, url) from error
+    except (*IO_ERRORS, http.client.HTTPException) as error:
+        raise _unanswered(error, url) from error
+    return _read_answer(body, url, now_s)
+
+
+def lifetime_of(token: str, now_s: float) -> float | None:
+    """Return the seconds until the `exp` of a JWT, or None if the token is no JWT or has none."""
+    payload = token.split(".")[1] if token.count(".") == 2 else ""
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        return float(claims["exp"]) - now_s
+    except (binascii.Error, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def address_of(url: str) -> str:
+    """Return the endpoint for messages, without its query, which may contain a secret."""
+    parts = urllib.parse.urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+def _context(settings: OAuthSettings) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=settings.endpoint_ca_pem)
+    # by default, Python 3.13 rejects an issuer without key identifiers, which Java accepts
+    context.verify_flags &= ~ssl.VerifyFlags.VERIFY_X509_STRICT
+    return context
+
+
+def _request(settings: OAuthSettings, url: str) -> urllib.request.Request:
+    form = {"grant_type": "client_credentials"}
+    if settings.scope:
+        form["scope"] = settings.scope
+    headers = {
+        "Accept": "application/json",
+        "Authorization": f"Basic {_basic(settings)}",
+        "Cache-Control": "no-cache",
+        "Content-Type": "application/x-www-form-urlencoded",
+    }
+    # the scheme was checked when the settings were loaded
+    return urllib.request.Request(  # noqa: S310
+        url, data=urllib.parse.urlencode(form).encode(), headers=headers, method="POST"
+    )
+
+
+def _basic(settings: OAuthSettings) -> str:
+    client_id, secret = settings.client_id, settings.client_secret
+    if settings.is_header_urlencoded:
+        client_id, secret = urllib.parse.quote_plus(client_id), urllib.parse.quote_plus(secret)
+    return base64.b64encode(f"{client_id}:{secret}".encode()).decode()
+
+
+def _refusal(status: int, body: bytes, settings: OAuthSettings) -> ClusterError:
+    address = address_of(settings.token_endpoint_url or "")
+    if status in _RETRIABLE_STATUS:
+        return EndpointAway(f"the token endpoint {address} responds with status {status}; {_CHECK}")
+    if status in range(300, 400):
+        return AuthenticationFailed(
+            f"the token endpoint {address} redirects to another address, which is not followed: "
+            "set sasl.oauthbearer.token.endpoint.url to that address"
+        )
+    reason = _oauth_error(body, settings)
+    return AuthenticationFailed(
+        f"the token endpoint {address} rejects the request with status {status}{reason}: "
+        "check client ID, secret and scope in sasl.jaas.config"
+    )
+
+
+def _oauth_error(body: bytes, settings: OAuthSettings) -> str:
+    """Return `error` and `error_description` (RFC 6749, 5.2). The secret is removed from both."""
+    try:
+        answer = json.loads(body)
+        words = [answer["error"], answer.get("error_description")]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return ""
+    text = ": ".join(str(each) for each in words if each)
+    secret = settings.client_secret or ""
+    encoded = urllib.parse.quote(secret, safe=""), urllib.parse.quote_plus(secret)
+    # before the text is cut or escaped, or a part of the secret or its escaped form would remain
+    for form in (secret, *encoded, _basic(settings)):
+        text = text.replace(form, "***") if form else text
+    return f" ({text!a})"[:_SHOWN_CHARACTERS]
+
+
+def _unanswered(reason: object, url: str) -> ClusterError:
+    address = address_of(url)
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return AuthenticationFailed(
+            f"the certificate of the token endpoint {address} is rejected: "
+            f"{reason.verify_message}; "
+            "if its issuer is your own, add ssl.truststore.location=FILE to sasl.jaas.config"
+        )
+    if isinstance(reason, http.client.InvalidURL):
+        reason = "its address is not a valid URL"  # the reason itself quotes it with its query
+    return EndpointAway(f"the token endpoint {address} does not respond: {reason}; {_CHECK}")
+
+
+def _read_answer(body: bytes, url: str, now_s: float) -> Token:
+    try:
+        answer = json.loads(body)
+        text = answer.get("access_token") or answer.get("id_token")
+        stated = answer.get("expires_in")
+    except (ValueError, AttributeError, RecursionError):
+        text = stated = None
+    if not isinstance(text, str) or not _TOKEN.fullmatch(text):
+        raise AuthenticationFailed(
+            f"the response of {address_of(url)} has no token: check that it is a token endpoint"
+        )
+    lifetime = lifetime_of(text, now_s)
+    if lifetime is None and isinstance(stated, (int, float)):
+        lifetime = float(stated)
+    return Token(text=text, lifetime_s=lifetime)
+
 
 UNKNOWN_LIFETIME_S: Final = 60.0
 """Assumed lifetime of a token without an expiry."""

@@ -10,10 +10,14 @@ import ssl
 from dataclasses import replace
 from typing import Final
 
-from twinlog.cluster.security import ciphers, keystores
+from twinlog.cluster.security import keystores, tls
 from twinlog.cluster.security.client_keys import ClientKeys
-from twinlog.cluster.security.jks import BrokenStore, WrongKeyPassword, WrongPassword
-from twinlog.cluster.security.keystores import Identity
+from twinlog.cluster.security.keystores import (
+    BrokenStore,
+    Identity,
+    WrongKeyPassword,
+    WrongPassword,
+)
 from twinlog.cluster.security.security_settings import TLS_VERSIONS, SecuritySettings
 
 TRUST_TYPE: Final = "ssl.truststore.type"
@@ -172,7 +176,7 @@ def _tls_versions(keys: ClientKeys) -> tuple[str, ...]:
 
 def _cipher_suites(keys: ClientKeys) -> tuple[str, ...]:
     suites = keys.words(CIPHERS)
-    unknown = ciphers.unknown_suites(suites)
+    unknown = tls.unknown_suites(suites)
     if unknown:
         keys.fail(CIPHERS, f"this machine's OpenSSL has no {', '.join(unknown)}")
     return suites

@@ -12,7 +12,7 @@ from typing import Any, Final
 from kafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.wire.topic_acl import TopicAcl
+from twinlog.wire.topic_settings import TopicAcl
 
 TOPIC: Final = 2
 ANY: Final = 1

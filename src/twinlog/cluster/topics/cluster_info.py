@@ -1,13 +1,38 @@
-"""A cluster as a whole: its ID, its live brokers, and the user's permissions on it."""
+"""A cluster as a whole: its ID, its live brokers, their versions and distance, two of their limits,
+and the user's permissions on it.
+
+**Versions** (`broker_versions`) are the API versions and features (KIP-584) that each broker
+reports.
+
+This is for the support bundle, which is read by people. No code decides by these numbers or by a
+broker's release, because other implementations of the protocol report what they like. Twinlog finds
+out what a broker can do in two other ways:
+
+- *A request.* A connection knows the API versions of its broker. If none of them fits, the request
+  raises Unsupported before it is sent (`net.connection`), and the caller does without.
+- *A probe.* For an exact copy it is not enough that a broker accepts a request: it must also
+  behave like Apache Kafka. `survey.capabilities` tests that on the target, with real batches.
+
+**Limits.** `producer_expiry` is how long brokers remember a producer ID after its last record. A
+copy is exactly once only while the target remembers its producer ID, so old records need care
+(`lane.late_requests`). `longest_transaction` is how long a transaction may take.
+"""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from kafka.protocol.admin import DescribeClusterRequest
+from kafka.protocol.metadata import MetadataRequest
 
-from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.client import METADATA_WITHOUT_CREATION, ClusterClient
+from twinlog.cluster.net import protocol
 from twinlog.cluster.net.metadata import Broker, Operation, operations
+from twinlog.cluster.topics.configs import describe_broker_configs
+from twinlog.errors import ClusterError, Disconnected, Unreachable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,3 +63,111 @@ def describe_cluster(client: ClusterClient) -> ClusterInfo:
         )
 
     return client.retrying(ask)
+
+
+WITH_FEATURES: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerVersions:
+    """What one broker reports. If it could not be queried, `problem` has the reason."""
+
+    node: int
+    host: str
+    port: int
+    rack: str | None
+    apis: Mapping[str, tuple[int, int]]
+    """Lowest and highest version by API name. Empty if the broker could not be queried."""
+    features: Mapping[str, int]
+    """Finalized levels, including `metadata.version`. Empty before Kafka 3."""
+    problem: str = ""
+
+
+def broker_versions(client: ClusterClient) -> Iterator[BrokerVersions]:
+    """Yield what each broker reports. Raises ClusterError if no broker responds."""
+    for broker in client.metadata([]).brokers.values():
+        apis: dict[str, tuple[int, int]] = {}
+        features: dict[str, int] = {}
+        problem = ""
+        try:
+            known = client.connection_to(broker.node).api_versions
+            apis = {protocol.api_name(key): known[key] for key in sorted(known)}
+            features = _features(client, broker.node, known[protocol.API_VERSIONS][1])
+        except ClusterError as error:
+            problem = str(error)  # the reports of the other brokers are still useful
+        yield BrokerVersions(
+            node=broker.node,
+            host=broker.host,
+            port=broker.port,
+            rack=broker.rack,
+            apis=apis,
+            features=features,
+            problem=problem,
+        )
+
+
+def _features(client: ClusterClient, node: int, offered: int) -> dict[str, int]:
+    if offered < WITH_FEATURES:
+        return {}
+    request = protocol.api_versions_request(WITH_FEATURES)
+    answer = client.attempt(node, request, minimum=WITH_FEATURES, maximum=WITH_FEATURES)
+    return {
+        feature.name: int(feature.max_version_level) for feature in answer.finalized_features or ()
+    }
+
+
+ROUND_TRIPS: Final = 5
+
+
+def round_trips_ms(client: ClusterClient) -> dict[int, float]:
+    """Return the shortest of some round-trip times for each broker, which is the least affected by
+    the broker's load.
+
+    Brokers that do not respond are left out. Raises TwinlogError if none responds.
+    """
+    out: dict[int, float] = {}
+    for node in client.metadata([]).brokers:
+        request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+        try:
+            # the first request opens the connection
+            client.attempt(node, request, minimum=METADATA_WITHOUT_CREATION)
+            out[node] = min(_measure(client, node, request) for _ in range(ROUND_TRIPS))
+        except (Disconnected, Unreachable):
+            continue
+    return out
+
+
+def _measure(client: ClusterClient, node: int, request: MetadataRequest) -> float:
+    began = time.monotonic()
+    client.attempt(node, request, minimum=METADATA_WITHOUT_CREATION)
+    return (time.monotonic() - began) * 1000
+
+
+EXPIRY_CONFIG: Final = "producer.id.expiration.ms"
+OLD_EXPIRY_CONFIG: Final = "transactional.id.expiration.ms"
+"""The config with this meaning before Kafka 3.4."""
+TRANSACTION_CONFIG: Final = "transaction.max.timeout.ms"
+
+
+def producer_expiry(client: ClusterClient) -> int | None:
+    """Return the shortest expiry of any broker in ms, or None if no broker reports it.
+
+    It can be changed while brokers run. Raises Unauthorized without DESCRIBE_CONFIGS on the
+    cluster.
+    """
+    return min(_values(client, EXPIRY_CONFIG, OLD_EXPIRY_CONFIG), default=None)
+
+
+def longest_transaction(client: ClusterClient) -> int | None:
+    """Return the longest transaction timeout that any broker allows in ms, or None if no broker
+    reports it. Raises Unauthorized without DESCRIBE_CONFIGS on the cluster.
+    """
+    return max(_values(client, TRANSACTION_CONFIG), default=None)
+
+
+def _values(client: ClusterClient, *names: str) -> Iterator[int]:
+    """Yield a value per broker: that of the first of these configs that the broker knows."""
+    for configs in describe_broker_configs(client, names).values():
+        entry = next((configs[name] for name in names if name in configs), None)
+        if entry is not None and entry.value:
+            yield int(entry.value)

@@ -1,18 +1,21 @@
-"""Reads the configs of topics and brokers."""
+"""Reads the configs of topics and brokers, and changes single configs of topics, while all others
+remain unchanged (KIP-339). `may_lack_offsets` and `may_be_tiered` find topics that may lack
+offsets, or keep records outside the brokers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
-from kafka.protocol.admin import DescribeConfigsRequest
+from kafka.protocol.admin import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.protocol import Message
 from twinlog.cluster.net.retry import is_retriable
 from twinlog.errors import Disconnected, TwinlogError, Unreachable
 from twinlog.wire.error_codes import error_for
-from twinlog.wire.topic_config import ConfigEntry
+from twinlog.wire.topic_settings import ConfigEntry
 
 TOPIC: Final = 2
 BROKER: Final = 4
@@ -149,3 +152,92 @@ def _entries(result: Message) -> Configs:
         )
         for entry in result.configs
     ]
+
+
+SET: Final = 0
+DELETE: Final = 1
+
+CHANGED_PER_REQUEST: Final = 100
+"""A controller writes each change to its log before it responds, so fewer fit into its time."""
+
+
+class ConfigChange(NamedTuple):
+    """A new value of one config, or None to remove the topic's own value."""
+
+    name: str
+    value: str | None
+
+
+def alter_topic_configs(
+    client: ClusterClient, changes: Mapping[str, Sequence[ConfigChange]]
+) -> dict[str, TwinlogError]:
+    """Apply the changes, for each topic all or none of them. Returns the errors by topic.
+
+    Retries after a lost connection are harmless: they set the same values again.
+    """
+    refused: dict[str, TwinlogError] = {}
+    names = list(changes)
+    for start in range(0, len(names), CHANGED_PER_REQUEST):
+        part = names[start : start + CHANGED_PER_REQUEST]
+        refused.update(_alter(client, {name: changes[name] for name in part}))
+    return refused
+
+
+def _alter(
+    client: ClusterClient, changes: Mapping[str, Sequence[ConfigChange]]
+) -> dict[str, TwinlogError]:
+    def ask(pending: Sequence[str]) -> Any:
+        return client.attempt(
+            None, _changes_request({name: changes[name] for name in pending})
+        ).responses
+
+    done = of_each_topic(client, changes, ask, doing="changing", right="ALTER_CONFIGS")
+    return {name: error for name, error in done.items() if isinstance(error, TwinlogError)}
+
+
+def _changes_request(changes: Mapping[str, Sequence[ConfigChange]]) -> Message:
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    config = resource.AlterableConfig
+    return IncrementalAlterConfigsRequest(
+        resources=[
+            resource(
+                resource_type=TOPIC,
+                resource_name=topic,
+                configs=[
+                    config(
+                        name=change.name,
+                        config_operation=DELETE if change.value is None else SET,
+                        value=change.value,
+                    )
+                    for change in entries
+                ],
+            )
+            for topic, entries in changes.items()
+        ],
+        validate_only=False,
+    )
+
+
+def may_lack_offsets(client: ClusterClient, topics: set[str]) -> set[str]:
+    """Return the topics that are compacted, or whose configuration may not be read.
+
+    In every other topic, each offset between the log's start and its end is a record, a marker, or
+    an aborted record. A fetch returns all three.
+    """
+    return _without(client, topics, "cleanup.policy", "delete")
+
+
+def may_be_tiered(client: ClusterClient, topics: set[str]) -> set[str]:
+    """Return the topics with remote storage (KIP-405), or for which brokers do not report that it
+    is disabled.
+    """
+    return _without(client, topics, "remote.storage.enable", "false")
+
+
+def _without(client: ClusterClient, topics: set[str], name: str, value: str) -> set[str]:
+    return {
+        topic
+        for topic, configs in describe_topic_configs(client, topics).items()
+        if isinstance(configs, TwinlogError)
+        or not any((entry.name, entry.value) == (name, value) for entry in configs)
+    }

@@ -18,8 +18,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets, offset_at
 from twinlog.cluster.logs.producers import init_producer_id
 from twinlog.cluster.logs.raw_log import fetch_records, produce_batch
-from twinlog.cluster.topics.alter_configs import ConfigChange, alter_topic_configs
-from twinlog.cluster.topics.configs import describe_topic_configs
+from twinlog.cluster.topics.configs import ConfigChange, alter_topic_configs, describe_topic_configs
 from twinlog.cluster.topics.topic_admin import create_topic, wait_for_topic
 from twinlog.errors import (
     BrokerRefused,

@@ -3,6 +3,9 @@
 Requests are sent to the controller, and are repeated if their outcome is unknown. So a topic that
 already exists, or already has the requested number of partitions, is a success. `delete_topic` is
 the exception: a missing topic is an error, because callers need to know whether they deleted it.
+
+MirrorMaker 2's internal topics are created as MirrorMaker 2 does (`ensure_mm2_topic`): one
+partition, compacted.
 """
 
 from __future__ import annotations
@@ -18,12 +21,13 @@ from twinlog.cluster.client import MISSING_GRACE_S, ClusterClient
 from twinlog.cluster.logs.offsets import LATEST, list_offsets
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.cluster.net.protocol import Message
-from twinlog.errors import ClusterError, or_raise
+from twinlog.errors import ClusterError, Unauthorized, or_raise
 from twinlog.model import TopicPartition
 from twinlog.wire.error_codes import (
     INVALID_REPLICATION_FACTOR,
     LEADER_NOT_AVAILABLE,
     TOPIC_ALREADY_EXISTS,
+    TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_OR_PARTITION,
     error_for,
 )
@@ -207,3 +211,50 @@ def delete_topic(client: ClusterClient, name: str) -> None:
         client.check(answer.responses[0], f"deleting topic {name}", acl=f"DELETE on topic {name}")
 
     client.to_controller(request, check, maximum=BY_NAME)
+
+
+DEFAULT_REPLICAS: Final = 3
+
+
+def ensure_mm2_topic(client: ClusterClient, name: str, replicas: int | None) -> None:
+    """Create the topic if it does not exist. An existing one is not changed.
+
+    `replicas` None is MirrorMaker 2's default, or the brokers' default if there are fewer brokers.
+    Raises Unauthorized if the user may neither see nor create the topic, and other ClusterErrors.
+    """
+    error = client.metadata([name]).topics[name].error
+    if error not in (UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED):
+        return
+    try:
+        _create_mm2_topic(client, name, DEFAULT_REPLICAS if replicas is None else replicas)
+    except Unauthorized:
+        if error != TOPIC_AUTHORIZATION_FAILED:
+            raise
+        raise hidden_topic(client, name, may_create=False) from None
+    except ClusterError as refused:
+        if replicas is not None or refused.code != "REPLICATION_FACTOR":
+            raise
+        _create_mm2_topic(client, name, DEFAULT)
+    try:
+        wait_for_topic(client, name)
+    except Unauthorized:
+        raise hidden_topic(client, name, may_create=True) from None
+
+
+def hidden_topic(client: ClusterClient, name: str, *, may_create: bool) -> ClusterError:
+    """Return the error for a topic that Twinlog's user may not see, whether it exists or not.
+
+    It names WRITE, which is needed anyway and includes DESCRIBE.
+    """
+    also = "" if may_create else ", and CREATE if it does not exist"
+    return error_for(
+        TOPIC_AUTHORIZATION_FAILED,
+        cluster=client.alias,
+        doing=f"looking for topic {name}",
+        acl=f"WRITE on topic {name}{also}",
+    )
+
+
+def _create_mm2_topic(client: ClusterClient, name: str, replicas: int) -> None:
+    configs = {"cleanup.policy": "compact"}
+    create_topic(client, name, partitions=1, replication_factor=replicas, configs=configs)

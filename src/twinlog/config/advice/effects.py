@@ -17,17 +17,15 @@ from twinlog.config.keys.client_keys import (
 from twinlog.config.keys.key_table import (
     CERTIFICATE_FILE,
     CONNECTOR_NAMES,
+    LISTENER_PREFIXES,
     OWN_FLOW_NAMES,
+    OWN_PREFIX,
     OWN_PROCESS_NAMES,
     OWN_TARGET_NAMES,
     PRIVATE_KEY_FILE,
-    TRANSFORMS,
-)
-from twinlog.config.keys.key_types import OWN_PREFIX
-from twinlog.config.keys.worker_keys import (
-    LISTENER_PREFIXES,
     PROCESS_KEYS,
     TOP_LEVEL_WORKER_PREFIXES,
+    TRANSFORMS,
     WORKER_KEYS,
     WORKER_MEANINGS,
 )

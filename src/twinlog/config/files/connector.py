@@ -15,7 +15,7 @@ from typing import Final
 
 from twinlog.config.files.names import Names, names_by_prefix
 from twinlog.config.keys.client_keys import class_name
-from twinlog.config.keys.flow_keys import section_of
+from twinlog.config.keys.key_table import section_of
 from twinlog.config.values.origin import Setting, refuse
 from twinlog.config.values.types import trimmed
 from twinlog.config.values.warnings import ConfigWarning, WarningCode, warning

@@ -19,7 +19,7 @@ from twinlog.config.files.providers import provider_key
 from twinlog.config.files.raw import RawConfig, audit_text, read_bytes, settings_of
 from twinlog.config.flow.connect import IN_PYTHON
 from twinlog.config.keys.client_keys import is_connection_key
-from twinlog.config.keys.flow_keys import MIRROR_PACKAGE
+from twinlog.config.keys.key_table import MIRROR_PACKAGE
 from twinlog.config.values.origin import Setting, Settings, refuse
 from twinlog.config.values.types import trimmed
 from twinlog.config.values.warnings import ConfigWarning, WarningCode

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from twinlog.config.files.properties import parse_properties
 from twinlog.config.keys.client_keys import class_name
-from twinlog.config.regex.java_regex import compile_java
+from twinlog.config.regex.patterns import compile_java
 from twinlog.config.regex.reader import RegexProblem
 from twinlog.config.values.origin import LookedUp, Setting, Settings, refuse
 from twinlog.config.values.types import to_list

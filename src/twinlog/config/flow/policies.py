@@ -12,8 +12,7 @@ from twinlog.config.flow.connect import IN_PYTHON
 from twinlog.config.flow.custom_classes import METHODS, SEPARATES, keeps_names
 from twinlog.config.flow.schema import FlowProperties, PolicyConfig, PolicyKind
 from twinlog.config.keys.client_keys import CLIENT_KEYS, Role, class_name
-from twinlog.config.keys.flow_keys import MIRROR_PACKAGE
-from twinlog.config.keys.key_table import DEFINITIONS
+from twinlog.config.keys.key_table import DEFINITIONS, MIRROR_PACKAGE
 from twinlog.config.values.origin import Setting, Settings, refuse
 from twinlog.config.values.renames import KEY, NO_RENAMES, Router, to_renames
 from twinlog.config.values.types import parse_boolean, to_list, trimmed

@@ -12,7 +12,7 @@ from typing import Final
 
 from twinlog.config.values.origin import ClientProperties, Setting, refuse
 from twinlog.config.values.types import to_choice, to_number, trimmed
-from twinlog.wire.recompress import Recompression
+from twinlog.wire.compression import Recompression
 from twinlog.wire.record_batch import Codec
 
 MEBIBYTE: Final = 1 << 20

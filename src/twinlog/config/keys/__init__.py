@@ -1,4 +1,4 @@
 """Tables of all configuration keys: names, types, defaults and meanings.
 
-`key_types` defines the fields of a key; `key_table` has all keys by name.
+`key_table` has all keys by name; `client_keys` has the names of Java clients' settings.
 """

@@ -1,21 +1,379 @@
-"""All configuration keys by name."""
+"""All configuration keys by name, and the fields of a key.
+
+- `FLOW_KEYS` are the keys of MirrorMaker 2's three connectors: one table for `key` and `A->B.key`,
+  because every connector of a flow gets the keys of all three. Defaults are those of MirrorMaker 2
+  4.3.
+- `WORKER_KEYS` are keys of the process and of Connect's workers. They are accepted; few have an
+  effect. The names are those of Kafka 4.3's DistributedConfig without the client settings, which
+  are in `client_keys`.
+- `OWN_KEYS` and `OWN_PROCESS_KEYS` are Twinlog's own.
+"""
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
+from enum import StrEnum
 from typing import Final
 
-from twinlog.config.keys.client_keys import SECURITY_KEYS
-from twinlog.config.keys.flow_keys import FLOW_KEYS
-from twinlog.config.keys.key_types import KeyDefinition, KeyKind, KeyScope, Support
+from twinlog.config.keys.client_keys import SECURITY_KEYS, words
+
+
+class KeyKind(StrEnum):
+    """Type of a value."""
+
+    BOOLEAN = "boolean"
+    SHORT = "short"
+    INT = "int"
+    LONG = "long"
+    STRING = "string"
+    CHOICE = "choice"
+    LIST = "list"
+    NAMES = "names"
+    """A list of regular expressions, each matched against whole names."""
+
+
+class KeyScope(StrEnum):
+    """Where a key is looked up."""
+
+    FLOW = "flow"
+    """`A->B.key`, or `key` for every flow."""
+    TARGET = "target"
+    """`A->B.key`, else `B.key`, else `key`. Only Twinlog's own keys have this scope."""
+    PROCESS = "process"
+    """`key` alone, read once."""
+
+
+class Support(StrEnum):
+    """Whether a key has an effect in Twinlog."""
+
+    ACTS = "acts"
+    NO_MEANING = "no meaning"
+    """Accepted without effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyDefinition:
+    """One key: its type, default, effect and scope."""
+
+    name: str
+    kind: KeyKind
+    default: str | None
+    support: Support
+    meaning: str
+    _: KW_ONLY
+    scope: KeyScope = KeyScope.FLOW
+    low: int | None = None
+    choices: tuple[str, ...] = ()
+    replaces: tuple[str, ...] = ()
+    """Deprecated names, accepted with a warning, and read only without the current name."""
+
+
+OWN_PREFIX = "twinlog."
+
+
+_key = KeyDefinition
+_ACTS, _NOTHING = Support.ACTS, Support.NO_MEANING
+_BOOLEAN, _SHORT, _INT, _LONG = KeyKind.BOOLEAN, KeyKind.SHORT, KeyKind.INT, KeyKind.LONG
+_STRING, _CHOICE, _LIST, _NAMES = KeyKind.STRING, KeyKind.CHOICE, KeyKind.LIST, KeyKind.NAMES
+
+MIRROR_PACKAGE = "org.apache.kafka.connect.mirror."
+_BYTES = "bytes are never converted; only `ByteArrayConverter` is accepted"
+
+DEFAULT_TOPICS_EXCLUDE = r"mm2.*\.internal, .*\.replica, __.*"
+DEFAULT_GROUPS_EXCLUDE = "console-consumer-.*, connect-.*, __.*"
+DEFAULT_CONFIG_PROPERTIES_EXCLUDE = (
+    "follower.replication.throttled.replicas, leader.replication.throttled.replicas, "
+    "message.timestamp.difference.max.ms, log.message.timestamp.before.max.ms, "
+    "log.message.timestamp.after.max.ms, message.timestamp.type, "
+    "unclean.leader.election.enable, min.insync.replicas"
+)
+
+
+# fmt: off
+_SHARED = (
+    _key("enabled", _BOOLEAN, "false", _ACTS, "enables a flow"),
+    _key("source.cluster.alias", _STRING, None, _ACTS,
+         "prefix of remote topics; default: the source's alias"),
+    _key("target.cluster.alias", _STRING, None, _ACTS,
+         "the target's alias for detecting cycles; default: its alias"),
+    _key("replication.policy.class", _STRING, MIRROR_PACKAGE + "DefaultReplicationPolicy", _ACTS,
+         "naming of remote topics: with the source's alias as a prefix, unchanged "
+         "(IdentityReplicationPolicy), or by a Python class: `package.module:Class`"),
+    _key("replication.policy.separator", _STRING, ".", _ACTS,
+         "separator between alias and topic. A blank one has no effect with the identity "
+         "policy; if source.cluster.alias is blank too, the identity policy applies"),
+    _key("replication.policy.internal.topic.separator.enabled", _BOOLEAN, "true", _ACTS,
+         "false keeps `.` in names of internal topics (KIP-949); read only if the separator is "
+         "set"),
+    _key("tasks.max", _INT, None, _ACTS, "maximum number of lanes of a flow", low=1),
+    _key("admin.timeout.ms", _LONG, "60000", _NOTHING, "requests have their own timeouts"),
+    _key("forwarding.admin.class", _STRING, "org.apache.kafka.clients.admin.ForwardingAdmin", _ACTS,
+         "only the default is accepted: Java classes cannot create topics in Twinlog (KIP-787)"),
+    _key("metric.reporters", _LIST, None, _NOTHING, "Twinlog loads no Java classes"),
+    _key("metric.names.formats", _LIST, "legacy", _ACTS,
+         "names of MirrorMaker 2's series in /metrics: `legacy`, `new` or both (KIP-1280)"),
+    _key("auto.include.jmx.reporter", _BOOLEAN, "true", _NOTHING, "used only by Kafka 3.x"),
+    _key("offset-syncs.topic.location", _CHOICE, "source", _ACTS,
+         "the cluster that has the offset-syncs topic", choices=("source", "target")),
+    _key("emit.offset-syncs.enabled", _BOOLEAN, "true", _ACTS, "write offset syncs (KIP-1031)"),
+    _key("topic.filter.class", _STRING, MIRROR_PACKAGE + "DefaultTopicFilter", _ACTS,
+         "Kafka's default, or a class in Python: `package.module:Class`"),
+)
+
+_SOURCE = (
+    _key("topics", _NAMES, ".*", _ACTS, "topics to mirror", replaces=("topics.whitelist",)),
+    _key("topics.exclude", _NAMES, DEFAULT_TOPICS_EXCLUDE, _ACTS,
+         "topics not to mirror; takes precedence over `topics`", replaces=("topics.blacklist",)),
+    _key("config.properties.exclude", _NAMES, DEFAULT_CONFIG_PROPERTIES_EXCLUDE, _ACTS,
+         "topic configs that are not copied; a name of a timestamp limit, as in the default, "
+         "also excludes `message.timestamp.before.max.ms` and `...after.max.ms`",
+         replaces=("config.properties.blacklist",)),
+    _key("use.defaults.from", _STRING, "target", _ACTS,
+         "`source` copies the source's default values as explicit values"),
+    _key("config.property.filter.class", _STRING, MIRROR_PACKAGE + "DefaultConfigPropertyFilter",
+         _ACTS, "Kafka's default, or a class in Python: `package.module:Class`"),
+    _key("refresh.topics.enabled", _BOOLEAN, "true", _ACTS, "discover new topics and partitions"),
+    _key("refresh.topics.interval.seconds", _LONG, "600", _ACTS,
+         "how often new topics are discovered; negative: never"),
+    _key("replication.factor", _INT, "2", _ACTS,
+         "replication factor of new remote topics; -1: the broker's default", low=-1),
+    _key("heartbeats.replication.enabled", _BOOLEAN, "true", _ACTS,
+         "mirror heartbeats topics even if the topic filter excludes them (KIP-1089)"),
+    _key("sync.topic.configs.enabled", _BOOLEAN, "true", _ACTS,
+         "keep a remote topic's configs equal to the source topic's, and remove overrides that "
+         "the source topic lacks"),
+    _key("sync.topic.configs.interval.seconds", _LONG, "600", _ACTS,
+         "how often topic configs are synced; negative: never"),
+    _key("sync.topic.acls.enabled", _BOOLEAN, "true", _ACTS,
+         "copy LITERAL ACLs of topics: ALLOW ALL as READ, ALLOW WRITE never; no ACL is removed"),
+    _key("sync.topic.acls.interval.seconds", _LONG, "600", _ACTS,
+         "how often ACLs are synced; negative: never"),
+    _key("topic.creation.enable", _BOOLEAN, "true", _ACTS,
+         "false: remote topics are not created, extended or reconfigured, and get no ACLs; the "
+         "copy waits for a missing topic (`TARGET_TOPIC_MISSING`). Also as `B.` and `A->B.`",
+         scope=KeyScope.TARGET),
+    _key("offset-syncs.topic.replication.factor", _SHORT, "3", _ACTS,
+         "replication factor of the offset-syncs topic"),
+    _key("offset.lag.max", _LONG, "100", _ACTS,
+         "maximum distance between offset syncs, in records"),
+    _key("consumer.poll.timeout.ms", _LONG, "1000", _NOTHING, "there is no poll loop"),
+    _key("use.incremental.alter.configs", _STRING, "required", _NOTHING, "used only by Kafka 3.x"),
+    _key("add.source.alias.to.metrics", _BOOLEAN, "true", _NOTHING, "used only by Kafka 3.x"),
+    _key("task.assigned.partitions", _LIST, None, _NOTHING, "MirrorMaker 2 sets it itself"),
+    _key("task.index", _INT, None, _NOTHING, "MirrorMaker 2 sets it itself"),
+    _key("exactly.once.support", _STRING, "requested", _NOTHING, "all copies are exactly once"),
+    _key("transaction.boundary", _STRING, "poll", _NOTHING, "no transactions are used"),
+    _key("transaction.boundary.interval.ms", _LONG, None, _NOTHING, "no transactions are used"),
+    _key("offsets.storage.topic", _STRING, None, _NOTHING,
+         "positions are stored in the target itself"),
+    _key("topic.creation.groups", _LIST, None, _NOTHING, "topics are created like the source's"),
+)
+
+_CHECKPOINT = (
+    _key("groups", _NAMES, ".*", _ACTS,
+         "consumer groups whose offsets are translated", replaces=("groups.whitelist",)),
+    _key("groups.exclude", _NAMES, DEFAULT_GROUPS_EXCLUDE, _ACTS,
+         "consumer groups to leave out", replaces=("groups.blacklist",)),
+    _key("group.filter.class", _STRING, MIRROR_PACKAGE + "DefaultGroupFilter", _ACTS,
+         "Kafka's default, or a class in Python: `package.module:Class`"),
+    _key("refresh.groups.enabled", _BOOLEAN, "true", _ACTS, "discover new consumer groups"),
+    _key("refresh.groups.interval.seconds", _LONG, "600", _ACTS,
+         "how often new groups are discovered"),
+    _key("emit.checkpoints.enabled", _BOOLEAN, "true", _ACTS,
+         "write translated group offsets to the checkpoints topic"),
+    _key("emit.checkpoints.interval.seconds", _LONG, "60", _ACTS,
+         "how often checkpoints are written"),
+    _key("sync.group.offsets.enabled", _BOOLEAN, "false", _ACTS,
+         "set the offsets of idle groups on the target"),
+    _key("sync.group.offsets.interval.seconds", _LONG, "60", _ACTS,
+         "how often group offsets are set"),
+    _key("checkpoints.topic.replication.factor", _SHORT, "3", _ACTS,
+         "replication factor of the checkpoints topic"),
+    _key("task.assigned.groups", _LIST, None, _NOTHING, "MirrorMaker 2 sets it itself"),
+)
+
+_HEARTBEAT = (
+    _key("emit.heartbeats.enabled", _BOOLEAN, "true", _ACTS, "write heartbeats to the target"),
+    _key("emit.heartbeats.interval.seconds", _LONG, "1", _ACTS, "how often heartbeats are written"),
+    _key("heartbeats.topic.replication.factor", _SHORT, "3", _ACTS,
+         "replication factor of the heartbeats topic"),
+)
+
+_CONNECT = (
+    _key("name", _STRING, None, _NOTHING, "name of a connector"),
+    _key("connector.class", _STRING, None, _NOTHING, "Twinlog loads no Java classes"),
+    _key("connector.plugin.version", _STRING, None, _NOTHING, "Twinlog loads no Java classes"),
+    _key("tasks.max.enforce", _BOOLEAN, "true", _NOTHING, "tasks.max is always enforced"),
+    _key("key.converter", _STRING, None, _NOTHING, _BYTES),
+    _key("value.converter", _STRING, None, _NOTHING, _BYTES),
+    _key("header.converter", _STRING, None, _NOTHING, _BYTES),
+    _key("key.converter.plugin.version", _STRING, None, _NOTHING, "Twinlog loads no Java classes"),
+    _key("value.converter.plugin.version", _STRING, None, _NOTHING,
+         "Twinlog loads no Java classes"),
+    _key("header.converter.plugin.version", _STRING, None, _NOTHING,
+         "Twinlog loads no Java classes"),
+    _key("transforms", _LIST, "", _ACTS,
+         "Kafka Connect's transforms, of the classes `Filter`, `InsertHeader`, `DropHeaders` and "
+         "`RegexRouter`"),
+    _key("predicates", _LIST, "", _ACTS,
+         "conditions of `transforms`: `TopicNameMatches`, `HasHeaderKey`, `RecordIsTombstone`"),
+    _key("config.action.reload", _STRING, "restart", _NOTHING, "used only by Kafka Connect"),
+    _key("config.providers", _LIST, "", _ACTS, "providers that resolve ${name:..} in values"),
+    _key("errors.retry.timeout", _LONG, "0", _NOTHING, "retriable errors are always retried"),
+    _key("errors.retry.delay.max.ms", _LONG, "60000", _NOTHING,
+         "retriable errors are always retried"),
+    _key("errors.tolerance", _STRING, "none", _NOTHING, "records are never skipped on errors"),
+    _key("errors.log.enable", _BOOLEAN, "false", _NOTHING, "errors are always logged"),
+    _key("errors.log.include.messages", _BOOLEAN, "false", _NOTHING, "records are never logged"),
+)
+# fmt: on
+
+FLOW_KEYS = _SHARED + _SOURCE + _CHECKPOINT + _HEARTBEAT + _CONNECT
+
+CONNECTOR_ONLY = {
+    "sourceConnector": frozenset(name for key in _SOURCE for name in (key.name, *key.replaces)),
+    "checkpointConnector": frozenset(
+        name for key in _CHECKPOINT for name in (key.name, *key.replaces)
+    ),
+    "heartbeatConnector": frozenset(key.name for key in _HEARTBEAT),
+}
+"""Keys that only one of the three connectors reads, by Strimzi's name for the connector."""
+
+
+def section_of(key: str) -> str | None:
+    """Return the only connector from which a key is read, by Strimzi's name, or None if it is
+    shared. Each connector may have transforms, but only copied records are transformed here.
+    """
+    if key.partition(".")[0] in ("transforms", "predicates"):
+        return "sourceConnector"
+    return next((section for section, keys in CONNECTOR_ONLY.items() if key in keys), None)
+
+
+WORKER_KEYS = words("""
+    access.control.allow.methods access.control.allow.origin admin.listeners client.id
+    config.storage.replication.factor config.storage.topic connect.protocol
+    connector.client.config.override.policy exactly.once.source.support group.id
+    header.converter header.converter.plugin.version heartbeat.interval.ms
+    inter.worker.key.generation.algorithm inter.worker.key.size inter.worker.key.ttl.ms
+    inter.worker.signature.algorithm inter.worker.verification.algorithms
+    key.converter key.converter.plugin.version listeners metric.reporters metrics.num.samples
+    metrics.recording.level metrics.sample.window.ms offset.flush.interval.ms
+    offset.flush.timeout.ms offset.storage.partitions offset.storage.replication.factor
+    offset.storage.topic plugin.discovery plugin.path rebalance.timeout.ms
+    response.http.headers.config rest.advertised.host.name rest.advertised.listener
+    rest.advertised.port rest.extension.classes scheduled.rebalance.max.delay.ms session.timeout.ms
+    ssl.client.auth status.storage.partitions status.storage.replication.factor status.storage.topic
+    task.shutdown.graceful.timeout.ms topic.creation.enable topic.tracking.allow.reset
+    topic.tracking.enable value.converter value.converter.plugin.version worker.sync.timeout.ms
+    worker.unsync.backoff.ms
+    """)
+"""Keys that are read as `B.key`, for the worker of all flows into B."""
+
+PROCESS_KEYS = words("""
+    clusters dedicated.mode.enable.internal.rest access.control.allow.methods
+    access.control.allow.origin admin.listeners listeners response.http.headers.config
+    rest.advertised.host.name rest.advertised.listener rest.advertised.port rest.extension.classes
+    ssl.client.auth
+    """)
+"""`key` alone, read once for the process."""
+
+TOP_LEVEL_WORKER_PREFIXES = (
+    "offset.storage",
+    "status.storage",
+    "config.storage",
+    "key.converter",
+    "value.converter",
+    "header.converter",
+    "task",
+    "worker",
+)
+"""A top-level key with one of these prefixes reaches the workers of every target."""
+
+LISTENER_PREFIXES = ("listeners.https.", "admin.listeners.https.")
+
+
+# The effect of the keys of the process and of Connect's workers, or why they have none.
+
+_GROUPS: Final = {
+    "clusters": "acts: the aliases of the clusters; every ordered pair of them can be a flow",
+    "dedicated.mode.enable.internal.rest": "processes find each other through the target",
+    "listeners": (
+        "acts: HTTP is served at the first http:// one. If other hosts could reach it and no "
+        "authentication is configured, it is served at its port of 127.0.0.1. `twinlog mirror "
+        "--listen` takes precedence"
+    ),
+    "admin.listeners rest.advertised.host.name rest.advertised.listener "
+    "rest.advertised.port response.http.headers.config access.control.allow.methods "
+    "access.control.allow.origin rest.extension.classes ssl.client.auth": (
+        "for MirrorMaker 2's REST API; `twinlog mirror --listen` sets the HTTP address"
+    ),
+    "exactly.once.source.support": "all copies are exactly once, regardless of this value",
+    "offset.flush.interval.ms offset.flush.timeout.ms": (
+        "there is nothing to flush, because positions are stored in the target itself"
+    ),
+    "offset.storage.partitions offset.storage.replication.factor": (
+        "positions are stored in the target itself"
+    ),
+    "offset.storage.topic": (
+        "positions are stored in the target itself; for `twinlog mirror --adopt-mm2`, the "
+        "topic that has MirrorMaker 2's offsets"
+    ),
+    "config.storage.replication.factor config.storage.topic status.storage.partitions "
+    "status.storage.replication.factor status.storage.topic": (
+        "Connect's internal topics are not used"
+    ),
+    "group.id": (
+        "a flow's processes use Twinlog's own group; with the target's alias as prefix, the "
+        "group of the workers that `twinlog mirror --adopt-mm2` takes over from"
+    ),
+    "client.id": "always twinlog-SOURCE->TARGET",
+    "session.timeout.ms heartbeat.interval.ms rebalance.timeout.ms worker.sync.timeout.ms "
+    "worker.unsync.backoff.ms": "group membership uses fixed timeouts",
+    "scheduled.rebalance.max.delay.ms": "another process takes over within seconds",
+    "task.shutdown.graceful.timeout.ms": "on shutdown, batches in flight are completed",
+    "topic.creation.enable": "see the table of flow keys",
+    "connector.client.config.override.policy": "overrides are always allowed",
+    "key.converter value.converter header.converter key.converter.plugin.version "
+    "value.converter.plugin.version header.converter.plugin.version": (
+        "bytes are never converted; only `ByteArrayConverter` is accepted"
+    ),
+    "plugin.discovery plugin.path": "Twinlog loads no Java classes",
+    "metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms": (
+        "the metrics are those in docs/monitoring.md"
+    ),
+    "connect.protocol inter.worker.key.generation.algorithm inter.worker.key.size "
+    "inter.worker.key.ttl.ms inter.worker.signature.algorithm "
+    "inter.worker.verification.algorithms topic.tracking.allow.reset topic.tracking.enable": (
+        "used only by Kafka Connect"
+    ),
+}
+
+WORKER_MEANINGS: Final = {
+    name: meaning for names, meaning in _GROUPS.items() for name in words(names)
+}
+
+_OF_PREFIX: Final = "for Connect's workers, which Twinlog does not have"
+
+
+def worker_meaning(name: str, *, everywhere: bool) -> str | None:
+    """Return the meaning of a key of a worker or of the process, or None for any other key.
+
+    `everywhere`: the key has no alias prefix; such keys with a worker prefix reach the workers of
+    every target.
+    """
+    if name in WORKER_MEANINGS and name in WORKER_KEYS | PROCESS_KEYS:
+        return WORKER_MEANINGS[name]
+    if name.startswith(("listeners.https.", "admin.listeners.https.")):
+        return WORKER_MEANINGS["admin.listeners"]
+    family = everywhere and name.startswith(TOP_LEVEL_WORKER_PREFIXES)
+    return _OF_PREFIX if family else None
+
 
 # Twinlog's own keys: those of flows, and those of the process (HTTP and the exported metrics).
 # All start with `twinlog.`, so MirrorMaker 2 can still run the file. Keys of the process are
 # written without a prefix.
 
-_key = KeyDefinition
-_ACTS, _TARGET, _PROCESS = Support.ACTS, KeyScope.TARGET, KeyScope.PROCESS
-_BOOLEAN, _SHORT, _INT, _LONG = KeyKind.BOOLEAN, KeyKind.SHORT, KeyKind.INT, KeyKind.LONG
-_STRING, _CHOICE, _LIST = KeyKind.STRING, KeyKind.CHOICE, KeyKind.LIST
+_TARGET, _PROCESS = KeyScope.TARGET, KeyScope.PROCESS
 _MEBIBYTE = 1 << 20
 
 TOKENS_FILE: Final = "twinlog.rest.tokens.file"

@@ -18,7 +18,7 @@ from twinlog.config.files.names import ARROW, REST, Names
 from twinlog.config.files.providers import PROVIDERS, provider_key
 from twinlog.config.files.raw import RawConfig
 from twinlog.config.keys.client_keys import BOOTSTRAP_SERVERS
-from twinlog.config.keys.flow_keys import section_of
+from twinlog.config.keys.key_table import section_of
 from twinlog.config.strimzi.fields import (
     CLUSTER,
     CONNECTOR,
@@ -33,10 +33,11 @@ from twinlog.config.strimzi.secrets import (
     PROVIDER,
     PROVIDER_CLASS,
     Secrets,
+    SecurityReader,
+    missing,
     pod_of,
     with_secrets,
 )
-from twinlog.config.strimzi.security import SecurityReader, missing
 from twinlog.config.strimzi.yaml_nodes import Node
 from twinlog.config.values.origin import Setting, Settings
 from twinlog.config.values.warnings import ConfigWarning, WarningCode

@@ -87,8 +87,10 @@ class Router:
 @lru_cache(maxsize=1024)
 def _compiled(expression: str) -> re.Pattern[str]:
     """Return a Java regular expression that was checked before."""
-    from twinlog.config.regex.java_regex import compile_java  # no lane needs these imports
-    from twinlog.config.regex.patterns import joined
+    from twinlog.config.regex.patterns import (
+        compile_java,  # no lane needs these imports
+        joined,
+    )
 
     return compile_java(joined((expression,)))
 

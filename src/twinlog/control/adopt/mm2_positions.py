@@ -16,9 +16,8 @@ from twinlog.mirror.names.filters import offset_syncs_topic
 from twinlog.model import TopicPartition
 from twinlog.survey.committed_log import read_committed
 from twinlog.survey.ends import log_bounds, log_starts
-from twinlog.wire.connect_positions import PositionKey, decode_position
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
-from twinlog.wire.mm2_records import OffsetSync
+from twinlog.wire.mm2_records import OffsetSync, PositionKey, decode_position
 from twinlog.wire.records import Record
 
 

@@ -18,11 +18,9 @@ from twinlog.cluster.groups.group_rights import (
 )
 from twinlog.cluster.net.metadata import Operation, TopicMetadata
 from twinlog.cluster.topics.acls import SECURITY_DISABLED
-from twinlog.cluster.topics.cluster_info import describe_cluster
+from twinlog.cluster.topics.cluster_info import EXPIRY_CONFIG, describe_cluster
 from twinlog.cluster.topics.configs import describe_broker_configs
-from twinlog.cluster.topics.mm2_topics import hidden_topic
-from twinlog.cluster.topics.producer_expiry import EXPIRY_CONFIG
-from twinlog.cluster.topics.topic_admin import DEFAULT, TopicCreation, validate_topic
+from twinlog.cluster.topics.topic_admin import DEFAULT, TopicCreation, hidden_topic, validate_topic
 from twinlog.codes import PartitionState, Trait, has
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.check.offline_status import TopicBegin, topic_begins

@@ -55,9 +55,9 @@ from twinlog.mirror.state.published import (
 )
 from twinlog.model import StartAt, StartKind, TopicPartition
 from twinlog.quantities import plural
+from twinlog.survey.cluster_state import source_changed
 from twinlog.survey.discovery import discover, mirrored_topics
 from twinlog.survey.ends import Ends, LogState, Want, read_ends
-from twinlog.survey.flow_clusters import source_changed
 from twinlog.survey.picture import Picture, read_flow, read_maps
 from twinlog.survey.replica import Certainty, Replica, pair_into
 from twinlog.survey.state_reader import state_rows_if_any

@@ -20,15 +20,20 @@ from twinlog.errors import CorruptData
 from twinlog.mirror.names.naming import STATE_TOPIC, STATUS_TOPIC
 from twinlog.mirror.state.generations import CLAIMS, FlowHistory, winning_claims
 from twinlog.mirror.state.intents import INTENT, FlowIntents, flow_intents, is_intent_row
-from twinlog.mirror.state.published import LIVE_MS, PublishedStatus, failed_set_up, published_status
-from twinlog.mirror.state.published_events import PublishedEvents, published_events
+from twinlog.mirror.state.published import (
+    LIVE_MS,
+    PublishedEvents,
+    PublishedStatus,
+    failed_set_up,
+    published_events,
+    published_status,
+)
 from twinlog.mirror.state.rows import NO_ROWS, StateRows
 from twinlog.mirror.state.state_row import row_key
 from twinlog.mirror.state.verified import VERIFIED, VerifyRun, verify_runs
 from twinlog.quantities import duration
-from twinlog.survey.leader_status import rows_since
 from twinlog.survey.rights import may
-from twinlog.survey.state_reader import Rows, state_rows
+from twinlog.survey.state_reader import Rows, rows_since, state_rows
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
 
 # Which process ran a flow last, and whether it still runs, from its rows on the target and from the

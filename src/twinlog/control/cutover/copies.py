@@ -28,10 +28,10 @@ from twinlog.mirror.names.renaming import plain_upstream
 from twinlog.mirror.plan import Pairing
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.model import NO_TOPIC_ID, Isolation, TopicId, TopicPartition
+from twinlog.survey.discovery import require_gone
 from twinlog.survey.ends import Want, read_ends
 from twinlog.survey.picture import read_flow
 from twinlog.survey.replica import Certainty, Replica
-from twinlog.survey.stale_metadata import require_gone
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
 
 # The source's names of a flow's remote topics, by the rows of copies on the target.

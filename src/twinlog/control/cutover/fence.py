@@ -38,7 +38,7 @@ from twinlog.errors import TwinlogError
 from twinlog.mirror.names.acl_rules import EVERYBODY, fenced_topics
 from twinlog.mirror.state.intents import FlowIntents, IntentKind
 from twinlog.quantities import first_few
-from twinlog.wire.topic_acl import WRITE, Pattern, Permission, TopicAcl
+from twinlog.wire.topic_settings import WRITE, Pattern, Permission, TopicAcl
 
 ANY_HOST: Final = "*"
 ANY_TOPIC: Final = "*"

@@ -13,7 +13,7 @@ from msgspec import Struct
 from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.cluster.topics.acls import SECURITY_DISABLED, topic_acls
-from twinlog.control.compare.comparison import acls_off, configs_off
+from twinlog.control.compare import acls_off, configs_off
 from twinlog.control.cutover.copies import NOTHING, Copy
 from twinlog.control.cutover.fence import shut_out
 from twinlog.control.cutover.groups import GroupPlan
@@ -26,7 +26,7 @@ from twinlog.mirror.names.acl_rules import fenced_topics
 from twinlog.quantities import count, first_few, plural, total
 from twinlog.survey.copied_topics import copies_by_name
 from twinlog.survey.open_transactions import open_transactions
-from twinlog.wire.topic_acl import TopicAcl
+from twinlog.wire.topic_settings import TopicAcl
 
 HANGING_S: Final = 60.0
 """An open transaction that is older is reported. This is Kafka's default transaction timeout of

@@ -23,7 +23,7 @@ from twinlog.mirror.names.naming import STATUS_TOPIC
 from twinlog.mirror.state.published import LIVE_MS, PublishedStatus
 from twinlog.model import TopicPartition
 from twinlog.quantities import count, duration, plural
-from twinlog.survey.leader_status import leader_status
+from twinlog.survey.state_reader import leader_status
 
 COPIES: Final = frozenset((FlowState.RUNNING, FlowState.THROTTLED, FlowState.PARTLY_FAILED))
 """States in which partitions are copied, unless they have their own code."""

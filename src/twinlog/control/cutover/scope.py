@@ -22,7 +22,7 @@ from twinlog.mirror.names.filters import TopicSelector, policy_of
 from twinlog.mirror.state.generations import Claim, FlowHistory
 from twinlog.mirror.state.intents import FlowIntents, IntentKind
 from twinlog.mirror.state.rows import StateRows
-from twinlog.survey.flow_clusters import never_led, source_changed, target_changed
+from twinlog.survey.cluster_state import never_led, source_changed, target_changed
 from twinlog.survey.state_reader import state_rows_if_any
 
 Say = Callable[[str], None]

@@ -17,7 +17,7 @@ from typing import Final
 from twinlog.cluster.client import REFUSED_FOR_S, ClusterClient
 from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.cluster.net.settings import ClusterSettings
-from twinlog.cluster.round_trips import round_trips_ms
+from twinlog.cluster.topics.cluster_info import round_trips_ms
 from twinlog.cluster.topics.configs import describe_topic_configs
 from twinlog.cluster.topics.quotas import CONSUMER, PRODUCER, REQUESTS, Quota, client_quotas
 from twinlog.codes import FlowState
@@ -32,8 +32,7 @@ from twinlog.errors import TwinlogError, Unauthorized, Unsupported
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind
 from twinlog.mirror.state.published import published_status
 from twinlog.model import TopicPartition
-from twinlog.survey.leader_status import rows_since
-from twinlog.survey.state_reader import state_rows_if_any
+from twinlog.survey.state_reader import rows_since, state_rows_if_any
 
 GIVES_UP_S: Final = 20.0
 HEARD_FOR_S: Final = 3.0

@@ -25,7 +25,7 @@ from twinlog.errors import TwinlogError
 from twinlog.mirror.names.naming import STATE_TOPIC, STATUS_TOPIC
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
-from twinlog.wire.record import Record
+from twinlog.wire.rows import Record
 
 # Names of a drill: everything whose name begins with its mark belongs to it, and is removed.
 # Topics end in `.internal`, so that mirrors with the usual `topics.exclude` leave them alone.

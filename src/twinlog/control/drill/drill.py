@@ -27,7 +27,7 @@ from twinlog.cluster.groups.group_offsets import Committed, commit_offsets
 from twinlog.cluster.topics.acls import SECURITY_DISABLED, topic_acls
 from twinlog.cluster.topics.configs import describe_topic_configs
 from twinlog.cluster.topics.topic_admin import create_topic
-from twinlog.config.advice.canonical import canonical
+from twinlog.config.config_file import canonical
 from twinlog.config.files.raw import RawConfig
 from twinlog.config.flow.connect import CHAIN, CONNECT_PREFIXES, PREDICATES
 from twinlog.config.flow.precedence import prefixes
@@ -42,8 +42,8 @@ from twinlog.control.drill.rehearsal import Defect, Load, Measured, MirrorProces
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.encoded import encoded
 from twinlog.errors import BrokerRefused, FlowError, TwinlogError, UsageError
+from twinlog.folders import memory_file
 from twinlog.model import Flow, TopicPartition
-from twinlog.private_files import memory_file
 from twinlog.quantities import count, duration, first_few, plural
 
 MOST_PARTITIONS: Final = 100

@@ -26,7 +26,7 @@ from twinlog.flow_log import FlowLog
 from twinlog.mirror.names.acl_rules import AclRules
 from twinlog.quantities import first_few, plural
 from twinlog.survey.copied_topics import CopiedTopic, unchanged_pairs
-from twinlog.wire.topic_acl import TopicAcl
+from twinlog.wire.topic_settings import TopicAcl
 
 log = logging.getLogger(__name__)
 

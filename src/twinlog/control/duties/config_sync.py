@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics.alter_configs import ConfigChange, alter_topic_configs
-from twinlog.cluster.topics.configs import describe_topic_configs
+from twinlog.cluster.topics.configs import ConfigChange, alter_topic_configs, describe_topic_configs
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.duties.handed_topics import TopicRounds
 from twinlog.control.duties.rounds import LedFlow

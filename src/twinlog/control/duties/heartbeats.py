@@ -13,7 +13,7 @@ from typing import Final
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.internal_log import append
-from twinlog.cluster.topics.mm2_topics import ensure_mm2_topic
+from twinlog.cluster.topics.topic_admin import ensure_mm2_topic
 from twinlog.config.flow.schema import HeartbeatConfig
 from twinlog.control.duties.rounds import Duty, LedFlow, NotPermitted
 from twinlog.errors import TwinlogError, Unauthorized

@@ -4,31 +4,48 @@ map.
 Another client, such as a topic operator, may set `cleanup.policy=delete` on them while a mirror
 runs. Then rows would be deleted silently after the retention time. A round resets the policy if it
 may, and logs this; otherwise it logs what to do. It also notes which copies have rows
-(`mirror.state.mapped`), and under which producer IDs the flow has written, because in a topic that
+(`mirror.state.copies`), and under which producer IDs the flow has written, because in a topic that
 several flows share, other flows know this flow's records only by the state topic.
 
 If the state topic was re-created, or lost its rows, only the offset map still has the producer IDs,
 and only the leader still has the intents that it follows. So the leader writes these again, and its
 claim, without which other processes could not see that a mirror runs.
+
+**Pruning**
+
+Chunks of the offset map that no query can need any more are removed.
+
+A run maps source offsets to target offsets. If both logs have deleted its records, every query for
+them is answered by a log's start. So their chunks get a null value, and compaction removes them.
+Offsets after the mark of a branch of a keyed topic are never queried. So the map's size is limited
+by the records in the logs. The first chunk of each partition is kept, because it has the start of
+the copy.
+
+Null values may be written twice or in part, also by a process that has just lost the lead, because
+log starts and marks never decrease.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics.internal_log import append_rows, check_policy, compact_again
-from twinlog.control.duties.rounds import LedFlow
+from twinlog.cluster.topics.internal_log import append, append_rows, check_policy, compact_again
+from twinlog.control.duties.rounds import LedFlow, NotPermitted, PartitionView
 from twinlog.errors import ConfigError, TwinlogError, Unauthorized
-from twinlog.mirror.map.offset_map import PartitionKey
+from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, map_homes, tombstone_key
+from twinlog.mirror.map.runs import DOWNSTREAM, UPSTREAM, following
 from twinlog.mirror.names.naming import STATE_TOPIC, map_topic_of
+from twinlog.mirror.state.copies import Copy, is_known, mapped_copies, noting_rows
 from twinlog.mirror.state.generations import having_written
-from twinlog.mirror.state.mapped import Copy, is_known, mapped_copies, noting_rows
 from twinlog.model import TopicId, TopicPartition
+from twinlog.survey.ends import known_starts
 from twinlog.survey.state_reader import state_rows
+from twinlog.wire.records import Record
 
 CHECK_EVERY_S: Final = 30.0
 STATE: Final = TopicPartition(STATE_TOPIC, 0)
@@ -138,3 +155,99 @@ def complete_partitions(maps: Iterable[PartitionKey]) -> set[tuple[TopicId, Topi
     """
     rows = Counter(key._replace(branch=0) for key in maps)
     return {key[:3] for key, count in rows.items() if count >= max(1, key.branches)}
+
+
+PRUNED_EVERY_S: float = 600.0
+FEWEST_RUNS: Final = 1_000
+"""Minimum size of a map for which the log starts are queried."""
+
+RECORDS_PER_BATCH: Final = 1_000
+OFFSETS_TIMEOUT_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Gone:
+    """A chunk that is to be removed, and the partitions that may have its rows."""
+
+    key: bytes
+    homes: frozenset[int]
+
+
+class MapPruning:
+    """The duty of one led flow; every flow has a map."""
+
+    name = "map-pruning"
+    ends_once = True
+
+    def __init__(self, flow: LedFlow) -> None:
+        self._flow = flow
+        self._source, self._target = ClusterClient(flow.source), ClusterClient(flow.target)
+        self._topic = map_topic_of(flow.config.flow)
+
+    @property
+    def interval_s(self) -> float:
+        return PRUNED_EVERY_S
+
+    def round(self) -> None:
+        maps = self._flow.read_map()
+        views = {view.source: view for view in self._flow.partitions()}
+        large = [known for known in maps.values() if len(known.runs) >= FEWEST_RUNS]
+        by_source = [(TopicPartition(known.topic, known.key.partition), known) for known in large]
+        wanted = [views[tp] for tp, _ in by_source if tp in views]
+        starts = self._starts(wanted) if wanted else {}
+        removals: list[_Gone] = []
+        for source, known in by_source:
+            ordinal = _unneeded_below(known, views.get(source), starts)
+            homes = map_homes(source, maps.partitions)
+            for term, chunk in known.prunable(ordinal):
+                removals.append(_Gone(tombstone_key(known.key, term, chunk), homes))
+        try:
+            self._remove(removals)
+        except Unauthorized as error:
+            line = f"unneeded rows of the offset map cannot be removed: {error}"
+            raise NotPermitted(line, flow=self._flow.name) from error
+
+    def _starts(self, views: Sequence[PartitionView]) -> dict[TopicPartition, tuple[int, int]]:
+        """Return the log starts of both sides by source partition."""
+        source_starts = known_starts(self._source, {v.source for v in views}, OFFSETS_TIMEOUT_S)
+        target_starts = known_starts(self._target, {v.target for v in views}, OFFSETS_TIMEOUT_S)
+        known = [
+            view for view in views if view.source in source_starts and view.target in target_starts
+        ]
+        return {
+            view.source: (source_starts[view.source], target_starts[view.target]) for view in known
+        }
+
+    def _remove(self, removals: Sequence[_Gone]) -> None:
+        now_ms = int(time.time() * 1000)
+        for home in sorted({home for removal in removals for home in removal.homes}):
+            keys = [removal.key for removal in removals if home in removal.homes]
+            for first in range(0, len(keys), RECORDS_PER_BATCH):
+                portion = keys[first : first + RECORDS_PER_BATCH]
+                records = [Record(at, now_ms, key, None) for at, key in enumerate(portion)]
+                append(self._target, TopicPartition(self._topic, home), records)
+
+    def close(self) -> None:
+        self._source.close()
+        self._target.close()
+
+
+def _unneeded_below(
+    known: PartitionMap,
+    view: PartitionView | None,
+    starts: dict[TopicPartition, tuple[int, int]],
+) -> int:
+    """Return the ordinal below which the map is no longer needed, or -1 if unknown."""
+    if known.key.branches:
+        return -1 if known.mark is None else known.mark.ordinal
+    if view is None or view.source not in starts or view.map_key != known.key or not known.runs:
+        return -1
+    source_start, target_start = starts[view.source]
+    ordinals = []
+    for start, field in ((source_start, UPSTREAM), (target_start, DOWNSTREAM)):
+        at = following(known.runs, start, field)
+        if not at:
+            return -1
+        run = known.runs[at - 1]
+        ordinals.append(run.ordinal)  # the run of the first record at or before the start
+    return min(ordinals)

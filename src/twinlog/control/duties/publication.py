@@ -18,7 +18,7 @@ from msgspec import convert, structs
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.internal_log import append_rows
-from twinlog.cluster.topics.mm2_topics import ensure_mm2_topic
+from twinlog.cluster.topics.topic_admin import ensure_mm2_topic
 from twinlog.codes import NOT_MIRRORED, FlowState, PartitionState
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow, NotNow
@@ -32,11 +32,11 @@ from twinlog.mirror.state.published import (
     Behind,
     Kept,
     Proof,
+    PublishedEvents,
     PublishedStatus,
     Row,
     Unusual,
 )
-from twinlog.mirror.state.published_events import PublishedEvents
 from twinlog.model import TopicPartition
 from twinlog.survey.state_reader import has_state
 

@@ -21,7 +21,7 @@ from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.duties.producer_rate import HeldRate
-from twinlog.control.watch.groups_report import GroupsReport
+from twinlog.control.watch.latency import GroupsReport
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.verified import VerifiedReport
 from twinlog.errors import TwinlogError
@@ -32,7 +32,7 @@ from twinlog.mirror.names.naming import ReplicationPolicy
 from twinlog.mirror.plan import Pairing
 from twinlog.mirror.state.generations import Claim
 from twinlog.mirror.state.intents import FlowIntents
-from twinlog.mirror.state.published_events import PublishedEvents
+from twinlog.mirror.state.published import PublishedEvents
 from twinlog.survey.replica import Maps
 from twinlog.threads import RepeatedJob
 

@@ -31,14 +31,13 @@ from typing import ClassVar, Final
 from weakref import WeakSet
 
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.topics.configs import may_lack_offsets
 from twinlog.codes import FlowState
 from twinlog.config.flow.schema import PolicyKind, VerifyMode
 from twinlog.control.duties.rounds import Duty, LedFlow, NotPermitted, PartitionView
 from twinlog.control.watch.verified import CODE, Verified
-from twinlog.control.watch.vital import lower_priority
 from twinlog.errors import PartitionError, Unauthorized
 from twinlog.flow_log import FlowLog
-from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.map.translation import Reach, reach_at
 from twinlog.mirror.verify.difference import Compared, Difference
 from twinlog.mirror.verify.walk import Rules
@@ -46,14 +45,15 @@ from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.ends import log_starts
 from twinlog.survey.replica import Maps
 from twinlog.survey.state_reader import state_rows_if_any
-from twinlog.survey.verify.partition import (
+from twinlog.survey.verify import (
     MappedCopy,
     PartitionBounds,
     VerifyTask,
     rules_of,
     verify_partition,
+    with_needed_runs,
 )
-from twinlog.survey.verify.sections import with_needed_runs
+from twinlog.threads import lower_priority
 
 log = logging.getLogger(__name__)
 

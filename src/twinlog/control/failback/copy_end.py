@@ -24,11 +24,11 @@ from typing import Final, NamedTuple, TypeVar
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.raw_log import FetchedRecords, FetchFrom, batch_from, fetch_records
+from twinlog.cluster.topics.configs import may_lack_offsets
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.errors import Fate, FlowError, PartitionError, TwinlogError
 from twinlog.lane.sides.log_view import ClusterLogView
-from twinlog.lane.watches.compaction import may_lack_offsets
-from twinlog.mirror.map.copy_border import BorderUnknown
+from twinlog.mirror.map.foreign_records import BorderUnknown
 from twinlog.mirror.map.offset_map import Mark, PartitionKey, PartitionMap
 from twinlog.mirror.map.translation import Reach, reach_of
 from twinlog.mirror.names.naming import map_topic_of
@@ -36,8 +36,8 @@ from twinlog.mirror.plan import Pairing
 from twinlog.mirror.ports import ProducerTail, answer_of
 from twinlog.mirror.start.our_end import find_end
 from twinlog.mirror.start.request import StartRequest, runs_for_start
+from twinlog.mirror.state.copies import mapped_copies
 from twinlog.mirror.state.intents import IntentKind
-from twinlog.mirror.state.mapped import mapped_copies
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition, sequence_of, sequences_ahead
 from twinlog.survey.ends import NO_ENDS, Want
 from twinlog.survey.picture import read_flow

@@ -66,15 +66,14 @@ from twinlog.client.export import Transaction, record_of
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets, fetch_offsets
 from twinlog.cluster.groups.transactions import Transactions
+from twinlog.cluster.topics.configs import may_lack_offsets
 from twinlog.control.cutover.promotion import is_promoted
 from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.control.failback.divergence import LogDivergence
 from twinlog.control.failback.saved import SavedFile, SavedTail
 from twinlog.errors import Fate, FlowError, or_raise
-from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.skips import Skip, skip_at
-from twinlog.mirror.state.intents import Intent, IntentKind
-from twinlog.mirror.state.skipping import WantedSkip
+from twinlog.mirror.state.intents import Intent, IntentKind, WantedSkip
 from twinlog.model import OWN_GROUPS, TopicId, TopicPartition
 from twinlog.quantities import first_few, plural
 from twinlog.survey.state_reader import StateReader

@@ -3,7 +3,7 @@
     DIR/orders-0-00000000000000000023-00000000000000000040.jsonl
     DIR/manifest.json
 
-The folder is closed to other users (mode 0700, `private_files`), and every file in it must belong
+The folder is closed to other users (mode 0700, `folders`), and every file in it must belong
 to this user, because the files may be appended to the target. The manifest is written first; it
 names the flow and the source cluster of the folder. A folder with files of such names and no
 manifest is refused (SAVED_OTHERWISE), because the origin of these records is unknown.
@@ -43,9 +43,9 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_partition
 from twinlog.encoded import encoded
 from twinlog.errors import BrokerRefused, CorruptData, Fate, FlowError
+from twinlog.folders import own_opener, private_folder, read_private
 from twinlog.mirror.findings import Span
 from twinlog.model import Isolation, TopicPartition
-from twinlog.private_files import own_opener, private_folder, read_private
 from twinlog.quantities import first_few
 
 MANIFEST: Final = "manifest.json"

@@ -26,12 +26,12 @@ from twinlog.cluster.groups.membership import Membership
 from twinlog.cluster.logs.producers import init_producer_id
 from twinlog.cluster.logs.raw_log import produce_batch
 from twinlog.cluster.net.metadata import Operation
+from twinlog.cluster.topics.cluster_info import producer_expiry
 from twinlog.cluster.topics.internal_log import ensure_compacted_topic
-from twinlog.cluster.topics.producer_expiry import producer_expiry
 from twinlog.cluster.topics.topic_admin import ensure_kept_topic
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.start import Starts
-from twinlog.control.adopt.take_over import TakeOver
+from twinlog.control.adopt.adoption import TakeOver
 from twinlog.control.duties.acl_sync import acls_of_new
 from twinlog.control.duties.handed_topics import HandedTopics
 from twinlog.control.flow.noted_transforms import note_transforms, with_noted_transforms
@@ -54,9 +54,9 @@ from twinlog.lane.messages import Work
 from twinlog.mirror.map.offset_map import MAP_PARTITIONS
 from twinlog.mirror.names.naming import STATE_TOPIC, dead_letter_topic, map_topic_of
 from twinlog.mirror.plan import PartitionPlan
+from twinlog.mirror.state.copies import MappedCopies
 from twinlog.mirror.state.generations import OF_PRODUCERS, Claim, fan_producers, giving_producer
 from twinlog.mirror.state.intents import FlowIntents, Intent, promoted
-from twinlog.mirror.state.mapped import MappedCopies
 from twinlog.model import TopicPartition
 from twinlog.survey.capabilities import UNTRIED, Capabilities, ensure_probe_topic, probe
 from twinlog.survey.discovery import Discovery, TopicProblem, discover

@@ -19,14 +19,12 @@ from twinlog.codes import FlowState, Trait, has
 from twinlog.control.duties.acl_sync import acl_sync
 from twinlog.control.duties.config_sync import config_sync
 from twinlog.control.duties.heartbeats import into_source, into_target
-from twinlog.control.duties.map_pruning import MapPruning
-from twinlog.control.duties.mm2_positions import mm2_positions
 from twinlog.control.duties.offset_syncs import offset_syncs
-from twinlog.control.duties.own_topics import OwnTopics
+from twinlog.control.duties.own_topics import MapPruning, OwnTopics
 from twinlog.control.duties.producer_quota import producer_quota
 from twinlog.control.duties.publication import publication
 from twinlog.control.duties.rounds import Duties, Duty, DutyFactory, LedFlow, PartitionView
-from twinlog.control.duties.source_group import group_commits
+from twinlog.control.duties.source_positions import group_commits, mm2_positions
 from twinlog.control.duties.verification import verification
 from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.flow.generation import Generation, TopicRefresh, views_of
@@ -49,7 +47,7 @@ from twinlog.errors import Fate, TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.map.synced_offsets import SyncedOffsets
 from twinlog.mirror.state.intents import FlowIntents
-from twinlog.mirror.state.published_events import PublishedEvents
+from twinlog.mirror.state.published import PublishedEvents
 from twinlog.quantities import duration
 from twinlog.spark.application import TransformsApplication
 from twinlog.survey.replica import Maps

@@ -17,8 +17,7 @@ from twinlog.control.flow.snapshots import flow_snapshot, kept_rows, promoted_sn
 from twinlog.control.flow.trouble import WRONG, Trouble
 from twinlog.control.lanes.partitions import Partition
 from twinlog.control.running.flow_run import FlowRun
-from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
-from twinlog.control.watch.state_since import FlowSince
+from twinlog.control.watch.snapshot import FlowSince, FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.verified import with_differences
 from twinlog.errors import TwinlogError
 from twinlog.quantities import plural

@@ -23,8 +23,7 @@ from twinlog.control.risk.loss import (
 )
 from twinlog.control.risk.running_flow import NO_LIMITS, RiskLimits
 from twinlog.control.running.flow_run import FlowRun
-from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
-from twinlog.control.watch.state_since import FlowSince
+from twinlog.control.watch.snapshot import FlowSince, FlowSnapshot, PartitionSnapshot
 from twinlog.lane.messages import LaneLoad
 from twinlog.mirror.state.intents import FlowIntents, IntentKind, promoted, topic_promoted
 from twinlog.survey.discovery import TopicProblem

@@ -27,7 +27,7 @@ from typing import Final, NamedTuple, TypeAlias
 from twinlog.errors import CorruptData
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.wire.mm2_records import Checkpoint
-from twinlog.wire.record import Record
+from twinlog.wire.rows import Record
 
 IDS: Final = "twinlog.ids"
 """The two topic IDs, 16 bytes each: of the copied topic, and of its copy."""

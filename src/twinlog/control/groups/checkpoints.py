@@ -19,7 +19,7 @@ from twinlog.cluster.groups.group_list import Group, list_groups
 from twinlog.cluster.groups.group_offsets import OffsetReader
 from twinlog.cluster.groups.share_groups import fetch_start_offsets
 from twinlog.cluster.topics.internal_log import read_to_end, readable_ends
-from twinlog.cluster.topics.mm2_topics import ensure_mm2_topic
+from twinlog.cluster.topics.topic_admin import ensure_mm2_topic
 from twinlog.control.duties.led_log import LedLog
 from twinlog.control.duties.rounds import Duty, LedFlow
 from twinlog.control.groups.checkpoint_rows import CheckpointRow

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from msgspec import structs
 
 from twinlog.channel.frames import ChannelAddress
-from twinlog.channel.peer import Peer
+from twinlog.channel.server import Peer
 from twinlog.clock import CLOCK, Clock
 from twinlog.cluster.security.renewal import known
 from twinlog.cluster.security.security_settings import SecuritySettings

@@ -23,17 +23,14 @@ from twinlog.config.values.times import in_iso
 from twinlog.control.duties.handed_topics import HandedTopics, handed_topics
 from twinlog.control.duties.rounds import PartitionView
 from twinlog.control.lanes.retention_outlook import RetentionOutlook
-from twinlog.control.watch.spread import SpreadWindow
-from twinlog.control.watch.state_since import StateSince
-from twinlog.control.watch.timing_window import TimingWindow
+from twinlog.control.watch.latency import SpreadWindow, TimingWindow
+from twinlog.control.watch.snapshot import StateSince
 from twinlog.lane.messages import Away, Gap, HandOver, PartitionProgress
 from twinlog.mirror.map.offset_map import Term
 from twinlog.mirror.map.translation import Reach
 from twinlog.mirror.plan import FOREVER, PartitionPlan
 from twinlog.mirror.skips import Poison, Skip
-from twinlog.mirror.state.acceptance import WantedAcceptance
-from twinlog.mirror.state.intents import FlowIntents
-from twinlog.mirror.state.skipping import WantedSkip
+from twinlog.mirror.state.intents import FlowIntents, WantedAcceptance, WantedSkip
 from twinlog.model import LeaseCopy, TopicId
 
 # The recovery point: the time up to which the target has all records of the source.

@@ -52,6 +52,7 @@ from twinlog.control.leading.lead import SetupWaiting
 from twinlog.errors import TwinlogError
 from twinlog.lane import late_requests
 from twinlog.mirror.names.naming import STATE_TOPIC
+from twinlog.mirror.state.copies import losing_map
 from twinlog.mirror.state.generations import (
     CLAIMS,
     WROTE,
@@ -62,9 +63,8 @@ from twinlog.mirror.state.generations import (
     winning_claims,
 )
 from twinlog.mirror.state.intents import INTENT, FlowIntents, flow_intents
-from twinlog.mirror.state.mapped import losing_map
 from twinlog.model import TopicId, TopicPartition
-from twinlog.survey.flow_clusters import source_changed
+from twinlog.survey.cluster_state import source_changed
 from twinlog.survey.map_reader import MapReader
 from twinlog.survey.state_reader import state_rows
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from twinlog.cluster.groups.member import (
+from twinlog.cluster.groups.membership import (
     MemberRole,
+    Membership,
     MembershipState,
     config_of,
     process_metadata,
@@ -18,7 +19,6 @@ from twinlog.cluster.groups.member import (
     successor_of,
     with_config,
 )
-from twinlog.cluster.groups.membership import Membership
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.effective import differing_keys, digests
 from twinlog.config.flow.schema import FlowConfig

@@ -40,11 +40,16 @@ from twinlog.mirror.names.renaming import is_renamed, refused_names
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.model import NO_TOPIC_ID, TopicId
-from twinlog.survey.cluster_state import ClusterState, cluster_state, with_maps, write_copies
+from twinlog.survey.cluster_state import (
+    ClusterState,
+    cluster_state,
+    source_changed,
+    with_maps,
+    write_copies,
+)
 from twinlog.survey.copied_topics import CopiedTopic
 from twinlog.survey.discovery import TopicVerdicts, mirrored_topics, selected_topics
 from twinlog.survey.ends import empty_logs
-from twinlog.survey.flow_clusters import source_changed
 
 Topics = Mapping[str, TopicMetadata]
 

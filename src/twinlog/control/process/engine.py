@@ -102,9 +102,8 @@ class SparkEngine:
 
     def _serve(self) -> None:
         """Start Spark. Return if its cluster has ended the application, or has not started it."""
-        from twinlog.spark.attached import AttachedJvm
         from twinlog.spark.masters import slots_for
-        from twinlog.spark.session import DriverJvm, forget_gateway
+        from twinlog.spark.session import AttachedJvm, DriverJvm, forget_gateway
 
         name, spark = f"twinlog {first_few(sorted(self._flows))}", self._options.spark
         jvm: AttachedJvm | DriverJvm

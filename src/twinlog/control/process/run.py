@@ -3,21 +3,25 @@ parallel.
 
 Spark takes seconds to start; flows are set up in the meantime. No record is copied before both are
 ready.
+
+`run_in_session` runs them in a Spark session of the caller (`twinlog.run`).
 """
 
 from __future__ import annotations
 
 import logging
+import signal
+import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from twinlog.channel.codec import MessageCodec
-from twinlog.channel.reachable import address_for_executors
-from twinlog.channel.server import ChannelServer
+from twinlog.channel.server import ChannelServer, address_for_executors
 from twinlog.cluster.certificates import DAY_S, CertificateEnd, Ending, certificate_ends, urgent
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.security.renewal import CHECK_EVERY_S, current
@@ -26,22 +30,22 @@ from twinlog.codes import conditions
 from twinlog.config.advice.transforms import refuse_transforms
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
+from twinlog.config.load import load_all
 from twinlog.control.flow.wiring import admins_of, flow_setup, neighbours_of
 from twinlog.control.loops.neighbours import SiblingFlows
-from twinlog.control.process.commands import CommandPort
+from twinlog.control.process.commands import CommandPort, Stop
 from twinlog.control.process.engine import SparkEngine
 from twinlog.control.process.reload import Reloader, file_watch
 from twinlog.control.process.supervisor import Supervisor
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.status_file import StatusFile
-from twinlog.control.watch.vital import Vital
 from twinlog.errors import TwinlogError
 from twinlog.extras import require_extra
 from twinlog.lane.messages import MESSAGES
-from twinlog.mirror.state.published_events import PublishedEvents
+from twinlog.mirror.state.published import PublishedEvents
 from twinlog.spark.jvm_use import JvmUse
 from twinlog.spark.options import SparkOptions
-from twinlog.threads import RepeatedJob
+from twinlog.threads import RepeatedJob, Vital
 from twinlog.wire.kernels.chosen import CHOSEN, KERNELS_MISSING, Chosen
 
 log = logging.getLogger(__name__)
@@ -227,3 +231,52 @@ class KeyFileWatch:
                 is_over = ending is Ending.OVER
                 code = "CERTIFICATE_EXPIRED" if is_over else "CERTIFICATE_ENDS_SOON"
                 log.warning("%s [%s]", end.line(now), code, extra={"code": code})
+
+
+def run_in_session(
+    spark: Any, files: Sequence[str | Path], *, once: bool, lanes: int | None, may_be_open: bool
+) -> MirrorResult:
+    """Run until everything is copied (`once`), or until the caller is interrupted. Then shut down
+    cleanly. Raises TwinlogError.
+    """
+    require_extra("pyspark", "spark", "twinlog.run")
+    from twinlog.spark.session import session_options
+
+    options = session_options(spark, may_be_open=may_be_open)
+
+    paths = [Path(file) for file in files]
+
+    def read() -> MirrorConfig:
+        return load_all(paths)
+
+    config, commands = read(), CommandPort()
+    for warning in config.warnings:
+        log.warning("%s", warning, extra={"code": warning.code})
+    how = MirrorOptions(
+        once=once,
+        lanes=lanes,
+        spark=options,
+        commands=commands,
+        read_again=None if once else read,
+    )
+    # in a separate thread, because an interrupt must not stop the thread that decides
+    with _interrupts(), ThreadPoolExecutor(1, "twinlog-run") as pool:
+        running = pool.submit(run_mirror, config, paths[0], how)
+        try:
+            return running.result()
+        except KeyboardInterrupt:
+            commands.put(Stop(who="an interrupt"))
+            return running.result()
+
+
+@contextmanager
+def _interrupts() -> Iterator[None]:
+    """Let Ctrl-C only raise KeyboardInterrupt: PySpark's handler would cancel the lanes' jobs."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -27,8 +27,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from twinlog.cluster.groups.member import (
+from twinlog.cluster.groups.membership import (
     MemberRole,
+    Membership,
     Share,
     config_of,
     describe_member,
@@ -37,7 +38,6 @@ from twinlog.cluster.groups.member import (
     with_share,
     with_successor,
 )
-from twinlog.cluster.groups.membership import Membership
 from twinlog.cluster.net.retry import CHANCE
 from twinlog.control.flow.managed_flow import ManagedFlow
 from twinlog.control.flow.phases import Phase

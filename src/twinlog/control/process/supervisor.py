@@ -16,8 +16,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from twinlog.channel.peer import Peer
-from twinlog.channel.server import ChannelEvent, LaneConnected, LaneGone, LaneMessage
+from twinlog.channel.server import ChannelEvent, LaneConnected, LaneGone, LaneMessage, Peer
 from twinlog.clock import CLOCK, Clock
 from twinlog.control.duties.publication import SetUpPublication
 from twinlog.control.duties.rounds import Duties
@@ -34,7 +33,7 @@ from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.errors import Disconnected, TwinlogError
 from twinlog.lane.messages import EndLane
 from twinlog.mirror.map.synced_offsets import SyncedOffsets
-from twinlog.mirror.state.published_events import PublishedEvents
+from twinlog.mirror.state.published import PublishedEvents
 from twinlog.quantities import plural
 from twinlog.threads import THREADS
 

@@ -14,7 +14,7 @@ The steps, and why a crash between two of them does no harm:
    writes them in an older term. They are void if the leader wrote rows. If it did not, it copied
    nothing to this log either, so the rows are true.
 4. After any number of rows the map is safe to start from, and incomplete rows are known as such
-   (`mirror.map.rebuilt_rows`): the same command rebuilds the partition from the beginning.
+   (`mirror.map.rebuilt_map`): the same command rebuilds the partition from the beginning.
 5. The generation is closed, so that the next mirror does not wait for lanes that never existed.
 """
 
@@ -29,19 +29,19 @@ from typing import Final
 
 from twinlog.cluster.client import prompt_client
 from twinlog.cluster.logs.producers import describe_producers
+from twinlog.cluster.topics.configs import may_lack_offsets
 from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.leading.lead import SetupWaiting, StandingBy
 from twinlog.control.rebuild.partition import OnStep, Rebuild, RebuildLog, Rebuilt, moved
 from twinlog.errors import Fate, FlowError, NotLeader, PartitionError, TwinlogError
 from twinlog.lane import late_requests
-from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.map.offset_map import PartitionKey, Term, map_home
-from twinlog.mirror.map.rebuilt_rows import DescribedMaps, rows
+from twinlog.mirror.map.rebuilt_map import DescribedMaps, rows
 from twinlog.mirror.names.naming import STATE_TOPIC, map_topic_of
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import producers_of
-from twinlog.mirror.state.skipping import WantedSkip
+from twinlog.mirror.state.intents import WantedSkip
 from twinlog.model import TopicId, TopicPartition, sequence_of
 from twinlog.survey.discovery import discover
 from twinlog.survey.ends import append_ends, log_bounds

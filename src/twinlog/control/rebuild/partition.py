@@ -3,7 +3,7 @@
 1. The target's batch headers show who wrote them, and by their sequences K (`writers`).
 2. Candidates for the start of the copy: the source's first record, at any target position; or any
    source record that equals the first record that the target still has.
-3. Each candidate is followed to the end of the target, record by record (`rebuilt_runs`).
+3. Each candidate is followed to the end of the target, record by record (`rebuilt_map`).
 
 The map is known if all candidates that reach the target's end lead to the same source offset. If
 two offsets fit (records that repeat), neither is chosen: one would skip records, and the other
@@ -21,8 +21,18 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_partition
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.mirror.copy.intake import RolledBack
-from twinlog.mirror.map.rebuilt_runs import FROM_BEGINNING, Followed, Follower, Pair, RunList, Slot
-from twinlog.mirror.map.target_window import ABSENT, Numbered, TargetWindow, number_of
+from twinlog.mirror.map.rebuilt_map import (
+    ABSENT,
+    FROM_BEGINNING,
+    Followed,
+    Follower,
+    Numbered,
+    Pair,
+    RunList,
+    Slot,
+    TargetWindow,
+    number_of,
+)
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.skips import Skip, skip_at
 from twinlog.mirror.start.alignment import identity

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from twinlog.cluster.client import REFUSED_FOR_S, ClusterClient
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
 from twinlog.cluster.net.settings import ClusterSettings
-from twinlog.cluster.topics.producer_expiry import longest_transaction
+from twinlog.cluster.topics.cluster_info import longest_transaction
 from twinlog.codes import Trait, has
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.values.times import in_iso

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from msgspec import structs
 
-from twinlog.channel.peer import Peer
+from twinlog.channel.server import Peer
 from twinlog.clock import CLOCK, Clock
 from twinlog.codes import Trait, has
 from twinlog.config.flow.start import Starts
@@ -29,7 +29,6 @@ from twinlog.control.running.lane_use import LaneUse
 from twinlog.control.running.run_leases import RunLeases
 from twinlog.control.running.run_state import RunState
 from twinlog.errors import TwinlogError
-from twinlog.hidden import without_secrets
 from twinlog.lane.messages import (
     PartitionProgress,
     Progress,
@@ -42,6 +41,7 @@ from twinlog.lane.messages import (
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.model import TopicPartition
+from twinlog.shown import without_secrets
 from twinlog.spark.application import RecordSkipped
 from twinlog.survey.replica import Maps
 

@@ -66,8 +66,10 @@ class LaneUse:
         cores = (run.lane_cpu_ms - self._cpu_ms) / 1000 / passed_s
         rate = (run.received_bytes - self._bytes) / passed_s
         self._looked_at, self._cpu_ms, self._bytes = now, run.lane_cpu_ms, run.received_bytes
-        if run.once or len(run.leases) != 1 or run.intents.pause is not None:
-            self._light_since = None
+        if run.once or run.intents.pause is not None:
+            run.uses_one_lane, self._light_since = False, None  # a backlog follows
+        elif any(lease.lanes for lease in run.leases if lease is not run.current):
+            self._light_since = None  # partitions move between leases
         elif run.uses_one_lane:
             is_busy = cores > BUSY_CORES or rate > BUSY_BYTES or self._is_behind
             (self._use_all if is_busy else self._use_one)()

@@ -45,7 +45,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from twinlog.channel.peer import Peer
+from twinlog.channel.server import Peer
 from twinlog.clock import Clock, GrowingPause
 from twinlog.control.lanes.lanes import WARM_UP_TIMEOUT_S, Job, Lane, Lease, LeaseState
 from twinlog.control.lanes.partitions import LaneKey, Placement
@@ -68,9 +68,8 @@ class RunLeases:
         lease_s: float,
         first_change_s: float,
     ) -> None:
-        """`start` starts a Spark job with this many lanes and returns its number. `lane_count`
-        returns how many lanes a number of partitions should have, and whether their traffic is
-        light.
+        """`start` starts a Spark job with this many lanes and returns its number. `lane_count` gets
+        the number of partitions and whether their traffic is light, and returns a number of lanes.
         """
         self._run = run
         self._start = start

@@ -15,7 +15,7 @@ from twinlog.control.lanes.lanes import Lane, Lease, LeaseState
 from twinlog.control.lanes.pacing import Pacer
 from twinlog.control.lanes.partitions import LaneKey, Partition
 from twinlog.control.running.flow_transforms import FlowTransforms
-from twinlog.control.watch.spread import SpreadWindow
+from twinlog.control.watch.latency import SpreadWindow
 from twinlog.flow_log import FlowLog
 from twinlog.lane import late_requests
 from twinlog.lane.messages import Release, Work

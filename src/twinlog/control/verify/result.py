@@ -19,15 +19,14 @@ from twinlog.cluster.client import prompt_client
 from twinlog.cluster.net.metadata import Operation
 from twinlog.cluster.topics.internal_log import append_rows
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.compare.comparison import Deviation
+from twinlog.control.compare import Deviation
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.encoded import encoded, picked
 from twinlog.errors import TwinlogError
 from twinlog.mirror.map.runs import MapDigest
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.state.verified import VerifyRun, verify_runs
-from twinlog.mirror.verify.difference import Compared
-from twinlog.mirror.verify.tally import Day, Tally
+from twinlog.mirror.verify.difference import Compared, Day, Tally
 from twinlog.model import TopicPartition
 from twinlog.survey.rights import may
 from twinlog.survey.state_reader import state_rows

@@ -27,19 +27,27 @@ from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import Group, list_groups
 from twinlog.cluster.groups.group_offsets import GroupOffsets
 from twinlog.cluster.groups.share_groups import offsets_of
+from twinlog.cluster.topics.configs import may_lack_offsets
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.control.check.group_readiness import GroupSurvey, Offsets, survey_groups
 from twinlog.control.check.offline_status import idle_flow_interface
-from twinlog.control.compare.comparison import compare_topic_configs, why_left_alone
+from twinlog.control.compare import compare_topic_configs, why_left_alone
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
+from twinlog.control.verify.functions import FlowFunctions
 from twinlog.control.verify.result import VerifiedFlow, VerifiedGroup, VerifiedPartition
-from twinlog.control.verify.workers import ClusterPair, Found, VerifyWorkers, WalkProgress
+from twinlog.control.verify.workers import (
+    ClusterPair,
+    Found,
+    Threads,
+    VerifyWorkers,
+    WalkProgress,
+)
 from twinlog.errors import TwinlogError
-from twinlog.lane.watches.compaction import may_lack_offsets
+from twinlog.extras import require_extra
 from twinlog.mirror.map.offset_map import PartitionMap
-from twinlog.mirror.map.runs import digest_of
+from twinlog.mirror.map.runs import digest_of, run_at
 from twinlog.mirror.plan import FOREVER, PartitionPlan
 from twinlog.mirror.state.generations import producers_of
 from twinlog.mirror.state.intents import FlowIntents
@@ -50,7 +58,7 @@ from twinlog.survey.ends import Ends, LogState, Want, known_offsets, read_ends
 from twinlog.survey.picture import read_flow
 from twinlog.survey.replica import Replica
 from twinlog.survey.state_reader import state_rows_if_any
-from twinlog.survey.verify.partition import (
+from twinlog.survey.verify import (
     MappedCopy,
     PartitionBounds,
     VerifyTask,
@@ -61,7 +69,9 @@ from twinlog.survey.verify.partition import (
 BY_KEY: Final = (
     "its records are placed by key in several partitions: order and offsets do not correspond"
 )
-TRANSFORMED: Final = "its records were transformed, so they differ from those of the source"
+NO_TRANSFORM: Final = "its records were transformed, and the configuration has no transform for it"
+OTHER_TRANSFORM: Final = "its newest records have other transforms than the configuration"
+EARLIER_TRANSFORM: Final = "records had other transforms, or none, before offset"
 NO_BOUNDS: Final = "the bounds of its logs are unknown"
 NO_SUCH_PARTITION: Final = "not compared: it is not empty, and the source has no such partition"
 AGAIN: Final = "rechecking the differences"
@@ -103,6 +113,8 @@ class _Flow:
     _on_step: OnStep
     _intents: FlowIntents = field(default_factory=FlowIntents)
     _producers: frozenset[int] = frozenset()
+    _partly: dict[TopicPartition, str] = field(default_factory=dict)
+    """Why partitions are compared in part."""
 
     def verified(self) -> VerifiedFlow:
         coordinators = Coordinators(self._target)
@@ -197,18 +209,20 @@ class _Flow:
         for plan in plans:
             replica = picture.replica(plan, plan.targets)
             source_bounds, target_bounds = _bounds(replica.source), _bounds(replica.target)
+            transform, begin = _newest_transform(plan, replica.map)
+            why = ""
             if plan.targets:
-                wanted.append(_unknown_partition(plan, BY_KEY))
+                why = BY_KEY
+            elif replica.problem is not None and replica.key is None:
+                why = str(replica.problem)
+            elif transform not in ("", plan.transform):
+                why = OTHER_TRANSFORM if plan.transform else NO_TRANSFORM
+            if why or source_bounds is None or target_bounds is None:
+                wanted.append(_unknown_partition(plan, why or NO_BOUNDS))
                 continue
-            if plan.transform or (replica.map is not None and replica.map.transformed):
-                wanted.append(_unknown_partition(plan, TRANSFORMED))
-                continue
-            if source_bounds is None or target_bounds is None:
-                wanted.append(_unknown_partition(plan, NO_BOUNDS))
-                continue
-            if replica.problem is not None and replica.key is None:
-                wanted.append(_unknown_partition(plan, str(replica.problem)))
-                continue
+            first = _since(since.get(plan.source, 0))
+            if first < begin:
+                self._partly[plan.source] = f"{EARLIER_TRANSFORM} {begin}"
             later_end = here_later[plan.source].end
             wanted.append(
                 VerifyTask(
@@ -229,8 +243,9 @@ class _Flow:
                     is_led=out.is_led,
                     source_may_lack=plan.source.topic in lacking_here,
                     target_may_lack=plan.target.topic in lacking_there,
-                    since=_since(since.get(plan.source, 0)),
+                    since=max(first, begin),
                     until=_until(until.get(plan.source)),
+                    transform=transform,
                 )
             )
         self._note_wider(plans, out)
@@ -289,23 +304,51 @@ class _Flow:
             self._on_step(of, progress.done, progress.total)
 
         clusters = ClusterPair(source=self._setup.source, target=self._setup.target)
-        results = iter(self._workers.verify(clusters, asked, step))
+        unchanged = [task for task in asked if not task.transform]
+        transformed = [task for task in asked if task.transform]
+        results = self._workers.verify(clusters, unchanged, step)
+        results += self._verify_transformed(clusters, transformed, step)
+        tasks = zip([*unchanged, *transformed], results, strict=True)
+        found = {task.source: result for task, result in tasks}
         return [
             verified
             if isinstance(verified, VerifiedPartition)
-            else _partition(verified, next(results))
+            else self._partition(verified, found[verified.source])
             for verified in wanted
         ]
 
+    def _verify_transformed(
+        self, clusters: ClusterPair, tasks: list[VerifyTask], step: Callable[[WalkProgress], None]
+    ) -> list[Found]:
+        """Compare transformed partitions in this process, with the functions in another one."""
+        if not tasks:
+            return []
+        try:
+            require_extra("pyarrow", "records", "verify: the transforms of a topic")
+            functions = FlowFunctions(self._setup.config)
+        except TwinlogError as error:
+            return [Found(why_not=str(error)) for _ in tasks]
+        return Threads(functions).verify(clusters, tasks, step)
 
-def _partition(wanted: VerifyTask, result: Found) -> VerifiedPartition:
-    return VerifiedPartition(
-        source=wanted.source,
-        target=wanted.target,
-        compared=result.compared,
-        why_not=result.why_not,
-        map=digest_of(wanted.written.runs),
-    )
+    def _partition(self, task: VerifyTask, result: Found) -> VerifiedPartition:
+        return VerifiedPartition(
+            source=task.source,
+            target=task.target,
+            compared=result.compared,
+            why_not=result.why_not or self._partly.get(task.source, ""),
+            map=digest_of(task.written.runs),
+        )
+
+
+def _newest_transform(plan: PartitionPlan, known: PartitionMap | None) -> tuple[str, int]:
+    """Return the digest of the transforms of the newest records, and the source offset from which
+    on records have them.
+    """
+    if known is None or not known.runs:
+        return plan.transform, 0
+    ordinal = known.transform_begins
+    run = run_at(known.runs, ordinal) if ordinal > known.runs[0].ordinal else None
+    return known.transform, 0 if run is None else run.upstream_of(ordinal)
 
 
 def _bounds(log: LogState) -> PartitionBounds | None:

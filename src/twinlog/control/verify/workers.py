@@ -17,18 +17,32 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from twinlog.channel.codec import MessageCodec
-from twinlog.channel.reachable import address_for_executors
-from twinlog.channel.server import ChannelEvent, ChannelServer, LaneConnected, LaneMessage
+from twinlog.channel.server import (
+    ChannelEvent,
+    ChannelServer,
+    LaneConnected,
+    LaneMessage,
+    address_for_executors,
+)
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.control.verify.functions import FlowFunctions
 from twinlog.errors import EnvironmentMissing, TwinlogError
 from twinlog.extras import require_extra
 from twinlog.mirror.verify.difference import Compared
-from twinlog.mirror.verify.pairs import Pairs
+from twinlog.mirror.verify.matching import Pairs
 from twinlog.spark.options import SparkOptions
 from twinlog.spark.verify import VERIFY_MESSAGES, VerifyDone, VerifyStep, VerifyTaken, VerifyWork
-from twinlog.survey.verify.partition import VerifyTask, verify_partition
-from twinlog.survey.verify.sections import doubtful, joined, size, split, together, with_needed_runs
+from twinlog.survey.verify import (
+    VerifyTask,
+    doubtful,
+    joined,
+    size,
+    split,
+    together,
+    verify_partition,
+    with_needed_runs,
+)
 
 
 class WalkProgress:
@@ -107,8 +121,12 @@ class VerifyWorkers(Protocol):
     ) -> list[Found]: ...
 
 
+@dataclass(frozen=True, slots=True)
 class Threads:
     """Threads of this process, each with its own connections."""
+
+    functions: FlowFunctions | None = None
+    """Needed for transformed partitions."""
 
     def verify(
         self, clusters: ClusterPair, wanted: Sequence[VerifyTask], on_step: OnStep
@@ -144,7 +162,8 @@ class Threads:
                 compared, why_not = Compared(), ""
                 try:
                     source, target = of_thread.clients
-                    verify_partition(task, source, target, stepping(number), compared)
+                    step = stepping(number)
+                    verify_partition(task, source, target, step, compared, functions=self.functions)
                 except TwinlogError as error:
                     why_not = str(error)  # differences found before it still count
                 with lock:
@@ -157,6 +176,8 @@ class Threads:
                 return list(pool.map(verify, range(len(wanted)), wanted))
             finally:
                 is_over.set()
+                if self.functions is not None:
+                    self.functions.close()  # so that no thread waits for an answer
                 pool.shutdown(cancel_futures=True)
 
 

@@ -24,16 +24,15 @@ from msgspec.structs import replace
 
 from twinlog.control.watch.status_file import status_folder, write_status
 from twinlog.errors import EnvironmentMissing
-from twinlog.hidden import without_secrets
-from twinlog.mirror.state.published_events import (
+from twinlog.folders import FolderNotPrivate, is_running, read_private
+from twinlog.mirror.state.published import (
     LONGEST_MESSAGE,
     MOST_EVENTS,
     PublishedEvent,
     PublishedEvents,
     within_bounds,
 )
-from twinlog.private_files import FolderNotPrivate, is_running, read_private
-from twinlog.shown import ShownFormatter
+from twinlog.shown import ShownFormatter, without_secrets
 
 KEPT: Final = 300
 KEPT_OF_OTHERS: Final = 2000

@@ -20,8 +20,8 @@ from twinlog.config.series import ALL_SERIES, SeriesConfig
 from twinlog.control.watch.readiness import WITHIN_S, Readiness
 from twinlog.control.watch.series.readings import FlowTotals, PartitionRates, Reading
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
-from twinlog.control.watch.vital import Vital
 from twinlog.spark.jvm_use import JvmUse
+from twinlog.threads import Vital
 
 # Reads the HTTP headers with which clients choose the form of a response.
 

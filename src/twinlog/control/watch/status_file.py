@@ -26,15 +26,17 @@ from msgspec.structs import replace
 
 from twinlog.control.watch.rates import Rates
 from twinlog.control.watch.snapshot import FlowSnapshot, FlowStatus, PartitionStatus
-from twinlog.folders import named_folder, temporary_root, usable
-from twinlog.mirror.state.state_row import Bounded
-from twinlog.private_files import (
+from twinlog.folders import (
     FolderNotPrivate,
     make_private,
+    named_folder,
     read_private,
     remove_unfinished,
+    temporary_root,
+    usable,
     write_private,
 )
+from twinlog.mirror.state.state_row import Bounded
 
 log = logging.getLogger(__name__)
 

@@ -41,9 +41,9 @@ from twinlog.control.web.content import (
     send_answer,
     send_content,
 )
-from twinlog.control.web.open_requests import ClosableConnection, OpenRequests
-from twinlog.control.web.page.assets import ROOT as PAGE
-from twinlog.control.web.page.assets import asset
+from twinlog.control.web.open_requests import ClosableConnection, OpenRequests, RequestWorkers
+from twinlog.control.web.page import ROOT as PAGE
+from twinlog.control.web.page import asset
 from twinlog.control.web.problem import (
     PROBLEM,
     MethodRefused,
@@ -54,7 +54,6 @@ from twinlog.control.web.problem import (
     status_of,
 )
 from twinlog.control.web.tokens import Client, Tokens
-from twinlog.control.web.workers import RequestWorkers
 from twinlog.errors import TwinlogError
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
 
-from twinlog.codes.catalogue import conditions
+from twinlog.codes import conditions
 from twinlog.errors import (
     AuthenticationFailed,
     ClusterError,

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Final
 from twinlog.addresses import Address, is_loopback
 from twinlog.config.rest import OPEN, RestConfig
 from twinlog.control.watch.monitor import Monitor
-from twinlog.control.watch.vital import lower_priority
 from twinlog.control.web.address import CannotListen, ListenUnguarded
 from twinlog.control.web.front import Front, LoadApi
 from twinlog.control.web.open_requests import IDLE_S, OpenRequests
 from twinlog.control.web.tokens import Tokens
 from twinlog.errors import ConfigError
+from twinlog.threads import lower_priority
 
 if TYPE_CHECKING:
     from uvicorn import Server

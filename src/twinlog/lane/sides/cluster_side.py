@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from twinlog.clock import Clock, GrowingPause
 from twinlog.cluster.client import CALL_PATIENCE, ClusterClient
 from twinlog.cluster.net.connection import Connection
-from twinlog.cluster.net.frame_pool import FramePool
+from twinlog.cluster.net.framing import FramePool
 from twinlog.cluster.net.hot_connection import HotConnection, Traffic
 from twinlog.cluster.net.metadata import NO_EPOCH, ClusterMetadata
 from twinlog.cluster.net.retry import CHANCE

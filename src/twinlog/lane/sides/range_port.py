@@ -33,8 +33,7 @@ from twinlog.channel.lending import (
     Subscribe,
     TakeRange,
 )
-from twinlog.channel.peer import Peer
-from twinlog.channel.server import ChannelEvent, ChannelServer, LaneGone, LaneMessage
+from twinlog.channel.server import ChannelEvent, ChannelServer, LaneGone, LaneMessage, Peer
 from twinlog.clock import Clock
 from twinlog.errors import TwinlogError
 from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange

@@ -47,7 +47,7 @@ from twinlog.cluster.net.hot_connection import HotConnection
 from twinlog.cluster.net.round_trip import FAR_S, RequestsInFlight
 from twinlog.lane.sides.cluster_side import ClusterSide, connection_key
 from twinlog.model import TopicId, TopicPartition
-from twinlog.wire.requests.fetch import (
+from twinlog.wire.fetch import (
     FETCH,
     FetchAnswer,
     FetchedPartition,

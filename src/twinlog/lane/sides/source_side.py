@@ -20,7 +20,7 @@ from twinlog.cluster.net.hot_connection import HotConnection
 from twinlog.cluster.net.read_size import ReadSize
 from twinlog.config.flow.tuning import MOST_WAIT_MS, Tuning
 from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError, Unsupported
-from twinlog.lane.events import LaneEvents
+from twinlog.lane.lane_partition import LaneEvents
 from twinlog.lane.sides.cluster_side import ClusterSide, node_of
 from twinlog.lane.sides.gathering import Gathering
 from twinlog.lane.sides.near_replicas import NO_REPLICA, NearReplicas
@@ -45,8 +45,7 @@ from twinlog.wire.error_codes import (
     TOPIC_AUTHORIZATION_FAILED,
     lookup,
 )
-from twinlog.wire.record_batch import read_headers
-from twinlog.wire.requests.fetch import (
+from twinlog.wire.fetch import (
     FETCH,
     SESSION_ERRORS,
     VERSION_BY_ID,
@@ -55,6 +54,7 @@ from twinlog.wire.requests.fetch import (
     FetchPosition,
     FetchSession,
 )
+from twinlog.wire.record_batch import read_headers
 
 UNSEEN_AFTER_S: Final = 5.0
 """A broker responds to a fetch within the fetch's wait. If it is silent for this long, it may have

@@ -22,7 +22,7 @@ from twinlog.clock import Clock
 from twinlog.cluster.net.hot_connection import HotConnection
 from twinlog.cluster.net.round_trip import FAR_S, RequestsInFlight
 from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError, Unsupported
-from twinlog.lane.events import LaneEvents
+from twinlog.lane.lane_partition import LaneEvents
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.topic_by_name import TopicByName
 from twinlog.mirror.copy.intake import OutBatch
@@ -30,7 +30,7 @@ from twinlog.mirror.copy.partition import PIPELINE, PartitionCopy
 from twinlog.mirror.copy.refusals import BROKEN_LOG
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.wire.error_codes import STALE_LEADER
-from twinlog.wire.requests.produce import (
+from twinlog.wire.produce import (
     PRODUCE,
     VERSION_BY_ID,
     VERSION_BY_NAME,

@@ -14,9 +14,9 @@ import logging
 from dataclasses import dataclass
 from typing import Final
 
-from twinlog.cluster.topics.producer_expiry import producer_expiry
+from twinlog.cluster.topics.cluster_info import producer_expiry
 from twinlog.errors import TwinlogError, Unauthorized, Unsupported
-from twinlog.lane.events import LaneEvents
+from twinlog.lane.lane_partition import LaneEvents
 from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import JobKind
 

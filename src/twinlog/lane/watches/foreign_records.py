@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import LATEST, list_offsets, log_ends
 from twinlog.errors import Fate, PartitionError, TwinlogError
-from twinlog.lane.events import LaneEvents
+from twinlog.lane.lane_partition import LaneEvents
 from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import JobKind
 from twinlog.lane.sides.log_view import ClusterLogView

@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from twinlog.cluster.topics.configs import may_lack_offsets
 from twinlog.errors import TwinlogError
 from twinlog.lane.messages import Gap
 from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import JobKind
-from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.model import TopicPartition
 
 log = logging.getLogger(__name__)

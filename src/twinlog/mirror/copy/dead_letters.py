@@ -17,7 +17,7 @@ fail for the record any more, or the record would be in both topics.
 2. A dead letter is sent once. After an error or a lost response the partition is given back. A
    transformed partition starts again only after no request of an earlier lane can arrive (rule 4 of
    `mirror.copy.transformed`).
-3. Then a start reads the dead letters of the partition from the target (`lane.dead_letter_search`),
+3. Then a start reads the dead letters of the partition from the target (`lane.cold_starts`),
    up to the real end of the log. Those at or after the position are left out of the copy, so the
    function never gets them again.
 

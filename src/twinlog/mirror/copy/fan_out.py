@@ -47,6 +47,12 @@ of them, and the driver assigns, paces and retries a fan as one partition.
 **Rejected:** a run per record (the map would be as large as the data), and producer IDs per
 generation (two processes that both assume to lead would use one ID for different partitions). ADR
 10 has the complete table.
+
+**Placement.** Keyed records are placed as by Kafka's Java producer, which MirrorMaker 1 used. For a
+record without a key, Java's producer alternates between partitions. Here the partition follows from
+the record's source offset, so that every lane that copies the record, after a crash or
+concurrently, chooses the same one. `Rows.partitioned` applies the same rule to many records at
+once.
 """
 
 from __future__ import annotations
@@ -61,9 +67,28 @@ from twinlog.mirror.copy.timings import TimingSum
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.skips import Skip
 from twinlog.model import Isolation, TopicId, TopicPartition
+from twinlog.wire.kernels.twin import murmur2
 from twinlog.wire.record_batch import BatchHeader
 from twinlog.wire.records import Rows, fingerprint
-from twinlog.wire.rows import Part
+from twinlog.wire.rows import Part, Record
+
+_POSITIVE: Final = 0x7FFFFFFF
+
+
+def partition_for_key(key: bytes, partitions: int) -> int:
+    """Return the partition of a key, as Java's `BuiltInPartitioner.partitionForKey` does."""
+    return (murmur2(key) & _POSITIVE) % partitions
+
+
+def partition_of(record: Record, partitions: int) -> int:
+    """Return the target partition of a source record."""
+    key = record.key
+    if key is None:
+        # the offset modulo the partition count would not do: with transaction markers only every
+        # other offset is a record, so some partitions would get none
+        key = record.offset.to_bytes(8, "big")
+    return partition_for_key(key, partitions)
+
 
 NOWHERE: Final = -1
 

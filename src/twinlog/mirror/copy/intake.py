@@ -3,7 +3,7 @@
 | batch                                                   | handling                           |
 | ------------------------------------------------------- | ---------------------------------- |
 | v2, dense, CreateTime, within the target's size limit   | shallow: header rewritten in place |
-| several of these, small and contiguous                  | joined, if configured (`joining`)  |
+| several of these, small and contiguous                  | joined, if configured              |
 | one of these, if another codec is configured            | payload recompressed               |
 | holes, LogAppendTime, too large, trimmed, sequence wrap | deep: decoded and re-encoded       |
 | message format 0 or 1                                   | deep, as format 2                  |
@@ -37,10 +37,10 @@ from twinlog.errors import CorruptData, TwinlogError
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.skips import Skip, skip_at
 from twinlog.model import SEQUENCE_MODULUS, Isolation, sequence_of
+from twinlog.wire.compression import Recompression
 from twinlog.wire.joining import FEW_RECORDS, join_run
 from twinlog.wire.kernels.chosen import CHOSEN
 from twinlog.wire.kernels.shapes import BatchRewrite
-from twinlog.wire.recompress import Recompression
 from twinlog.wire.record_batch import (
     CODEC_MASK,
     HEADER_BYTES,

@@ -59,7 +59,7 @@ there are three cases:
 
 Where the broker may have forgotten the ID, or may forget it because of the batch, the second case
 would append records twice. So such a batch is held back until the lost lane has certainly stopped,
-or its requests have certainly arrived, and the log is read again (`earlier_lane`, code
+or its requests have certainly arrived, and the log is read again (`target_log`, code
 `HELD_BACK`).
 
 **Limits.** All of this needs a target whose brokers reject a gap in the sequence, recognize a
@@ -70,7 +70,7 @@ duplicates, and the flow's guarantee is `at least once` (`survey.capabilities`).
 **Rejected:** to send a failed batch again on the same lane. That decision needs the log's end, the
 newest map, and whether another lane wrote, so it would repeat the work of a start with less
 evidence (ADR 3). The only exception is a batch that the target rejects as too large, because it was
-certainly not appended (`splitting`).
+certainly not appended (`batch_sizes`).
 """
 
 from __future__ import annotations
@@ -83,13 +83,10 @@ from typing import Final
 
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.mirror.copy import refusals
-from twinlog.mirror.copy.earlier_lane import EarlierLane
+from twinlog.mirror.copy.batch_sizes import Splitter, join_small
 from twinlog.mirror.copy.intake import Aborted, Intake, OutBatch
-from twinlog.mirror.copy.joining import join_small
-from twinlog.mirror.copy.other_writers import OtherWriters
 from twinlog.mirror.copy.refusals import rank, refusal
-from twinlog.mirror.copy.splitting import Splitter
-from twinlog.mirror.copy.target_leader import TargetLeader
+from twinlog.mirror.copy.target_log import EarlierLane, OtherWriters, TargetLeader
 from twinlog.mirror.copy.timings import TimingSum
 from twinlog.mirror.map.map_tail import MapTail
 from twinlog.mirror.map.offset_map import Mark, Run

@@ -159,11 +159,7 @@ class RangeIntake(Intake):
         begins = [at for at, _ in rows.breaks()] if rows else []
         for begin, end in itertools.pairwise([*begins, len(rows)]):
             part = rows.slice(begin, end)
-            data = encode_rows(part, codec=Codec.NONE).data
-            view = memoryview(data)
-            rewrite_header(view, producer_id=-1, producer_epoch=-1, base_sequence=-1)
-            data[0:8] = part.offset(0).to_bytes(8, "big")  # the CRC does not cover it
-            yield view
+            yield dense_batch(part, part.offset(0))
 
     # -- answers of the application
 
@@ -242,6 +238,15 @@ class RangeIntake(Intake):
                 if run is not None:
                     yield run
             before = offset
+
+
+def dense_batch(rows: Rows, first: int) -> memoryview:
+    """Return the records as an uncompressed batch with the offsets first, first + 1, ..."""
+    data = encode_rows(rows, codec=Codec.NONE).data
+    view = memoryview(data)
+    rewrite_header(view, producer_id=-1, producer_epoch=-1, base_sequence=-1)
+    data[0:8] = first.to_bytes(8, "big")  # the CRC does not cover it
+    return view
 
 
 def checked(asked: Stretch, answer: RangeAnswer) -> tuple[array[int], list[Rows]]:

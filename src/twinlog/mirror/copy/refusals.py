@@ -160,7 +160,7 @@ def poison(batch: OutBatch, error: int, record: int) -> tuple[int, int] | None:
     """Return the upstream offsets [first, next) that the target rejects.
 
     Returns None if the rejection cannot be attributed to records. A batch that is too large is
-    split first (`splitting`).
+    split first (`batch_sizes`).
     """
     if error in OF_A_BATCH:
         return batch.upstream, batch.upstream_next

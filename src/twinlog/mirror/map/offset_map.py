@@ -38,7 +38,7 @@ D. Within a term chunks only grow and their first ordinal never changes. A write
 E. Ordinals rise strictly within a partition after the cut. Upstream and downstream offsets rise
    with them.
 F. A null value deletes a chunk whose runs are below everything that both logs still have (for a
-   branch: below its mark). The very first chunk is never deleted (`control.duties.map_pruning`).
+   branch: below its mark). The very first chunk is never deleted (`control.duties.own_topics`).
 G. The very first row fixes where the copy began. `twinlog.start` is never evaluated again for this
    pair of logs, nor for this source log if its target is created again. The row is written
    immediately, even if there is nothing to copy: before any record, and before the partition is
@@ -81,6 +81,7 @@ import json
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
 from twinlog.errors import CorruptData
@@ -375,6 +376,12 @@ class PartitionMap:
     def transform(self) -> str:
         """Digest of the transform of the newest chunk, or an empty string if it has none."""
         return self._entries[-1].transform if self._entries else ""
+
+    @property
+    def transform_begins(self) -> int:
+        """First ordinal of the newest chunks, as far as they have the same transform."""
+        newest = takewhile(lambda entry: entry.transform == self.transform, self._entries[::-1])
+        return min(map(_first_ordinal, newest), default=0)
 
     @property
     def transformed(self) -> tuple[tuple[int, int], ...]:

@@ -201,7 +201,7 @@ class PackedRuns(Sequence[Run]):
 def k_at(runs: Sequence[Run], log_end: int) -> int:
     """Return target offset - ordinal of the next record, in a topic to which only this flow writes.
 
-    It is larger after accepted foreign records (`mirror.map.accepted_records`).
+    It is larger after accepted foreign records (`mirror.map.foreign_records`).
     """
     run = runs[max(0, following(runs, log_end, DOWNSTREAM) - 1)]
     return run.downstream - run.ordinal

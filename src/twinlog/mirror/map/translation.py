@@ -36,7 +36,7 @@ C. In a shared topic, foreign records are between this flow's. The answer is sti
   has compared the last records of both logs, the partition is not translated at all
   (`control.groups.counterparts`).
 - *The map was rebuilt, or corrected by a start*: source records that could not be found get the
-  highest offsets possible, so a translation goes to an earlier record (`rebuilt_runs`, rule E).
+  highest offsets possible, so a translation goes to an earlier record (`rebuilt_map`, rule E).
 - *Records were copied by MirrorMaker 2 before the map begins*: the answer is its last offset sync
   at or before the offset.
 - *A topic was re-created*: its ID is another one, so its offsets do not match the map, and nothing

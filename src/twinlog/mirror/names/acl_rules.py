@@ -23,7 +23,7 @@ from typing import Self
 
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.mirror.names.filters import TopicSelector
-from twinlog.wire.topic_acl import ALL, READ, WRITE, Pattern, Permission, TopicAcl
+from twinlog.wire.topic_settings import ALL, READ, WRITE, Pattern, Permission, TopicAcl
 
 EVERY_TOPIC = "*"
 EVERYBODY = "User:*"

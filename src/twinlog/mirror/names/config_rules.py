@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from twinlog.mirror.names.filters import ConfigPropertyFilter
-from twinlog.wire.topic_config import ConfigEntry, ConfigSource
+from twinlog.wire.topic_settings import ConfigEntry, ConfigSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,13 +4,42 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Self
+from typing import Final, Self, cast
 
-from twinlog.config.flow.schema import FlowConfig, OffsetSyncsConfig
+from twinlog.config.flow.custom_classes import custom_instance
+from twinlog.config.flow.schema import FlowConfig, OffsetSyncsConfig, PolicyConfig, PolicyKind
 from twinlog.config.regex.patterns import NamePattern
-from twinlog.mirror.names.naming import DefaultReplicationPolicy, ReplicationPolicy, is_own_topic
-from twinlog.mirror.names.policies import policy_from
-from twinlog.wire.topic_config import ConfigEntry, ConfigSource
+from twinlog.mirror.names.naming import (
+    DefaultReplicationPolicy,
+    IdentityReplicationPolicy,
+    ReplicationPolicy,
+    is_own_topic,
+)
+from twinlog.wire.topic_settings import ConfigEntry, ConfigSource
+
+
+def policy_from(config: PolicyConfig, source_alias: str | None) -> DefaultReplicationPolicy:
+    """Return the policy. `source_alias`: the assumed origin of topics if names are kept."""
+    if config.custom:
+        made = custom_instance(
+            config.custom,
+            separator=config.separator,
+            internal_separator=config.internal_separator,
+            source_alias=source_alias,
+        )
+        return cast("DefaultReplicationPolicy", made)
+    if config.kind is PolicyKind.IDENTITY:
+        return IdentityReplicationPolicy(
+            separator=config.separator,
+            internal_separator=config.internal_separator,
+            source_alias=source_alias,
+            renames=config.renames,
+        )
+    return DefaultReplicationPolicy(
+        separator=config.separator,
+        internal_separator=config.internal_separator,
+        renames=config.renames,
+    )
 
 
 def policy_of(flow: FlowConfig) -> DefaultReplicationPolicy:

@@ -15,7 +15,7 @@ there would be translated wrongly:
    earlier as the source has offsets in between. So each pair is found from a known pair. As soon as
    the map agrees, the search is done: offsets rise on both sides, and the map has no gap before.
 3. If a record cannot be followed, everything between it and (1) gets the highest offsets that are
-   possible (rule E of `mirror.map.rebuilt_runs`). A group is then translated to an earlier record
+   possible (rule E of `mirror.map.rebuilt_map`). A group is then translated to an earlier record
    than the true one, never to a later one. If the source has records there, the start reports this
    (`StartPoint.undecided`).
 

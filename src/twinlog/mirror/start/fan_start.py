@@ -18,8 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from twinlog.errors import CorruptData
-from twinlog.mirror.copy.fan_out import is_record, next_upstream
-from twinlog.mirror.copy.partitioner import partition_of
+from twinlog.mirror.copy.fan_out import is_record, next_upstream, partition_of
 from twinlog.mirror.map.offset_map import run_at
 from twinlog.mirror.ports import LogView, answer_of
 from twinlog.mirror.start.both_logs import NEIGHBOURHOOD

@@ -75,7 +75,7 @@ from dataclasses import InitVar, dataclass, replace
 
 from twinlog.errors import CorruptData, PartitionError
 from twinlog.mirror import findings
-from twinlog.mirror.map.accepted_records import (
+from twinlog.mirror.map.foreign_records import (
     ForeignWalk,
     TailStretch,
     last_stretch,
@@ -90,10 +90,9 @@ from twinlog.mirror.start.announced import (
     announced_upstream,
     raw_from,
 )
-from twinlog.mirror.start.both_logs import BothLogs
-from twinlog.mirror.start.break_search import find_break
+from twinlog.mirror.start.both_logs import BothLogs, holds_records
 from twinlog.mirror.start.corrections import ResumePoint, next_upstream
-from twinlog.mirror.start.divergence import not_disproved, source_diverged
+from twinlog.mirror.start.divergence import find_break, not_disproved, source_diverged
 from twinlog.mirror.start.first_start import begin_of, check_is_new
 from twinlog.mirror.start.our_end import (
     OurEnd,
@@ -102,7 +101,6 @@ from twinlog.mirror.start.our_end import (
     under_min_isr,
     with_jumps,
 )
-from twinlog.mirror.start.pending_records import holds_records
 from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start.resume_point import TailCheck
 from twinlog.mirror.start.tail_check import Equal, TargetTail, same_record

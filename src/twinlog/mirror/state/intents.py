@@ -11,6 +11,25 @@ outlives every process, and writing one twice has no effect:
 - *Two operators want different things*: the later row counts, for all.
 - *A row cannot be read, or is of a newer release*: the intent is unknown. Nothing running is
   stopped because of it, and nothing is started (`RunState.holds_back`).
+
+**Single records.** A skip of a source record, and the acceptance of foreign records in a remote
+topic, are intents that cannot be revoked. A release that does not know such rows starts nothing new
+(`STATE_CORRUPT`): it would stop at the record, or copy it, and another record would have its
+ordinal. Writing a row twice has no effect.
+
+    key    ["flow", FLOW, "intent", "skip", TOPIC, TOPIC_ID, PARTITION, FIRST]
+    value  {"v": 1, "next": ..., "is_batch": ..., "code": ..., "who": ..., "at_ms": ..., ...}
+
+The key is the position, with the topic's ID: nothing of a re-created topic is skipped. Two
+operators who skip the same record want the same. The row stays as long as the state topic exists:
+every later reader of that part of the source (a new leader, a new remote topic, a rebuild of the
+map) skips the same records.
+
+    key    ["flow", FLOW, "intent", "accept", TOPIC, TOPIC_ID, PARTITION, FIRST]
+    value  {"v": 1, "ranges": [first, next, ...], "k": ..., "digest": ..., "who": ..., ...}
+
+Topic and ID are those of the target: a re-created topic has different records. An acceptance of
+more records of the same log from the same first record replaces it.
 """
 
 from __future__ import annotations
@@ -19,15 +38,103 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import pairwise
 from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
 from twinlog.config.values.times import in_iso
 from twinlog.errors import CorruptData
-from twinlog.mirror.state.acceptance import ACCEPT, WantedAcceptance
-from twinlog.mirror.state.skipping import SKIP, WantedSkip
+from twinlog.mirror.accepted import Accepted
+from twinlog.mirror.skips import Skip
 from twinlog.mirror.state.state_row import StateRow, read_row, row
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+
+ACCEPT: Final = "accept"
+
+
+@row("intent", ACCEPT, key=("topic", "topic_id", "partition", "first"))
+class WantedAcceptance(StateRow, frozen=True, kw_only=True):
+    """One acceptance of foreign records, as an operator requested it."""
+
+    topic: str
+    """Name of the topic on the target."""
+    topic_id: TopicId
+    partition: int
+    first: int
+    ranges: tuple[int, ...]
+    """First and next offset of each range."""
+    k: int
+    digest: int
+    who: str
+    at_ms: int
+    reason: str
+
+    def __post_init__(self) -> None:
+        rises = all(before < after for before, after in pairwise(self.ranges))
+        if len(self.ranges) % 2 or not rises or not 0 <= self.first == next(iter(self.ranges), -1):
+            raise ValueError("its offsets are not valid ranges")
+
+    @property
+    def accepted(self) -> Accepted:
+        ranges = tuple(zip(self.ranges[::2], self.ranges[1::2], strict=True))
+        return Accepted(ranges=ranges, k=self.k, digest=self.digest)
+
+    @property
+    def record_key(self) -> tuple[str, str, int, int]:
+        return self.topic, str(self.topic_id), self.partition, self.first
+
+    def is_of(self, tp: TopicPartition, topic_id: str) -> bool:
+        """Return whether it is for this log. Always False if brokers have no topic IDs."""
+        known = self.topic_id != NO_TOPIC_ID and self.topic_id == topic_id
+        return known and tp == (self.topic, self.partition)
+
+    def __str__(self) -> str:
+        suffix = f": {self.reason}" if self.reason else ""
+        return f"{self.topic}-{self.partition} {self.accepted} by {self.who}{suffix}"
+
+
+SKIP: Final = "skip"
+
+
+@row("intent", SKIP, key=("topic", "topic_id", "partition", "first"))
+class WantedSkip(StateRow, frozen=True, kw_only=True):
+    """One skip of records, as an operator requested it."""
+
+    topic: str
+    """Name of the topic on the source."""
+    topic_id: TopicId
+    partition: int
+    first: int
+    next: int
+    is_batch: bool
+    code: str
+    """Code with which the partition had stopped there."""
+    who: str
+    at_ms: int
+    reason: str
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.first < self.next:
+            raise ValueError("its offsets are not a valid range")
+
+    @property
+    def skip(self) -> Skip:
+        return Skip(first=self.first, next=self.next, is_batch=self.is_batch)
+
+    @property
+    def record_key(self) -> tuple[str, str, int, int]:
+        return self.topic, str(self.topic_id), self.partition, self.first
+
+    def is_of(self, tp: TopicPartition, topic_id: str) -> bool:
+        """Return whether it is for a record of this partition."""
+        known = NO_TOPIC_ID in (self.topic_id, topic_id) or self.topic_id == topic_id
+        return known and tp == (self.topic, self.partition)
+
+    def __str__(self) -> str:
+        suffix = f": {self.reason}" if self.reason else ""
+        return f"{self.topic}-{self.partition} {self.skip} [{self.code}] by {self.who}{suffix}"
+
 
 INTENT: Final = "intent"
 

@@ -1,4 +1,5 @@
-"""Rows of the status topic: a flow's status as its leader sees it, for readers on other hosts.
+"""Rows of the status topic: a flow's status as its leader sees it, and its recent events, for
+readers on other hosts.
 
     key    ["flow", FLOW, "status"]
     value  {"v": 1, "at_ms": ..., "host": ..., "state": ..., ..., "unusual": [...]}
@@ -10,6 +11,13 @@ A process that cannot set the flow up has no generation, and so no rank among le
 same fields under its own key, which replaces no leader's row:
 
     key    ["flow", FLOW, "setup"]
+
+Events are a separate row, because it is written when something has happened, and not every few
+seconds. An event stays true whichever process leads the flow now, so every row counts:
+
+    key    ["flow", FLOW, "events"]
+    value  {"v": 1, "host": ..., "pid": ..., "run": ...,
+            "events": [{"number": ..., "at_ms": ..., ...}, ...]}
 """
 
 from __future__ import annotations
@@ -17,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Final
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from twinlog.codes import FlowState, PartitionState
 from twinlog.errors import CorruptData
@@ -240,3 +248,92 @@ def failed_set_up(
 
 def _read(key: bytes, value: bytes) -> PublishedStatus:
     return PublishedStatus.decode(*read_row(key, value))
+
+
+MOST_EVENTS: Final = 20
+MOST_CHARACTERS: Final = 2000
+"""Maximum total length of the messages in one row."""
+LONGEST_MESSAGE: Final = 300
+LEVELS: Final = ("INFO", "WARNING", "ERROR", "CRITICAL")
+_EVENTS: Final = "events"
+
+
+class PublishedEvent(Struct, frozen=True, kw_only=True):
+    """One line of the log of the process that leads the flow."""
+
+    number: Bounded
+    """Number of the event, which rises within a run of a process."""
+    at_ms: Annotated[int, Meta(ge=0, lt=BEYOND)]
+    level: Annotated[str, one_of(LEVELS)]
+    message: str
+    code: str
+    topic: str
+    partition: Bounded | None
+    """The partition, or None if the event concerns none; in the row -1."""
+    person: str
+    """The operator who requested it, if any."""
+
+
+@row(
+    _EVENTS,
+    as_minus_one=("partition",),
+    code=CorruptData.code,
+    advice="; they are rewritten when something happens to it",
+)
+class PublishedEvents(StateRow, frozen=True, kw_only=True):
+    """The newest events of one process for one flow, oldest first."""
+
+    host: str
+    pid: Bounded
+    events: tuple[PublishedEvent, ...]
+    run: str = ""
+    """Unique ID of the run of the process. Rows of earlier releases have none."""
+
+    @property
+    def where(self) -> str:
+        """The host and process that wrote them."""
+        return f"{self.host} (process {self.pid})"
+
+
+def within_bounds(events: Iterable[PublishedEvent]) -> tuple[PublishedEvent, ...]:
+    """Return the newest events that fit into one row, in order like the input."""
+    kept: list[PublishedEvent] = []
+    left = MOST_CHARACTERS
+    for event in reversed([*events][-MOST_EVENTS:]):
+        left -= len(event.message)
+        if left < 0:
+            break
+        kept.append(event)
+    return tuple(reversed(kept))
+
+
+def published_events(
+    flow: str, rows: Iterable[tuple[bytes | None, bytes | None]]
+) -> tuple[PublishedEvents, ...]:
+    """Return the events of every row, oldest first. Raises CorruptData if there are rows but none
+    can be read.
+    """
+    wanted = row_key("flow", flow, _EVENTS)
+    readable: list[PublishedEvents] = []
+    problem: CorruptData | None = None
+    for key, value in rows:
+        if key != wanted or value is None:
+            continue
+        try:
+            readable.append(_read_events(wanted, value))
+        except CorruptData as error:
+            problem = error
+    if not readable and problem is not None:
+        raise problem
+    return tuple(readable)
+
+
+def _read_events(key: bytes, value: bytes) -> PublishedEvents:
+    parts, fields = read_row(key, value)
+    events = fields.get("events")
+    newest = events[-MOST_EVENTS:] if isinstance(events, list) else events
+    row = PublishedEvents.decode(parts, {**fields, "events": newest})
+    texts = [(event.message, event.code, event.topic, event.person) for event in row.events]
+    if any(sum(map(len, each)) > MOST_CHARACTERS for each in (*texts, (row.host, row.run))):
+        raise PublishedEvents.corrupt("its texts are too long")
+    return row

@@ -11,10 +11,9 @@ from twinlog.errors import CorruptData
 from twinlog.mirror.start.alignment import identity
 from twinlog.mirror.start.tail_check import decode
 from twinlog.mirror.verify.difference import Compared, GapCause, Range
-from twinlog.wire.decoding import decode_table
 from twinlog.wire.kernels.shapes import OFFSET, Table
 from twinlog.wire.record_batch import BatchHeader, verify_crc
-from twinlog.wire.records import Record
+from twinlog.wire.records import Record, decode_table
 from twinlog.wire.rows import records_of
 
 MOST_SPOILT: Final = 1 << 20

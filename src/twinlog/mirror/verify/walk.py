@@ -9,7 +9,7 @@ Batches of the same records in another codec are decompressed and compared as by
 walk all batches are decoded, and each of their records is added to the digest of its day.
 
 The offset map pairs the records. If it has no record for an offset, both logs are read on until
-they match again (`realignment`). From there on, records are compared at their distance to the map,
+they match again (`matching`). From there on, records are compared at their distance to the map,
 and are `SHIFTED`, until the map is right again.
 
 Records that one side lacks are a difference, unless there is a reason: the side is compacted, its
@@ -27,17 +27,21 @@ from typing import Final
 from twinlog.errors import CorruptData
 from twinlog.mirror.skips import Skip, skip_at
 from twinlog.mirror.start.tail_check import same_record
-from twinlog.mirror.verify.difference import Compared, DifferenceKind, GapCause, Range
-from twinlog.mirror.verify.pairs import MappedOffset, Pairs
-from twinlog.mirror.verify.realignment import WINDOWS, Seen, classify, find_realignment
+from twinlog.mirror.verify.difference import Compared, Day, DifferenceKind, GapCause, Range, Tally
+from twinlog.mirror.verify.matching import (
+    WINDOWS,
+    MappedOffset,
+    Pairs,
+    Seen,
+    classify,
+    find_realignment,
+)
 from twinlog.mirror.verify.side import Entry, Piece, ReadSide, RecordTable
-from twinlog.mirror.verify.tally import Day, Tally
 from twinlog.wire.compression import decompress
-from twinlog.wire.decoding import decode_table
 from twinlog.wire.kernels.shapes import END, OFFSET, REST, TIMESTAMP
-from twinlog.wire.record import Record
 from twinlog.wire.record_batch import CODEC_MASK, HEADER_BYTES, BatchHeader, verify_crc
-from twinlog.wire.rows import rest_of
+from twinlog.wire.records import decode_table
+from twinlog.wire.rows import Record, rest_of
 
 NOT_IN_MAP: Final = "the offset map has no position for them"
 ELSEWHERE: Final = "the offset map has another position"

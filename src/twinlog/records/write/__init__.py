@@ -4,7 +4,6 @@ Read `transaction` (begin, commit, abort, on the driver) and ADR 33, then `write
 classes, and the task that runs on executors): `rows` makes records of Arrow columns and assigns
 their partitions, and `appending` writes them exactly once, however often a task runs.
 `partitioning` has the user's function `partitioned`, which encodes rows before Spark shuffles them.
-`kept` recognises rows that need no shuffle.
 `packing` has these batches, and gathers rows until they fill a batch. `options` are the user's
 options.
 """

@@ -42,8 +42,6 @@ from twinlog.errors import BrokerRefused, ClusterError, TwinlogError, or_raise
 from twinlog.model import TopicPartition
 from twinlog.records.write.packing import Gatherer, PackedBatch
 from twinlog.wire.compression import DECOMPRESSED_LIMIT_BYTES
-from twinlog.wire.decoding import decode_rows
-from twinlog.wire.encoding import encode_rows
 from twinlog.wire.error_codes import (
     DUPLICATE_SEQUENCE_NUMBER,
     MESSAGE_TOO_LARGE,
@@ -58,6 +56,7 @@ from twinlog.wire.record_batch import (
     rewrite_header,
     verify_crc,
 )
+from twinlog.wire.records import decode_rows, encode_rows
 from twinlog.wire.rows import Part, Rows
 
 ROUND_BYTES: Final = 8 << 20

@@ -22,10 +22,9 @@ from pyspark.sql.types import StructType
 
 from twinlog.model import TopicPartition
 from twinlog.records.columns import PARTITION, TOPIC, VALUE
-from twinlog.wire.decoding import decode_rows, decode_table
-from twinlog.wire.encoding import encode_rows, write_header
 from twinlog.wire.kernels import shapes
 from twinlog.wire.record_batch import HEADER_BYTES, Codec, read_header
+from twinlog.wire.records import decode_rows, decode_table, encode_rows, write_header
 from twinlog.wire.rows import Part, Rows
 
 RECORD_BATCH: Final = "record_batch"

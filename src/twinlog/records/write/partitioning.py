@@ -4,6 +4,9 @@ Brokers check the sequence numbers of a producer in each partition, so only one 
 write to a partition. Spark does not let sinks in Python request a distribution, so a query that
 writes from several tasks calls this function last. Rows become record batches before they are
 shuffled (`packing`).
+
+`keeps_partitions` recognises DataFrames whose tasks already have whole partitions, so that nothing
+is shuffled.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
 from twinlog.cluster.client import ClusterClient
@@ -21,7 +25,6 @@ from twinlog.errors import ConfigError
 from twinlog.records.columns import PARTITION, TOPIC, VALUE
 from twinlog.records.connections import FIRST_REFUSED_S, connected, task_begins
 from twinlog.records.write import packing
-from twinlog.records.write.kept import keeps_partitions
 from twinlog.records.write.options import WriteOptions, parse_write_options
 from twinlog.records.write.packing import Gatherer
 from twinlog.records.write.rows import (
@@ -32,6 +35,52 @@ from twinlog.records.write.rows import (
     partitions_of,
     warn_of_others,
 )
+
+NARROW: Final = frozenset({"Project", "Filter", "SubqueryAlias", "View"})
+"""Operators of a plan that leave each row in its task."""
+SOURCES: Final = {"DataSourceV2Relation": "options", "StreamingRelationV2": "extraOptions"}
+"""Leaves of a plan, of batches and streams, and the methods with a reader's options."""
+
+
+def keeps_partitions(df: DataFrame, topic: str) -> bool:
+    """Return whether rows keep the partition from which `format("twinlog")` read them. A task reads
+    whole partitions, unless `minPartitions` splits them.
+
+    `topic`: the topic of all rows, if an option names it; they must then be read from one topic.
+    False if the plan is unknown, as over Spark Connect.
+    """
+    dataframe: Any = getattr(df, "_jdf", None)
+    if dataframe is None:
+        return False
+    try:
+        plan = dataframe.queryExecution().analyzed()
+        kept = _attributes(plan)
+        while plan.nodeName() in NARROW:
+            plan = plan.children().head()
+        return _is_kept(plan, kept, topic)
+    except Py4JError:
+        return False
+
+
+def _is_kept(plan: Any, kept: Mapping[str, str], topic: str) -> bool:
+    method = SOURCES.get(plan.getClass().getSimpleName())
+    if method is None or plan.table().name() != "twinlog":
+        return False
+    read, options = _attributes(plan), getattr(plan, method)()
+    topics = options.get("subscribe") or ","
+    is_one_topic = "," not in topics if topic else kept.get(TOPIC, "") == read.get(TOPIC)
+    return (
+        is_one_topic
+        and kept.get(PARTITION, "") == read.get(PARTITION)
+        and not options.containsKey("minPartitions")
+    )
+
+
+def _attributes(plan: Any) -> dict[str, str]:
+    output = plan.output()
+    attributes = (output.apply(at) for at in range(output.size()))
+    return {attribute.name(): attribute.exprId().toString() for attribute in attributes}
+
 
 BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"

@@ -703,7 +703,7 @@ enum { ROW_AT, ROW_LENGTH, ROW_OFFSET, ROW_COUNT, ROW_BASE_TIME, ROW_MOST_TIME, 
 #define LOG_APPEND_TIME 0x08
 #define NO_MARK (-1)
 
-/* `wire.record.fingerprint` of the first record of an uncompressed batch, or BAD. */
+/* `wire.rows.fingerprint` of the first record of an uncompressed batch, or BAD. */
 static i64 fingerprint_of(const u8 *head, i64 length) {
     i64 position = HEADER_BYTES;
     struct record one;

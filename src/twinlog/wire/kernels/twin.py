@@ -18,7 +18,6 @@ from typing import Final
 
 from twinlog.errors import CorruptData
 from twinlog.wire.kernels import shapes
-from twinlog.wire.kernels.murmur import murmur2
 from twinlog.wire.kernels.shapes import (
     BatchRewrite,
     HeaderColumns,
@@ -28,6 +27,7 @@ from twinlog.wire.kernels.shapes import (
     Strings,
     Table,
 )
+from twinlog.wire.primitives import append_sized, encode_varint, read_varint, read_varlong
 from twinlog.wire.record_batch import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -37,7 +37,27 @@ from twinlog.wire.record_batch import (
     read_headers,
     verify_crc,
 )
-from twinlog.wire.varint import append_sized, encode_varint, read_varint, read_varlong
+
+_SEED: Final = 0x9747B28C
+_M: Final = 0x5BD1E995
+_R: Final = 24
+_INT: Final = 0xFFFFFFFF
+
+
+def murmur2(data: bytes) -> int:
+    """Return the same hash as `Utils.murmur2` of Kafka's clients, as an unsigned number."""
+    whole = len(data) & ~3
+    value = _SEED ^ len(data)
+    for at in range(0, whole, 4):
+        part = int.from_bytes(data[at : at + 4], "little") * _M & _INT
+        part = (part ^ part >> _R) * _M & _INT
+        value = value * _M & _INT ^ part
+    rest = data[whole:]
+    if rest:
+        value = (value ^ int.from_bytes(rest, "little")) * _M & _INT
+    value = (value ^ value >> 13) * _M & _INT
+    return value ^ value >> 15
+
 
 _INT64_SPAN: Final = 1 << 64
 _INT64_MAX: Final = (1 << 63) - 1

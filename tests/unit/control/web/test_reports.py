@@ -11,7 +11,7 @@ from tools.pages import reports
 from tools.pages.answers import Value
 from twinlog.cluster.groups.group_members import GroupSide, Member
 from twinlog.control.check.group_readiness import CommittedOffset, GroupReadiness
-from twinlog.control.compare.comparison import Aspect, Deviation, FlowComparison
+from twinlog.control.compare import Aspect, Deviation, FlowComparison
 from twinlog.control.cutover.copies import Copy
 from twinlog.control.cutover.failover import FailoverPlan
 from twinlog.control.cutover.gates import Gate

@@ -22,10 +22,10 @@ from twinlog import __version__, metrics
 from twinlog.cluster.certificates import certificate_ends
 from twinlog.codes import NOT_MIRRORED, FlowState
 from twinlog.config.series import ALL_SERIES, LEGACY_NAMES, MetricNames, SeriesConfig
+from twinlog.control.watch.latency import TimingView
 from twinlog.control.watch.monitor import accepts_name
 from twinlog.control.watch.series.readings import Count, Reading
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
-from twinlog.control.watch.timing_window import TimingView
 from twinlog.metrics import Metric, TimingMetrics
 from twinlog.quantities import known, largest, total
 

@@ -17,7 +17,7 @@ from twinlog.config.regex.linear import linear_matcher
 from twinlog.config.regex.reader import RegexProblem
 from twinlog.control.check.both_logs import both_logs
 from twinlog.control.check.group_readiness import ready_groups
-from twinlog.control.compare.comparison import compare_flows
+from twinlog.control.compare import compare_flows
 from twinlog.control.cutover.failover import Failover
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.cutover.switchover import Switchover

@@ -18,7 +18,7 @@ from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.check.reported_status import Reported, reports_of
 from twinlog.control.flow.wiring import flow_setup
-from twinlog.control.web.workers import RequestWorkers
+from twinlog.control.web.open_requests import RequestWorkers
 from twinlog.errors import TwinlogError
 
 FRESH_S: Final = 2.0

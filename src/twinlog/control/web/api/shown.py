@@ -13,8 +13,14 @@ from typing import Any, Final, TypeVar
 
 from msgspec import json
 
-from twinlog.codes import FlowState, PartitionState, conditions
-from twinlog.codes.states import FLOW_STATES, PARTITION_STATES, severity_of
+from twinlog.codes import (
+    FLOW_STATES,
+    PARTITION_STATES,
+    FlowState,
+    PartitionState,
+    conditions,
+    severity_of,
+)
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.check.reported_status import LastRun, Reported
 from twinlog.control.duties.publication import is_unusual, kept_of

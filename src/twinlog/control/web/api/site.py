@@ -20,8 +20,8 @@ from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.web.api import shown
 from twinlog.control.web.api.leaders import LeaderReport, Leaders
 from twinlog.control.web.current_config import CurrentConfig
+from twinlog.control.web.open_requests import RequestWorkers
 from twinlog.control.web.problem import RequestRefused
-from twinlog.control.web.workers import RequestWorkers
 
 ASKED_AGAIN_S: Final = 5.0
 """Maximum age of the partitions of a flow that another process leads, ..."""

@@ -1,0 +1,635 @@
+"""`twinlog diff`: compares the two clusters of each flow by what its mirror keeps equal, which its
+replication policy, filters and syncs determine. Only reads.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Final
+
+from twinlog.cluster.client import ClusterClient, prompt_client
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_list import Group
+from twinlog.cluster.groups.group_offsets import GroupOffsets
+from twinlog.cluster.groups.share_groups import offsets_of
+from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
+from twinlog.cluster.topics.acls import SECURITY_DISABLED, topic_acls
+from twinlog.cluster.topics.configs import describe_topic_configs
+from twinlog.cluster.topics.quotas import client_quotas
+from twinlog.config.flow.schema import FlowConfig, MirrorConfig, PolicyKind
+from twinlog.control.check.group_readiness import GroupSurvey, survey_groups
+from twinlog.control.check.offline_status import idle_flow_interface
+from twinlog.control.duties.acl_sync import find_acl_changes
+from twinlog.control.duties.config_sync import closed_configs, find_drift
+from twinlog.control.duties.rounds import LedFlow
+from twinlog.control.flow.flow_setup import FlowSetup
+from twinlog.control.flow.wiring import flow_setup
+from twinlog.errors import BrokerRefused, TwinlogError, Unauthorized, Unsupported, UsageError
+from twinlog.mirror.names.acl_rules import EVERY_TOPIC
+from twinlog.mirror.names.config_rules import ConfigDiff, unknown_line
+from twinlog.mirror.names.filters import (
+    ConfigPropertyFilter,
+    TopicSelector,
+    Verdict,
+    is_remote_topic_of,
+    policy_of,
+)
+from twinlog.mirror.names.naming import is_own_topic
+from twinlog.mirror.names.renaming import refused_names
+from twinlog.quantities import plural
+from twinlog.survey.copied_topics import copies_by_name
+from twinlog.survey.discovery import mirrored_topics, selected_topics
+from twinlog.survey.state_reader import state_rows_if_any
+from twinlog.survey.topic_configs import unread_configs
+from twinlog.wire.topic_settings import ConfigEntry, ConfigSource, Pattern, TopicAcl
+
+# Compares configs of topics, ACLs and quotas: what the flow's syncs would change, and what they
+# leave alone.
+
+DEFAULT: Final = "(default)"
+NO_CREATION: Final = "topic.creation.enable = false"
+CONFIGS_OFF: Final = "sync.topic.configs.enabled = false"
+ACLS_OFF: Final = "sync.topic.acls.enabled = false"
+KEPT: Final = "twinlog.sync.retention = raise-only"
+NOT_COPIED: Final = "config.properties.exclude, or a default of the brokers"
+OF_CLUSTERS: Final = "quotas belong to each cluster and are not mirrored"
+
+
+def configs_off(flow: FlowConfig) -> str:
+    """Return why the flow copies no configs; empty if it does."""
+    off = "" if flow.config_sync.enabled else CONFIGS_OFF
+    return off if flow.new_topics.enabled else NO_CREATION
+
+
+def acls_off(flow: FlowConfig) -> str:
+    """Return why the flow copies no ACLs; empty if it does."""
+    off = "" if flow.acl_sync.enabled else ACLS_OFF
+    return off if flow.new_topics.enabled else NO_CREATION
+
+
+def compare_configs(
+    flow: FlowConfig,
+    source: ClusterClient,
+    target: ClusterClient,
+    remote: Mapping[str, str],
+    out: FlowComparison,
+    *,
+    with_left_alone: bool,
+) -> None:
+    """Compare configs; `remote` has the remote names of mirrored topics that exist."""
+    off = configs_off(flow)
+    if off and not with_left_alone:
+        return
+    names = {target_topic: name for name, target_topic in remote.items()}
+    drift = find_drift(flow, copies_by_name(flow, source, target), source, target)
+    deviations = [
+        _config(names[target_topic], diff, off)
+        for target_topic, diffs in drift.topics.items()
+        if target_topic in names
+        for diff in diffs
+    ]
+    if with_left_alone:
+        kept = (
+            (names[target_topic], diff)
+            for target_topic, diffs in drift.kept.items()
+            if target_topic in names
+            for diff in diffs
+        )
+        deviations += [_config(name, diff, KEPT) for name, diff in kept]
+        deviations += _never_copied(flow, source, target, remote)
+    out.add(Aspect.CONFIG, len(remote) - len(drift.unread), deviations)
+    if drift.unread:
+        out.notes.append(unread_configs(flow, drift.unread))
+    if drift.closed:
+        out.notes.append(closed_configs(flow, drift.closed))
+    if drift.unknown:
+        out.notes.append(unknown_line(flow.flow.target, drift.unknown.values()))
+
+
+def _config(name: str, diff: ConfigDiff, off: str) -> Deviation:
+    source = DEFAULT if diff.new is None else diff.new
+    target = DEFAULT if diff.old is None else diff.old
+    return Deviation(Aspect.CONFIG, name, diff.name, source, target, off)
+
+
+def _never_copied(
+    flow: FlowConfig, source: ClusterClient, target: ClusterClient, remote: Mapping[str, str]
+) -> Iterator[Deviation]:
+    """Yield topic-level values that differ and that the filter leaves out."""
+    chosen = ConfigPropertyFilter.of(flow)
+    source_configs = describe_topic_configs(source, remote)
+    target_configs = describe_topic_configs(target, remote.values())
+    for name, target_topic in remote.items():
+        source_entries, target_entries = (
+            _entries(source_configs[name]),
+            _entries(target_configs[target_topic]),
+        )
+        for key in sorted({*source_entries, *target_entries}):
+            entry, other = source_entries.get(key), target_entries.get(key)
+            if (
+                entry is None
+                or chosen.may_be_copied(entry)
+                or not (_is_own(entry) or _is_own(other))
+            ):
+                continue
+            if entry.is_sensitive or other is None or other.value == entry.value:
+                continue
+            values = entry.value or DEFAULT, other.value or DEFAULT
+            yield Deviation(Aspect.CONFIG, name, key, *values, NOT_COPIED)
+
+
+def _entries(entries: list[ConfigEntry] | TwinlogError) -> dict[str, ConfigEntry]:
+    if isinstance(entries, TwinlogError):
+        return {}
+    return {entry.name: entry for entry in entries}
+
+
+def _is_own(entry: ConfigEntry | None) -> bool:
+    return entry is not None and entry.source == ConfigSource.DYNAMIC_TOPIC
+
+
+def compare_acls(
+    flow: FlowConfig,
+    source: ClusterClient,
+    target: ClusterClient,
+    remote: Mapping[str, str],
+    out: FlowComparison,
+    *,
+    with_left_alone: bool,
+) -> None:
+    """Compare ACLs that apply to one of `remote`'s topics on the target: those that it lacks, and,
+    if the flow deletes ACLs, those that it should not have.
+    """
+    off = acls_off(flow)
+    if off and not with_left_alone:
+        return
+    try:
+        total = len(topic_acls(source))
+        changes = find_acl_changes(flow, copies_by_name(flow, source, target), source, target)
+    except Unauthorized as error:
+        out.note(f"ACLs are not compared: {error}")
+        return
+    except BrokerRefused as error:
+        if error.code != SECURITY_DISABLED:
+            raise
+        out.note(f"there are no ACLs to compare: {error}")
+        return
+    names = sorted(remote.values())
+    missing = [acl for acl in changes.missing if _covers(acl, names)]
+    leftover = [acl for acl in changes.leftover if _covers(acl, names)]
+    lacks = (Deviation(Aspect.ACL, str(acl), "", "there", "missing", off) for acl in missing)
+    has = (Deviation(Aspect.ACL, str(acl), "", "missing", "there", off) for acl in leftover)
+    out.add(Aspect.ACL, total, [*lacks, *has])
+
+
+def _covers(acl: TopicAcl, names: Sequence[str]) -> bool:
+    """Return True if the ACL applies to one of these sorted names."""
+    if acl.name == EVERY_TOPIC:
+        return True
+    at = bisect_left(names, acl.name)
+    name = names[at] if at < len(names) else ""
+    return name.startswith(acl.name) if acl.pattern == Pattern.PREFIXED else name == acl.name
+
+
+def compare_quotas(source: ClusterClient, target: ClusterClient, out: FlowComparison) -> None:
+    """Compare quotas, for information only: they are not mirrored."""
+    try:
+        source_quotas, target_quotas = (
+            {(quota.whose, quota.key): quota.value for quota in client_quotas(client)}
+            for client in (source, target)
+        )
+    except (Unauthorized, Unsupported) as error:
+        out.note(f"quotas are not compared: {error}")
+        return
+    deviations = []
+    for key in (keys := sorted({*source_quotas, *target_quotas})):
+        source_value, target_value = (
+            "none" if key not in values else f"{values[key]:.15g}"
+            for values in (source_quotas, target_quotas)
+        )
+        if source_quotas.get(key) != target_quotas.get(key):
+            deviations.append(
+                Deviation(Aspect.QUOTA, *key, source_value, target_value, OF_CLUSTERS)
+            )
+    out.add(Aspect.QUOTA, len(keys), deviations)
+
+
+# The results of a comparison as values: differences, and what the flow leaves alone.
+
+
+class Aspect(StrEnum):
+    """A category of comparison, in the order of the output."""
+
+    TOPIC = "topics"
+    PARTITIONS = "partitions"
+    REPLICATION_FACTOR = "replication factors"
+    CONFIG = "configs"
+    ACL = "ACLs"
+    QUOTA = "quotas"
+    GROUP = "groups"
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """A difference between the two clusters."""
+
+    FIELDS = "aspect=aspect.name.lower name detail source target left_alone"
+
+    aspect: Aspect
+    name: str
+    """The source topic, the group, the ACL, or the entity of a quota."""
+    detail: str = ""
+    """The config, or the partition of a group."""
+    source: str = ""
+    target: str = ""
+    left_alone: str = ""
+    """Why the flow does not make it equal; empty if it should be equal."""
+
+    @property
+    def is_difference(self) -> bool:
+        return not self.left_alone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Total:
+    """The counts of one aspect."""
+
+    compared: int
+    different: int
+    left_alone: int
+
+
+@dataclass(slots=True, kw_only=True)
+class FlowComparison:
+    """The results for one flow; filled during the comparison."""
+
+    flow: str
+    compared: dict[Aspect, int] = field(default_factory=dict)
+    """Number of items compared; aspects that could not be compared are missing."""
+    deviations: list[Deviation] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """Failed comparisons, and why."""
+
+    def add(self, aspect: Aspect, compared: int, deviations: Iterable[Deviation]) -> None:
+        self.compared[aspect] = compared
+        self.deviations += deviations
+
+    def note(self, line: str) -> None:
+        """Add a note about a failed comparison, once."""
+        if line not in self.notes:
+            self.notes.append(line)
+
+    @property
+    def differences(self) -> list[Deviation]:
+        """Deviations that the flow should have made equal."""
+        return [deviation for deviation in self.deviations if deviation.is_difference]
+
+    def totals(self) -> dict[Aspect, Total]:
+        out = {}
+        for aspect in Aspect:
+            if aspect in self.compared:
+                of_aspect = [
+                    deviation for deviation in self.deviations if deviation.aspect is aspect
+                ]
+                different = sum(deviation.is_difference for deviation in of_aspect)
+                out[aspect] = Total(
+                    compared=self.compared[aspect],
+                    different=different,
+                    left_alone=len(of_aspect) - different,
+                )
+        return out
+
+    def printed(self, *, with_left_alone: bool) -> dict[str, Any]:
+        """Return what is printed for programs."""
+        return {
+            "flow": self.flow,
+            "is_equal": not self.differences,
+            "totals": {aspect.name.lower(): total for aspect, total in self.totals().items()},
+            "deviations": self.deviations if with_left_alone else self.differences,
+            "notes": self.notes,
+        }
+
+
+MANY: Final = 1_000
+"""Number of topics from which on a comparison shows its steps, because it takes long."""
+
+
+def matching(topics: str | None, where: str) -> Callable[[str], bool]:
+    """Return a matcher of whole names; None matches all. Raises UsageError, which names `where`."""
+    if topics is None:
+        return lambda _: True
+    try:
+        compiled = re.compile(topics)
+    except re.error as problem:
+        raise UsageError(f"{where}: {topics} is not a regular expression: {problem}") from None
+    return lambda name: compiled.fullmatch(name) is not None
+
+
+def compare_flows(
+    config: MirrorConfig,
+    matches: Callable[[str], bool],
+    *,
+    with_left_alone: bool,
+    say: Callable[[str], None],
+) -> Iterator[FlowComparison]:
+    """Compare each flow. `matches` selects the source topics that are checked. `with_left_alone`
+    adds what the flows do not copy. Raises TwinlogError if a cluster of a flow cannot be queried.
+    """
+    for flow in config.flows:
+        setup = flow_setup(flow)
+        with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
+            comparer = _Comparer(setup, source, target, with_left_alone, say)
+            yield comparer.compared(matches)
+
+
+def compare_topic_configs(
+    setup: FlowSetup,
+    source: ClusterClient,
+    target: ClusterClient,
+    matches: Callable[[str], bool],
+) -> FlowComparison:
+    """Compare only the topic configs of one flow."""
+    out = FlowComparison(flow=setup.name)
+    source_metadata, target_metadata = source.metadata(None), target.metadata(None)
+    flow, remote = _remotes(setup, target, source_metadata, matches)
+    present = {
+        name: target_topic
+        for name, target_topic in remote.items()
+        if target_topic in target_metadata.topics
+    }
+    narrowed = _without_uncompared(flow, source_metadata, matches)
+    compare_configs(narrowed, source, target, present, out, with_left_alone=False)
+    return out
+
+
+def _remotes(
+    setup: FlowSetup,
+    target: ClusterClient,
+    source_metadata: ClusterMetadata,
+    matches: Callable[[str], bool],
+) -> tuple[FlowConfig, dict[str, str]]:
+    """Return the flow with its released topics, and the remote names of the topics to compare."""
+    released = state_rows_if_any(target).intents(setup.name).released
+    flow = replace(setup.config, released=released)
+    mirrored = {n: t for n, t in mirrored_topics(flow, source_metadata).items() if matches(n)}
+    return flow, remote_names(flow, mirrored)
+
+
+def _without_uncompared(
+    flow: FlowConfig, source_metadata: ClusterMetadata, matches: Callable[[str], bool]
+) -> FlowConfig:
+    """Return the flow without topics that are not compared, for the sync of configs."""
+    unseen = frozenset(name for name in source_metadata.topics if not matches(name))
+    return replace(flow, released=flow.released | unseen)
+
+
+@dataclass(slots=True)
+class _Comparer:
+    """Compares the two clusters of one flow."""
+
+    _setup: FlowSetup
+    _source: ClusterClient
+    _target: ClusterClient
+    _with_left_alone: bool
+    _say: Callable[[str], None]
+
+    def compared(self, matches: Callable[[str], bool]) -> FlowComparison:
+        out = FlowComparison(flow=self._setup.name)
+        source_metadata, target_metadata = self._source.metadata(None), self._target.metadata(None)
+        flow, remote = _remotes(self._setup, self._target, source_metadata, matches)
+        present = {
+            name: target_topic
+            for name, target_topic in remote.items()
+            if target_topic in target_metadata.topics
+        }
+
+        def report(what: str) -> None:
+            if len(remote) >= MANY:
+                self._say(f"{self._setup.name}: comparing {what}")
+
+        topics = [
+            deviation
+            for deviation in compare_topics(flow, source_metadata, target_metadata, remote)
+            if matches(deviation.name)
+        ]
+        out.add(Aspect.TOPIC, len(remote), topics)
+        partitions = compare_partitions(
+            flow, source_metadata.topics, target_metadata.topics, present
+        )
+        out.add(Aspect.PARTITIONS, len(present), partitions)
+        factors = compare_replication(flow, source_metadata.topics, target_metadata.topics, present)
+        out.add(Aspect.REPLICATION_FACTOR, len(present), factors)
+        narrowed = _without_uncompared(flow, source_metadata, matches)
+        with_left_alone = self._with_left_alone
+        report(f"configs of {plural(len(present), 'topic')}")
+        compare_configs(
+            narrowed, self._source, self._target, present, out, with_left_alone=with_left_alone
+        )
+        report("ACLs")
+        compare_acls(flow, self._source, self._target, remote, out, with_left_alone=with_left_alone)
+        if with_left_alone:
+            compare_quotas(self._source, self._target, out)
+        if with_left_alone or flow.groups.sync_s is not None:
+            report("groups")
+            self._groups(out, matches)
+        return out
+
+    def _groups(self, out: FlowComparison, matches: Callable[[str], bool]) -> None:
+        led = idle_flow_interface(self._setup, self._source, self._target, out.notes.append)
+        views = tuple(view for view in led.partitions() if matches(view.source.topic))
+        compare_groups(
+            replace(led, partitions=lambda: views),
+            Coordinators(self._source),
+            Coordinators(self._target),
+            out,
+            with_left_alone=self._with_left_alone,
+        )
+
+
+# Compares topics, their partition counts and replication factors, from metadata only.
+
+MISSING: Final = "missing"
+SHOWN_VERDICTS: Final = (
+    Verdict.NOT_INCLUDED,
+    Verdict.EXCLUDED,
+    Verdict.CYCLE,
+    Verdict.RELEASED,
+)
+NO_SOURCE: Final = "its source topic no longer exists; the mirror never deletes topics"
+NOT_NAMED: Final = "no source topic has this name here; the mirror never deletes topics"
+
+
+def remote_names(flow: FlowConfig, topics: Mapping[str, TopicMetadata]) -> dict[str, str]:
+    policy = policy_of(flow)
+    return {name: policy.format_remote_topic(flow.source_alias, name) for name in topics}
+
+
+def compare_topics(
+    flow: FlowConfig,
+    source_metadata: ClusterMetadata,
+    target_metadata: ClusterMetadata,
+    remote: Mapping[str, str],
+) -> Iterator[Deviation]:
+    """Yield topics that exist on one side only; `remote` has the remote names of mirrored ones."""
+    for name, wanted in remote.items():
+        if wanted not in target_metadata.topics:
+            yield Deviation(Aspect.TOPIC, name, "", _size(source_metadata.topics[name]), MISSING)
+    for name, error in refused_names(flow, selected_topics(flow, source_metadata)).items():
+        target = f"not copied [{error.code}]"
+        yield Deviation(Aspect.TOPIC, name, "", _size(source_metadata.topics[name]), target)
+    selector = TopicSelector.of(flow)
+    for name, topic in source_metadata.topics.items():
+        verdict = Verdict.INTERNAL if topic.is_internal else selector.verdict(name)
+        if verdict in SHOWN_VERDICTS:
+            yield Deviation(Aspect.TOPIC, name, "", _size(topic), "", verdict.value)
+    if flow.policy.kind is PolicyKind.IDENTITY:
+        return  # names do not show which topics of the target are copies
+    policy = policy_of(flow)
+    copied = {*remote_names(flow, source_metadata.topics).values()}
+    for name, topic in target_metadata.topics.items():
+        if is_own_topic(name) or policy.is_internal_topic(name):
+            continue
+        if is_remote_topic_of(policy, flow.source_alias, name) and name not in copied:
+            # with rename rules the remote name does not contain the source's
+            renames = bool(flow.policy.renames)
+            upstream = name if renames else policy.upstream_topic(name) or name
+            note = (NO_SOURCE, NOT_NAMED)[renames]
+            yield Deviation(Aspect.TOPIC, upstream, "", MISSING, _size(topic), note)
+
+
+def _size(topic: TopicMetadata) -> str:
+    return plural(len(topic.partitions), "partition")
+
+
+def compare_partitions(
+    flow: FlowConfig,
+    source_topics: Mapping[str, TopicMetadata],
+    target_topics: Mapping[str, TopicMetadata],
+    remote: Mapping[str, str],
+) -> Iterator[Deviation]:
+    """Yield differing partition counts. A remote topic grows with its source, and never shrinks."""
+    for name, target_topic in remote.items():
+        topic = target_topics.get(target_topic)
+        if topic is None or topic.error:
+            continue
+        wanted, count = len(source_topics[name].partitions), len(topic.partitions)
+        if count != wanted:
+            why = _why_other_count(flow, more=count > wanted)
+            yield Deviation(Aspect.PARTITIONS, name, "", str(wanted), str(count), why)
+
+
+def _why_other_count(flow: FlowConfig, *, more: bool) -> str:
+    if flow.keyed_partitions:
+        return "twinlog.target.partitions = keyed: records are placed by key"
+    if flow.same_partitions or not more:
+        return ""
+    return "additional partitions on the target are never removed"
+
+
+def compare_replication(
+    flow: FlowConfig,
+    source_topics: Mapping[str, TopicMetadata],
+    target_topics: Mapping[str, TopicMetadata],
+    remote: Mapping[str, str],
+) -> Iterator[Deviation]:
+    """Yield differing replication factors. Remote topics should have `replication.factor`,
+    regardless of their source.
+    """
+    wanted = flow.new_topics.replication_factor
+    for name, target_topic in remote.items():
+        topic = target_topics.get(target_topic)
+        if topic is None or not topic.partitions or not source_topics[name].partitions:
+            continue
+        counts = sorted({len(partition.replicas) for partition in topic.partitions})
+        text = ", ".join(map(str, counts))
+        if wanted > 0 and counts != [wanted]:
+            expected = f"replication.factor = {wanted}"
+            yield Deviation(Aspect.REPLICATION_FACTOR, name, "", expected, text)
+        source_counts = sorted(
+            {len(partition.replicas) for partition in source_topics[name].partitions}
+        )
+        if source_counts != counts and (wanted <= 0 or counts == [wanted]):
+            why = "replication.factor sets that of remote topics"
+            expected = ", ".join(map(str, source_counts))
+            yield Deviation(Aspect.REPLICATION_FACTOR, name, "", expected, text, why)
+
+
+# Compares the offsets of the target's groups with those that the flow's sync would set.
+
+SYNC_OFF: Final = "sync.group.offsets.enabled = false"
+ACTIVE_THERE: Final = "it is active on the target, so its own commits count"
+AHEAD: Final = "it is ahead on the target: an idle group is never moved back"
+OTHER_KIND: Final = "a group of another type has that name on the target"
+
+
+def compare_groups(
+    led: LedFlow,
+    source: Coordinators,
+    target: Coordinators,
+    out: FlowComparison,
+    *,
+    with_left_alone: bool,
+) -> None:
+    """Compare every offset of a selected group that has a counterpart on the target."""
+    sync_s = led.config.groups.sync_s
+    if sync_s is None and not with_left_alone:
+        return
+    survey = survey_groups(led, source, target)
+    off = SYNC_OFF if sync_s is None else ""
+    follows = f"it is active on {led.config.flow.source}, and synchronized every {sync_s} s"
+    offsets = offsets_of(
+        target,
+        [group.name for group in survey.selected if not group.is_share],
+        [group.name for group in survey.selected if group.is_share],
+        furthest=True,
+    )
+    deviations: list[Deviation] = []
+    for group in survey.selected:
+        target_offsets = offsets.get(group.name, {})
+        if isinstance(target_offsets, TwinlogError):
+            out.note(f"group {group.name} is not compared: {target_offsets}")
+            continue
+        counterpart = survey.there.get(group.name)
+        why = off or why_left_alone(group, counterpart) or (follows if group.is_active else "")
+        deviations += _group_deviations(group, survey, target_offsets, why)
+    out.add(Aspect.GROUP, len(survey.selected), deviations)
+
+
+def why_left_alone(group: Group, counterpart: Group | None) -> str:
+    """Return why a group of the target may have other offsets; empty if it is synchronized."""
+    if counterpart is None:
+        return ""
+    if counterpart.is_active:
+        return ACTIVE_THERE
+    is_same = counterpart.is_share if group.is_share else counterpart.has_offsets
+    return "" if is_same else OTHER_KIND
+
+
+def _group_deviations(
+    group: Group, survey: GroupSurvey, target_offsets: GroupOffsets, why: str
+) -> Iterator[Deviation]:
+    source_offsets = survey.offsets[group.name]
+    if isinstance(source_offsets, TwinlogError):
+        return
+    for tp, committed in sorted(source_offsets.items()):
+        if tp in survey.without_counterpart or tp not in survey.counterparts:
+            continue
+        counterpart = survey.counterparts[tp]
+        wanted = counterpart.translate(committed.offset).offset
+        stands = (
+            target_offsets[counterpart.target].offset
+            if counterpart.target in target_offsets
+            else None
+        )
+        if stands == wanted:
+            continue
+        is_ahead = stands is not None and stands > wanted
+        source = f"{committed.offset}, which corresponds to {wanted}"
+        target = "none" if stands is None else str(stands)
+        left_alone = why or (AHEAD if is_ahead else "")
+        partition = str(counterpart.target)
+        yield Deviation(Aspect.GROUP, group.name, partition, source, target, left_alone)

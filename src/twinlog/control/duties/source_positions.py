@@ -1,0 +1,168 @@
+"""Duties: write how far the source is copied to where MirrorMaker 1 and MirrorMaker 2 note it.
+
+**MirrorMaker 1: the consumer group of a flow on its source**
+
+A partition that was never copied starts at the group's offset, so that a mirror can replace
+MirrorMaker 1. After that the group's offset is the next source offset that is not on the target
+yet, so that lag monitors of the group stay meaningful. This group never decides where a copy
+resumes that has begun, because the target alone determines that.
+
+**MirrorMaker 2: its own positions**
+
+They are read when its work is taken over, and kept up to date after that, so that MirrorMaker 2 can
+continue its work.
+
+A position is the last source record that is on the target. Changed positions are written every few
+seconds, and once more when the copy has drained. So after a clean stop MirrorMaker 2 resumes after
+the last record, and after a crash some seconds before it.
+
+A MirrorMaker 2 that runs again notes its own positions, and resumes at the newest one. So only the
+leader runs a round. The last round also runs after a pause or a promotion, and leaves positions
+alone that another process has noted since.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_offsets import Committed, commit_offsets, is_refused_as_active
+from twinlog.cluster.topics.internal_log import append
+from twinlog.config.flow.offset_storage import OffsetStorage
+from twinlog.control.adopt.mm2_positions import read_positions
+from twinlog.control.duties.rounds import Duty, LedFlow, NotPermitted, confirmed
+from twinlog.errors import TwinlogError, Unauthorized
+from twinlog.mirror.copy.fan_out import partition_for_key
+from twinlog.model import TopicPartition
+from twinlog.wire.mm2_records import PositionKey, encode_position
+from twinlog.wire.records import Record
+
+MS: Final = 1000.0
+
+
+class GroupCommits:
+    """The duty: a round commits all offsets of the group, even if they did not change, because
+    brokers delete the offsets of a group without members after a while.
+    """
+
+    name = "offsets of the source's group"
+    ends_once = True
+
+    def __init__(self, flow: LedFlow) -> None:
+        self._flow = flow
+        self._group = flow.config.source_group.group_id
+
+    @property
+    def interval_s(self) -> float:
+        return self._flow.config.source_group.commit_interval_ms / MS
+
+    def round(self) -> None:
+        views = [view for view in self._flow.partitions() if view.reach is not None]
+        if not views:
+            return
+        with ClusterClient(self._flow.source) as source, ClusterClient(self._flow.target) as target:
+            wanted = {
+                view.source: Committed(offset=view.upstream)
+                for view in confirmed(views, source, target)
+            }
+            if not wanted:
+                return
+            self._flow.confirm()  # a MirrorMaker 1 that runs again may have committed newer offsets
+            results = commit_offsets(Coordinators(source), {self._group: wanted})[self._group]
+        errors = (
+            [results] if isinstance(results, TwinlogError) else [e for e in results.values() if e]
+        )
+        if any(map(is_refused_as_active, errors)):
+            self._flow.log_once(
+                f"{self._flow.name}: offsets of group {self._group} are not committed on "
+                f"{self._flow.config.flow.source}: the group has members; stop the MirrorMaker 1 "
+                "that is in it"
+            )
+        elif denied := [error for error in errors if isinstance(error, Unauthorized)]:
+            raise NotPermitted(
+                f"offsets of group {self._group} are not committed on "
+                f"{self._flow.config.flow.source}, so they do not show the progress of the copy: "
+                f"{denied[0]}",
+                flow=self._flow.name,
+            )
+        elif errors:
+            raise errors[0]
+
+    def close(self) -> None:
+        """Do nothing, because each round opens its own connections."""
+
+
+def group_commits(flow: LedFlow) -> Duty | None:
+    return GroupCommits(flow) if flow.config.source_group.group_id else None
+
+
+INTERVAL_S: Final = 5.0
+
+
+class Mm2Positions:
+    """The duty: a round writes the positions that changed."""
+
+    name = "positions of MirrorMaker 2"
+    interval_s = INTERVAL_S
+    ends_once = True
+
+    def __init__(self, flow: LedFlow, storage: OffsetStorage) -> None:
+        self._flow = flow
+        self._storage = storage
+        self._written: dict[TopicPartition, int] = {}
+        self._partitions = 0
+
+    def round(self) -> None:
+        self._write_moved(is_last=False)
+
+    def last_round(self) -> None:
+        """Write the exact positions; the copy has drained."""
+        self._write_moved(is_last=True)
+
+    def _write_moved(self, *, is_last: bool) -> None:
+        try:
+            self._round(is_last=is_last)
+        except Unauthorized as error:
+            line = f"{self.name} are not kept up to date, so it could not continue its work"
+            raise NotPermitted(f"{line}: {error}", flow=self._flow.name) from error
+
+    def _round(self, *, is_last: bool) -> None:
+        views = [
+            view for view in self._flow.partitions() if view.upstream > 0 and not view.is_broken
+        ]
+        with ClusterClient(self._flow.source) as source, ClusterClient(self._flow.target) as target:
+            if not self._partitions:
+                positions = read_positions(target, self._storage)
+                self._partitions, self._written = positions.partitions, positions.noted
+            moved = [v for v in views if self._written.get(v.source) != v.upstream - 1]
+            due = {view.source: view.upstream - 1 for view in confirmed(moved, source, target)}
+            if due and is_last:
+                now = read_positions(target, self._storage).noted
+                due = {tp: at for tp, at in due.items() if now.get(tp) == self._written.get(tp)}
+            elif due:
+                self._flow.confirm()
+            self._write(target, due)
+        self._written |= due
+
+    def _write(self, target: ClusterClient, due: Mapping[TopicPartition, int]) -> None:
+        now_ms = int(time.time() * 1000)
+        by_partition: dict[int, list[Record]] = {}
+        for tp, at in due.items():
+            key = PositionKey(
+                connector=self._storage.connector, cluster=self._storage.cluster, source=tp
+            ).encode()
+            record = Record(offset=0, timestamp=now_ms, key=key, value=encode_position(at))
+            by_partition.setdefault(partition_for_key(key, self._partitions), []).append(record)
+        for partition, records in by_partition.items():
+            append(target, TopicPartition(self._storage.topic, partition), records)
+
+    def close(self) -> None:
+        """Do nothing, because each round opens its own connections."""
+
+
+def mm2_positions(flow: LedFlow) -> Duty | None:
+    """Return the duty, or None if nothing was adopted from MirrorMaker 2."""
+    return None if flow.adopted is None else Mm2Positions(flow, flow.adopted)

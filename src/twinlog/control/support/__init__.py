@@ -1,1 +1,0 @@
-"""The support bundle, and the removal of secrets from it."""

@@ -1,0 +1,581 @@
+"""Collects information for diagnosing a mirror, without secrets, in one archive.
+
+Each part is collected independently: a part that fails is replaced by its error.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, fields, replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, quote_plus
+
+from msgspec import to_builtins
+
+from twinlog import __version__
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.cluster.security.security_keys import BrokenJaas, parse_jaas
+from twinlog.cluster.topics.cluster_info import broker_versions
+from twinlog.config.files.properties import decode, parse_properties
+from twinlog.config.flow.schema import FlowConfig, FlowProperties, MirrorConfig
+from twinlog.config.strimzi.resource import is_resource
+from twinlog.config.values.origin import ClientProperties, Setting, Settings, is_secret, shown_key
+from twinlog.control.flow.wiring import flow_setup
+from twinlog.control.watch.events import last_events
+from twinlog.control.watch.status_file import running_mirrors
+from twinlog.errors import ConfigError, TwinlogError, UsageError
+from twinlog.shown import shown
+
+# Removes the secrets of a configuration from a text.
+#
+# Twinlog does not log secrets; this is a second safeguard for texts that leave the machine. It
+# knows the configuration's secrets in several encodings, and patterns that only secrets have:
+# private keys, tokens, headers, users in URLs, and values after a name of a secret, so that a
+# secret that is no longer configured is removed as well. A secret that was truncated, broken over
+# lines or encoded in another way is not found.
+
+HIDDEN: Final = "<hidden>"
+NAMED_LIKE_SECRETS: Final = (".type", ".location", ".url", ".algorithm", ".class")
+"""`ssl.keystore.type` is `PEM`, which is not secret and occurs in many texts."""
+
+SHORTEST: Final = 3
+"""Shorter values occur in any text by chance."""
+
+SHORTEST_OF_PROVIDER: Final = 4
+"""A config provider returns all kinds of values, including ports and names."""
+
+ALONE_BELOW: Final = 8
+"""A shorter value of a config provider is replaced only where it is a whole word."""
+
+_NO_SECRETS: Final = frozenset({"true", "false", "none", "null"})
+_OPTION: Final = re.compile(
+    r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))"""
+)
+_USERS: Final = frozenset({"username", "clientid"})
+_USER_INFO: Final = re.compile(r"(?<=://)[^/\s@\"']+(?=@)")
+_PEM_KEY: Final = re.compile(
+    r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)", re.DOTALL
+)
+_TOKEN: Final = re.compile(r"\beyJ[\w-]{5,}\.[\w-]{5,}(?:\.[\w-]*)*")
+_HEADER: Final = re.compile(r"(?i)\b(authorization[\"']?\s*[:=]\s*[\"']?)[^\"'\r\n]+")
+_SCHEME: Final = re.compile(
+    r"(?i)\b((?:Bearer|Basic)[ \t]+)"
+    r"(?!(?:auth\w*|tokens?|credentials?|access|login|scheme)\b)[\w.~+/-]{4,}=*"
+)
+_NAMES: Final = r"(?:password|passphrase|passwd|secret|token|credential|private\.key|ssl\.key)"
+_NAMED: Final = re.compile(rf"(?i){_NAMES}")
+_ASSIGNED: Final = re.compile(
+    rf"""(?i)([\w.-]*{_NAMES}[ \t]*=[ \t]*)
+    (?: \\"(?:[^"\\]|\\\\(?:\\.|[^\\])|\\[^"\\])*\\"  # in quotes, within a JSON text
+      | "(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*'
+      | ["'\\]?[^\s,;"'}})\]]+ )""",
+    re.VERBOSE,
+)
+_IN_MAPPING: Final = re.compile(
+    rf"""(?i)([\w.-]*{_NAMES}\\?["'][ \t]*:[ \t]*)
+    (?: \\"(?:[^"\\]|\\\\(?:\\.|[^\\])|\\[^"\\])*\\" | "(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*' )""",
+    re.VERBOSE,
+)
+
+
+class SecretScrubber:
+    """Removes the secrets of one configuration."""
+
+    def __init__(self, settings: Iterable[Setting] = ()) -> None:
+        secrets: set[str] = set()
+        words: set[str] = set()
+        users: set[str] = set()
+        for setting in settings:
+            every_secret = list(_secrets_of(setting))
+            secrets.update(every_secret)
+            users.update(text for name, text in _options(setting.value) if name.lower() in _USERS)
+            word = setting.value.strip()
+            is_long = len(word) >= SHORTEST_OF_PROVIDER
+            if (
+                not every_secret
+                and setting.from_provider
+                and is_long
+                and word.lower() not in _NO_SECRETS
+            ):
+                words.add(word)
+        known = {form for secret in secrets for form in forms(secret)}
+        known.update(form for secret in secrets for form in pairs_in_base64(users, secret))
+        self._known = _any_of(known)
+        self._words = _any_of(words, r"(?<![\w]){}(?![\w])")
+        self._cores = _any_of(core for secret in secrets for core in cores_in_base64(secret))
+
+    def clean(self, text: str) -> str:
+        """Return the text without secrets."""
+        for pattern in (_PEM_KEY, _USER_INFO, _TOKEN):
+            text = pattern.sub(HIDDEN, text)
+        if self._cores is not None:
+            text = hide_around(text, self._cores, HIDDEN)
+        for known in (self._known, self._words):
+            text = text if known is None else known.sub(HIDDEN, text)
+        # most lines name no secret, and these two patterns are slow
+        named = (_ASSIGNED, _IN_MAPPING) if _NAMED.search(text) else ()
+        for behind in (_HEADER, _SCHEME, *named):
+            text = behind.sub(rf"\1{HIDDEN}", text)
+        return text
+
+    def clean_value(self, value: Any) -> Any:
+        """Clean the strings of a JSON value one by one, so that it stays valid JSON."""
+        match value:
+            case str():
+                return self.clean(value)
+            case dict():
+                return {
+                    self.clean(key) if isinstance(key, str) else key: HIDDEN
+                    if isinstance(each, str) and is_secret(str(key))
+                    else self.clean_value(each)
+                    for key, each in value.items()
+                }
+            case list() | tuple():
+                return [self.clean_value(each) for each in value]
+            case _:
+                return value
+
+
+def settings_of(config: MirrorConfig) -> Iterator[Setting]:
+    """Yield every setting of the clusters, flows and clients."""
+    for cluster in config.clusters:
+        yield from cluster.settings.values()
+    for flow in config.flows:
+        yield from flow.settings.values()
+        for client in (*flow.clients.of_source(), *flow.clients.of_target()):
+            yield from (client.origin(key) for key in client)
+
+
+def _secrets_of(setting: Setting) -> Iterator[str]:
+    value = setting.value.strip()
+    for match in _USER_INFO.finditer(value):
+        password = match[0].partition(":")[2]
+        if len(password) >= SHORTEST:
+            yield password
+    if is_secret(setting.key) and not setting.key.endswith(NAMED_LIKE_SECRETS):
+        parts = [value]
+        # a JAAS line is a module with options; each may occur alone, escaped or unescaped
+        parts += [text for name, text in _options(value) if is_secret(name)]
+        # each line of a PEM text may occur alone
+        parts += [line.strip() for line in value.splitlines() if not line.startswith("-----")]
+        yield from (part for part in parts if len(part) >= SHORTEST)
+    elif setting.from_provider and len(value) >= ALONE_BELOW:
+        yield value
+
+
+def _options(value: str) -> Iterator[tuple[str, str]]:
+    for option in _OPTION.finditer(value):
+        yield from ((option[1], part) for part in option.groups()[1:] if part)
+    with suppress(BrokenJaas):  # not a valid JAAS line: use the text only
+        yield from parse_jaas(value).options.items()
+
+
+def _any_of(texts: Iterable[str], around: str = "{}") -> re.Pattern[str] | None:
+    # the longest first, because one may be part of another
+    alternatives = [re.escape(text) for text in sorted(texts, key=len, reverse=True) if text]
+    return re.compile(around.format(f"(?:{'|'.join(alternatives)})")) if alternatives else None
+
+
+# The forms in which a log may contain a secret: quoted, escaped, URL-encoded, in base64.
+
+SURE_BASE64: Final = 8
+"""This many characters of base64 do not match by chance within a longer text."""
+
+_BASE64: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_=")
+
+
+def forms(secret: str) -> set[str]:
+    """Return the encodings of a secret other than base64, which overlaps with its neighbors."""
+    encodings: set[str] = set()
+    # a JAAS line quotes a secret, a properties file doubles backslashes, and a properties file may
+    # contain a JAAS line
+    for text in (secret, _quoted(secret), _quoted(_quoted(secret)), secret.replace("\n", "\\n")):
+        encodings |= {text, repr(text)[1:-1], shown(text)}
+        for ensure_ascii in (True, False):
+            in_json = json.dumps(text, ensure_ascii=ensure_ascii)[1:-1]
+            encodings |= {in_json, in_json.replace("/", "\\/")}
+    for encoded in (quote(secret, safe=""), quote(secret), quote_plus(secret)):
+        encodings |= {encoded, re.sub("%[0-9A-F]{2}", lambda hexed: hexed[0].lower(), encoded)}
+    return encodings
+
+
+def pairs_in_base64(users: Iterable[str], secret: str) -> Iterator[str]:
+    """Yield what PLAIN and Basic send for a user and a password. Short passwords would not be found
+    within other base64.
+    """
+    for user in users:
+        for text in (f"\0{user}\0{secret}", f"{user}\0{user}\0{secret}", f"{user}:{secret}"):
+            yield from _encoded(text.encode())
+        form = f"{quote_plus(user)}:{quote_plus(secret)}"  # of an OAuth client
+        yield from _encoded(form.encode())
+
+
+def cores_in_base64(secret: str) -> Iterator[str]:
+    """Yield the core of the secret's base64 for each of the three alignments within a text."""
+    data = secret.encode()
+    for before in range(3):
+        text = base64.b64encode(b"\0" * before + data).decode().rstrip("=")
+        # the first characters also encode preceding bits, and the last one following bits
+        start = (0, 2, 3)[before]
+        end = len(text) - (0 if (before + len(data)) % 3 == 0 else 1)
+        if end - start >= SURE_BASE64:
+            core = text[start:end]
+            yield core
+            yield core.replace("+", "-").replace("/", "_")
+
+
+def hide_around(text: str, core: re.Pattern[str], hidden: str) -> str:
+    """Hide each base64 text that contains such a core as a whole."""
+    parts: list[str] = []
+    done = 0
+    for match in core.finditer(text):
+        if match.end() <= done:
+            continue  # within the previous text
+        start, end = match.span()
+        while start > done and text[start - 1] in _BASE64:
+            start -= 1
+        while end < len(text) and text[end] in _BASE64:
+            end += 1
+        parts += [text[done:start], hidden]
+        done = end
+    return "".join([*parts, text[done:]])
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _encoded(data: bytes) -> Iterator[str]:
+    for encoded in (base64.b64encode(data), base64.urlsafe_b64encode(data)):
+        yield encoded.decode().rstrip("=")
+
+
+class CurrentSecrets:
+    """Removes the secrets of the current configuration from every line that is logged; thread-safe.
+
+    Secrets of a replaced configuration stay known, because its flows may still log errors.
+
+    Log lines are for the operator of the mirror, and names of brokers and topics often come from
+    config providers. Only values of keys that name a secret and passwords in URLs are therefore
+    removed. A support bundle goes to outsiders and also hides every value that a config provider
+    returned. A password that is changed in a provider's file is known from the next read of the
+    configuration on.
+    """
+
+    def __init__(self, current: Callable[[], MirrorConfig]) -> None:
+        """`current` returns the current configuration."""
+        self._current = current
+        self._known: dict[tuple[str, str], Setting] = {}
+        """By key and value, because clusters and their clients share settings."""
+        self._made: tuple[MirrorConfig | None, SecretScrubber] = (None, SecretScrubber())
+
+    def clean(self, text: str) -> str:
+        """Return the text without secrets."""
+        config, scrubber = self._made
+        now = self._current()
+        if now is not config:
+            secret = filter(None, map(_secret, settings_of(now)))
+            self._known |= {(setting.key, setting.value): setting for setting in secret}
+            scrubber = SecretScrubber(list(self._known.values()))
+            self._made = (now, scrubber)
+        return scrubber.clean(text)
+
+
+def _secret(setting: Setting) -> Setting | None:
+    may_hold_one = is_secret(setting.key) or "://" in setting.value
+    return replace(setting, from_provider=False) if may_hold_one else None
+
+
+PACKAGES: Final = (
+    "pyspark",
+    "py4j",
+    "kafka-python",
+    "crc32c",
+    "cramjam",
+    "cryptography",
+    "msgspec",
+    "prometheus-client",
+    "psutil",
+    "python-json-logger",
+    "click",
+    "rich",
+)
+LOG_BYTES: Final = 2_000_000
+"""Maximum bytes from the end of each log file."""
+
+CLUSTER_GIVES_UP_S: Final = 10.0
+JAVA_GIVES_UP_S: Final = 10.0
+
+READ_ME: Final = """\
+A support bundle of Twinlog.
+
+configuration.txt  effective configuration; secrets are hidden
+versions.json      Twinlog, Python, Java, Spark and the libraries
+clusters.json      brokers with their API versions and features
+status.json        last reports of running mirrors of this configuration on this machine
+events.json        last events of mirrors of this configuration, including stopped ones
+log/               the ends of the log files given
+
+It contains names of topics, clusters and hosts, and no records. Secrets are removed: values of keys
+that name a secret are left out, and their current values are removed from all texts, whether plain,
+quoted, escaped, URL-encoded or in base64. So are values after a word that names a secret, tokens,
+headers and private keys. A secret that was truncated, broken over lines or encoded in another way
+is not found: check the files before you send them.
+If a configuration cannot be parsed, secrets are taken from its lines as text. If these do not
+contain all secrets, logs and reports of mirrors are left out, and the files say so.
+"""
+
+
+def collect(
+    configs: Mapping[Path, MirrorConfig | TwinlogError],
+    logs: Iterable[Path] = (),
+    more: Iterable[Path] = (),
+) -> dict[str, str]:
+    """Return the files of the bundle by name. A configuration that cannot be read is given as its
+    error. `more` are files that belong to one of the configurations.
+    """
+    read = [config for config in configs.values() if not isinstance(config, TwinlogError)]
+    settings = [setting for config in read for setting in settings_of(config)]
+    unread = [path for path, config in configs.items() if isinstance(config, TwinlogError)]
+    unknown = ""
+    for path in (*unread, *(more if unread else ())):
+        try:
+            settings += settings_of_text(path)
+        except NotKnown as why:
+            unknown = f"left out because it may contain unknown secrets: {why}"
+    scrubber = SecretScrubber(settings)
+    texts = [
+        f"{config}\n" if isinstance(config, TwinlogError) else effective_config(config)
+        for config in configs.values()
+    ]
+    clusters = _clusters([flow for config in read for flow in config.flows])
+    files = {
+        "README.txt": READ_ME,
+        "configuration.txt": scrubber.clean("\n".join(texts)),
+        "versions.json": _json(scrubber.clean_value(_versions())),
+        "clusters.json": _json(scrubber.clean_value(clusters)),
+        "status.json": _json(unknown or scrubber.clean_value(_status(configs))),
+        "events.json": _json(unknown or scrubber.clean_value(_events(configs))),
+    }
+    for log in logs:
+        for file in (log, *sorted(log.parent.glob(f"{log.name}.[0-9]"))):  # and rotated files
+            files[f"log/{file.name}"] = f"{unknown}\n" if unknown else scrubber.clean(_end_of(file))
+    return files
+
+
+def write_bundle(output: Path, files: Mapping[str, str]) -> None:
+    """Write a .tar.gz that only its owner can read. An existing file is never overwritten."""
+    folder = output.name.removesuffix(".tar.gz")
+    try:
+        descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise UsageError(f"--output: {output} cannot be written: {error.strerror}") from error
+    with (
+        os.fdopen(descriptor, "wb") as raw,
+        tarfile.open(fileobj=raw, mode="w:gz") as archive,
+    ):
+        for name, text in files.items():
+            data = text.encode("utf-8", errors="replace")
+            entry = tarfile.TarInfo(f"{folder}/{name}")
+            entry.size, entry.mode, entry.mtime = len(data), 0o600, int(time.time())
+            archive.addfile(entry, io.BytesIO(data))
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=2, default=str) + "\n"
+
+
+def _status(configs: Iterable[Path]) -> Any:
+    try:
+        # one mirror may use several of the files
+        mirrors = {mirror.pid: mirror for path in configs for mirror in running_mirrors(path)}
+    except TwinlogError as error:
+        return {"mirrors": [], "problem": str(error)}
+    return {"mirrors": to_builtins([*mirrors.values()])}
+
+
+def _events(configs: Iterable[Path]) -> Any:
+    try:
+        events = {process.pid: process for path in configs for process in last_events(path)}
+    except TwinlogError as error:
+        return {"problem": str(error)}
+    return to_builtins([*events.values()])
+
+
+def _versions() -> dict[str, Any]:
+    return {
+        "twinlog": __version__,
+        "python": sys.version,
+        "platform": platform.platform(),
+        "cores": len(os.sched_getaffinity(0)),
+        "java": _java(),
+        "packages": {name: _package(name) for name in PACKAGES},
+    }
+
+
+def _package(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else "java"
+    try:
+        answer = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=JAVA_GIVES_UP_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{java} cannot be run: {error}"
+    return (answer.stderr + answer.stdout).strip()
+
+
+def _clusters(flows: Iterable[FlowConfig]) -> dict[str, Any]:
+    """Query the clusters by alias, in parallel, so that unreachable ones time out together."""
+    clusters: dict[str, ClusterSettings] = {}
+    problems: dict[str, Any] = {}
+    for flow in flows:
+        try:
+            setup = flow_setup(flow)
+        except TwinlogError as error:
+            problems[str(flow.flow)] = {"problem": str(error)}
+            continue
+        clusters.setdefault(setup.source.alias, setup.source)
+        clusters.setdefault(setup.target.alias, setup.target)
+    with ThreadPoolExecutor(max(len(clusters), 1)) as pool:
+        return problems | dict(zip(clusters, pool.map(_cluster, clusters.values()), strict=True))
+
+
+def _cluster(settings: ClusterSettings) -> dict[str, Any]:
+    try:
+        with ClusterClient(settings, api_timeout_s=CLUSTER_GIVES_UP_S) as client:
+            cluster_id = client.metadata([]).cluster_id
+            brokers = [asdict(broker) for broker in broker_versions(client)]
+    except TwinlogError as error:
+        return {"addresses": settings.addresses, "problem": str(error)}
+    return {"addresses": settings.addresses, "id": cluster_id, "brokers": brokers}
+
+
+def _end_of(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            size = opened.seek(0, io.SEEK_END)
+            opened.seek(max(0, size - LOG_BYTES))
+            return opened.read().decode("utf-8", errors="replace")
+    except OSError as error:
+        return f"{file} cannot be read: {error.strerror}\n"
+
+
+# The effective configuration as text: each value of every flow with its file and line. Values of
+# secret keys, and all values that a config provider returned, are hidden.
+
+
+def effective_config(config: MirrorConfig) -> str:
+    """Return all clusters and flows, each as a section."""
+    return "\n".join(_lines(config)) + "\n"
+
+
+def _lines(config: MirrorConfig) -> Iterator[str]:
+    yield f"# {config.file}"
+    for warning in config.warnings:
+        yield f"# warning: {warning}"
+    for cluster in config.clusters:
+        yield f"\n[cluster {cluster.alias}]"
+        yield from _settings(cluster.settings.items())
+    for flow in config.flows:
+        yield from _flow(flow)
+
+
+def _flow(flow: FlowConfig) -> Iterator[str]:
+    yield f"\n[flow {flow.flow}]"
+    for field in fields(flow):
+        value = getattr(flow, field.name)
+        if not isinstance(value, (Settings, FlowProperties)):
+            yield f"{field.name} = {value}"
+    yield f"\n[flow {flow.flow}: settings]"
+    yield from _settings(flow.settings.items())
+    for field in fields(flow.clients):
+        client: ClientProperties = getattr(flow.clients, field.name)
+        yield f"\n[flow {flow.flow}: {field.name}]"
+        yield from _settings((key, client.origin(key)) for key in client)
+
+
+def _settings(settings: Iterable[tuple[str, Setting]]) -> Iterator[str]:
+    for name, setting in sorted(settings, key=lambda item: item[0]):
+        value = HIDDEN if setting.secret else setting.value
+        origin = f"line {setting.line}" if setting.line is not None else setting.location
+        yield f"{shown_key(name)} = {value}  # {origin}"
+
+
+# The secrets of a configuration file that cannot be parsed, taken from its lines.
+# A support bundle is often requested because a file is wrong. Its mirror has run before, and its
+# logs may contain secrets of the file. Every line that looks like a setting is therefore used,
+# including comments and duplicates, with every option in it. If a secret may be stored elsewhere (a
+# variable of a config provider, a Kubernetes secret), NotKnown is raised.
+
+_VARIABLE: Final = re.compile(r"\$\{[^}]*:")
+_ENDS_IN_ESCAPE: Final = re.compile(r"(?<!\\)(?:\\\\)*\\\Z")
+_JAAS_OPTION: Final = re.compile(
+    r"""([\w.]+)\s*=\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s;"']+)"""
+)
+
+
+class NotKnown(Exception):
+    """Why not all secrets of a file are known."""
+
+
+def settings_of_text(path: Path) -> list[Setting]:
+    """Return the settings of the file that look like secrets. Raises NotKnown."""
+    try:
+        text = decode(path.read_bytes())
+    except OSError as error:
+        raise NotKnown(f"{path} cannot be read: {error.strerror}") from None
+    if is_resource(path, text):
+        raise NotKnown(f"the secrets of {path} are stored elsewhere")
+    settings = list(_settings_of_lines(path, text))
+    if any(_VARIABLE.search(setting.value) for setting in settings):
+        raise NotKnown(f"{path} has variables whose values are unknown")
+    return [setting for setting in settings if is_secret(setting.key)]
+
+
+def _settings_of_lines(path: Path, text: str) -> Iterator[Setting]:
+    for line in _logical_lines(text):
+        try:
+            entries = parse_properties(line).entries
+        except ConfigError:
+            raise NotKnown(f"a line of {path} cannot be read") from None
+        for entry in entries:
+            yield Setting(key=entry.key, value=entry.value, file=str(path))
+            # a lost backslash before the end of a line makes the rest of a JAAS line a key
+            for name, value in _JAAS_OPTION.findall(f"{entry.key}={entry.value}"):
+                yield Setting(key=name, value=value.strip("\"'"), file=str(path))
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Yield each line joined with its continuations, including comments."""
+    pending = ""
+    for line in text.splitlines():
+        pending += line.lstrip(" \t\f#!")
+        if _ENDS_IN_ESCAPE.search(pending):
+            pending = pending[:-1]
+        else:
+            yield pending
+            pending = ""
+    yield pending

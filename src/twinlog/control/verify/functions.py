@@ -1,0 +1,127 @@
+"""The functions of a flow's transforms for a verification: a process of their own, as a mirror
+starts it (`spark.application`). It never sees the credentials of this process.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from twinlog.clock import CLOCK
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.control.running.flow_transforms import (
+    ENDED,
+    READY_WITHIN_S,
+    UNAVAILABLE,
+    transforms_work,
+)
+from twinlog.errors import TwinlogError
+from twinlog.lane.sides.range_port import RangePort
+from twinlog.lane.transforming import UNANSWERED_AFTER_S
+from twinlog.mirror.copy.range_intake import Stretch
+from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
+from twinlog.model import TopicPartition
+from twinlog.spark.application import (
+    ApplicationFailed,
+    ApplicationReady,
+    RangePorts,
+    TransformsApplication,
+)
+
+CHECKED_EVERY_S: Final = 1.0
+
+
+class FlowFunctions:
+    """Passes ranges of several partitions to the functions of one flow. For several threads."""
+
+    def __init__(
+        self,
+        config: FlowConfig,
+        start: Callable[..., TransformsApplication] = TransformsApplication,
+    ) -> None:
+        self._transforms = config.transforms
+        self._numbers = itertools.count()
+        self._changed = threading.Condition()
+        self._answers: dict[int, RangeAnswer] = {}
+        self._varying: frozenset[str] = frozenset()
+        """Names of transforms that give other records each time."""
+        self._problem: TwinlogError | None = None
+        self._began, self._is_ready = CLOCK.monotonic(), False
+        self._port = RangePort(CLOCK, self._collect)
+        work = transforms_work(config)
+        self._application = start(work, environment=config.transforms.environment)
+        threading.Thread(target=self._listen, name="twinlog-functions", daemon=True).start()
+
+    def offer(self, tp: TopicPartition, stretch: Stretch) -> None:
+        """Have the records of a stretch transformed, and set its number."""
+        stretch.number = next(self._numbers)
+        lent = SourceRange(
+            number=stretch.number,
+            topic=tp.topic,
+            partition=tp.partition,
+            transform=self._transforms.digest_of(tp.topic),
+            first=stretch.first,
+            end=stretch.end,
+            batches=b"".join(stretch.batches),
+        )
+        stretch.batches = [memoryview(lent.batches)]
+        self._port.offer(lent)
+
+    def answer(self, tp: TopicPartition, stretch: Stretch) -> RangeAnswer:
+        """Wait for the answer. Raises TwinlogError if there will be none."""
+        names = {one.name for one in self._transforms.of_topic(tp.topic)}
+        with self._changed:
+            while stretch.number not in self._answers:
+                if self._problem is not None:
+                    raise self._problem
+                self._changed.wait(CHECKED_EVERY_S)
+                self._check()
+            if varying := sorted(names & self._varying):
+                raise TwinlogError(
+                    f"{tp}: {', '.join(varying)} gives other records each time, so they cannot be "
+                    "compared",
+                    code="TRANSFORMS_DIFFER",
+                )
+            return self._answers.pop(stretch.number)
+
+    def close(self) -> None:
+        """End the process. Threads that wait for an answer get an error."""
+        self._fail("the verification ends")
+        self._application.stop()
+        self._port.close()
+
+    def _collect(self) -> None:
+        """Take the answers that have arrived."""
+        with self._changed:
+            self._answers.update((answer.number, answer) for answer in self._port.answers())
+            self._changed.notify_all()
+
+    def _check(self) -> None:
+        self._collect()  # this also offers ranges again
+        if self._is_ready and self._port.unanswered(UNANSWERED_AFTER_S):
+            self._fail(f"no answer within {UNANSWERED_AFTER_S:.0f} s")
+        elif not self._is_ready and CLOCK.monotonic() - self._began > READY_WITHIN_S:
+            self._fail(f"it was not ready within {READY_WITHIN_S:.0f} s: does an import hang?")
+
+    def _fail(self, why: str) -> None:
+        with self._changed:
+            if self._problem is None:
+                text = f"the application of the transforms does not run: {why}"
+                self._problem = TwinlogError(text, code=UNAVAILABLE)
+            self._changed.notify_all()
+
+    def _listen(self) -> None:
+        """Read the messages of the application until it ends."""
+        try:
+            for message in self._application.messages():
+                if isinstance(message, ApplicationReady):
+                    with self._changed:
+                        self._varying, self._is_ready = frozenset(message.varying), True
+                    self._application.connect(RangePorts(ports=(self._port.address,)))
+                elif isinstance(message, ApplicationFailed):
+                    self._fail(f"{message.message} [{message.code}]")
+        except (TwinlogError, ValueError, OSError) as error:  # ValueError: `close` closed the pipe
+            self._fail(str(error))
+        self._fail(ENDED)

@@ -1,0 +1,184 @@
+"""What may change a target log beside the copy: late requests of an earlier lane, other clients,
+and a new leader.
+
+**Late requests**
+
+The previous lane of a partition may have sent requests after this copy's start read the log.
+
+That lane is dead, but its requests may still be on their way. Or it only seems dead, and sends
+until it stops by itself (`lane.late_requests`). All its requests begin with the records that this
+copy would write, in the same order and under the same sequences. Of two such batches the target
+accepts the first and rejects the second, as long as it still remembers the producer ID after the
+first. So a batch after which the target would forget the producer ID must wait until all late
+requests have arrived and the log has been checked again.
+
+If the target has already forgotten the producer ID, a lane that is still alive is dangerous as
+well. It could append this copy's batch, then an old batch of its own, after which the ID expires
+again. The target would then accept this copy's duplicate. A dead lane cannot do that, because no
+lane sends an old batch while a fresh one is in flight (`PartitionCopy._window`). So fresh batches
+wait until a living lane has stopped, and the log has been checked again.
+
+| next batch | the target remembers the ID | the target may have forgotten the ID |
+| --- | --- | --- |
+| fresh | is sent | waits until the lane has stopped |
+| old: the ID may be forgotten after it | waits for late requests | waits for late requests |
+
+**Leader epochs**
+
+They show under which leader a log was checked, and when it must be checked again.
+
+Kafka counts the elections of a partition's leader in its *leader epoch*. Two statements about a log
+are about the same log only if no election in between can have changed its end. The copy uses epochs
+in four ways:
+
+| epoch | known from | used for |
+| --- | --- | --- |
+| source record before the position | its batch | sent with each Fetch, to detect a truncation |
+| leader of the target partition | metadata | this module: check the log again after an election |
+| leader of the map's partition | metadata | write rows again (`lane.map_writer`) |
+| leader of any partition | metadata | ignore stale metadata (`lane.sides.cluster_side`) |
+
+**Source.** A position and the epoch of the record right before it are one fact, updated together
+(`PartitionCopy.acked_epoch`, `StartPoint.last_fetched_epoch`). The source's leader compares the
+epoch with its own history. If the epoch ended before the position, the log was truncated and
+rewritten, and the copy stops with `SOURCE_DIVERGED`. The epoch of an older record would not do:
+after an election it ends before the position in a healthy log. If the epoch is unknown, -1 is sent,
+which checks nothing.
+
+**Target.** A new leader may lack the end of the log (unclean election). One request in flight is no
+protection then: a leader that lost the producer ID together with the records accepts the next batch
+and leaves a hole. So after an election the log is checked again, before the next batch. A copy with
+nothing to send is not checked, so that a rolling restart of the target costs nothing for idle
+partitions.
+
+A leader that crashed may have lost the end of its log, too. When it comes back, it leads under its
+old epoch for a moment, because it serves requests before the controller knows of the crash. Only a
+connection that was opened before the check certainly leads to the process that was checked. So a
+newer connection counts like a new leader (`may_have_restarted`).
+
+| event | consequence |
+| --- | --- |
+| a new epoch, nothing to send | noted; the next batch causes the check |
+| a new epoch, a batch to send | `TARGET_LEADER_CHANGED`: drain, then a cold start |
+| a new epoch, batches in flight | their responses are errors, which cause the same |
+| the check is already requested | `requested_epoch`: that check sees this epoch or a newer one |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.errors import Fate, PartitionError
+from twinlog.mirror.findings import Span
+from twinlog.model import TopicPartition
+
+
+class EarlierLane:
+    """What a copy must assume about the lane before it."""
+
+    def __init__(self, *, late_requests: bool, may_live: bool) -> None:
+        self._late_requests, self._may_live = late_requests, may_live
+        self._lived = may_live
+        """Whether that lane may have been alive when this copy's start read the log."""
+        self._waits_for_requests = False
+
+    def forbids(self, *, is_old: bool) -> bool:
+        """Return whether a batch must wait for another check of the log.
+
+        Call it for batches after which the target may not know the producer ID. `is_old`: the
+        target forgets the ID after this batch.
+        """
+        self._waits_for_requests = is_old
+        return is_old or self._lived
+
+    @property
+    def may_be_checked(self) -> bool:
+        """Whether the reason for waiting is gone, so that the log can be checked now."""
+        return not (self._late_requests if self._waits_for_requests else self._may_live)
+
+    def ended(self, *, is_over: bool) -> None:
+        """Note that the lane has stopped. `is_over`: its requests can no longer arrive either."""
+        self._may_live = False
+        self._late_requests &= not is_over
+
+
+MARK_AFTER: Final = 10_000
+"""A row of the map is written for foreign records after this flow's last record if there are at
+least this many.
+"""
+
+
+@dataclass(slots=True)
+class OtherWriters:
+    """Other writers to the target partition of one copy, in a topic that several clients share."""
+
+    has_other_flow: bool
+    """Whether another Twinlog flow writes there, so that K changes all the time."""
+    unknown: Span | None = None
+    """Foreign offsets between this flow's records. Nothing is sent until their writer is known."""
+    ordinal: int = -1
+    """Ordinal of this flow's first record after the beginning of `unknown`."""
+    passed: int = 0
+    """Target offset up to which the writers are known."""
+    reach: int = -1
+    """Target offset up to which only other clients wrote after this flow's last record, at the last
+    check.
+    """
+
+    def wrote(self, first: int, following: int, ordinal: int) -> None:
+        """Note foreign records before the batch of this ordinal, which was just acknowledged."""
+        if self.has_other_flow:
+            return
+        if self.unknown is None:
+            self.ordinal = ordinal
+        self.unknown = Span(first if self.unknown is None else self.unknown.first, following)
+
+    def mark_above(self, acked: int, *, moves: bool) -> int:
+        """Return the target offset of a mark if this flow's last record ends at `acked`.
+
+        If nothing is in flight (`moves`), the mark is set after the foreign records, so that a
+        later start need not read them.
+        """
+        return self.reach if moves and self.reach - acked >= MARK_AFTER else acked
+
+
+class TargetLeader:
+    """What one copy knows of its target partition's leader."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        """The newest known epoch; -1: unknown."""
+        self.checked_epoch = epoch
+        """The epoch under which the log was checked and batches were acknowledged. It is reported
+        to the driver and the next lane, which must not replace it by a newer epoch.
+        """
+        self.is_new = False
+        self._what = ""
+
+    def is_now(self, epoch: int, *, requested_epoch: int) -> None:
+        """Process the leader epoch from metadata.
+
+        `requested_epoch`: the newest epoch for which this lane has already requested a check.
+        """
+        if self.checked_epoch < 0:
+            self.checked_epoch = epoch
+        known = max(self.epoch, requested_epoch)
+        if 0 <= known < epoch:
+            self.is_new = True
+            self._what = f"it has a new leader (epoch {epoch})"
+        self.epoch = max(known, epoch)
+
+    def may_have_restarted(self) -> None:
+        """Note that the connection to the leader was opened after the log was checked."""
+        if not self.is_new:
+            self.is_new = True
+            self._what = "its leader may have restarted since its log was checked"
+
+    def trouble(self, target: TopicPartition) -> PartitionError:
+        """Return the error that causes a check of the partition's log."""
+        return PartitionError(
+            f"{target}: {self._what}; checking its log",
+            code="TARGET_LEADER_CHANGED",
+            fate=Fate.RETRIABLE,
+        )

@@ -1,0 +1,218 @@
+"""Records of other clients in a topic to which only its flow should write.
+
+**Border**
+
+`copy_border` finds where the copy ends if other clients have written after it, for example after a
+promotion. The batches of the flow come first, so the border is bisected by the producer IDs of
+batches. This works even if the leader has forgotten the flow's producer ID. It costs a few small
+fetches per partition.
+
+**Accepted records**
+
+An operator may accept foreign records between those of the flow. The copy then starts after them.
+
+    downstream   70 71 72  [73 74]  75 76        73 and 74 were written by another client
+    ordinal       0  1  2            3  4        K is 70 before them, 72 after them
+    runs         (0, 100, 70)       (3, 103, 75)
+
+Why no record is lost, duplicated or misplaced:
+
+1. An acceptance is exact: all foreign ranges of the log, up to its end, and the K after them
+   (`Accepted`). This flow's batches before, between and after them must have the sequences of one
+   unbroken copy. If one is missing or repeated, nothing can be accepted.
+2. A start checks the log again. It uses the acceptance only if exactly the same ranges are foreign.
+   Otherwise it ignores the acceptance, and stops with its code.
+3. The next ordinal is the one after this flow's last batch, and the broker's producer state must
+   agree. A late request of a dead lane is the same batch under the same sequence, before or after
+   the foreign ones, and the broker deduplicates it as usual.
+4. The upstream offset comes from the map, and this flow's last records are compared with the
+   source's, as in every start, within one stretch in which K is constant.
+5. The first row of the new term is durable before anything is sent. It has the run after each
+   range, so K is in the map from then on, and later starts need no acceptance.
+
+If a process dies before that row is written, the next one finds the acceptance in the state topic
+and does the same. If it dies later, the map has K. If the log then loses its end, the map's runs
+above it are void by the map's own rules, and K has its former value again.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from twinlog.mirror.accepted import Accepted
+from twinlog.mirror.map.offset_map import PartitionMap
+from twinlog.mirror.map.runs import DOWNSTREAM, Run, following, k_at
+from twinlog.mirror.ports import LogEnds
+from twinlog.model import sequence_of
+from twinlog.wire.record_batch import BatchHeader, read_headers
+
+
+class BorderUnknown(Exception):
+    """Raised if the log does not show the border. The text has the reason."""
+
+
+def copy_border(
+    known: PartitionMap, log: tuple[int, int], batch_from: Callable[[int, int], BatchHeader | None]
+) -> int:
+    """Return the offset after the flow's last record in a log with these bounds.
+
+    `batch_from(offset, end)` returns the batch that contains an offset, or the next one that begins
+    before `end`. Raises BorderUnknown if retention or the cleaner deleted the batches around the
+    border, because they may have been the flow's.
+    """
+    first = known.runs[0]
+    low, foreign = max(log[0], first.downstream), log[1]
+    if log[0] > first.downstream:
+        header = batch_from(low, foreign)
+        if header is None or header.producer_id not in known.producers:
+            raise BorderUnknown(f"retention has deleted the border: the log begins at {log[0]}")
+    while low < foreign:
+        middle = (low + foreign) // 2
+        header = batch_from(middle, foreign)
+        if header is not None and header.magic >= 2 and header.producer_id in known.producers:
+            low = header.next_offset
+        else:
+            foreign = (
+                middle  # no batch here: the cleaner deleted up to the next batch of another client
+            )
+    after = batch_from(low, log[1])
+    hole = log[1] if after is None else after.base_offset
+    if hole > low:
+        raise BorderUnknown(f"the cleaner has deleted the batches of [{low}, {hole})")
+    return low
+
+
+MAX_READS: Final = 64
+"""Maximum fetches of about 1 MB from the first foreign record on. If the log is longer, nothing is
+accepted.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TailStretch:
+    """The end of a log, as far back as K is constant."""
+
+    k: int
+    low: int
+    """Target offset of its first record, or an offset below all of this flow's records."""
+
+
+def last_stretch(runs: Sequence[Run], log_end: int) -> TailStretch:
+    """Return the last stretch by the map. If nothing was ever accepted, it is the whole log."""
+    at, k = max(0, following(runs, log_end, DOWNSTREAM) - 1), k_at(runs, log_end)
+    if _k_of(runs[0]) == k:
+        return TailStretch(k, 0)
+    while _k_of(runs[at - 1]) == k:
+        at -= 1
+    return TailStretch(k, runs[at].downstream)
+
+
+def _k_of(run: Run) -> int:
+    return run.downstream - run.ordinal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignWalk:
+    """The content of a log from its first foreign record on."""
+
+    ranges: tuple[tuple[int, int], ...]
+    foreign: tuple[BatchHeader, ...]
+    """The batches in these ranges."""
+    jumps: tuple[tuple[int, int], ...]
+    """(ordinal, target offset) of this flow's first record after each range that has one."""
+    next_ordinal: int
+    end: int
+
+    @property
+    def accepted(self) -> Accepted:
+        batches = [[header.base_offset, header.producer_id, header.crc] for header in self.foreign]
+        return Accepted(
+            ranges=self.ranges,
+            k=self.end - self.next_ordinal,
+            digest=zlib.crc32(json.dumps(batches).encode()),
+        )
+
+    def stretch_end(self, ends: LogEnds, low: int) -> LogEnds:
+        """Return the log bounds within which this flow's last records are contiguous."""
+        begin = max(ends.log_start, self.jumps[-1][1] if self.jumps else low)
+        first, last = self.ranges[-1]
+        return replace(ends, log_start=begin, log_end=first if last == self.end else ends.log_end)
+
+
+def walk(
+    read: Callable[[int], memoryview], first: int, end: int, *, k: int, producers: frozenset[int]
+) -> ForeignWalk | None:
+    """Classify [first, end) of a target log, where `first` begins a foreign batch and K was `k`
+    before it.
+
+    Returns None if a record of this flow is missing or repeated, or if the range is too long to
+    read.
+    """
+    ranges: list[tuple[int, int]] = []
+    jumps: list[tuple[int, int]] = []
+    foreign: list[BatchHeader] = []
+    ordinal, reached = first - k, first
+    """Everything below `reached` is classified."""
+    for header in _batches(read, first, end):
+        if header is None:
+            return None
+        is_ours = header.magic >= 2 and not header.is_control and header.producer_id in producers
+        if not is_ours:
+            foreign.append(header)
+            continue
+        if header.base_sequence != sequence_of(ordinal) or header.base_offset <= first:
+            return None
+        if header.base_offset > reached:
+            ranges.append((reached, header.base_offset))
+            jumps.append((ordinal, header.base_offset))
+        ordinal += header.next_offset - header.base_offset
+        reached = header.next_offset
+    if reached < end:
+        ranges.append((reached, end))
+    if not ranges:
+        return None
+    return ForeignWalk(
+        ranges=tuple(ranges),
+        foreign=tuple(foreign),
+        jumps=tuple(jumps),
+        next_ordinal=ordinal,
+        end=end,
+    )
+
+
+def _batches(
+    read: Callable[[int], memoryview], first: int, end: int
+) -> Iterator[BatchHeader | None]:
+    """Yield all batch headers, then None if the read limit was reached before the end."""
+    position = first
+    for _ in range(MAX_READS):
+        if position >= end:
+            return
+        before = position
+        for header, _at in read_headers(read(position)):
+            if header.base_offset >= end:
+                return
+            if header.next_offset > position:
+                position = header.next_offset
+                yield header
+        if position == before:
+            return  # compaction has removed all further batches
+    if position < end:
+        yield None
+
+
+def pending(accepted: Sequence[Accepted], stretch: TailStretch, end: int) -> list[Accepted]:
+    """Return acceptances that may not be in the map yet, the last one in the log first.
+
+    If the log lost its end, some may be obsolete. Only a check of the log shows that.
+    """
+    candidates = [
+        acceptance
+        for acceptance in accepted
+        if acceptance.k > stretch.k and acceptance.ranges[-1][1] <= end
+    ]
+    return sorted(candidates, key=lambda acceptance: acceptance.first, reverse=True)

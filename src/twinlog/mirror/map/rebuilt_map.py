@@ -1,0 +1,455 @@
+"""Rebuilds the offset map of a partition: follows its copy through both logs, and writes the rows.
+
+**The source record of every target record**
+
+Both logs are followed record by record.
+
+    source   100 101 102  .  104 105  .   .  108       what a reader sees; dots: markers, aborted
+    ordinal    0   1   2      3   4          5         every record that a reader sees, in order
+
+    source   100  -  102  .   -  105  .   .  108       after cleaning: 101 and 104 may have been
+    target     a   b   c      d   e          f         records, and b and d are these
+
+Rules:
+
+A. Every source record between the first and the last copied one was copied: it is the record of its
+   ordinal, or the target has no record at that ordinal any more. So if the source lacks nothing,
+   each record determines the next one's ordinal.
+B. A target record without a source record was cleaned at the source. Between two source records
+   there are at most as many of these as offsets without a record that compaction may have emptied.
+   Offsets of markers and of aborted records were never copied.
+C. If several positions are possible, all are followed. A source record that is found by content
+   within reach is not assumed to be at a cleaned ordinal: a cleaner removes the earlier of two
+   records with the same key, so of two equal records the later one stays, on both sides.
+D. The continuation after a pair of equal records does not depend on how the pair was reached: two
+   paths that meet end alike.
+E. Target records whose source records are gone get the highest offsets that they can have had. A
+   translation across them goes to an earlier record than the true one, never to a later one.
+
+A rebuild compares a whole log, so only the part between the last compared records and the furthest
+possible match is in memory (`TargetWindow`): nine bytes per target ordinal. An ordinal whose record
+was removed by the target's cleaner or retention is absent.
+
+**The rows**
+
+After each row, a mirror could start from the map. Several rows cannot be written atomically: if the
+process dies between two rows, the first ones remain. So every row but the last ends with the newest
+runs of the log. A bridge over all runs that no row contains yet comes before these:
+
+    row 0    runs 0..299                  bridge              the last 99 runs     "open": 1
+    row 1         runs 300..599              bridge           the last 99 runs     "open": 1
+    row n                                           all remaining runs
+
+- After each row, the position after the last record is right, and so are K and the last 99 or more
+  records, which the tail check compares. Records under the bridge get the highest possible offsets
+  (rule E), so a translation of them skips nothing.
+- `"open": 1` means that runs are still missing: the command begins such a partition again, in a
+  newer term, whose first row voids this one's. The last row has `"open": 0`. Readers of the map
+  ignore the field.
+- A repeated row (its response was lost) has the same content. If it arrives after a later chunk, or
+  in a later generation, it is void (`offset_map`, rules B and C).
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from twinlog.errors import PartitionError
+from twinlog.mirror.map.map_tail import RUNS_PER_CHUNK
+from twinlog.mirror.map.offset_map import ChunkRow, PartitionKey, Run, Term
+
+ABSENT: Final = 0
+"""No record has this identity (`number_of`)."""
+MAX_HELD: Final = 1 << 22
+"""Maximum number of ordinals in memory, which take 38 MB."""
+
+_BYTES: Final = 8
+_MASK: Final = (1 << 64) - 1
+
+
+class Numbered(NamedTuple):
+    """A record of the target."""
+
+    ordinal: int
+    number: int
+    """Its identity (`mirror.start.alignment.identity`), never ABSENT."""
+
+
+def number_of(identity: int) -> int:
+    """Return an identity as it is stored here."""
+    return (identity & _MASK) or 1
+
+
+class TargetWindow:
+    """The target's records by ordinal, from one ordinal to the log's end."""
+
+    def __init__(self, records: Iterator[Numbered], first: int, end: int) -> None:
+        self.end = end
+        """The ordinal after the last one."""
+        self._records = records
+        self._first = first
+        self._numbers = bytearray()
+        self._present = bytearray()
+        self._waiting: Numbered | None = None
+
+    def at(self, ordinal: int) -> int:
+        """Return the identity at this ordinal, or ABSENT."""
+        self._fill(ordinal + 1)
+        at = (ordinal - self._first) * _BYTES
+        return int.from_bytes(self._numbers[at : at + _BYTES], "little")
+
+    def offsets_of(self, number: int, low: int, high: int) -> list[int]:
+        """Return the ordinals in [low, high] with this identity."""
+        self._fill(high + 1)
+        pattern = number.to_bytes(_BYTES, "little")
+        begin = (low - self._first) * _BYTES
+        end = (high + 1 - self._first) * _BYTES
+        out = []
+        at = self._numbers.find(pattern, begin, end)
+        while at >= 0:
+            if at % _BYTES == 0:
+                out.append(self._first + at // _BYTES)
+            at = self._numbers.find(pattern, at + 1, end)
+        return out
+
+    def absent(self, low: int, high: int) -> int:
+        """Return the number of ordinals in [low, high] without a record."""
+        if high < low:
+            return 0
+        self._fill(high + 1)
+        return self._present.count(0, low - self._first, high + 1 - self._first)
+
+    def forget_below(self, ordinal: int) -> None:
+        """Drop everything below this ordinal, because it is never needed again."""
+        count = min(ordinal - self._first, len(self._present))
+        if count > 0:
+            del self._numbers[: count * _BYTES], self._present[:count]
+            self._first += count
+
+    def _fill(self, end: int) -> None:
+        if end - self._first > MAX_HELD:
+            raise PartitionError(
+                f"compaction left a hole of more than {MAX_HELD} offsets: it is undecided "
+                "which records were in it",
+                code="REBUILD_AMBIGUOUS",
+            )
+        while self._first + len(self._present) < end:
+            next_ordinal = self._first + len(self._present)
+            record = self._waiting or next(self._records, None)
+            self._waiting = None
+            if record is None or record.ordinal >= end:
+                self._waiting = record
+                count = end - next_ordinal
+                self._numbers += bytes(count * _BYTES)
+                self._present += bytes(count)
+            elif record.ordinal >= next_ordinal:
+                gap = record.ordinal - next_ordinal
+                self._numbers += bytes(gap * _BYTES) + record.number.to_bytes(_BYTES, "little")
+                self._present += bytes(gap) + b"\x01"
+
+
+MAX_CANDIDATES: Final = 1_000
+"""Maximum number of paths that are followed at the same time."""
+FROM_BEGINNING: Final = -1
+"""The ordinal before the first one: nothing was compared yet."""
+
+FORGOTTEN_AT_ONCE: Final = 1 << 12
+
+Pair = tuple[int, int]
+"""(upstream offset, ordinal) of one record."""
+
+
+class Slot(NamedTuple):
+    """A source record, in order. The last slot is no record: its `number` is ABSENT."""
+
+    holes: int
+    """Number of offsets since the previous slot that compaction may have emptied."""
+    offset: int
+    number: int
+
+
+@dataclass(slots=True, kw_only=True)
+class RunList:
+    """Runs of one partition, in 16 bytes each."""
+
+    k: int
+    ordinals: array[int] = field(default_factory=lambda: array("q"))
+    upstreams: array[int] = field(default_factory=lambda: array("q"))
+
+    def __len__(self) -> int:
+        return len(self.ordinals)
+
+    def __getitem__(self, index: int) -> Run:
+        ordinal = self.ordinals[index]
+        return Run(ordinal, self.upstreams[index], self.k + ordinal)
+
+    def add(self, ordinal: int, upstream: int) -> None:
+        """Add a run unless it continues the last one."""
+        known = self.ordinals
+        if not known or upstream - self.upstreams[-1] != ordinal - known[-1]:
+            self.ordinals.append(ordinal)
+            self.upstreams.append(upstream)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Followed:
+    """The result of one path through both logs."""
+
+    runs: RunList
+    ends: tuple[int, ...]
+    """Upstream offsets at which the copy may resume. A single one is certain."""
+    equal: int
+    """Number of records that both logs still have. If it is 0, the path proves nothing."""
+    differs: Pair | None
+    """The furthest position at which nothing matched."""
+
+
+_Chain = tuple["_Chain | None", int, int]
+
+
+class _At(NamedTuple):
+    """A pair of equal records, and what followed it."""
+
+    ordinal: int
+    upstream: int
+    floating: int = 0
+    """Number of source records after it whose target records were cleaned, at unknown ordinals."""
+    holes: int = 0
+    chain: _Chain | None = None
+
+
+class Follower:
+    """Follows one path, or several that cannot be distinguished yet."""
+
+    def __init__(self, window: TargetWindow, k: int, met: set[Pair]) -> None:
+        self._window = window
+        self._runs = RunList(k=k)
+        self._met = met
+        """Start pairs of other paths. Pairs that this path meets are removed."""
+        self._ends: dict[int, _Chain | None] = {}
+        self._equal = 0
+        self._differs: Pair | None = None
+
+    def follow(self, slots: Iterator[Slot], ordinal: int) -> Followed:
+        """Follow the path from the first slot, which is at this ordinal.
+
+        FROM_BEGINNING: the ordinal of the first slot is unknown.
+        """
+        states = [_At(FROM_BEGINNING, -1)]
+        if ordinal != FROM_BEGINNING:
+            first = next(slots)
+            if first.number == ABSENT or self._window.at(ordinal) != first.number:
+                self._note(ordinal, first.offset)
+                states = []
+            else:
+                self._equal += 1
+                states = [_At(ordinal, first.offset, 0, 0, (None, ordinal, first.offset))]
+        for slot in slots:
+            if len(states) == 1 and (straight := self._simple_step(states[0], slot)):
+                states[0] = straight
+                continue
+            states = self._step(states, slot)
+            if not states or len(self._ends) > 1:
+                break
+            if len(states) == 1 and not self._ends:
+                self._settle(states[0].chain)
+                states = [states[0]._replace(chain=None)]
+            self._window.forget_below(min(state.ordinal for state in states))
+        if len(self._ends) == 1:
+            self._settle(*self._ends.values())
+        return Followed(
+            runs=self._runs,
+            ends=tuple(sorted(self._ends)),
+            equal=self._equal,
+            differs=self._differs,
+        )
+
+    def _simple_step(self, state: _At, slot: Slot) -> _At | None:
+        """Return the state after the next record on both sides, or None unless this is the simple
+        case.
+
+        This fast path has the same result as `_step`.
+        """
+        low = state.ordinal + 1
+        if slot.holes or state.holes or state.chain or self._ends or not 0 < low < self._window.end:
+            return None
+        if slot.number == ABSENT or self._window.at(low) != slot.number:
+            return None
+        self._equal += 1
+        self._met.discard((slot.offset, low))
+        self._runs.add(low, slot.offset)
+        if not low % FORGOTTEN_AT_ONCE:
+            self._window.forget_below(low)
+        return _At(low, slot.offset)
+
+    def _step(self, states: list[_At], slot: Slot) -> list[_At]:
+        following: dict[tuple[int, int, int], _At] = {}
+        for state in states:
+            holes = state.holes + slot.holes
+            after = [] if slot.number == ABSENT else list(self._next(state, holes, slot))
+            if not any(
+                range_at.floating == 0 for range_at in after
+            ):  # rule C: this record was copied
+                self._search_end(state, holes, slot.offset)
+            if slot.number == ABSENT:
+                self._note(state.ordinal + 1, slot.offset)
+            for range_at in after:
+                following.setdefault(
+                    (range_at.ordinal, range_at.upstream, range_at.floating), range_at
+                )
+                if not range_at.floating:
+                    self._met.discard((range_at.upstream, range_at.ordinal))
+        if len(following) > MAX_CANDIDATES:
+            raise PartitionError(
+                f"more than {MAX_CANDIDATES} positions match before source offset {slot.offset}",
+                code="REBUILD_AMBIGUOUS",
+            )
+        return list(following.values())
+
+    def _search_end(self, state: _At, holes: int, upstream: int) -> None:
+        """Note the position if all remaining target records may be before this source offset."""
+        left = self._window.end - 1 - state.ordinal
+        if state.ordinal == FROM_BEGINNING or not state.floating <= left <= state.floating + holes:
+            return
+        if self._window.absent(state.ordinal + 1, self._window.end - 1) < state.floating:
+            return
+        chain = state.chain
+        if left:
+            chain = (chain, state.ordinal + 1, upstream - left)
+        self._ends.setdefault(upstream, chain)
+
+    def _next(self, state: _At, holes: int, slot: Slot) -> Iterator[_At]:
+        low = state.ordinal + 1 + state.floating
+        high = min(low + holes, self._window.end - 1)
+        if high < low:
+            return
+        if not holes:
+            seen = self._window.at(low)
+            if seen in (ABSENT, slot.number):
+                self._equal += seen != ABSENT
+                yield self._pair(state, low, slot.offset)
+            else:
+                self._note(low, slot.offset)
+            return
+        matches = [
+            ordinal
+            for ordinal in self._window.offsets_of(slot.number, low, high)
+            if self._window.absent(state.ordinal + 1, ordinal - 1) >= state.floating
+        ]
+        self._equal += bool(matches)
+        for ordinal in matches:
+            yield self._pair(state, ordinal, slot.offset)
+        if matches:
+            return
+        if self._window.absent(state.ordinal + 1, high) > state.floating:
+            yield state._replace(floating=state.floating + 1, holes=holes)
+        else:
+            self._note(low, slot.offset)
+
+    def _pair(self, state: _At, ordinal: int, upstream: int) -> _At:
+        between = ordinal - state.ordinal - 1
+        if state.ordinal == FROM_BEGINNING or not between:
+            chain = (state.chain, ordinal, upstream)
+        else:
+            # rule E: the run continues up to this pair
+            chain = (state.chain, state.ordinal + 1, upstream - between)
+        return _At(ordinal, upstream, 0, 0, chain)
+
+    def _note(self, ordinal: int, upstream: int) -> None:
+        if self._differs is None or ordinal > self._differs[1]:
+            self._differs = (upstream, ordinal)
+
+    def _settle(self, chain: _Chain | None) -> None:
+        runs = []
+        while chain is not None:
+            runs.append(chain[1:])
+            chain = chain[0]
+        for ordinal, upstream in reversed(runs):
+            self._runs.add(ordinal, upstream)
+
+
+NEWEST_RUNS: Final = 99
+"""Newest runs in every row. Each has at least one record, and the newest may have any length."""
+RUNS_PER_ROW: Final = RUNS_PER_CHUNK - NEWEST_RUNS - 1
+OPEN: Final = "open"
+
+
+def rows(
+    runs: RunList, *, key: PartitionKey, topic: str, term: Term, producers: Iterable[int]
+) -> Iterator[tuple[bytes, bytes]]:
+    """Yield (key, value) of each row, in the order in which they must be written."""
+    producer_ids = sorted(producers)
+    begin = chunk = 0
+    while begin < len(runs) or chunk < len(producer_ids):
+        is_last_part = len(runs) - begin <= RUNS_PER_CHUNK
+        portion = list(_part_of_runs(runs, begin))
+        row = ChunkRow(
+            key=key,
+            term=term,
+            chunk=chunk,
+            topic=topic,
+            runs=tuple(portion),
+            # a row names one producer ID: several IDs need several rows
+            producer_id=producer_ids[min(chunk, len(producer_ids) - 1)] if producer_ids else -1,
+        )
+        chunk += 1
+        is_last = is_last_part and chunk >= len(producer_ids)
+        yield _marked(*row.encode(), is_open=not is_last)
+        if is_last:
+            return
+        begin += 0 if is_last_part else RUNS_PER_ROW
+
+
+def _part_of_runs(runs: RunList, begin: int) -> Iterator[Run]:
+    if len(runs) - begin <= RUNS_PER_CHUNK:
+        yield from (runs[at] for at in range(begin, len(runs)))
+        return
+    yield from (runs[at] for at in range(begin, begin + RUNS_PER_ROW))
+    bridged, newest = runs[begin + RUNS_PER_ROW], runs[len(runs) - NEWEST_RUNS]
+    upstream = newest.upstream - (newest.ordinal - bridged.ordinal)
+    yield bridged._replace(upstream=upstream)  # the bridged run continues into the newest runs
+    yield from (runs[at] for at in range(len(runs) - NEWEST_RUNS + 1, len(runs)))
+
+
+def _marked(key: bytes, value: bytes, *, is_open: bool) -> tuple[bytes, bytes]:
+    fields = {**json.loads(value), OPEN: int(is_open)}
+    return key, json.dumps(fields, separators=(",", ":")).encode()
+
+
+class DescribedMaps:
+    """Finds out which partitions a map describes, without keeping it in memory. Rows are added in
+    log order.
+    """
+
+    def __init__(self) -> None:
+        self._begins: dict[PartitionKey, int] = {}
+        self._adopted: set[PartitionKey] = set()
+        self._rebuilt: dict[PartitionKey, tuple[Term, bool]] = {}
+
+    def add(self, key: bytes, value: bytes) -> None:
+        row = ChunkRow.decode(key, value)
+        if not row.runs:
+            return
+        begin = row.runs[0].downstream
+        self._begins[row.key] = min(begin, self._begins.get(row.key, begin))
+        if row.before is not None:
+            self._adopted.add(row.key)
+        is_open = json.loads(value).get(OPEN)
+        term, _ = self._rebuilt.get(row.key, (row.term, False))
+        if is_open is not None and row.term >= term:
+            self._rebuilt[row.key] = row.term, bool(is_open)
+
+    def whole(self, key: PartitionKey, log_start: int) -> bool:
+        """Return whether the partition is described: by a completed rebuild, or from the target's
+        log start on.
+
+        A copy begins in an empty log. If records exist before the first run, and MirrorMaker 2 did
+        not write them, rows were lost, and a lane that survived wrote its newest chunk again.
+        """
+        if key in self._rebuilt:
+            return not self._rebuilt[key][1]
+        return key in self._begins and (key in self._adopted or self._begins[key] <= log_start)

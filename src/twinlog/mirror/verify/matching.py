@@ -1,0 +1,253 @@
+"""Which records of two logs belong together: by the offset map, and after a difference by content.
+
+Realignment finds where two logs match again, and classifies the records before that.
+
+    source   5 6 7 8 9 ..            target   5 5 6 7 8 9 ..
+               ^ 6 is not 5                     ^ one is extra: all later ones are shifted by 1
+
+The nearest position is used at which ALIKE consecutive records are equal on both sides, or all
+remaining ones are. Two equal records alone prove little if records repeat.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from twinlog.mirror.map.offset_map import Mark
+from twinlog.mirror.map.runs import DOWNSTREAM, UPSTREAM, Run, following
+from twinlog.model import SEQUENCE_MODULUS
+from twinlog.wire.record_batch import BatchHeader
+
+ENDLESS: Final = 1 << 62
+
+
+class MappedOffset(NamedTuple):
+    """The offset on the other side that corresponds to an offset."""
+
+    offset: int
+    is_known: bool
+    """Whether the map has a record at that offset. If not, `offset` is where it would be if the map
+    had no gap.
+    """
+    room: int
+    """Number of records from this one on that are contiguous on both sides."""
+
+
+class Pairs:
+    """Translates offsets in both directions. Needs at least one run."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.runs = runs
+        self._at = [0, 0, 0]
+        """The run of the last lookup, by field, because lookups rise."""
+
+    @property
+    def first(self) -> Run:
+        return self.runs[0]
+
+    def counterpart(self, upstream: int) -> MappedOffset | None:
+        """Return the target offset for a source offset, or None before the map begins."""
+        return self._mapped(upstream, UPSTREAM, DOWNSTREAM)
+
+    def origin(self, downstream: int) -> MappedOffset | None:
+        """Return the source offset for a target offset, or None before the map begins."""
+        return self._mapped(downstream, DOWNSTREAM, UPSTREAM)
+
+    def first_counterpart(self, upstream: int) -> int:
+        """Return the target offset of the first record at or after a source offset."""
+        return self._first(upstream, UPSTREAM, DOWNSTREAM)
+
+    def first_origin(self, downstream: int) -> int:
+        """Return the source offset of the first copied record at or after a target offset."""
+        return self._first(downstream, DOWNSTREAM, UPSTREAM)
+
+    def _first(self, at: int, from_field: int, to_field: int) -> int:
+        mapped = self._mapped(at, from_field, to_field)
+        if mapped is None:
+            return self.first[to_field]
+        if mapped.is_known:
+            return mapped.offset
+        return self.runs[self._at[from_field] + 1][to_field]
+
+    def _mapped(self, at: int, from_field: int, to_field: int) -> MappedOffset | None:
+        number = self._at[from_field]
+        run = self.runs[number]
+        length = self._length(number)
+        distance = at - run[from_field]
+        if not 0 <= distance < length:
+            number = following(self.runs, at, from_field) - 1
+            if number < 0:
+                return None
+            self._at[from_field] = number
+            run, length = self.runs[number], self._length(number)
+            distance = at - run[from_field]
+        is_known = distance < length
+        return MappedOffset(
+            run[to_field] + distance, is_known, length - distance if is_known else 0
+        )
+
+    def _length(self, number: int) -> int:
+        if number + 1 == len(self.runs):
+            return ENDLESS
+        return self.runs[number + 1].ordinal - self.runs[number].ordinal
+
+
+def with_own_batches(
+    runs: Sequence[Run], mark: Mark, headers: Iterable[BatchHeader], producers: frozenset[int]
+) -> tuple[list[Run], Mark]:
+    """Return the runs of a shared topic with actual offsets after the mark, and how far they reach.
+
+    Rows announce a record at its planned offset. If other clients wrote first, the map is corrected
+    a moment later, or never if the lane died. But the sequences of this flow's batches are ordinals
+    (mod 2^31), so their headers identify the records. `headers`: of all batches from the mark on.
+    """
+    out = [run for run in runs if run.ordinal < mark.ordinal] or [runs[0]]
+    reached = mark
+    for header in headers:
+        is_ours = header.magic >= 2 and header.producer_id in producers and not header.is_control
+        if not is_ours or header.base_offset < reached.downstream:
+            continue
+        ahead = (header.base_sequence - reached.ordinal) % SEQUENCE_MODULUS
+        if ahead > SEQUENCE_MODULUS // 2:
+            continue  # the batch belongs to an earlier copy of this flow
+        ordinal = reached.ordinal + ahead
+        end = ordinal + header.last_offset_delta + 1
+        out += _pieces(runs, ordinal, end, header.base_offset)
+        reached = Mark(end, header.next_offset)
+    return out, reached
+
+
+def _pieces(runs: Sequence[Run], ordinal: int, end: int, downstream: int) -> Iterable[Run]:
+    at = max(1, following(runs, ordinal, 0)) - 1
+    yield Run(ordinal, runs[at].upstream_of(ordinal), downstream)
+    while (at := at + 1) < len(runs) and runs[at].ordinal < end:
+        begin = runs[at].ordinal
+        yield Run(begin, runs[at].upstream, downstream + begin - ordinal)
+
+
+ALIKE: Final = 8
+WINDOWS: Final = (64, 512, 4096)
+"""Number of records of each side to compare. A larger window is used only if a smaller one does not
+suffice.
+"""
+END: Final = object()
+
+
+class Seen(NamedTuple):
+    """A record of one side."""
+
+    offset: int
+    at: int
+    """Its offset on the target, or the one where it should be."""
+    number: int
+    """Equal for records with equal content."""
+
+
+def find_realignment(
+    source: Sequence[Seen], target: Sequence[Seen], *, is_whole: bool, may_lack: bool
+) -> tuple[int, int] | None:
+    """Return the indexes at which both sides match again, or None if they do not within these
+    records.
+
+    `is_whole`: no records follow. `may_lack`: single records may be missing on either side.
+    """
+    source_indexes, target_indexes = range(len(source)), range(len(target))
+    if may_lack:
+        known_there = {seen.number for seen in target}
+        known_here = {seen.number for seen in source}
+        here_kept = [at for at in source_indexes if source[at].number in known_there]
+        there_kept = [at for at in target_indexes if target[at].number in known_here]
+    else:
+        here_kept, there_kept = list(source_indexes), list(target_indexes)
+    ends = [END] * ALIKE if is_whole else []
+    source_numbers: list[object] = [source[at].number for at in here_kept] + ends
+    target_numbers: list[object] = [target[at].number for at in there_kept] + ends
+    match = _nearest(source_numbers, target_numbers)
+    if match is None:
+        return None
+    return (
+        here_kept[match[0]] if match[0] < len(here_kept) else len(source),
+        there_kept[match[1]] if match[1] < len(there_kept) else len(target),
+    )
+
+
+def _nearest(
+    source_numbers: Sequence[object], target_numbers: Sequence[object]
+) -> tuple[int, int] | None:
+    starts: dict[tuple[object, ...], list[int]] = {}
+    for at in range(len(target_numbers) - ALIKE + 1):
+        starts.setdefault(tuple(target_numbers[at : at + ALIKE]), []).append(at)
+    best: tuple[int, int] | None = None
+    for at in range(len(source_numbers) - ALIKE + 1):
+        if best is not None and at >= sum(best):
+            break
+        # if distances are equal, the match that keeps the pairing is preferred
+        for other in starts.get(tuple(source_numbers[at : at + ALIKE]), ()):
+            rank = at + other, abs(at - other)
+            if best is None or rank < (sum(best), abs(best[0] - best[1])):
+                best = at, other
+    return best
+
+
+class Classified(NamedTuple):
+    """The classified records before the position at which both sides match again."""
+
+    same: list[tuple[Seen, Seen]]
+    """Pairs of equal records at the right positions."""
+    different: list[tuple[Seen, Seen]]
+    moved_here: list[Seen]
+    moved_there: list[Seen]
+    missing: list[Seen]
+    extra: list[Seen]
+
+
+def classify(source: Sequence[Seen], target: Sequence[Seen]) -> Classified:
+    """Classify records that do not match. Each record is in one list."""
+    same = list(_at_their_offset(source, target, is_equal=True))
+    done_here = {seen.offset for seen, _ in same}
+    done_there = {seen.offset for _, seen in same}
+    source_left = [seen for seen in source if seen.offset not in done_here]
+    target_left = [seen for seen in target if seen.offset not in done_there]
+    common = Counter(seen.number for seen in source_left) & Counter(
+        seen.number for seen in target_left
+    )
+    moved_here, moved_there = (
+        list(_take_common(source_left, common)),
+        list(_take_common(target_left, common)),
+    )
+    moved = {seen.offset for seen in moved_here}, {seen.offset for seen in moved_there}
+    left_here = [seen for seen in source_left if seen.offset not in moved[0]]
+    left_there = [seen for seen in target_left if seen.offset not in moved[1]]
+    different = list(_at_their_offset(left_here, left_there, is_equal=False))
+    pairs = {seen.offset for seen, _ in different}, {seen.offset for _, seen in different}
+    return Classified(
+        same=same,
+        different=different,
+        moved_here=moved_here,
+        moved_there=moved_there,
+        missing=[seen for seen in left_here if seen.offset not in pairs[0]],
+        extra=[seen for seen in left_there if seen.offset not in pairs[1]],
+    )
+
+
+def _at_their_offset(
+    source: Sequence[Seen], target: Sequence[Seen], *, is_equal: bool
+) -> Iterator[tuple[Seen, Seen]]:
+    """Yield pairs at the same position. Each record is used once, because a wrong map may contain a
+    position twice.
+    """
+    by_offset = {seen.at: seen for seen in target}
+    for seen in source:
+        other = by_offset.get(seen.at)
+        if other is not None and (seen.number == other.number) is is_equal:
+            yield seen, by_offset.pop(seen.at)
+
+
+def _take_common(records: Sequence[Seen], common: Mapping[int, int]) -> Iterator[Seen]:
+    left = dict(common)
+    for seen in records:
+        if left.get(seen.number, 0):
+            left[seen.number] -= 1
+            yield seen

@@ -1,0 +1,114 @@
+"""The source side of a transformed partition: what its transforms make of its records (ADR 40).
+
+    log       [100..104] marker [107..110]      the batches of the source
+    range     first 100, end 111                passed to the functions, as a lane passes them
+    answer    101, 103, 108                     the records that they return
+    pieces    [101] [103] [108]                 compared with the target, by the offset map
+
+So a verification runs the functions of the configuration again. Filtered records are on neither
+side. If a function gives another result than it did for the copy, that is a difference. A record on
+which it fails is on neither side with `on-error` skip and quarantine. With stop the comparison ends
+there.
+"""
+
+from __future__ import annotations
+
+import itertools
+from array import array
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from twinlog.errors import PartitionError
+from twinlog.mirror.copy.intake import MAGIC_V2
+from twinlog.mirror.copy.range_intake import RANGE_BYTES, Stretch, checked, dense_batch
+from twinlog.mirror.copy.ranges import RangeAnswer
+from twinlog.mirror.verify.side import Piece
+from twinlog.model import TopicPartition
+from twinlog.wire.record_batch import read_header, verify_crc
+from twinlog.wire.records import Rows
+
+AHEAD: Final = 2
+"""Ranges of a partition that wait for answers, so that the next one is computed meanwhile."""
+
+
+class Functions(Protocol):
+    """The application of the transforms, as a comparison sees it."""
+
+    def offer(self, tp: TopicPartition, stretch: Stretch) -> None:
+        """Have the records of a stretch transformed, and set its number."""
+
+    def answer(self, tp: TopicPartition, stretch: Stretch) -> RangeAnswer:
+        """Wait for the answer. Raises TwinlogError if there will be none."""
+
+
+@dataclass(slots=True)
+class TransformedSource:
+    """Transforms the batches of one partition."""
+
+    _tp: TopicPartition
+    _functions: Functions
+    _asked: deque[tuple[Stretch, list[Piece]]] = field(default_factory=deque)
+    """Stretches without an answer, each with the batches in it that no reader sees."""
+
+    def pieces(self, log: Iterator[Piece], begin: int) -> Iterator[Piece]:
+        """Yield the batches that the transforms make of a log from offset `begin` on."""
+        stretch, hidden = Stretch(first=begin, epoch=-1), list[Piece]()
+        for piece in log:
+            header = piece.header
+            if stretch.size and stretch.size + len(piece.data) > RANGE_BYTES:
+                yield from self._ask(stretch, hidden)
+                stretch, hidden = Stretch(first=stretch.end, epoch=-1), []
+            stretch.end = header.next_offset
+            if piece.hides is not None:
+                hidden.append(piece)
+                continue
+            if header.magic < MAGIC_V2:
+                raise PartitionError(
+                    f"{self._tp}: offset {header.base_offset} has a message of an old format, and "
+                    "transformed records are compared only with batches of Kafka 0.11 and later"
+                )
+            verify_crc(piece.data, 0, header)
+            stretch.add(piece.data)
+        yield from self._ask(stretch, hidden)
+        while self._asked:
+            yield from self._next()
+
+    def _ask(self, stretch: Stretch, hidden: list[Piece]) -> Iterator[Piece]:
+        if stretch.size:
+            self._functions.offer(self._tp, stretch)
+        self._asked.append((stretch, hidden))
+        if len(self._asked) > AHEAD:
+            yield from self._next()
+
+    def _next(self) -> Iterator[Piece]:
+        """Yield the batches of the first stretch."""
+        stretch, hidden = self._asked.popleft()
+        yield from hidden
+        while stretch.size:
+            answer = self._functions.answer(self._tp, stretch)
+            rest = Stretch(first=stretch.end, epoch=-1)
+            if answer.is_part and stretch.first < answer.end < stretch.end:
+                rest = stretch.cut(answer.end)
+                self._functions.offer(self._tp, rest)
+            yield from _batches(*checked(stretch, answer))
+            if answer.failure is not None:
+                raise PartitionError(
+                    f"{self._tp}: the transforms fail at offset {answer.failure.offset}: "
+                    f"{answer.failure.text}",
+                    code="RECORD_NOT_TRANSFORMED",
+                )
+            stretch = rest
+
+
+def _batches(offsets: array[int], decoded: list[Rows]) -> Iterator[Piece]:
+    """Yield the records in batches without gaps, at their offsets in the source."""
+    done = 0
+    for rows in decoded:
+        own = offsets[done : done + len(rows)]
+        gaps = (at for at in range(1, len(own)) if own[at] != own[at - 1] + 1)
+        for begin, end in itertools.pairwise((0, *gaps, len(own))):
+            batch = dense_batch(rows.slice(begin, end), own[begin])
+            yield Piece(read_header(batch), batch)
+        done += len(rows)

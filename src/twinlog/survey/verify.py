@@ -1,0 +1,486 @@
+"""Verifies one partition or a section of it: walks both logs from where both still have records to
+the end of the copy. The rules are those of `mirror.verify`.
+
+**Sections.** Tasks walk sections of a partition in parallel, each by its part of the map. So a
+section that begins after a lost record finds the records before its limit missing, and its last
+ones extra. That is right for the section but wrong for the partition. So adjacent sections that
+both differ are walked again as one section. A section that differs alone keeps its result: its
+neighbours are identical, so both logs match the map at both of its limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import EARLIEST, list_offsets
+from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_partition
+from twinlog.errors import PartitionError, TwinlogError
+from twinlog.mirror.copy.intake import RolledBack
+from twinlog.mirror.map.offset_map import Mark, PartitionMap
+from twinlog.mirror.map.runs import UPSTREAM, Run, following
+from twinlog.mirror.map.translation import Reach, reach_at
+from twinlog.mirror.plan import Pairing
+from twinlog.mirror.state.intents import FlowIntents
+from twinlog.mirror.verify.difference import Compared, DifferenceKind, GapCause, Range
+from twinlog.mirror.verify.matching import Pairs, with_own_batches
+from twinlog.mirror.verify.side import Piece, ReadSide
+from twinlog.mirror.verify.walk import LogWalk, Rules
+from twinlog.model import Isolation, TopicPartition
+from twinlog.survey.transformed_source import Functions, TransformedSource
+from twinlog.wire.error_codes import OFFSET_NOT_AVAILABLE, error_for
+from twinlog.wire.record_batch import read_headers
+
+# Reads a log batch by batch, with the batches that no reader sees.
+
+READ_BYTES: Final = 4 << 20
+
+
+@dataclass(slots=True, kw_only=True)
+class VerifiedLog:
+    """One partition's log. `start` increases if retention deletes records before they are read."""
+
+    client: ClusterClient
+    tp: TopicPartition
+    start: int
+    end: int
+    """The end, which is queried once. Later records are not read."""
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    read_bytes: int = READ_BYTES
+    """Maximum bytes per fetch."""
+    bytes: int = 0
+    """Bytes of the batches that were read."""
+    _asked_end: int = field(init=False)
+    """An offset that the log certainly reached, even if `end` is raised."""
+
+    def __post_init__(self) -> None:
+        self._asked_end = self.end
+
+    def pieces(self, begin: int) -> Iterator[Piece]:
+        """Yield all batches that begin below the end, from the one with offset `begin` on.
+
+        Raises TwinlogError if the cluster cannot be queried, and CorruptData if a header is
+        invalid. The caller verifies checksums.
+        """
+        position = begin
+        while position < self.end:
+            answer = self._fetch(position)
+            if answer is None:
+                position = max(position, self.start)
+                continue
+            before = position
+            rolled_back = RolledBack(answer.aborted)
+            for header, at in read_headers(answer.records):
+                batch = answer.records[at : at + header.length]
+                is_gone = rolled_back.skip(header, batch)
+                if header.next_offset <= before:
+                    continue
+                if header.base_offset >= self.end:
+                    return
+                position = max(position, header.next_offset)
+                self.bytes += header.length
+                if header.is_control:
+                    yield Piece(header, batch, GapCause.MARKERS)
+                else:
+                    yield Piece(header, batch, GapCause.ABORTED if is_gone else None)
+            if position == before:
+                return  # the log was compacted up to its end
+
+    def _require_whole(self, answer: FetchedRecords, position: int) -> None:
+        """Raise an error if the response is shorter than the log is known to be.
+
+        A new leader returns nothing until it knows again how far the log is committed. One that
+        lost the log's end never does. In a compacted topic both would look like a cleaned log.
+        """
+        is_committed = self.isolation is Isolation.READ_COMMITTED
+        end = answer.last_stable_offset if is_committed else answer.high_watermark
+        if not answer.records and end < self._asked_end and position < self._asked_end:
+            raise error_for(
+                OFFSET_NOT_AVAILABLE,
+                cluster=self.client.alias,
+                doing=f"reading {self.tp} at offset {position}",
+                detail=f"its log ended at {self._asked_end} before, and ends at {end} now",
+            )
+
+    def _fetch(self, position: int) -> FetchedRecords | None:
+        """Return the records at a position, or None if they were just deleted."""
+
+        def ask() -> FetchedRecords:
+            answer = fetch_partition(
+                self.client, self.tp, position, self.read_bytes, isolation=self.isolation
+            )
+            self._require_whole(answer, position)
+            return answer
+
+        try:
+            return self.client.retrying(ask)
+        except TwinlogError as error:
+            if error.code != "OFFSET_OUT_OF_RANGE":
+                raise
+            start = list_offsets(self.client, [self.tp], EARLIEST)[self.tp]
+            if isinstance(start, TwinlogError) or start.offset <= position:
+                raise
+            self.start = start.offset
+            return None
+
+
+NOT_COPIED = "not copied, and no mirror is running"
+NO_TOPIC = "the target has no such topic, and no mirror is running"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionBounds:
+    """Bounds of a log, queried once."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyTask:
+    """A partition or a section of it, with everything that is queried before the comparison.
+
+    The order was: the source's end, the target's end, the map. So everything that is copied by the
+    map and the target's end is below them.
+    """
+
+    source: TopicPartition
+    target: TopicPartition
+    here: PartitionBounds
+    there: PartitionBounds
+    here_later: int
+    """The source's end, queried last. Every copied record that was read is below it."""
+    written: MappedCopy
+    producers: frozenset[int]
+    """All producer IDs of the flow and of the partition's map."""
+    rules: Rules
+    isolation: Isolation
+    is_led: bool
+    source_may_lack: bool
+    target_may_lack: bool
+    since: int = 0
+    until: int | None = None
+    """Source offset at which the section ends, or None for the end of the partition."""
+    transform: str = ""
+    """Digest of the transforms of its records; empty: they were copied unchanged."""
+    is_first: bool = True
+    """Whether records before it are counted in this section. That is True for exactly one section
+    of a partition.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MappedCopy:
+    """The copied part of a partition, by the offset map."""
+
+    runs: Sequence[Run] = ()
+    """The runs. Empty if the map has no row of it."""
+    mark: Mark | None = None
+    reach: Reach | None = None
+    """How far the copy is. None if other clients also write to the topic, so that the end must be
+    found in the log.
+    """
+
+    @classmethod
+    def of(cls, known: PartitionMap | None, reach: Reach | None, there_later: int) -> MappedCopy:
+        """Return the copy up to `reach`, or further if the map shows that it was longer.
+
+        `there_later` is the target's end after the map was read. No mark of the map is after it.
+        """
+        if known is None or not known.runs:
+            return cls()
+        if reach is not None and known.mark is not None and known.mark.downstream > there_later:
+            reach = max(reach, reach_at(known.runs, known.mark.ordinal, known.mark.downstream))
+        return cls(runs=known.runs, mark=known.mark, reach=reach)
+
+
+OnStep = Callable[[int], None]
+"""Called with the number of further target offsets compared."""
+
+
+def verify_partition(
+    wanted: VerifyTask,
+    source: ClusterClient,
+    target: ClusterClient,
+    on_step: OnStep,
+    compared: Compared,
+    *,
+    read_bytes: int = READ_BYTES,
+    functions: Functions | None = None,
+) -> None:
+    """Compare a partition and fill in the differences. `functions`: those of its transforms. Raises
+    TwinlogError if the rest cannot be compared.
+    """
+    source_log = VerifiedLog(
+        client=source,
+        tp=wanted.source,
+        start=wanted.here.start,
+        end=wanted.here.end,
+        isolation=wanted.isolation,
+        read_bytes=read_bytes,
+    )
+    target_log = VerifiedLog(
+        client=target,
+        tp=wanted.target,
+        start=wanted.there.start,
+        end=wanted.there.end,
+        read_bytes=read_bytes,
+    )
+    try:
+        _Partition(wanted, source_log, target_log, on_step, compared, functions).compare()
+    finally:
+        compared.bytes = target_log.bytes
+
+
+@dataclass(slots=True)
+class _Partition:
+    """Compares both logs of one partition."""
+
+    _wanted: VerifyTask
+    _here: VerifiedLog
+    _there: VerifiedLog
+    _on_step: OnStep
+    _found: Compared
+    _functions: Functions | None
+    _reported: int = 0
+
+    def compare(self) -> None:
+        target_log = self._there
+        if self._wanted.written.runs:
+            self._copied()
+            return
+        if target_log.end > target_log.start and not self._wanted.rules.is_shared:
+            raise PartitionError(
+                f"{target_log.tp}: holds records, but the offset map has no row for them: rebuild "
+                "it from both logs with twinlog offsets rebuild",
+                code="MAP_MISSING",
+            )
+        self._never_copied()
+
+    def _never_copied(self) -> None:
+        begin = max(self._here.start, self._first_offset)
+        side = self._source_side(begin, begin)
+        # a walk needs a run: if nothing is copied yet, it is at the beginning
+        walk = LogWalk(
+            pairs=Pairs([Run(0, begin, self._there.end)]),
+            source=side,
+            target=self._target_side(self._there.end),
+            rules=self._wanted.rules,
+            compared=self._found,
+        )
+        self._find_pending(walk)
+
+    def _copied(self) -> None:
+        runs, reach = self._runs_and_reach()
+        pairs, wanted = Pairs(runs), self._wanted
+        limit = reach.upstream if wanted.until is None else min(reach.upstream, wanted.until)
+        begin, begin_on_target = self._begin(pairs, limit)
+        # records that a mirror has copied since the source's end was queried are also read
+        self._here.end = max(self._here.end, limit)
+        # offsets that the source had not reached are not counted as compacted away
+        here_end = max(wanted.here_later, wanted.here.end)
+        side = self._source_side(begin, max(begin, min(limit, here_end)))
+        target = self._target_side(begin_on_target)
+        if limit < reach.upstream:
+            target.limit = max(begin_on_target, pairs.first_counterpart(limit))
+        elif wanted.rules.is_shared:
+            target.limit = min(target.limit, max(begin_on_target, reach.downstream))
+        walk = LogWalk(
+            pairs=pairs,
+            source=side,
+            target=target,
+            rules=wanted.rules,
+            compared=self._found,
+            on_step=self._report,
+        )
+        self._reported = begin_on_target
+        walk.walk()
+        self._report(target.limit)
+        if limit == reach.upstream:
+            self._find_pending(walk)
+
+    def _find_pending(self, walk: LogWalk) -> None:
+        is_led = self._wanted.is_led
+        records = walk.find_pending(self._end_offset, count_all=not is_led)
+        pending = self._found.pending
+        if pending is not None and not is_led:
+            self._found.differs(DifferenceKind.MISSING, pending, None, records, NOT_COPIED)
+
+    @property
+    def _first_offset(self) -> int:
+        return min(self._wanted.since, self._here.end)
+
+    @property
+    def _end_offset(self) -> int:
+        end, until = self._wanted.here.end, self._wanted.until
+        return end if until is None else min(until, end)
+
+    def _runs_and_reach(self) -> tuple[Sequence[Run], Reach]:
+        """Return the runs, and how far the copy is."""
+        written, target_log = self._wanted.written, self._there
+        if written.reach is not None:
+            return written.runs, written.reach
+        first = written.runs[0]
+        mark = written.mark or Mark(first.ordinal, first.downstream)
+        headers = (
+            piece.header for piece in target_log.pieces(max(mark.downstream, target_log.start))
+        )
+        runs, mark = with_own_batches(written.runs, mark, headers, self._wanted.producers)
+        target_log.bytes = 0
+        return runs, reach_at(runs, mark.ordinal, mark.downstream)
+
+    def _begin(self, pairs: Pairs, limit: int) -> tuple[int, int]:
+        """Return (source offset, target offset) from which both logs may be complete, and count
+        earlier gaps.
+        """
+        gaps, first = self._found.gaps, pairs.first
+        source_log, target_log = self._here, self._there
+        begin = max(source_log.start, first.upstream)
+        if self._wanted.is_first:
+            gaps[GapCause.BEFORE_COPY] += max(0, first.upstream - source_log.start)
+            gaps[GapCause.BEFORE_MAP] += max(0, first.downstream - target_log.start)
+            begins_at = min(pairs.first_counterpart(begin), target_log.end)
+            gaps[GapCause.SOURCE_DELETED] += max(
+                0, begins_at - max(first.downstream, target_log.start)
+            )
+        begin = max(begin, self._first_offset)
+        begin_there = pairs.first_counterpart(begin)
+        if target_log.start > begin_there:
+            gaps[GapCause.TARGET_DELETED] += max(
+                0, min(target_log.start, pairs.first_counterpart(limit)) - begin_there
+            )
+            return max(begin, pairs.first_origin(target_log.start)), target_log.start
+        return begin, begin_there
+
+    def _source_side(self, begin: int, limit: int) -> ReadSide:
+        first = max(begin, self._here.start)
+        pieces = self._here.pieces(first)
+        if self._wanted.transform and self._functions is not None:
+            pieces = TransformedSource(self._wanted.source, self._functions).pieces(pieces, first)
+        return ReadSide(
+            pieces,
+            begin,
+            limit,
+            start=lambda: self._here.start,
+            may_lack=self._wanted.source_may_lack,
+            compared=self._found,
+        )
+
+    def _target_side(self, begin: int) -> ReadSide:
+        return ReadSide(
+            self._there.pieces(max(begin, self._there.start)),
+            begin,
+            self._there.end,
+            start=lambda: self._there.start,
+            may_lack=self._wanted.target_may_lack,
+            compared=self._found,
+        )
+
+    def _report(self, offset: int) -> None:
+        if offset > self._reported:
+            self._on_step(offset - self._reported)
+            self._reported = offset
+
+
+def never_made(source: Range) -> Compared:
+    """Return the result for a missing target topic, while no mirror is running."""
+    compared = Compared()
+    compared.differs(DifferenceKind.MISSING, source, None, source.next - source.first, NO_TOPIC)
+    return compared
+
+
+def rules_of(
+    intents: FlowIntents, pair: Pairing, *, is_shared: bool, is_deep: bool = False
+) -> Rules:
+    """Return the rules by the current intents: records that operators have skipped or accepted are
+    not differences.
+    """
+    skips = (skip for skip in intents.skips if skip.is_of(pair.source, pair.source_topic_id))
+    accepted = (
+        acceptance
+        for acceptance in intents.accepted
+        if acceptance.is_of(pair.target, pair.target_topic_id)
+    )
+    return Rules(
+        skips=tuple(skip.skip for skip in skips),
+        accepted=tuple(span for acceptance in accepted for span in acceptance.accepted.ranges),
+        is_shared=is_shared,
+        is_deep=is_deep,
+    )
+
+
+LEAST_OFFSETS: Final = 100_000
+"""Minimum number of offsets per section. A smaller one is not worth a separate task."""
+MOST_OFFSETS: Final = 1_000_000
+"""Maximum number of offsets per section, because a lost task is repeated, and because the part of
+the map that a section needs is one message.
+"""
+TASKS: Final = 64
+"""Minimum number of sections of all partitions together, unless they would be too small."""
+
+
+def size(wanted: Sequence[VerifyTask]) -> int:
+    """Return the number of offsets per section for these partitions."""
+    total = sum(max(0, task.there.end - task.there.start) for task in wanted)
+    return min(max(total // TASKS, LEAST_OFFSETS), MOST_OFFSETS)
+
+
+def split(wanted: VerifyTask, offsets: int) -> list[VerifyTask]:
+    """Split partitions into sections of at most `offsets` source offsets, in order.
+
+    There is only one if other clients write to the topic, too: which records are this flow's is
+    then known only by reading from the map's mark on.
+    """
+    reach = wanted.written.reach
+    if reach is None:
+        return [wanted]
+    first = max(wanted.here.start, wanted.written.runs[0].upstream, wanted.since)
+    end = reach.upstream if wanted.until is None else min(reach.upstream, wanted.until)
+    count = max(1, -(-(end - first) // offsets))
+    limits = [first + (end - first) * at // count for at in range(1, count)]
+    begins = [wanted.since, *limits]
+    ends = [*limits, wanted.until]
+    return [
+        replace(wanted, since=begin, until=until, is_first=wanted.is_first and not at)
+        for at, (begin, until) in enumerate(zip(begins, ends, strict=True))
+    ]
+
+
+def with_needed_runs(wanted: VerifyTask) -> VerifyTask:
+    """Return the section with only the part of the map that it needs: its runs, and one more run
+    that ends the last of them. A map may have millions of runs.
+    """
+    runs, reach = wanted.written.runs, wanted.written.reach
+    if reach is None:
+        return wanted
+    low = max(0, following(runs, wanted.since, UPSTREAM) - 1)
+    high = len(runs) if wanted.until is None else following(runs, wanted.until, UPSTREAM) + 1
+    return replace(wanted, written=replace(wanted.written, runs=tuple(runs[low:high])))
+
+
+def doubtful(sections: Sequence[VerifyTask], results: Sequence[Compared]) -> list[tuple[int, int]]:
+    """Return ranges [first, next) of adjacent sections that must be walked again as one."""
+    out: list[tuple[int, int]] = []
+    first = 0
+    for at in range(len(sections) + 1):
+        if at < len(sections) and not results[at].is_identical:
+            continue
+        if at - first > 1:
+            out.append((first, at))
+        first = at + 1
+    return out
+
+
+def joined(sections: Sequence[VerifyTask]) -> VerifyTask:
+    """Join adjacent sections of a partition."""
+    return replace(sections[0], until=sections[-1].until)
+
+
+def together(results: Sequence[Compared]) -> Compared:
+    """Combine the results for the sections of a partition, in order."""
+    out = Compared()
+    for result in results:
+        out.add(result)
+    return out

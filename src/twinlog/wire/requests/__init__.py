@@ -1,1 +1,0 @@
-"""Fetch and Produce, the requests with batches. Lanes encode and decode them without a schema."""

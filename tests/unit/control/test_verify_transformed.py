@@ -1,0 +1,242 @@
+"""A verification of transformed records runs the transforms of the configuration again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from msgspec import structs
+
+from tests.support.fetched_logs import Cluster, fetch_from_memory
+from tests.support.memory_log import MemoryLog
+from tests.support.python_transformer import transformed
+from twinlog.channel.lending import LendingClient
+from twinlog.control.verify.functions import FlowFunctions
+from twinlog.errors import TwinlogError
+from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
+from twinlog.mirror.map.offset_map import Mark, Run
+from twinlog.mirror.verify.difference import Compared, DifferenceKind, GapCause, Range
+from twinlog.mirror.verify.walk import Rules
+from twinlog.model import Isolation, TopicPartition
+from twinlog.spark.application import ApplicationFailed, ApplicationReady, RangePorts
+from twinlog.survey.replica import Witness, up_to
+from twinlog.survey.verify import (
+    MappedCopy,
+    PartitionBounds,
+    VerifyTask,
+    verify_partition,
+)
+from twinlog.wire.record_batch import Codec
+from twinlog.wire.records import Record, encode_batch
+
+HERE, THERE = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
+NOW = 1_750_000_000_000
+COUNT = 60
+Function = Callable[[Record], Record | None]
+
+
+@pytest.fixture(autouse=True)
+def _memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    fetch_from_memory(monkeypatch)
+
+
+def records() -> list[Record]:
+    return [Record(at, NOW + at, b"k%d" % at, b"card %d" % at, ()) for at in range(COUNT)]
+
+
+def masked(record: Record) -> Record | None:
+    """Mask the value; every fifth record is filtered."""
+    return None if record.offset % 5 == 0 else record._replace(value=b"***")
+
+
+def log_of(some: list[Record]) -> MemoryLog:
+    log = MemoryLog()
+    for at in range(0, len(some), 7):
+        log._store(encode_batch(some[at : at + 7], codec=Codec.NONE))
+    return log
+
+
+class Copy:
+    """A source, and what a mirror made of it."""
+
+    def __init__(self) -> None:
+        kept = [(one.offset, made) for one in records() if (made := masked(one)) is not None]
+        self.source, self.target = log_of(records()), log_of([made for _, made in kept])
+        offsets = [offset for offset, _ in kept]
+        runs = tuple(
+            Run(at, offset, at)
+            for at, offset in enumerate(offsets)
+            if at == 0 or offset != offsets[at - 1] + 1
+        )
+        known = cast("Any", SimpleNamespace(runs=runs, mark=Mark(len(kept), len(kept))))
+        reach = up_to(known, self.target.end, Witness.LOG_END).reach
+        self.task = VerifyTask(
+            source=HERE,
+            target=THERE,
+            here=PartitionBounds(start=0, end=self.source.end),
+            there=PartitionBounds(start=0, end=self.target.end),
+            here_later=self.source.end,
+            written=MappedCopy.of(known, reach, self.target.end),
+            producers=frozenset((5,)),
+            rules=Rules(),
+            isolation=Isolation.READ_COMMITTED,
+            is_led=True,
+            source_may_lack=False,
+            target_may_lack=False,
+            transform="ab",
+        )
+
+    def compared(self, functions: FlowFunctions, **changes: Any) -> Compared:
+        found, task = Compared(), replace(self.task, **changes)
+        source, target = (cast("Any", Cluster(log)) for log in (self.source, self.target))
+        verify_partition(task, source, target, lambda _: None, found, functions=functions)
+        return found
+
+
+class Application:
+    """Stands for the process of the functions: answers the ranges of a port by a Python function,
+    at most `most` offsets at a time.
+    """
+
+    def __init__(self, function: Function, most: int = COUNT, first: Any = None) -> None:
+        self._function, self._most = function, most
+        self._messages = [ApplicationReady() if first is None else first]
+        self._ended = threading.Event()
+
+    def messages(self) -> Iterator[object]:
+        yield from self._messages
+        self._ended.wait()
+
+    def connect(self, ports: RangePorts) -> None:
+        (address,) = ports.ports
+        threading.Thread(target=self._answer, args=[LendingClient(address)], daemon=True).start()
+
+    def stop(self) -> None:
+        self._ended.set()
+
+    def _answer(self, port: LendingClient) -> None:
+        with port, suppress(TwinlogError):  # the port is closed at the end
+            port.subscribe()
+            while not self._ended.is_set():
+                for offer in port.offers(0.1):
+                    taken = port.take(offer.number)
+                    if taken is not None:
+                        port.give(self._made(taken))
+
+    def _made(self, taken: SourceRange) -> RangeAnswer:
+        end = min(taken.end, taken.first + self._most)
+        answer = transformed(structs.replace(taken, end=end), self._function)
+        return structs.replace(answer, is_part=end < taken.end and answer.failure is None)
+
+
+@pytest.fixture
+def functions() -> Iterator[Callable[..., FlowFunctions]]:
+    """Return what makes the functions of a flow from a Python function."""
+    made: list[FlowFunctions] = []
+
+    def make(function: Function, **more: Any) -> FlowFunctions:
+        transforms = SimpleNamespace(
+            entries=(),
+            on_error="stop",
+            environment=(),
+            of_topic=lambda _: (SimpleNamespace(name="mask"),),
+            digest_of=lambda _: "ab",
+        )
+        config = cast("Any", SimpleNamespace(flow="A->B", transforms=transforms))
+        start = cast("Any", lambda *_, **__: Application(function, **more))
+        made.append(FlowFunctions(config, start))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.mark.parametrize("most", [COUNT, 7], ids=["whole ranges", "parts"])
+def test_copy_of_the_same_functions_is_identical(
+    functions: Callable[..., FlowFunctions], most: int
+) -> None:
+    found = Copy().compared(functions(masked, most=most))
+    assert (found.differences, found.equal) == ([], COUNT - COUNT // 5)
+    # the first record is filtered, so the map begins after it
+    assert +found.gaps == {GapCause.BEFORE_COPY: 1}
+
+
+def test_only_a_part_of_the_records(functions: Callable[..., FlowFunctions]) -> None:
+    found = Copy().compared(functions(masked), since=31, until=50)
+    assert (found.differences, found.equal) == ([], 19 - 3)
+
+
+def test_another_function_is_a_difference(functions: Callable[..., FlowFunctions]) -> None:
+    def other(record: Record) -> Record | None:
+        return record if record.offset == 33 else masked(record)
+
+    found = Copy().compared(functions(other))
+    (difference,) = found.differences
+    assert (difference.kind, difference.source) == (DifferenceKind.DIFFERENT, Range(33, 34))
+    assert found.equal == COUNT - COUNT // 5 - 1
+
+
+def test_another_filter_is_a_difference(functions: Callable[..., FlowFunctions]) -> None:
+    found = Copy().compared(functions(lambda one: None if one.offset == 33 else masked(one)))
+    assert [one.kind for one in found.differences] == [DifferenceKind.EXTRA]
+    found = Copy().compared(functions(lambda one: one if one.offset == 35 else masked(one)))
+    assert {(one.kind, one.source) for one in found.differences} == {
+        (DifferenceKind.MISSING, Range(35, 36))
+    }
+
+
+def test_filtered_records_at_the_end_are_not_pending(
+    functions: Callable[..., FlowFunctions],
+) -> None:
+    copy = Copy()
+    copy.source.write([Record(0, NOW, b"later", b"", ())])
+    found = copy.compared(
+        functions(lambda one: None if one.offset >= COUNT else masked(one)),
+        here=PartitionBounds(start=0, end=COUNT + 1),
+        is_led=False,
+    )
+    assert (found.differences, found.pending) == ([], None)
+
+
+def test_record_that_fails_ends_the_comparison(functions: Callable[..., FlowFunctions]) -> None:
+    def failing(record: Record) -> Record | None:
+        if record.offset == 33:
+            raise ValueError("bad")
+        return masked(record)
+
+    copy, found = Copy(), Compared()
+    source, target = (cast("Any", Cluster(log)) for log in (copy.source, copy.target))
+    with pytest.raises(TwinlogError, match="orders-0: the transforms fail at offset 33") as error:
+        verify_partition(
+            copy.task, source, target, lambda _: None, found, functions=functions(failing)
+        )
+    assert error.value.code == "RECORD_NOT_TRANSFORMED"
+    assert found.differences == []
+
+
+@pytest.mark.parametrize(
+    ("first", "says"),
+    [
+        (ApplicationFailed(message="no module company", code="TRANSFORM_FAILED"), "no module"),
+        (ApplicationReady(varying=("mask",)), "mask gives other records each time"),
+    ],
+    ids=["application does not start", "not deterministic"],
+)
+def test_functions_that_cannot_be_compared(
+    functions: Callable[..., FlowFunctions], first: object, says: str
+) -> None:
+    with pytest.raises(TwinlogError, match=says):
+        Copy().compared(functions(masked, first=first))
+
+
+def test_nobody_waits_after_the_end(functions: Callable[..., FlowFunctions]) -> None:
+    given = functions(masked, first=ApplicationFailed(message="", code=""))
+    given.close()
+    with pytest.raises(TwinlogError, match="does not run"):
+        Copy().compared(given)
