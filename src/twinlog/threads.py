@@ -224,7 +224,7 @@ class Vital:
         """Call `fail` with the error in a thread that dies during this block."""
         before = threading.excepthook
 
-        def died(arguments: threading.ExceptHookArgs) -> None:
+        def on_death(arguments: threading.ExceptHookArgs) -> None:
             name = "" if arguments.thread is None else arguments.thread.name
             if name.startswith(OURS):
                 of = f"{arguments.exc_type.__name__}: {arguments.exc_value}".rstrip(": ")
@@ -237,7 +237,7 @@ class Vital:
                 )
             before(arguments)
 
-        threading.excepthook = died
+        threading.excepthook = on_death
         try:
             yield
         finally:

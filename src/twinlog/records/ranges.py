@@ -40,10 +40,10 @@ def rows_of_range(
     """
     decoder = ColumnDecoder(TopicPartition(source_range.topic, source_range.partition), COLUMNS)
     buffer = memoryview(source_range.batches)
-    for header, at in read_headers(buffer):
+    for header, start in read_headers(buffer):
         if header.base_offset < source_range.end and header.next_offset > source_range.first:
-            verify_crc(buffer, at, header)
-            batch = buffer[at : at + header.length]
+            verify_crc(buffer, start, header)
+            batch = buffer[start : start + header.length]
             yield from _without_offsets(
                 left_out, decoder.take(header, batch, source_range.first, source_range.end)
             )
@@ -74,9 +74,11 @@ class _OneEncoder:
         self._partition = number_array(array("i", [source_range.partition]), pa.int32())[0]
         self._bounds = number_array(array("q", [source_range.first, source_range.end]), pa.int64())
 
-    def leading(self, columns: Mapping[str, Any], at: int) -> int:
-        """Return how many rows from `at` on are of this range."""
-        topic, partition, offset = (columns[name].slice(at) for name in (TOPIC, PARTITION, OFFSET))
+    def leading(self, columns: Mapping[str, Any], index: int) -> int:
+        """Return how many rows from `index` on are of this range."""
+        topic, partition, offset = (
+            columns[name].slice(index) for name in (TOPIC, PARTITION, OFFSET)
+        )
         is_named = pc.and_(pc.equal(topic, self._topic), pc.equal(partition, self._partition))
         is_within = pc.and_(
             pc.greater_equal(offset, self._bounds[0]), pc.less(offset, self._bounds[1])
@@ -144,19 +146,19 @@ class RangeEncoder:
         if columns[OFFSET].null_count:
             raise _overlap_error()
         table = table_of_columns(columns, rows.num_rows, self._now_ms, least_ms=UNTIMED_MS)
-        offsets, at = numbers_of(columns[OFFSET]), 0
-        while at < rows.num_rows:
+        offsets, row = numbers_of(columns[OFFSET]), 0
+        while row < rows.num_rows:
             if self._number == len(self._encoders):
                 raise _overlap_error()
             encoder = self._encoders[self._number]
-            end = at + encoder.leading(columns, at)
-            if at < end:
-                picked = array("q", range(at, end))
-                encoder.add(Rows([(table, picked)]), offsets[at:end])
+            end = row + encoder.leading(columns, row)
+            if row < end:
+                picked = array("q", range(row, end))
+                encoder.add(Rows([(table, picked)]), offsets[row:end])
             if end < rows.num_rows:
                 encoder.end()
                 self._number += 1
-            at = end
+            row = end
 
     def answers(self) -> list[RangeAnswer]:
         """Encode the remaining rows, and return an answer for each range."""

@@ -103,30 +103,30 @@ def memory_wanted(url: str, lane_bytes: int, conf: Mapping[str, str]) -> dict[st
 
 
 def task_slots(
-    context: SparkContext, wanted: int, keeps_waiting: Callable[[], bool] = lambda: True
+    context: SparkContext, wanted_slots: int, keeps_waiting: Callable[[], bool] = lambda: True
 ) -> int:
     """Return how many tasks can run at the same time, after executors have registered, or 0 if
     `keeps_waiting` has returned False before.
 
-    With dynamic allocation executors start when they are needed, so the result is `wanted`.
+    With dynamic allocation executors start when they are needed, so the result is `wanted_slots`.
     """
     if is_dynamic(context):
-        return wanted
+        return wanted_slots
     slots, changed = 0, time.monotonic()
-    while slots < wanted and keeps_waiting():
+    while slots < wanted_slots and keeps_waiting():
         now, last = time.monotonic(), slots_now(context)
         if last != slots:
             slots, changed = last, now
         if slots and (is_local(context.master) or now - changed > SETTLED_S):
             break
         time.sleep(0.1)
-    if 0 < slots < wanted:
+    if 0 < slots < wanted_slots:
         log.warning(
             "%s offers %d task slots, but lanes and the next lease need %d: fewer lanes are used; "
             "add cores, or set tasks.max or --lanes lower",
             context.master,
             slots,
-            wanted,
+            wanted_slots,
         )
     return slots
 

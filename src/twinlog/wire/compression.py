@@ -128,8 +128,8 @@ def _decompress_stream(codec: Codec, data: Buffer, limit_bytes: int) -> memoryvi
 
 def _compress_snappy(data: memoryview) -> bytearray:
     out = bytearray(_XERIAL_HEADER)
-    for at in range(0, len(data), _XERIAL_BLOCK_BYTES):
-        block = memoryview(cramjam.snappy.compress_raw(data[at : at + _XERIAL_BLOCK_BYTES]))
+    for index in range(0, len(data), _XERIAL_BLOCK_BYTES):
+        block = memoryview(cramjam.snappy.compress_raw(data[index : index + _XERIAL_BLOCK_BYTES]))
         out += _BLOCK_LENGTH.pack(len(block))
         out += block
     return out
@@ -171,8 +171,8 @@ def _snappy_block(block: memoryview, room: int, limit_bytes: int) -> bytes:
 
 def _compress_lz4(data: memoryview) -> bytearray:
     out = bytearray(_LZ4_HEADER)
-    for at in range(0, len(data), _LZ4_BLOCK_BYTES):
-        raw = data[at : at + _LZ4_BLOCK_BYTES]
+    for index in range(0, len(data), _LZ4_BLOCK_BYTES):
+        raw = data[index : index + _LZ4_BLOCK_BYTES]
         block = memoryview(cramjam.lz4.compress_block(raw, store_size=False))
         if len(block) < len(raw):
             out += _LITTLE_LENGTH.pack(len(block))
@@ -189,8 +189,8 @@ def _xxh32(data: bytes | bytearray) -> int:
     mask = 0xFFFFFFFF
     value = 374761393 + len(data)
     words = len(data) // 4 * 4
-    for at in range(0, words, 4):
-        value = value + int.from_bytes(data[at : at + 4], "little") * 3266489917 & mask
+    for index in range(0, words, 4):
+        value = value + int.from_bytes(data[index : index + 4], "little") * 3266489917 & mask
         value = (value << 17 | value >> 15) * 668265263 & mask
     for byte in data[words:]:
         value = value + byte * 374761393 & mask

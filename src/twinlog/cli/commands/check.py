@@ -386,7 +386,7 @@ def _table(topics: Iterable[TopicReport]) -> Table:
         ]
         for topic in islice(topics, TOPICS_SHOWN)
     ]
-    return fitted_table(COLUMNS, cells, shown_width(), most=NAME_WIDTH)
+    return fitted_table(COLUMNS, cells, shown_width(), limit=NAME_WIDTH)
 
 
 def _plan(topic: TopicReport) -> str:

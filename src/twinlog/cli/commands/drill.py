@@ -110,7 +110,7 @@ def drill() -> None:
 def run(  # noqa: PLR0913, PLR0917 (the options)
     chosen: ChosenFlow,
     topics: str | None,
-    most: int,
+    limit: int,
     parts: tuple[str, ...],
     seconds: float,
     rate: float,
@@ -145,7 +145,7 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
     raw = read_raw(chosen.file, secrets_folder())
     work = Drill(raw, chosen.of(load_raw(raw)), shown.say)
     load = Load(seconds=seconds, records_per_s=rate, record_bytes=record_bytes)
-    plan = work.plan(pattern, most, load, [Part(part) for part in parts or PARTS])
+    plan = work.plan(pattern, limit, load, [Part(part) for part in parts or PARTS])
     what = "The drill will create topics on both clusters."
     if end := shown.ends_at(plan, plan.flow, what, dry_run=dry_run, yes=yes):
         return end

@@ -282,9 +282,9 @@ def _judge_connection(prefix: str, name: str) -> KeyEffect:
     return _KNOWN
 
 
-def _near_or_same(name: str, known: Collection[str]) -> str:
+def _near_or_same(name: str, known_names: Collection[str]) -> str:
     """Return the name if it is known, else the nearest known name, else the name."""
-    return name if name in known else nearest(name, known) or name
+    return name if name in known_names else nearest(name, known_names) or name
 
 
 def _role_of(name: str) -> Role | None:

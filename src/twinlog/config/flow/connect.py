@@ -131,7 +131,7 @@ class ConnectStep:
             case Action.INSERT:
                 return (*headers, *((name, self.value) for name in self.headers))
             case Action.DROP:
-                return tuple(one for one in headers if one[0] not in self.headers)
+                return tuple(header for header in headers if header[0] not in self.headers)
 
     @property
     def sql(self) -> str:
@@ -193,11 +193,11 @@ class _ChainReader:
     @property
     def unread(self) -> tuple[Setting, ...]:
         return tuple(
-            one
-            for name, one in self._settings.items()
+            setting
+            for name, setting in self._settings.items()
             if name.startswith((PREDICATES, f"{CHAIN}."))
             and name not in self._read
-            and trimmed(one.value)
+            and trimmed(setting.value)
         )
 
     def option(self, name: str) -> Setting | None:

@@ -112,7 +112,11 @@ class TransformsConfig:
 
     def of_topic(self, topic: str) -> tuple[TransformConfig, ...]:
         """Return the transforms of a source topic."""
-        return tuple(one for one in self.entries if one.topics.matches(one.compares.of(topic)))
+        return tuple(
+            transform
+            for transform in self.entries
+            if transform.topics.matches(transform.compares.of(topic))
+        )
 
     def connect_steps(self, topic: str) -> tuple[ConnectStep, ...]:
         """Return the transforms that MirrorMaker 2 applies to a source topic as well."""

@@ -139,7 +139,7 @@ class Drill:
         self._write(line)
 
     def plan(
-        self, topics: NamePattern | None, most: int, load: Load, parts: Sequence[Part]
+        self, topics: NamePattern | None, limit: int, load: Load, parts: Sequence[Part]
     ) -> DrillPlan:
         """Return the plan, changing nothing. Raises FlowError (NOTHING_TO_DRILL)."""
         with CutoverScope(self._setup, topics) as scope:
@@ -156,7 +156,7 @@ class Drill:
                     ),
                     configs=configs,
                 )
-                for name, configs in _configs(scope.source, names[:most]).items()
+                for name, configs in _configs(scope.source, names[:limit]).items()
             ]
             fence = _fence(scope.source)
         if not shapes:

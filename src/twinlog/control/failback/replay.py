@@ -312,12 +312,12 @@ class Replay:
             self._say(f"replay: {task_text}: {plural(appended, 'record')} appended")
         return appended
 
-    def _records(self, work: TailWork, at: int) -> Iterator[Record]:
+    def _records(self, work: TailWork, offset: int) -> Iterator[Record]:
         for file in work.files:
-            if file.span.next <= at:
+            if file.span.next <= offset:
                 continue
             for fields in self._saved.records(file):
-                if fields["transaction"] == Transaction.ABORTED or fields["offset"] < at:
+                if fields["transaction"] == Transaction.ABORTED or fields["offset"] < offset:
                     continue
                 if skip_at(work.skips, fields["offset"]) is not None:
                     continue

@@ -192,7 +192,7 @@ class LoopGuard:
         return verdict
 
     def _has_noted(
-        self, target: ClusterClient, verdict: TopicVerdicts, fresh: list[CopyRow]
+        self, target: ClusterClient, verdict: TopicVerdicts, fresh_rows: list[CopyRow]
     ) -> bool:
         """Write the rows of topics whose copies begin. Return False if the intents cannot be read.
         Raises NotNow.
@@ -200,7 +200,7 @@ class LoopGuard:
         While intents cannot be read, nothing new starts, and running copies continue.
         """
         try:
-            self._write(target, fresh)
+            self._write(target, fresh_rows)
         except CorruptData as error:
             why = PartitionError(
                 f"nothing new begins: {error}",
@@ -208,7 +208,7 @@ class LoopGuard:
                 code=error.code,
                 fate=Fate.RETRIABLE,
             )
-            verdict.leave({row.source_topic: why for row in fresh if not row.begun})
+            verdict.leave({row.source_topic: why for row in fresh_rows if not row.begun})
             return False
         return True
 

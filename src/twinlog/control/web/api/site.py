@@ -191,7 +191,7 @@ class Site:
         return asking
 
     async def _ask(self, name: str, config: FlowConfig) -> Parts:
-        at, alone = time.monotonic(), self.alone(name)
+        asked_at, alone = time.monotonic(), self.alone(name)
 
         def ask() -> tuple[FlowSnapshot, float]:
             began = time.thread_time()
@@ -202,7 +202,7 @@ class Site:
         if answer.error is not None:
             raise answer.error
         parts = Parts(
-            partitions=answer.partitions, at=at, is_here=False, config=config, cost_s=cost_s
+            partitions=answer.partitions, at=asked_at, is_here=False, config=config, cost_s=cost_s
         )
         self._asked[name] = parts
         return parts
