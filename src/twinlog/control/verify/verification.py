@@ -204,8 +204,8 @@ class _Flow:
         self._read_state()  # again, because a skipped record before these ends is not missing
         there_later = read_ends(self._target, targets)
         here_later = self._source_ends([plan.source for plan in plans])
-        lacking_here = may_lack_offsets(self._source, {plan.source.topic for plan in plans})
-        lacking_there = may_lack_offsets(self._target, {plan.target.topic for plan in plans})
+        source_lacking = may_lack_offsets(self._source, {plan.source.topic for plan in plans})
+        target_lacking = may_lack_offsets(self._target, {plan.target.topic for plan in plans})
         since, until = self._scoped([plan.source for plan in plans])
         tasks: list[VerifyTask | VerifiedPartition] = []
         for plan in plans:
@@ -243,8 +243,8 @@ class _Flow:
                     ),
                     isolation=self._setup.config.isolation_level,
                     is_led=verified.is_led,
-                    source_may_lack=plan.source.topic in lacking_here,
-                    target_may_lack=plan.target.topic in lacking_there,
+                    source_may_lack=plan.source.topic in source_lacking,
+                    target_may_lack=plan.target.topic in target_lacking,
                     since=max(first, begin),
                     until=_until(until.get(plan.source)),
                     transform=transform,

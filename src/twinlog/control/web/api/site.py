@@ -141,10 +141,10 @@ class Site:
             self.events.add_published(chain.from_iterable(reported))
         return heard
 
-    def _flow(self, config: FlowConfig, heard: dict[str, LeaderReport]) -> dict[str, Any]:
+    def _flow(self, config: FlowConfig, reports: dict[str, LeaderReport]) -> dict[str, Any]:
         name = str(config.flow)
         return shown.flow(
-            config, self.snapshot(name), self._monitor.age_s, heard.get(name, NOT_HEARD)
+            config, self.snapshot(name), self._monitor.age_s, reports.get(name, NOT_HEARD)
         )
 
     def snapshot(self, name: str) -> FlowSnapshot | None:
