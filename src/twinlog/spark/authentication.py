@@ -9,14 +9,11 @@ and a master without it is rejected: see docs/adr/0011.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Final
 
 from twinlog.errors import ConfigError
 from twinlog.spark.options import is_local
-
-log = logging.getLogger(__name__)
 
 LOOPBACK: Final = "127.0.0.1"
 SECRET: Final = "spark.authenticate.secret"  # noqa: S105 (the name of the key)
@@ -49,15 +46,14 @@ def security_settings(
 ) -> dict[str, str]:
     """Return Spark's security settings. `configured` is the content of its own files.
 
-    If the operator passes the flag, Spark is open only if no secret is configured. Raises
-    ConfigError.
+    If the operator passes the flag, Spark is open only if no secret is configured. Without the
+    flag ConfigError is raised.
     """
     if is_local(master):
         return {**AUTHENTICATED, **PINNED}
     if makes_its_secret(master) or configured.get(SECRET):
         return dict(AUTHENTICATED)
     if may_be_open:
-        log.warning("%s: %s (%s)", master, NEEDED_BECAUSE, FLAG)
         return dict(OPEN)
     raise ConfigError(
         f"{master} creates no secret of its own, and {SECRET} is not set: {NEEDED_BECAUSE}; set "

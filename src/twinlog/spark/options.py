@@ -54,6 +54,7 @@ NEEDED: Final = {
 
 CLIENT: Final = "client"
 
+_OTHERS: Final = re.compile(r"yarn|(?:spark|k8s)://.+|local-cluster\[.+\]")
 _LOCAL: Final = re.compile(r"local(?:\[(\*|\d+)(?:,\s*(\*|\d+))?\])?")
 
 
@@ -105,7 +106,12 @@ def spark_options(
     """
     asked = dict(_key_and_value(key) for key in conf)
     properties = asked if properties_file is None else {**_read(properties_file), **asked}
-    master = master or properties.get("spark.master")
+    master = properties.get("spark.master") if master is None else master
+    if not is_local(master) and _OTHERS.fullmatch(str(master)) is None:
+        raise EnvironmentMissing(
+            f"--master: {master} is not a Spark master: write local[4], spark://host:7077, "
+            "k8s://https://host:443 or yarn"
+        )
     if archive is not None and master is None:
         raise UsageError(
             "--archive is for executors of a Spark cluster: give its --master as well, or leave "
@@ -124,9 +130,9 @@ def spark_options(
     mode = deploy_mode or properties.get("spark.submit.deployMode", CLIENT)
     if mode != CLIENT:
         raise UsageError(
-            f"the deploy mode {mode} is not one of `twinlog`, which is the driver itself: leave "
-            "--deploy-mode and spark.submit.deployMode out, or start twinlog/__main__.py by "
-            "`spark-submit --deploy-mode cluster`"
+            f"deploy mode {mode}: `twinlog` is the driver itself, so only the mode client is "
+            "possible: leave --deploy-mode and spark.submit.deployMode out, or start "
+            "twinlog/__main__.py by `spark-submit --deploy-mode cluster`"
         )
     return SparkOptions(
         master=master,

@@ -18,7 +18,7 @@ from pyspark import SparkConf, SparkContext, accumulators
 
 from twinlog.errors import Disconnected, EnvironmentMissing
 from twinlog.machine import usable_cores
-from twinlog.spark.authentication import security_settings
+from twinlog.spark.authentication import FLAG, NEEDED_BECAUSE, OPEN, security_settings
 from twinlog.spark.gateway import Gateway, SubmittedGateway, start_jvm, submit_jvm
 from twinlog.spark.lease import reason_of
 from twinlog.spark.masters import (
@@ -27,7 +27,6 @@ from twinlog.spark.masters import (
     held_by_standby,
     local_master,
     memory_wanted,
-    require_known,
 )
 from twinlog.spark.options import NEEDED, SparkOptions, is_local, is_submitted, name_replaced
 from twinlog.spark.pack import ALIAS
@@ -87,8 +86,6 @@ class DriverJvm:
         self._name = options.name or name
         self._task_failures = task_failures
         master, conf = options.master, options.given
-        if master is not None:
-            require_known(master)
         hush_libraries()
         read_past_accumulators()
         convert_nothing_of_sql()
@@ -119,6 +116,8 @@ class DriverJvm:
             self.gateway.restore_environment()
             self._configured = {**dict(SparkConf().getAll()), **conf}
             security = security_settings(master, self._configured, may_be_open=options.may_be_open)
+            if security == OPEN:
+                log.warning("%s: %s (%s)", master, NEEDED_BECAUSE, FLAG)
             name_replaced(self._configured, security)
             self._settings |= security
 

@@ -5,6 +5,7 @@ does not exist.
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -101,6 +102,21 @@ def test_a_mirror_names_it_in_its_log_and_in_its_status(
         (flow,) = mirror.wait()
     text = f"{flow.reason} {' '.join(map(str, mirror.supervisor.errors))} {caplog.text}"
     assert said.partition(" [")[0] in text, text
+
+
+@pytest.mark.parametrize("command", ["mirror", "verify"])
+def test_a_spark_master_without_a_secret_is_refused_before_clusters_are_queried(
+    file: Path, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SPARK_CONF_DIR", str(file.parent))
+    queries: list[socket.socket] = []
+    with peer(queries.append) as port:
+        file.write_text(
+            f"clusters = A, B\nbootstrap.servers = 127.0.0.1:{port}\nA->B.enabled = true\n"
+        )
+        assert run([command, str(file), "--master", "spark://127.0.0.1:1"]) == 2
+    assert "[SPARK_UNAUTHENTICATED]" in capsys.readouterr().err
+    assert not queries
 
 
 @pytest.mark.parametrize("is_in_jaas", [True, False])
