@@ -66,7 +66,7 @@ def test_an_abort_and_a_promotion_detect_each_other(
     monkeypatch.setattr(switchover, "promote", promoted_late)
     code, out, err = case.commands.do("run", "--yes")
     assert code == 0, (out, err)
-    assert "it is put up again" in out
+    assert "and is set again" in out
     eventually(lambda: case.fences() == {case.orders, case.sales})
     assert case.is_refused()
 

@@ -336,15 +336,15 @@ class OffsetReset:
         if moved:
             raise FlowError(
                 f"{where} has moved since it was checked ({first_few(map(str, moved))}), so its "
-                "offsets are left alone: run it again, with its consumers stopped",
+                "offsets are not changed: run it again, with its consumers stopped",
                 code="GROUP_ACTIVE",
             )
         seen = self._client.metadata(sorted(plan.topic_ids)).topics
         newer = [t for t, topic_id in plan.topic_ids.items() if seen[t].topic_id != topic_id]
         if newer:
             raise FlowError(
-                f"{where} is left alone: {first_few(newer)} was deleted or re-created since it was "
-                "checked: run it again",
+                f"{where} is not changed: {first_few(newer)} was deleted or re-created after the "
+                "check: run it again",
                 code="NO_OFFSETS",
             )
         logs = self._logs(Goal(kind=GoalKind.EARLIEST), [offset.tp for offset in plan.offsets])
@@ -405,7 +405,7 @@ class OffsetReset:
         who = str(members) if isinstance(members, TwinlogError) else members_text(members)
         return FlowError(
             f"cluster {self._client.alias}: group {group} is active ({who}), so its offsets are "
-            "left alone: stop its consumers first",
+            "not changed: stop its consumers first",
             code="GROUP_ACTIVE",
         )
 

@@ -208,7 +208,8 @@ def _check_complete(bound: Bound, tps: Iterable[TopicPartition]) -> None:
     if wanted - with_bounds:
         raise wrong(bound.option, f"{min(wanted - with_bounds)} is missing", "give all partitions")
     if with_bounds - wanted:
-        raise wrong(bound.option, f"{min(with_bounds - wanted)} is not read", "remove it")
+        extra = min(with_bounds - wanted)
+        raise wrong(bound.option, f"{extra} is no partition of this query", "remove it")
 
 
 def _given_offsets(

@@ -173,7 +173,7 @@ class Rounds:
             lanes = sorted({part.port for part in parts})
             if self.is_stopped or len(lanes) == 1:
                 raise
-            log.info("the ranges of %d lanes are tried lane by lane: %s", len(lanes), unreachable)
+            log.info("a job of %d lanes is repeated lane by lane: %s", len(lanes), unreachable)
             by_lane = [[one for one in parts if one.port == it] for it in lanes]
             _each(lambda some: late.extend(self._answer_some(some)), by_lane)
             return late

@@ -97,7 +97,9 @@ def _read_sized(
 def _unwrap(wrapper: BatchHeader, value: bytes | None, limit_bytes: int) -> list[Record]:
     where = f"compressed message at offset {wrapper.base_offset}"
     if value is None or wrapper.codec is Codec.ZSTD:
-        raise CorruptData(f"{where} has no value, or a codec that its format does not support")
+        raise CorruptData(
+            f"{where} has no value, or the codec zstd, which its format does not support"
+        )
     if wrapper.magic == 0 and wrapper.codec is Codec.LZ4:
         value = repair_lz4_header(value)
     inner = memoryview(decompress(wrapper.codec, value, limit_bytes))

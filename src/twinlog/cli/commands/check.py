@@ -64,7 +64,8 @@ def error_parts(error: ConfigError) -> Iterator[RenderableType]:
     if error.warnings:
         problems.append(plural(len(error.warnings), "warning"))
     file = errors[0].file
-    yield text(("NOT READY", "bold red"), f": {file}: {', '.join(problems)}; no cluster was asked")
+    found = ", ".join(problems)
+    yield text(("NOT READY", "bold red"), f": {file}: {found}; no cluster was queried")
     table = _keys_table()
     for mistake in errors:
         # the usual code gives no information

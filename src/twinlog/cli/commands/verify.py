@@ -183,7 +183,7 @@ def explained_gaps(verified: VerifiedFlow) -> Iterator[str]:
         yield f"not copied yet by the running mirror: {names}"
     late = [each for each in verified.groups if each.standing.value in ("behind", "absent")]
     if late:
-        yield f"{plural(len(late), 'offset')} of groups are behind their place or not set"
+        yield f"{plural(len(late), 'offset')} of groups: before their translated offset, or not set"
 
 
 def problems(verified: VerifiedFlow) -> Iterator[str]:

@@ -232,7 +232,7 @@ def screen(
                 yield _trouble_line(alike, now_ms)
             if flow.groups:
                 yield group_table(flow.groups, wanted.width)
-            yield from _group_lines("left alone on the target", flow.skipped_groups)
+            yield from _group_lines("not changed on the target", flow.skipped_groups)
             yield from _group_lines("without a checkpoint", flow.groups_without_checkpoint)
     if number > 1 or len(flows) > 1:
         yield from packed(_total(flows), wanted.width)

@@ -41,6 +41,7 @@ from twinlog.quantities import first_few, plural, total
 from twinlog.survey.ends import known_ends
 
 BY_KEY: Final = "records are partitioned by key there, so offsets cannot be translated"
+NOT_REACHED: Final = "the copy has not reached it"
 BY_MM2: Final = "MirrorMaker 2 copied these records, so the group would read some of them again"
 
 Offsets: TypeAlias = Mapping[str, GroupOffsets | TwinlogError]
@@ -283,7 +284,7 @@ def _committed_offsets(
 
 def _why_not_exact(counterpart: Counterpart, offset: int) -> str:
     if offset > counterpart.copied_to:
-        return f"the copy is {plural(offset - counterpart.copied_to, 'offset')} behind it"
+        return f"{NOT_REACHED} ({plural(offset - counterpart.copied_to, 'offset')} before it)"
     return BY_MM2
 
 
@@ -292,8 +293,8 @@ def _reason_lines(committed: Iterable[CommittedOffset]) -> Iterator[str]:
     by_reason: dict[str, list[str]] = {}
     for offset in committed:
         if reason := offset.why_not:
-            if "behind it" in reason:
-                reason = "the copy is behind it"
+            if reason.startswith(NOT_REACHED):
+                reason = NOT_REACHED
             by_reason.setdefault(reason, []).append(f"{offset.topic}-{offset.partition}")
     for reason, names in by_reason.items():
         yield f"{plural(len(names), 'partition')} ({first_few(names)}): {reason}"

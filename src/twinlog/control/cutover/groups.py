@@ -50,10 +50,10 @@ class GroupOutcome(StrEnum):
     """What a cutover does, or has done, with a group in one partition."""
 
     BEHIND = "to be set"
-    THERE = "is there"
-    AHEAD = "is further there: left"
-    LEFT = "its place is not known: left where it stands"
-    NO_COUNTERPART = "has no place there: left"
+    THERE = "already set"
+    AHEAD = "further on the target, not changed"
+    LEFT = "translated offset unknown, not changed"
+    NO_COUNTERPART = "translated offset unknown, none on the target"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class GroupPartition:
         if self.to is None:
             text = f"{self.source} {self.committed}: {self.outcome}"
         if self.outcome is GroupOutcome.AHEAD:
-            text = f"{text} at {self.now}, {count(self.further)} records further"
+            text = f"{text}: at {self.now}, {count(self.further)} records further"
         return f"{text} (not exact: {self.why_not_exact})" if self.why_not_exact else text
 
 

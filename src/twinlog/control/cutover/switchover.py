@@ -370,7 +370,7 @@ class Switchover:
         least one of the two sees the other.
         """
         if self.options.fence is FenceKind.ACL and (open_ := self.fence.missing(topics)):
-            self.say(f"fence: it was removed from {first_few(open_)}: it is put up again")
+            self.say(f"fence: it was removed from {first_few(open_)}, and is set again")
             self.fence.put_back(open_)
             self._wait_until_enforced(topics)
 

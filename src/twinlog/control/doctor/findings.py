@@ -402,14 +402,13 @@ def decoded(seen: Observation) -> Iterator[Finding]:
             "set batch.size = 0 for the target's producer: then batches pass unchanged",
         )
     if seen.decoded and not is_counted:
-        decoded = plural(len(seen.decoded), "topic")
         behind = {partition.topic for partition in seen.behind}
         why = next(iter(seen.decoded.values()))
         yield Finding(
             Likelihood.POSSIBLE,
             "decoded",
-            f"batches of {decoded}, of {len(behind)} that are behind, may "
-            f"be decoded and encoded again ({first_few(seen.decoded)}: {why})",
+            f"{len(seen.decoded)} of {plural(len(behind), 'topic')} with a lag may have batches "
+            f"that are decoded and encoded again ({first_few(seen.decoded)}: {why})",
             "give them more lanes (tasks.max), or change that config of the source's topic",
         )
 

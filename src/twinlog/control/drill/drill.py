@@ -161,8 +161,8 @@ class Drill:
             fence = _fence(scope.source)
         if not shapes:
             raise FlowError(
-                "the source has no topic that the flow mirrors and --topics "
-                "selects: see twinlog topology",
+                "the flow mirrors no topic of the source that --topics selects: "
+                "`twinlog topology` lists the topics that it mirrors",
                 flow=self._setup.name,
                 code="NOTHING_TO_DRILL",
             )

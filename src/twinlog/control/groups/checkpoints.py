@@ -160,7 +160,7 @@ class CheckpointDuty:
         if self._unhandled:
             self._flow.log_once(
                 f"{self._flow.name}: {plural(len(self._unhandled), 'group')} of "
-                f"{self._source.alias} left alone ({first_few(sorted(self._unhandled))}): "
+                f"{self._source.alias} not translated ({first_few(sorted(self._unhandled))}): "
                 f"{self._unhandled[min(self._unhandled)]}"
             )
         self._shares.choose(selected.values())

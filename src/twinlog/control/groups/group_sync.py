@@ -38,10 +38,10 @@ from twinlog.wire.mm2_records import Checkpoint
 class Skipped(StrEnum):
     """Why a group, or a partition of it, is not changed on the target."""
 
-    ACTIVE = "it is active there"
-    AHEAD = "it is further there"
-    NOT_A_CONSUMER = "a group of another type has that name there"
-    REFUSED = "the cluster refused it"
+    ACTIVE = "in use on the target"
+    AHEAD = "further on the target"
+    NOT_A_CONSUMER = "a group of another type has that name on the target"
+    REFUSED = "the target refused its offsets"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -212,7 +212,9 @@ class TransformedCopy(PartitionCopy):
 
     def _is_quarantined(self, asked: Stretch, answer: RangeAnswer, now_ms: int) -> bool:
         if self.dead_letters is None:
-            raise CorruptData("an answer has failed records, but none may be left out")
+            raise CorruptData(
+                "an answer has records for a dead-letter topic, but on-error is not quarantine"
+            )
         return self.dead_letters.are_there(asked, answer, self.acked_upstream, now_ms)
 
     def heed_dead_letters(self) -> None:

@@ -145,9 +145,9 @@ class Origins:
         origin = self.known[number]
         if origin.is_cut:
             raise PartitionError(
-                f"target offset {begin} has a record of {origin.source} that the offset map had "
-                "elsewhere when the read was planned, as in the first seconds of a copy: read "
-                "again",
+                f"target offset {begin} has a record of {origin.source}, for which the offset map "
+                "had another position when the read was planned, as in the first seconds of a "
+                "copy: read again",
                 code="MAP_UNREADABLE",
                 fate=Fate.RETRIABLE,
             )
