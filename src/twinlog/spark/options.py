@@ -108,8 +108,8 @@ def spark_options(
     properties = asked if properties_file is None else {**_read(properties_file), **asked}
     master = properties.get("spark.master") if master is None else master
     if not is_local(master) and _OTHERS.fullmatch(str(master)) is None:
-        raise EnvironmentMissing(
-            f"--master: {master} is not a Spark master: write local[4], spark://host:7077, "
+        raise UsageError(
+            f'--master: "{master}" is not a Spark master: write local[4], spark://host:7077, '
             "k8s://https://host:443 or yarn"
         )
     if archive is not None and master is None:

@@ -222,8 +222,6 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 def _archive_settings(archive: Path | None, conf: Mapping[str, str]) -> dict[str, str]:
     if archive is None:
         return {}
-    if not archive.is_file():
-        raise EnvironmentMissing(f"{archive}: no such file; create it with `twinlog pack`")
     own_archive = f"{archive.resolve().as_uri()}#{ALIAS}"
     return {
         "spark.archives": ",".join(filter(None, (conf.get("spark.archives"), own_archive))),

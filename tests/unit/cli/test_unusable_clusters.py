@@ -105,8 +105,21 @@ def test_a_mirror_names_it_in_its_log_and_in_its_status(
 
 
 @pytest.mark.parametrize("command", ["mirror", "verify"])
-def test_a_spark_master_without_a_secret_is_refused_before_clusters_are_queried(
-    file: Path, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--master spark://127.0.0.1:1", "[SPARK_UNAUTHENTICATED]"),
+        ("--master 127.0.0.1:1", '"127.0.0.1:1" is not a Spark master'),
+        ("--master yarn --archive nosuch.zip", "create it with `twinlog pack`"),
+    ],
+)
+def test_a_spark_that_cannot_be_used_is_refused_before_clusters_are_queried(
+    file: Path,
+    command: str,
+    options: str,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("SPARK_CONF_DIR", str(file.parent))
     queries: list[socket.socket] = []
@@ -114,8 +127,8 @@ def test_a_spark_master_without_a_secret_is_refused_before_clusters_are_queried(
         file.write_text(
             f"clusters = A, B\nbootstrap.servers = 127.0.0.1:{port}\nA->B.enabled = true\n"
         )
-        assert run([command, str(file), "--master", "spark://127.0.0.1:1"]) == 2
-    assert "[SPARK_UNAUTHENTICATED]" in capsys.readouterr().err
+        assert run([command, str(file), *options.split()]) == 2
+    assert said in capsys.readouterr().err
     assert not queries
 
 

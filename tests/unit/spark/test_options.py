@@ -66,7 +66,7 @@ def test_masters_that_spark_knows(master: str) -> None:
 
 @pytest.mark.parametrize("master", ["", "nonsense", "local[x]", "localhost:7077", "spark://"])
 def test_other_masters_are_refused(master: str) -> None:
-    with pytest.raises(EnvironmentMissing, match="is not a Spark master: write"):
+    with pytest.raises(UsageError, match="is not a Spark master: write"):
         spark_options(master=master)
 
 

@@ -39,6 +39,8 @@ def read_bytes(path: Path, wanted: str) -> bytes:
         return path.read_bytes()
     except FileNotFoundError as error:
         raise ConfigError(f"no such file; name {wanted}", file=str(path)) from error
+    except IsADirectoryError as error:
+        raise ConfigError(f"is a folder; name {wanted}", file=str(path)) from error
     except OSError as error:
         raise ConfigError(
             f"cannot be read: {error.strerror}; check path and permissions", file=str(path)

@@ -513,9 +513,9 @@ def find_resource(documents: list[Node], *, file: str) -> dict[str, Node]:
     if resources:
         return resources[0][1]
     if others:
-        what = f'"{others[0].text()}"' if others[0].path.endswith("kind") else "no kind"
+        what = f'"{others[0].text()}" instead of' if others[0].path.endswith("kind") else "is not"
         raise others[0].refuse(
-            f"{what} instead of a {KIND}", "name a file with one, or an mm2.properties file"
+            f"{what} a {KIND}", "name a file with one, or an mm2.properties file"
         )
     raise ConfigError(
         (f"the file is empty; write a {KIND}, or name an mm2.properties file"), file=file
