@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import wait
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from dataclasses import replace as configured
@@ -61,6 +61,7 @@ from twinlog.survey.flow_clusters import source_changed
 from twinlog.survey.picture import Picture, read_flow, read_maps
 from twinlog.survey.replica import Certainty, Replica, pair_into
 from twinlog.survey.state_reader import state_rows_if_any
+from twinlog.threads import THREADS
 from twinlog.wire.record_batch import read_headers
 
 # Where each topic's copy would begin, for `check`, from the source's current log.
@@ -206,12 +207,14 @@ class AskedClusters:
             for settings in dict.fromkeys(wanted)
             if settings not in self._answers
         ]
-        with ThreadPoolExecutor(max(len(new), 1)) as pool:
-            asked = {pool.submit(_answer, client): client.settings for client in new}
-            late = [asked[question] for question in wait(asked, SAID_AFTER_S).not_done]
-            for where in sorted({f"{settings.alias} at {settings.addresses}" for settings in late}):
-                say(f"no answer yet from cluster {where}; giving up after {self._gives_up_s:.0f} s")
-            self._answers |= {settings: question.result() for question, settings in asked.items()}
+        asked = {
+            THREADS.submit("twinlog-ask", partial(_answer, client)): client.settings
+            for client in new
+        }
+        late = [asked[question] for question in wait(asked, SAID_AFTER_S).not_done]
+        for where in sorted({f"{settings.alias} at {settings.addresses}" for settings in late}):
+            say(f"no answer yet from cluster {where}; giving up after {self._gives_up_s:.0f} s")
+        self._answers |= {settings: question.result() for question, settings in asked.items()}
 
 
 def _answer(client: ClusterClient) -> ClusterMetadata | TwinlogError:
