@@ -135,7 +135,7 @@ class Gates:
 
     def _replicas(self) -> Gate:
         problems = [*self._out_of_sync(), *self._fewer_replicas()]
-        evidence = "all replicas of the remote topics are in sync, as many as here"
+        evidence = "all replicas of the remote topics are in sync, as many as on the source"
         return _gate("replicas", problems, evidence)
 
     def _out_of_sync(self) -> Iterator[str]:

@@ -89,10 +89,10 @@ class DrillPlan:
         yield f"{' and '.join(self.parts)}, with {rate} for {duration(self.load.seconds)} each"
         if Part.SWITCHOVER in self.parts:
             how = {
-                FenceKind.ACL: "by ACLs on its own topics",
-                FenceKind.NONE: "by stopping them: the source has no ACLs",
+                FenceKind.ACL: "fenced off by ACLs on its own topics",
+                FenceKind.NONE: "stopped, because the source has no ACLs",
             }
-            yield f"its producers are fenced off {how[self.fence]}"
+            yield f"its producers are {how[self.fence]}"
 
 
 @dataclass(slots=True, kw_only=True)

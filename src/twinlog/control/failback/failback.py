@@ -284,7 +284,7 @@ class Reverse:
             if names:
                 yield (
                     f"  {first_few(names)}: copies from {scope.config.flow.source}, "
-                    f"so not copied back: {count(behind)} offsets of new owners stay there"
+                    f"so not copied back: {count(behind)} offsets of new producers stay there"
                 )
             yield "  groups fail back by its group sync (docs/groups.md)"
         yield f"  when it has caught up: twinlog switchover run FILE --flow '{self.name}'"

@@ -401,7 +401,7 @@ def compacted_lines(scope: CutoverScope, topics: set[str]) -> Iterator[str]:
         for topic in sorted(may_lack_offsets(scope.target, topics)):
             yield (
                 f"  {topic} of the target is compacted, as far as is known: a replayed record "
-                "becomes the newest of its key, even if a new owner has written a later one; "
+                "becomes the newest of its key, even if a new producer has written a later one; "
                 "--tail keep leaves it"
             )
 
