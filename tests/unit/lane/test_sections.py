@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.far_broker import NODE, TOPIC, TOPIC_ID, TRIP_S, FarBroker, Log
 from tests.support.one_copy import K, a_copy, answer, sent
+from tests.support.sweeps import sweep
 from twinlog.config.flow.tuning import Tuning
 from twinlog.errors import Disconnected, TwinlogError
 from twinlog.lane.sides.pace import TopicBuckets
@@ -227,7 +228,7 @@ def small_requests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("partitions", [1, 3])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", sweep(range(10), in_gate=3))
 def test_lane_copies_far_logs_exactly_in_little_memory_whatever_happens(
     seed: int, partitions: int
 ) -> None:
@@ -255,7 +256,7 @@ def test_lane_copies_far_logs_exactly_in_little_memory_whatever_happens(
     assert lane.most_used <= lane.memory_bytes + partitions * 2 * SECTION_BYTES
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", sweep(range(10), in_gate=3))
 def test_aborted_records_of_a_far_log_are_left_out_whatever_happens(seed: int) -> None:
     """Sections begin within transactions, and repeat their markers."""
     chance = random.Random(seed)
