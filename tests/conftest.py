@@ -32,6 +32,7 @@ from twinlog.sandbox import LocalCluster
 
 # no deadline: these machines also run brokers. TWINLOG_HYPOTHESIS=thorough searches for long.
 settings.register_profile("quick", deadline=None)
+settings.register_profile("whole", deadline=None, max_examples=400)
 settings.register_profile("thorough", deadline=None, max_examples=3000)
 settings.load_profile(os.environ.get("TWINLOG_HYPOTHESIS", "quick"))
 

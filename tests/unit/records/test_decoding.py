@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
@@ -253,7 +253,6 @@ def test_messages_of_format_v0_have_no_type_of_timestamp() -> None:
     assert rows_of(data) == expected([Record(7, -1, None, b"v")], kind=-1)
 
 
-@settings(max_examples=400)
 @given(RECORDS, CODECS, COLUMNS, st.data())
 def test_damage_is_corrupt_if_the_other_decoder_finds_it(
     records: list[Record], codec: Codec, columns: list[str], data: st.DataObject
@@ -269,7 +268,6 @@ def test_damage_is_corrupt_if_the_other_decoder_finds_it(
     same_verdict(damaged, columns)
 
 
-@settings(max_examples=400)
 @given(RECORDS, CODECS, COLUMNS, st.data())
 def test_damage_under_the_codec_is_found_as_well(
     records: list[Record], codec: Codec, columns: list[str], data: st.DataObject
