@@ -15,7 +15,7 @@ from tests.support.client import read_all
 from tests.support.eventually import eventually
 from tests.support.load import Load
 from tests.support.mirror import Mirror
-from tests.support.topics import create_topic
+from tests.support.topics import create_topic, end_offsets
 from twinlog.control.flow.managed_flow import ManagedFlow
 from twinlog.control.flow.phases import Phase, Step
 from twinlog.control.process.sharing import Sharing
@@ -74,7 +74,7 @@ class Site:
 
     def ended(self, count: int) -> bool:
         return all(
-            len(read_all(self.target, f"{alias}.{topic}")) >= count
+            sum(end_offsets(self.target, f"{alias}.{topic}").values()) >= count
             for alias, topic in self.topics.items()
         )
 
