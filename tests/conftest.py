@@ -38,9 +38,9 @@ settings.load_profile(os.environ.get("TWINLOG_HYPOTHESIS", "quick"))
 
 # Tests that share something heavy or breakable run in one process, one after the other.
 _GROUPS = {"source3": "three-brokers", "target3": "three-brokers", "spark": "spark"}
-_LONG = ("spark", "three-brokers", "mirror-maker-jvm", "loops", "guarded", "versions")
+_LONG = ("spark", "commands", "three-brokers", "mirror-maker-jvm", "loops", "guarded", "versions")
 """Groups of tests that take minutes one after the other. They begin first, so that none is left at
-the end.
+the end. Those of `spark` have Spark in their own process, those of `commands` run the command.
 """
 _SHARED_IN_GATE = {"four_clusters": "loops", "guarded_pair": "guarded"}
 """Clusters that several files share if only their witnesses run. All their tests in one group would

@@ -47,7 +47,7 @@ from twinlog.model import Flow
 from twinlog.sandbox import LocalCluster
 from twinlog.survey.map_reader import MapReader
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("commands")]
 
 PASSWORD: Final = "a-password-of-a-cluster"
 STANDS_AT: Final = 1000
