@@ -468,6 +468,7 @@ OF_SECURITY: Final[list[Case]] = [
 ]
 
 OF_VALUES: Final[list[Case]] = [
+    ("write A->B", lines("twinlog.beside = A2"), lines("twinlog.beside = A2->B")),
     (
         "importable class with the method should_replicate_topic(name)",
         lines("topic.filter.class = no.such:Filter"),

@@ -54,8 +54,11 @@ def check_transform(spark: SparkSession, config: TransformConfig) -> TransformPl
             error.what, code=error.code, file=origin.file, line=origin.line, key=origin.key
         ) from error
     if plan.routes:
-        what = f"{config.name} sets the topic of records, and mirrors write to no other topic yet"
-        todo = "keep the column topic, or use the function in a stream of your own"
+        what = f"{config.name} sets the topic of records, and a flow has one topic for each topic"
+        todo = (
+            "keep the column topic, and give each route a flow of its own with a filter "
+            "(docs/transforms.md#routing), or use the function in a stream of your own"
+        )
         raise refuse(config.origin, what, todo, code="TRANSFORMS_NOT_RUN")
     return plan
 

@@ -302,8 +302,9 @@ def _separates(kind: Setting, how: str) -> ConfigError:
     """Return the error for a router that does not give all records of a topic one topic."""
     what = f"{kind.shown} sets the topic of records {how}, and a mirror copies a topic to one topic"
     todo = (
-        "route records in a stream of your own (docs/transforms.md), or name remote topics with "
-        f"twinlog.rename or {_ROUTER} for all of their records, and remove the line"
+        "give each route a flow of its own with a filter (docs/transforms.md#routing), or name "
+        f"remote topics with twinlog.rename or {_ROUTER} for all of their records, and remove the "
+        "line"
     )
     return refuse(kind, what, todo, code="TRANSFORMS_NOT_RUN")
 

@@ -34,10 +34,11 @@ from twinlog.config.flow.transforms import read_transforms
 from twinlog.config.flow.tuning import lane_memory, read_tuning
 from twinlog.config.flow.values import FlowValues
 from twinlog.config.keys.client_keys import AUTO_OFFSET_RESET, ISOLATION_LEVEL, Role
+from twinlog.config.keys.key_table import BESIDE
 from twinlog.config.series import metric_names
-from twinlog.config.values.origin import ClientProperties, Settings, refuse
+from twinlog.config.values.origin import ClientProperties, Setting, Settings, refuse
 from twinlog.config.values.renames import KEY as RENAME
-from twinlog.config.values.types import to_boolean, to_choice, trimmed
+from twinlog.config.values.types import to_boolean, to_choice, to_list, trimmed
 from twinlog.model import Flow, Isolation, StartKind
 
 
@@ -107,6 +108,7 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
         ),
         same_partitions=values.choice_or("twinlog.target.partitions", "grow") == "same",
         keyed_partitions=values.choice_or("twinlog.target.partitions", "grow") == "keyed",
+        beside=_flow_names(values.setting(BESIDE)),
         accept_source_loss=values.choice_or("twinlog.source.loss", "stop") == "accept",
         rpo_seconds=values.number_or_none("twinlog.rpo.seconds"),
         rpo_enforced=values.choice_or("twinlog.rpo.enforce", "none") == "quota",
@@ -138,6 +140,14 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
         clients=clients,
         settings=settings,
     )
+
+
+def _flow_names(setting: Setting) -> frozenset[str]:
+    names = to_list(setting)
+    for name in names:
+        if not all(name.partition("->")):
+            raise refuse(setting, f"{name!r} is not the name of a flow", "write A->B")
+    return frozenset(names)
 
 
 def _isolation(consumer: ClientProperties) -> Isolation:

@@ -26,6 +26,7 @@ CLIENT_CA_FILE: Final = "twinlog.rest.tls.client.ca.file"
 CLIENT_ROLE: Final = "twinlog.rest.tls.client.role"
 METRICS_LABELS: Final = "twinlog.metrics.labels"
 METRICS_PARTITIONS: Final = "twinlog.metrics.partitions"
+BESIDE: Final = "twinlog.beside"
 TRANSFORMS: Final = "twinlog.transforms"
 TRANSFORMS_ON_ERROR: Final = "twinlog.transforms.on-error"
 TRANSFORMS_QUARANTINE: Final = "twinlog.transforms.quarantine.topic"
@@ -47,6 +48,9 @@ OWN_KEYS: Final = (
          "other names for topics on the target, such as `orders:eu-orders, pay-(.*):pay.$1`: Java "
          "regular expressions that match whole source names; the first match applies, and the "
          "replication policy is applied to the result"),
+    _key(BESIDE, _LIST, "", _ACTS,
+         "other flows, such as `A->B`, that may copy the same topics between the same two clusters "
+         "under other aliases, because each copies a part of the records (docs/transforms.md)"),
     _key("twinlog.source.loss", _CHOICE, "stop", _ACTS,
          "what to do if the source deleted records before they were copied",
          choices=("stop", "accept")),
