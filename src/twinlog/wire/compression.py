@@ -13,6 +13,7 @@ Kafka's data differs from the plain formats in three ways:
 
 from __future__ import annotations
 
+import mmap
 import struct
 from typing import Any, Final
 
@@ -31,6 +32,9 @@ GZIP_LEVEL = 6
 
 _LEAST_GUESS_BYTES = 64 << 10
 _GUESSED_RATIO = 8
+_LARGE_BYTES = 1 << 20
+"""Buffers of this size are mapped: they take memory only as far as they are written."""
+_PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 _SMALL_BYTES = 1 << 10
 _LEAST_OF_SMALL_BYTES = 4 << 10
 """Enough for one or two records. Clearing a larger buffer takes longer than decompressing them."""
@@ -112,7 +116,7 @@ def _decompress_stream(codec: Codec, data: Buffer, limit_bytes: int) -> memoryvi
     room = max(least, _GUESSED_RATIO * len(data))
     while True:
         room = min(room, limit_bytes)
-        output = bytearray(room)
+        output = bytearray(room) if room < _LARGE_BYTES else _mapped(room)
         try:
             return memoryview(output)[: into(data, output)]
         except cramjam.DecompressionError as error:
@@ -121,7 +125,14 @@ def _decompress_stream(codec: Codec, data: Buffer, limit_bytes: int) -> memoryvi
                     f"{codec.name.lower()} data of {len(data)} bytes is damaged or decompresses to "
                     f"more than {limit_bytes} bytes: {error}"
                 ) from None
-            room *= _GUESSED_RATIO
+            room *= _GUESSED_RATIO if room < _LARGE_BYTES else 2
+
+
+def _mapped(size: int) -> mmap.mmap:
+    try:
+        return mmap.mmap(-1, size, _PRIVATE)
+    except OSError as error:  # the process has reached its limit
+        raise MemoryError(str(error)) from None
 
 
 def _compress_snappy(data: memoryview) -> bytearray:
