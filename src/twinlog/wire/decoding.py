@@ -42,6 +42,11 @@ class Scan:
         self._state = scan_state(header)
 
     @property
+    def size(self) -> int:
+        """Return the bytes of the decompressed payload."""
+        return len(self._data)
+
+    @property
     def is_over(self) -> bool:
         return not self._state[shapes.LEFT]
 

@@ -363,6 +363,22 @@ def test_a_chunk_ends_within_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rows_of(batch) == expected(records)
 
 
+@pytest.mark.parametrize("size", [1, 50, 10_000])
+def test_a_chunk_has_few_bytes(size: int) -> None:
+    records = [Record(at, NOW_MS + at, None, b"v" * (at % 7 * size)) for at in range(40)]
+    decoder = ColumnDecoder(TP, ALL, chunk_bytes=2500)
+    chunks: list[Any] = []
+    for some in (records[:25], records[25:]):
+        batch = memoryview(encode_batch(some, codec=Codec.LZ4, base_offset=some[0].offset))
+        chunks += decoder.take(read_header(batch), batch, 3, 37)
+    chunks += decoder.rest()
+    offsets = [chunk.column("offset").to_pylist() for chunk in chunks]
+    assert [at for some in offsets for at in some] == [*range(3, 37)]
+    for some in offsets:
+        assert len(some) == 1 or sum(at % 7 * size for at in some[:-1]) < 2500
+    assert len(chunks) == 1 if size == 1 else len(chunks) > 1
+
+
 def test_a_batch_that_claims_millions_of_records_holds_a_chunk_at_a_time() -> None:
     # length 6, then zeros: the smallest record there is; offsets 0 are corrupt from the second on
     row = b"\x0c\x00\x00\x00\x01\x01\x00"
