@@ -20,6 +20,7 @@ import pytest
 from tests.support.client import Outgoing, Seen, produce, produce_transaction, read_all
 from tests.support.command import Command
 from tests.support.eventually import eventually
+from tests.support.greedy import GREEDY
 from tests.support.groups import CLEAN_SOON, commit, committed
 from tests.support.settings import settings_for
 from tests.support.spark_mirror import (
@@ -344,6 +345,32 @@ def a_record_fails_and_the_transform_is_removed(case: Case) -> None:
     with Command(case.folder / "verify", "verify", str(plain), "--format", "json") as verified:
         verified.wait()
     assert "its records were transformed" in verified.stdout
+
+
+def a_record_needs_too_much_memory(case: Case) -> None:
+    """Only its partition stops, and everything before it is copied."""
+    create_topic(case.source, case.topic, partitions=PARTITIONS)
+    produce(case.source, case.topic, orders(800), codec="lz4")
+    key = f"{case.flow}.twinlog.transforms"
+    lines = {
+        "clusters": f"A, {alias_of(case.topic)}",
+        f"{key}": "mask",
+        f"{key}.mask.topics": case.topic,
+        f"{key}.mask.function": "tests.support.greedy:greedy",
+    }
+    file = config(case.folder, case.source, case.target, case.topic, **lines)
+    stopped = case.once("greedy", file, 1)
+    (failed,) = stopped.json["flows"][0]["failed"]
+    at, partition = divmod(GREEDY, PARTITIONS)
+    assert failed["code"] == "RECORD_NOT_TRANSFORMED"
+    assert f"{case.topic}-{partition}: " in failed["message"]
+    assert f"upstream record {at}: MemoryError (greedy.py, line" in failed["message"]
+    wanted = [
+        one
+        for one in read_all(case.source, case.topic)
+        if one.partition != partition or one.offset < at
+    ]
+    assert as_copied(read_all(case.target, f"A.{case.topic}")) == as_copied(wanted)
 
 
 def kept_before(case: Case, topic: str, offset: int) -> int:
@@ -682,6 +709,7 @@ def routed(case: Case, alias: str) -> list[Seen]:
         the_flow_moves,
         the_source_changes,
         records_are_routed,
+        a_record_needs_too_much_memory,
     ],
     ids=lambda scenario: scenario.__name__,
 )

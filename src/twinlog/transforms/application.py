@@ -2,8 +2,8 @@
 
 A round has all waiting ranges of one chain, up to about a second of work. It begins when a range
 waits and fewer than two rounds run. So steady traffic has short rounds, and a backlog has large
-ones. The second round uses the cores while the first one begins and ends. The process has no state:
-a lane offers a range again if its answer is lost.
+ones. The second round uses the cores while the first one begins and ends, unless both have too many
+bytes. The process has no state: a lane offers a range again if its answer is lost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO, Final
@@ -29,11 +29,13 @@ from twinlog.config.flow.transforms import (
     TransformConfig,
     TransformsConfig,
 )
+from twinlog.config.keys.key_table import TRANSFORMS_MEMORY
 from twinlog.config.regex.patterns import compile_names
 from twinlog.config.values.origin import Setting
 from twinlog.errors import TwinlogError
 from twinlog.mirror.copy.ranges import SourceRange
 from twinlog.quantities import first_few
+from twinlog.records.daemon import DATA_BYTES
 from twinlog.records.lent import LentRanges, RangePart, name_of
 from twinlog.spark.application import (
     APPLICATION_MESSAGES,
@@ -45,6 +47,7 @@ from twinlog.spark.application import (
     TransformStep,
     TransformsWork,
 )
+from twinlog.transforms import memory
 from twinlog.transforms.loading import check_transform, load_chain
 from twinlog.transforms.rounds import Rounds
 from twinlog.transforms.session import local_session
@@ -115,6 +118,10 @@ class Application:
     begin: Callable[[RangeOffer], Rounds | None]
     """Makes the rounds of the range's transforms. Returns None if it does not run them."""
     say: Callable[[Message], None]
+    bytes_at_once: int = 16 << 20
+    """Maximum bytes of the ranges of all rounds that run at the same time. A range with a larger
+    batch runs alone.
+    """
     watch: LanePortWatch = field(default_factory=LanePortWatch)
     _chains: dict[str, Rounds] = field(default_factory=dict)
     """By digest: the rounds of the topics for which ranges were offered."""
@@ -126,6 +133,8 @@ class Application:
     _has_answered: bool = False
     """Whether it has answered a range."""
     _picking: threading.Lock = field(default_factory=threading.Lock)
+    _has_ended: threading.Event = field(default_factory=threading.Event)
+    """Set when a round ends."""
 
     def step(self, within_s: float | None = None) -> bool:
         """Wait for offers, and run one round. Return False if no range is offered in time."""
@@ -136,6 +145,9 @@ class Application:
                 while True:
                     self._add(self.watch.offers.get_nowait())
             taken = self._picked()
+            while (running := [*self._running]) and _bytes([*taken, *running]) > self.bytes_at_once:
+                self._has_ended.wait()
+                self._has_ended.clear()
             self._running.update(taken)
         again: Sequence[Offered] = ()
         try:
@@ -143,6 +155,7 @@ class Application:
                 again = self._answer(taken)
         finally:  # without the lock, because another thread may hold it while it waits
             self._running.difference_update(taken)
+            self._has_ended.set()
             for offered in again:
                 self.watch.offers.put(offered)
         return bool(taken)
@@ -191,7 +204,7 @@ class Application:
             rounds.answer([part_of(offer, address) for address, offer in taken])
         except TwinlogError as error:
             if rounds.is_stopped:
-                raise self._ended() from error
+                raise self.ended("Spark ended") from error
             # usually a lane has ended. Ranges that are already answered do no harm
             log.info("a round of %d ranges failed: %s", len(taken), error)
             time.sleep(AFTER_FAILURE_S)
@@ -212,14 +225,18 @@ class Application:
                 )
         return ()
 
-    def _ended(self) -> TwinlogError:
-        """Return the error of a Spark that has ended, perhaps because of a record."""
-        running = [*self._running]  # the other thread, which has failed as well, changes it
+    def ended(self, why: str) -> TwinlogError:
+        """Return the error of an application that ends, perhaps because of a record."""
+        running = [*self._running]  # other threads change it
         ranges = (f"{one.topic}-{one.partition} [{one.first}, {one.end})" for _, one in running)
         return TwinlogError(
-            f"Spark ended while it computed upstream records of {first_few(sorted(ranges))}",
+            f"{why} while it computed upstream records of {first_few(sorted(ranges))}",
             code="TRANSFORM_UNAVAILABLE",
         )
+
+
+def _bytes(offered: Iterable[Offered]) -> int:
+    return sum(offer.size for _, offer in offered)
 
 
 def part_of(offer: RangeOffer | SourceRange, address: ChannelAddress) -> RangePart:
@@ -237,8 +254,17 @@ def part_of(offer: RangeOffer | SourceRange, address: ChannelAddress) -> RangePa
 
 def run(work: TransformsWork, watch: LanePortWatch, say: Callable[[Message], None]) -> None:
     """Run transforms until Spark ends. Raises TwinlogError."""
-    with local_session(f"twinlog transforms {work.flow}", cores=CORES) as spark:
-        lent = LentRanges(ports=(), codec=Codec.LZ4, max_bytes=BATCH_BYTES)
+    os.environ[DATA_BYTES] = str(memory.worker_bytes(work.memory_bytes))
+    flags, at_once = memory.jvm_flags(work.memory_bytes), memory.bytes_at_once(work.memory_bytes)
+    reserved = {"spark.testing.reservedMemory": str(memory.RESERVED)}
+    name = f"twinlog transforms {work.flow}"
+    with local_session(name, cores=CORES, flags=flags, settings=reserved) as spark:
+        lent = LentRanges(
+            ports=(),
+            codec=Codec.LZ4,
+            max_bytes=BATCH_BYTES,
+            payload_bytes=memory.payload_bytes(work.memory_bytes),
+        )
         config = config_of(work)
         plans = {one.name: check_transform(spark, one) for one in config.entries}
 
@@ -253,10 +279,20 @@ def run(work: TransformsWork, watch: LanePortWatch, say: Callable[[Message], Non
                 on_error=work.on_error,
                 name=", ".join(one.name for one in chain),
                 cores=CORES,
+                round_bytes=at_once // ROUNDS_AT_ONCE,
                 is_deterministic=all(plans[one.name].is_deterministic for one in chain),
             )
 
-        application = Application(begin=begin, say=say, watch=watch)
+        application = Application(begin=begin, say=say, watch=watch, bytes_at_once=at_once)
+
+        def exceeded(used: int) -> None:
+            limit = f"{TRANSFORMS_MEMORY} = {work.memory_bytes}"
+            say(failed(application.ended(f"its processes used {used} bytes, more than {limit},")))
+            os._exit(1)
+
+        threading.Thread(
+            target=memory.watch, args=[work.memory_bytes, exceeded], daemon=True
+        ).start()
         say(ApplicationReady())
         errors: queue.SimpleQueue[BaseException] = queue.SimpleQueue()
         for _ in range(ROUNDS_AT_ONCE):

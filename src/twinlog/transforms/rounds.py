@@ -40,7 +40,7 @@ from twinlog.config.flow.transforms import OnError
 from twinlog.errors import TwinlogError
 from twinlog.mirror.copy.ranges import RangeFailure
 from twinlog.records.columns import ddl
-from twinlog.records.lent import ENCODED, PARTS, LentRanges, RangePart, encode_parts
+from twinlog.records.lent import ENCODED, NOT_UNPACKED, PARTS, LentRanges, RangePart, encode_parts
 from twinlog.records.ranges import COLUMNS
 from twinlog.spark.lease import error_of
 from twinlog.transforms.failing import described, first_failure
@@ -58,8 +58,6 @@ NOT_OF_TRANSFORM: Final = frozenset(
 """Codes of errors of a task that are not the transform's."""
 ROW_INVALID: Final = "ROW_INVALID"
 """The code of an error that describes rows without their values."""
-CORE_BYTES: Final = 4 << 20
-"""Maximum of `most_bytes`, for each core."""
 LEAST_BYTES: Final = 256 << 10
 """Minimum of `most_bytes`, because a small round takes a tenth of a second, whatever its size."""
 ROUND_S: Final = 1.0
@@ -105,6 +103,8 @@ class Rounds:
     """Maximum duration of a job. A record that needs longer by itself fails."""
     is_deterministic: bool = True
     """If False, each job has a plan of its own: a plan contains its time and its random seeds."""
+    round_bytes: int = 8 << 20
+    """Maximum of `most_bytes`."""
     most_bytes: int = LEAST_BYTES
     """Bytes after which a round gets no further range: what the last one would have done in
     ROUND_S. A round must end long before its limit, and before its lanes are replaced.
@@ -191,9 +191,7 @@ class Rounds:
     def _grow(self, parts: Sequence[RangePart], took_s: float) -> None:
         """Let the next rounds be larger or smaller, after a job that has taken so long."""
         size, offsets = sum(part.size for part in parts), sum(map(_offsets, parts))
-        self.most_bytes = min(
-            max(int(size * ROUND_S / took_s), LEAST_BYTES), CORE_BYTES * self.cores
-        )
+        self.most_bytes = min(max(int(size * ROUND_S / took_s), LEAST_BYTES), self.round_bytes)
         if took_s < self.limit_s / QUICK and offsets * 2 >= self.most_offsets:
             self.most_offsets = min(self.most_offsets * 2, UNLIMITED)
 
@@ -210,8 +208,9 @@ class Rounds:
             tries, failure = 0 if found else tries + 1, part.failure
             if tries == TRIES:
                 failure = RangeFailure(offset=part.first, text=f"{error} (of several)")
-            elif found and self.on_error is OnError.STOP:
-                failure = found[0]
+            elif found and self._stops(found[-1]):
+                *before, failure = found
+                skipped += before
             else:
                 skipped += found
             end = end if failure is None else failure.offset
@@ -260,11 +259,17 @@ class Rounds:
             if at in left_out:
                 raise TwinlogError(f"the transforms also fail without records: {failure[1]}")
             found.append(RangeFailure(offset=at, text=failure[1], transform=self.name))
-            if self.on_error is OnError.STOP:
+            if self._stops(found[-1]):
                 break
             if at > part.first and self.clock.monotonic() > until:
                 return found[:-1], at
         return found, part.end
+
+    def _stops(self, failure: RangeFailure) -> bool:
+        """Return whether the answer ends at a record that fails. A record that no transform has
+        seen is never left out.
+        """
+        return self.on_error is OnError.STOP or failure.text.startswith(NOT_UNPACKED)
 
     def _fails(self, parts: Sequence[RangePart]) -> JobFailed | None:
         """Run a job. Return why the transform fails in it, or None. Raises TwinlogError."""

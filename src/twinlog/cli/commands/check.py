@@ -365,11 +365,12 @@ def _flow_parts(flow: FlowReport, *, was_asked: bool) -> Iterator[RenderableType
 
 
 def _memory(need: LaneMemory) -> str:
-    total = size(need.process_bytes + need.lanes * need.lane_bytes)
+    total = size(need.process_bytes + need.lanes * need.lane_bytes + need.transforms_bytes)
+    transforms = f", {size(need.transforms_bytes)} for transforms" if need.transforms_bytes else ""
     limit = "" if need.limit_bytes is None else f" of {size(need.limit_bytes)} allowed"
     return (
         f"{total}{limit} for {plural(need.lanes, 'lane')} on this machine, {size(need.lane_bytes)} "
-        f"each and {size(need.process_bytes)} for driver and JVM; on a Spark master "
+        f"each and {size(need.process_bytes)} for driver and JVM{transforms}; on a Spark master "
         f"{size(need.lane_bytes)} for each lane, beside the heap of its executor"
     )
 

@@ -34,7 +34,7 @@ from twinlog.config.flow.transforms import read_transforms
 from twinlog.config.flow.tuning import lane_memory, read_tuning
 from twinlog.config.flow.values import FlowValues
 from twinlog.config.keys.client_keys import AUTO_OFFSET_RESET, ISOLATION_LEVEL, Role
-from twinlog.config.keys.key_table import BESIDE
+from twinlog.config.keys.key_table import BESIDE, TRANSFORMS_MEMORY
 from twinlog.config.series import metric_names
 from twinlog.config.values.origin import ClientProperties, Setting, Settings, refuse
 from twinlog.config.values.renames import KEY as RENAME
@@ -134,7 +134,7 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
             settings.get("twinlog.compression"),
             gathers=values.choice_or("twinlog.latency", "balanced") == "balanced",
         ),
-        transforms=read_transforms(settings, chain),
+        transforms=read_transforms(settings, chain, memory_bytes=values.number(TRANSFORMS_MEMORY)),
         producer_id_expiration_ms=values.number_or_none("twinlog.target.producer.id.expiration.ms"),
         state_topic_replication_factor=values.replicas("twinlog.state.topic.replication.factor"),
         clients=clients,

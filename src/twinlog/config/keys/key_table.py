@@ -32,6 +32,7 @@ TRANSFORMS_ON_ERROR: Final = "twinlog.transforms.on-error"
 TRANSFORMS_QUARANTINE: Final = "twinlog.transforms.quarantine.topic"
 TRANSFORMS_ENVIRONMENT: Final = "twinlog.transforms.environment"
 TRANSFORMS_REMOVED: Final = "twinlog.transforms.removed"
+TRANSFORMS_MEMORY: Final = "twinlog.transforms.memory.bytes"
 
 # fmt: off
 OWN_KEYS: Final = (
@@ -137,6 +138,10 @@ OWN_KEYS: Final = (
          "topics whose transforms were removed on purpose, so that their records are copied "
          "unchanged from now on: names or Java regular expressions. Without it a topic that was "
          "transformed stops (`TRANSFORMS_DIFFER`)"),
+    _key(TRANSFORMS_MEMORY, _LONG, str(1024 * _MEBIBYTE), _ACTS,
+         "maximum memory of the processes that run the functions of transforms, with their JVM; if "
+         "they need more, they are ended, and started again (docs/transforms.md)",
+         low=1024 * _MEBIBYTE),
     _key("twinlog.target.producer.id.expiration.ms", _LONG, None, _ACTS,
          "the target's producer.id.expiration.ms, if the mirror's user is not permitted to read "
          "it", scope=_TARGET, low=1),

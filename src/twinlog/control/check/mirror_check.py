@@ -40,6 +40,7 @@ from twinlog.control.flow.wiring import (
     lanes_in_memory,
     lanes_of,
     neighbours_of,
+    transforms_bytes,
 )
 from twinlog.control.groups.left_out import other_flows, selected_offsets, skipping_groups
 from twinlog.errors import AdoptionRefused, TwinlogError
@@ -209,6 +210,7 @@ def _memory(flows: Iterable[tuple[FlowSetup, FlowReport]]) -> None:
             lanes=lanes_of(config, cores, None, report.partitions),
             lane_bytes=lane_bytes(config),
             process_bytes=PROCESS_BYTES,
+            transforms_bytes=transforms_bytes(config),
             limit_bytes=limit,
         )
 

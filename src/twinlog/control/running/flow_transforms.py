@@ -186,4 +186,5 @@ def transforms_work(config: FlowConfig) -> TransformsWork:
             for one in config.transforms.entries
         ),
         on_error=config.transforms.on_error,
+        memory_bytes=config.transforms.memory_bytes,
     )
