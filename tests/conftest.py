@@ -32,14 +32,15 @@ from twinlog.sandbox import LocalCluster
 
 # no deadline: these machines also run brokers. TWINLOG_HYPOTHESIS=thorough searches for long.
 settings.register_profile("quick", deadline=None)
+settings.register_profile("whole", deadline=None, max_examples=400)
 settings.register_profile("thorough", deadline=None, max_examples=3000)
 settings.load_profile(os.environ.get("TWINLOG_HYPOTHESIS", "quick"))
 
 # Tests that share something heavy or breakable run in one process, one after the other.
 _GROUPS = {"source3": "three-brokers", "target3": "three-brokers", "spark": "spark"}
-_LONG = ("spark", "three-brokers", "mirror-maker-jvm", "loops", "guarded", "versions")
+_LONG = ("spark", "commands", "three-brokers", "mirror-maker-jvm", "loops", "guarded", "versions")
 """Groups of tests that take minutes one after the other. They begin first, so that none is left at
-the end.
+the end. Those of `spark` have Spark in their own process, those of `commands` run the command.
 """
 _SHARED_IN_GATE = {"four_clusters": "loops", "guarded_pair": "guarded"}
 """Clusters that several files share if only their witnesses run. All their tests in one group would
@@ -106,10 +107,10 @@ def _folder(file: Path) -> str:
 
 
 def _pair_of(file: str) -> str:
-    """Return one of few groups, because the gate has too few such tests for two brokers per
-    process.
+    """Return one of two groups: two idle brokers of such a pair use a twentieth of a core, and the
+    gate has too few such tests for more pairs.
     """
-    return f"pair-{crc32(file.encode()) % 3}"
+    return f"pair-{crc32(file.encode()) % 2}"
 
 
 def _group_without_brokers(item: pytest.Item) -> set[str]:

@@ -194,14 +194,14 @@ def private_folder(folder: Path, todo: str) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _check(folder: Path, state: os.stat_result, todo: str) -> None:
+def _check(folder: Path, status: os.stat_result, todo: str) -> None:
     us = os.geteuid()
-    if state.st_uid != us:
+    if status.st_uid != us:
         raise FolderNotPrivate(
-            f"{folder} belongs to user {state.st_uid}, but this process runs as user {us}; {todo}"
+            f"{folder} belongs to user {status.st_uid}, but this process runs as user {us}; {todo}"
         )
-    if state.st_mode & FOR_OTHERS:
+    if status.st_mode & FOR_OTHERS:
         raise FolderNotPrivate(
-            f"{folder} is accessible to other users (mode {stat.S_IMODE(state.st_mode):04o}); "
+            f"{folder} is accessible to other users (mode {stat.S_IMODE(status.st_mode):04o}); "
             f"check who wrote its content, then make it private (chmod 700 {folder}), or {todo}"
         )

@@ -17,26 +17,26 @@ ROOT: Final = Path("/sys/fs/cgroup")
 OWN: Final = Path("/proc/self/cgroup")
 
 
-def usable_cores(root: Path = ROOT, own: Path = OWN) -> int:
+def usable_cores(root: Path = ROOT, own_cgroup: Path = OWN) -> int:
     """Return the number of cores, rounded up."""
     cores = float(len(os.sched_getaffinity(0)))
-    for limit in _limits("cpu.max", root, own):
+    for limit in _limits("cpu.max", root, own_cgroup):
         quota, _, period = limit.partition(" ")
         if quota.isdecimal() and period.isdecimal():
             cores = min(cores, int(quota) / int(period))
     return max(1, math.ceil(cores))
 
 
-def memory_limit(root: Path = ROOT, own: Path = OWN) -> int | None:
+def memory_limit(root: Path = ROOT, own_cgroup: Path = OWN) -> int | None:
     """Return the cgroup's memory limit in bytes, or None. The kernel kills processes above it."""
-    limits = [int(limit) for limit in _limits("memory.max", root, own) if limit.isdecimal()]
+    limits = [int(limit) for limit in _limits("memory.max", root, own_cgroup) if limit.isdecimal()]
     return min(limits, default=None)
 
 
-def _limits(name: str, root: Path, own: Path) -> Iterator[str]:
+def _limits(name: str, root: Path, own_cgroup: Path) -> Iterator[str]:
     """Yield the limits of this process's cgroup and of those above it (cgroups version 2)."""
     try:
-        lines = own.read_text().splitlines()
+        lines = own_cgroup.read_text().splitlines()
     except OSError:
         return
     path = next((line[3:] for line in lines if line.startswith("0::")), "/")

@@ -47,9 +47,9 @@ def duration(seconds: float) -> str:
     if seconds < 10:
         return f"{seconds:.1f} s"
     rest = round(seconds)
-    for at, (unit, factor) in enumerate(_SPANS):
+    for index, (unit, factor) in enumerate(_SPANS):
         if rest >= factor:
-            small_unit, small = _SPANS[at + 1] if at + 1 < len(_SPANS) else ("s", 1)
+            small_unit, small = _SPANS[index + 1] if index + 1 < len(_SPANS) else ("s", 1)
             second = rest % factor // small
             first = f"{rest // factor} {unit}"
             return f"{first} {second} {small_unit}" if second else first

@@ -21,14 +21,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 from twinlog.errors import TwinlogError
 
 Job = Callable[[], object]
+_T = TypeVar("_T")
 _Inbox = SimpleQueue[tuple[str, Job]]
 IDLE_S: Final = 2.0
 
@@ -66,6 +68,21 @@ class ThreadPool:
             threading.Thread(target=self._work, args=[name, job], daemon=True).start()
         else:
             inbox.put((name, job))
+
+    def submit(self, name: str, job: Callable[[], _T]) -> Future[_T]:
+        """Run a job now, and return its future. Unlike with a ThreadPoolExecutor, the process can
+        end before the job, so Ctrl-C does not wait for a cluster that does not respond.
+        """
+        future: Future[_T] = Future()
+
+        def work() -> None:
+            try:
+                future.set_result(job())
+            except BaseException as error:  # noqa: BLE001 (raised where the result is read)
+                future.set_exception(error)
+
+        self.run(name, work)
+        return future
 
     def add(self, alarm: Alarm) -> None:
         """Run the job of this alarm when it is due."""
@@ -224,7 +241,7 @@ class Vital:
         """Call `fail` with the error in a thread that dies during this block."""
         before = threading.excepthook
 
-        def died(arguments: threading.ExceptHookArgs) -> None:
+        def on_death(arguments: threading.ExceptHookArgs) -> None:
             name = "" if arguments.thread is None else arguments.thread.name
             if name.startswith(OURS):
                 of = f"{arguments.exc_type.__name__}: {arguments.exc_value}".rstrip(": ")
@@ -237,7 +254,7 @@ class Vital:
                 )
             before(arguments)
 
-        threading.excepthook = died
+        threading.excepthook = on_death
         try:
             yield
         finally:

@@ -77,7 +77,7 @@ def test_a_stream_moves_to_the_copy_and_back(
 
     remote = f"A.{fresh_topic}"
     create_topic(source_cluster, fresh_topic, 2)
-    # what is rolled back has offsets on the source alone; a marker is the end of its log
+    # records of the first transaction exist on the source only, and a marker ends its log
     produce_transaction(source_cluster, fresh_topic, numbers(900, 904), commit=False)
     produce_transaction(source_cluster, fresh_topic, numbers(0, 10), commit=True)
     copy()
@@ -87,7 +87,7 @@ def test_a_stream_moves_to_the_copy_and_back(
     assert rewrite("on-A", "too-soon") == 1
     assert "[NOT_COPIED]" in capsys.readouterr().err
     copy()
-    # as if it had died before the second micro-batch was noted as done
+    # the state of a query that died before it committed its second micro-batch
     shutil.copytree(tmp_path / "on-A", tmp_path / "killed")
     for path in (tmp_path / "killed" / "commits").glob("*1*"):
         path.unlink()
@@ -99,9 +99,9 @@ def test_a_stream_moves_to_the_copy_and_back(
     copy()
     read(target_cluster, remote, "on-B")
     assert values() == list(range(30))
-    # into other files: those that know the micro-batch would not ask for its rows
+    # with another output, because the file sink skips a micro-batch that it has already written
     read(target_cluster, remote, "killed-on-B", "repeated")
-    # Spark 4.0 ends a run with AvailableNow behind the micro-batch that it repeats
+    # twice, because with AvailableNow Spark 4.0 ends a run after the micro-batch that it repeats
     read(target_cluster, remote, "killed-on-B", "repeated")
     assert values("repeated/part-*") == list(range(10, 30))
     assert rewrite("on-B", "home", "--reverse") == 0

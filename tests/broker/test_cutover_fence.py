@@ -66,7 +66,7 @@ def test_an_abort_and_a_promotion_detect_each_other(
     monkeypatch.setattr(switchover, "promote", promoted_late)
     code, out, err = case.commands.do("run", "--yes")
     assert code == 0, (out, err)
-    assert "it is put up again" in out
+    assert "and is set again" in out
     eventually(lambda: case.fences() == {case.orders, case.sales})
     assert case.is_refused()
 
@@ -138,7 +138,7 @@ def test_fences_end_with_the_promotion_that_they_were_for(case: Case) -> None:
         delete_topic_acls(client, fences)
         eventually(lambda: case.fences() == set())
         assert run(["flow", "demote", "--yes", str(case.file)]) == 0
-        create_topic_acls(client, fences)  # the operator's
+        create_topic_acls(client, fences)  # an operator creates them again, which must not matter
         eventually(lambda: case.fences() == {case.orders, case.sales})
         code, plan = case.commands.show("plan")
         assert (plan["plan"]["fenced"], bool(plan["plan"]["gates"])) == ([], True)

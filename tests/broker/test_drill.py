@@ -38,7 +38,7 @@ from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
 
 # one after the other: `clean` takes what any drill left
-pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("commands")]
 
 
 PASSWORD = "of-the-key-of-a-drill"

@@ -99,7 +99,7 @@ def test_idle_group_resumes_exactly_after_markers_and_waits_for_the_copy(
     ahead = copied.stand("ahead", 9)
     code, one = asked(copied, capsys, ahead)
     assert code == 1
-    assert one["why_not"] == [f"1 partition ({copied.topic}-0): the copy is behind it"]
+    assert one["why_not"] == [f"1 partition ({copied.topic}-0): the copy has not reached it"]
     (place,) = one["offsets"]
     assert (place["to_offset"], place["is_exact"]) == (5, False)
     with Mirror(copied.config, once=True) as mirror:

@@ -81,7 +81,7 @@ class KeyFiles:
     def config(self, cluster: LocalCluster, topic: str) -> Path:
         lines = ["clusters = A, B", "A->B.enabled = true", f"A->B.topics = {topic}"]
         lines += ["replication.factor = 1", "twinlog.state.topic.replication.factor = 1"]
-        # one cluster is both ends: what is copied there must not be mirrored again
+        # both ends are one cluster, so heartbeats would be mirrored again and again
         lines += ["emit.heartbeats.enabled = false", "heartbeats.replication.enabled = false"]
         lines += [f"{a}.{key} = {value}" for a in "AB" for key, value in self.keys(cluster).items()]
         path = self.identity.with_name("mm2.properties")
@@ -123,7 +123,7 @@ def is_refused(cluster: LocalCluster, files: KeyFiles) -> bool:
     return False
 
 
-@pytest.mark.usefixtures("lasting_lead")  # or other lanes may come while the broker restarts
+@pytest.mark.usefixtures("lasting_lead")  # a new lead would start other lanes
 @pytest.mark.parametrize("is_late", [False, True], ids=["in time", "too late"])
 def test_driver_and_lanes_enter_with_renewed_files_once_the_old_ones_are_refused(
     is_late: bool,

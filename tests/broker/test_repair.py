@@ -159,7 +159,7 @@ def test_stray_records_at_the_end_are_accepted_and_new_ones_are_not(
             repair.close()
         is_mended(mirror)
         mirror.stop()
-    # nothing of ours is behind them yet: the next start knows it from the map
+    # no record of this flow follows them yet, so only the map tells the next start about them
     map_is_exact(rig)
     rig.copy_once()
     rig.put(range(5, 8))

@@ -23,6 +23,8 @@ from twinlog.cluster.net.connection import Connection
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.security.security_keys import load_security
 from twinlog.errors import AuthenticationFailed, ClusterError, Disconnected, Fate, TwinlogError
+from twinlog.java import archive_flags, class_archive
+from twinlog.sandbox import QUICK_JVM
 from twinlog.sandbox.brokers import KafkaNode, format_storage
 from twinlog.sandbox.kafka_jars import find_or_fetch
 from twinlog.sandbox.layout import (
@@ -110,7 +112,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     node.write(server_properties(1, {1: ports}, listeners, node.data))
     jars = find_or_fetch()
     format_storage([node], new_id(), jars)
-    node.spawn(jars, ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"])
+    node.spawn(jars, ["-Xmx256m", *QUICK_JVM, *archive_flags(class_archive(jars))])
     try:
         broker = Broker(ports=ports, folder=folder)
         _await(broker, node, "PLAINTEXT", {})

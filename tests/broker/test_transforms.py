@@ -367,7 +367,7 @@ def test_functions_of_a_file_that_cannot_run(
         "odd_in_tests:f": "cannot be imported: AttributeError: module 'odd_in_tests' has no attri",
         "odd_in_tests:number": "odd_in_tests:number is not a function, but int; name a function",
         "odd_in_tests:limit": "its plan has a limit (GlobalLimit)",
-        "odd_in_tests:other": "x sets the topic of records, and mirrors write to no other",
+        "odd_in_tests:other": "give each route a flow of its own with a filter",
     }
     found = {}
     for function, expected in said.items():

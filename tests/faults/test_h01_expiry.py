@@ -54,7 +54,7 @@ def test_naive_pipeline_loses_a_refused_batch_and_its_tail_check_passes(rig: Rig
 @pytest.mark.parametrize(
     ("refuses", "takes", "code"),
     [
-        ({"max.message.bytes": "3000"}, {}, ""),  # it is cut
+        ({"max.message.bytes": "3000"}, {}, ""),  # no error, because the batch is split
         (
             {"message.timestamp.before.max.ms": str(DAY_MS)},
             {"message.timestamp.before.max.ms": str(2**63 - 1)},
@@ -110,7 +110,7 @@ def test_gap_that_was_written_is_reported_with_its_range_immediately_and_at_a_re
         (part,) = mirror.eventually(lambda parts: parts[0].code == "GAP_WRITTEN")
         assert "upstream records [10, 15)" in part.message
         mirror.stop()
-    # behind a fresh batch that is in flight beside an old one nothing is sent
+    # nothing was sent after the fresh batch that was in flight beside the refused old one
     assert rig.numbers() == [*range(10), *range(15, 20)], "what the simpler version does"
 
     code, message = rig.fail_once()
@@ -149,7 +149,7 @@ def test_gap_in_a_topic_that_other_clients_write_to_is_reported_again_at_a_resta
 def test_compacted_target_that_refuses_a_record_without_key_gets_nothing_behind_it(
     rig: Rig,
 ) -> None:
-    # however long ago the last trouble was: the lane does not count on the target to take a batch
+    # even if its last error was long ago, a lane must not assume that the target accepts a batch
     rig.create()
     create_topic(rig.target, rig.remote, configs={"cleanup.policy": "compact"})
     rig.put(range(10), age_ms=OLD)
@@ -203,7 +203,7 @@ def in_flight_while_the_target_hangs(
         before = sent.stat().st_size
         batches = [[rig.record(n, age_ms=age_ms)] for n in range(10, 18)]
         try:
-            # not for long: a broker that is silent for 6 s loses its partitions
+            # frozen briefly, because a broker that is silent for 6 s loses its partitions
             rig.put_at_once(*batches, before=lambda: rig.target.freeze(1))
             eventually(lambda: sent.stat().st_size - before >= least)
             rounds.pass_by(REPORT, 1)
@@ -237,7 +237,7 @@ def test_user_who_may_not_read_the_expiry_of_a_target_that_forgets_after_a_minut
     told_ms: int | None,
     batches: int,
 ) -> None:
-    # an ordinary user is refused DescribeConfigs on brokers; then this value is all there is
+    # brokers deny DescribeConfigs to an ordinary user, so a lane may know no other value
     monkeypatch.setattr(TargetFacts, "expiry_ms", lambda _self, _target: told_ms)
     rounds = lane_rounds(monkeypatch)
     with rig.target_forgets_after(60_000):

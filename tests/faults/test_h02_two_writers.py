@@ -77,7 +77,7 @@ def test_lane_frozen_past_its_deadline_writes_nothing_when_it_wakes(
         rig.forgotten()
         frozen = mirror.leases.pids()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ProcessJob, "cancel", lambda _job: None)  # nobody can reach it
+            patch.setattr(ProcessJob, "cancel", lambda _job: None)  # executor unreachable
             if place == "anywhere":
                 freeze(frozen)
             else:
@@ -90,7 +90,7 @@ def test_lane_frozen_past_its_deadline_writes_nothing_when_it_wakes(
             eventually(lambda: not {*frozen} & {*mirror.leases.pids()}, what="its end")
             rig.put(range(20, 25), age_ms=OLD)
             rig.copied(25)
-        # HELD_BACK may still be shown, by what is over: a code that means trouble never ends
+        # not the state, because HELD_BACK may be shown for a moment after its reason has ended
         mirror.eventually(lambda parts: parts[0].lag == 0 and not parts[0].code)
         mirror.stop()
     assert rig.numbers() == list(range(25))
@@ -139,7 +139,7 @@ def test_late_request_of_old_records_after_a_start_that_found_the_producer_id(
         rig.put(range(10, 20), age_ms=OLD)
         eventually(lambda: mirror.leases.pids() and mirror.leases.pids() != dead, what="a new lane")
         mirror.eventually(lambda parts: parts[0].lag == 10)
-        rounds.pass_by(REPORT)  # a lane that does not wait copies them, and is forgotten
+        rounds.pass_by(REPORT)  # within it, a lane that does not wait would copy them
         late = raw.Writer(rig.target_client, rig.there, rig.claim().producer_id)
         late.send([rig.record(n, age_ms=OLD) for n in range(10, 20)], 10).expect_ok()
         rig.put(range(20, 30))

@@ -73,7 +73,7 @@ def test_foreign_records_between_the_flows_own_are_in_the_map(flow: Rig) -> None
     with flow.mirror() as mirror:
         flow.copied(10)
         write_foreign(flow)
-        flow.put(range(10, 20))  # nobody had looked yet: it lands behind theirs
+        flow.put(range(10, 20))  # sent before the lane's next check, so after the foreign records
         flow.copied(23)
         flow.put(range(20, 30))
         flow.copied(33)
@@ -129,7 +129,7 @@ def test_flow_that_is_added_later_is_no_stranger(
             for one in (mirror, second):
                 one.eventually(lambda parts: parts[0].state == "AT_END" and not parts[0].code)
             eventually(lambda: known.taken is not None and not known.is_taken_over)
-            flow.put([20])  # what a stranger's records would have stopped
+            flow.put([20])  # a wrong TAKEN_OVER would have stopped it
             flow.copied(41)
             mirror.eventually(lambda parts: parts[0].state == "AT_END" and not parts[0].code)
             second.stop()
@@ -156,7 +156,7 @@ def test_flow_is_no_stranger_whose_claims_the_state_topic_lost(
         other.copy_once()
         delete_topic(flow.target, STATE_TOPIC)
         with flow.mirror() as mirror:
-            mirror.eventually(is_taken_over)  # by whom, nobody can say yet
+            mirror.eventually(is_taken_over)  # the other flow's ID is unknown without it
             flow.put(range(10, 20))
             other.put(range(1010, 1020))
             with other.mirror() as second:
@@ -184,12 +184,12 @@ def test_consumers_first_migration_by_hand(flow: Rig) -> None:
         write_foreign(flow)
         looks = len(seen)
         eventually(lambda: len(seen) > looks + 3, what="the driver has looked several times")
-        mirror.eventually(is_taken_over)  # it may just begin anew, to look at what was written
+        mirror.eventually(is_taken_over)  # it may be starting again to check the new records
         (flow_snapshot,) = mirror.stop()
         assert flow_snapshot.state == "STOPPED"
     assert ours(flow) == flow.on_source()
     assert foreign(flow) == 6
-    # it stays so: in a new process, and with --once
+    # a new process, or --once, must not change it
     with flow.mirror() as mirror:
         mirror.eventually(is_taken_over)
         mirror.stop()
@@ -246,7 +246,7 @@ def test_markers_and_rolled_back_records_at_the_source_are_nothing_new(flow: Rig
         mirror.eventually(is_taken_over)
         known, starts = mirror.partition(flow.here), mirror.partition(flow.here).term.start
         produce_transaction(flow.source, flow.topic, batch, commit=False)
-        # its end has moved, so it is looked at again
+        # it is checked again, because the end of its source log has moved
         eventually(lambda: known.term.start > starts and known.is_taken_over)
         produce_transaction(flow.source, flow.topic, batch, commit=True)
         mirror.eventually(lambda parts: parts[0].code == TAKEN_OVER)
@@ -286,5 +286,5 @@ def test_source_that_was_recreated_is_copied_when_its_old_copy_is_emptied(flow: 
     flow.put(range(100, 120))
     delete_records(flow.target, flow.remote)
     flow.copy_once()
-    # the target remembers our id from before, and its sequences go on
+    # the target still remembers the producer ID, so the sequences must continue
     assert flow.numbers() == [*range(100, 120)]

@@ -107,9 +107,9 @@ def test_frozen_lane_is_replaced_and_harmless_when_it_continues(flow: Rig) -> No
     def trouble(_load: Load) -> None:
         pids = mirror.leases.pids()[:1]
         send_signals(pids, signal.SIGSTOP)
-        time.sleep(0.5)  # what it had sent has arrived
+        time.sleep(0.5)  # until its last requests have arrived
         before = end_offsets(flow.target, flow.remote)
-        # its partitions go to the other lane once it must have stopped, though it never said so
+        # the driver gives its partitions to the other lane although the frozen one never responds
         eventually(
             lambda: all(e > before[p] for p, e in end_offsets(flow.target, flow.remote).items()),
             what="partitions of the frozen lane",

@@ -74,7 +74,7 @@ def test_numbers_of_a_copy_are_those_of_both_logs(rig: Rig) -> None:
         assert found[f"{MM2}record_count", there] == 50
         assert found[f"{MM2}record_rate", there] > 0
         assert found[f"{MM2}byte_count", there] == found["twinlog_bytes_total", here] > 500
-        # the newest record of the batch was a second old, and it took less than ten
+        # the newest record was 1 s old when it was sent, and the test took less than 10 s
         age, latency = (
             found[f"{MM2}record_age_ms", there],
             found[f"{MM2}replication_latency_ms", there],
@@ -144,7 +144,7 @@ def test_a_taken_port_is_one_line_and_the_copy_continues(
     ):
         mirror.wait()
     told = capsys.readouterr()
-    # a broker that is slow to answer may be said beside it
+    # there may also be a line about a slow broker
     (line,) = (one for one in told.err.splitlines() if "CANNOT_LISTEN" in one)
     assert re.fullmatch(rf"warning: {other.address}: .*--listen.*\[CANNOT_LISTEN\]", line)
     assert never == []
@@ -174,7 +174,7 @@ def test_an_end_that_is_not_seen_any_more_is_not_ready(rig: Rig) -> None:
         unready.clear()
         rig.source.freeze(1)
         try:
-            # five seconds until its silence is noticed; nobody calls it dead so soon
+            # the silence is noticed after 5 s, long before the broker counts as dead
             eventually(lambda: not is_ready(server))
             (part,) = eventually(lambda: unready)[0].partitions
             assert (part.lag, part.state, part.code) == (0, "COPYING", "")

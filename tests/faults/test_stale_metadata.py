@@ -86,7 +86,7 @@ def test_broker_that_was_frozen_is_not_taken_at_its_word(
         eventually(lambda: shows(source3, BEHIND, rig.topic), what="the broker catches up")
         now = rig.source_client.metadata(None)
         require_gone(rig.source_client, now, [rig.topic])
-        require_gone(rig.source_client, now, [f"{rig.topic}-never"])  # nobody shows it
+        require_gone(rig.source_client, now, [f"{rig.topic}-never"])  # no broker lists it
 
 
 class FirstLooksLack:

@@ -41,6 +41,7 @@ process.
 MEMORY: Final = Path("/dev/shm")  # noqa: S108 (a folder of our own is made there)
 MEMORY_BYTES: Final = 4 << 30
 ALONE: Final = ("-n", "0", "-p", "no:randomly")
+MORE_EXAMPLES: Final = "--hypothesis-profile=whole"
 NO_BYTECODE: Final = "PYTHONDONTWRITEBYTECODE"
 SELECTS: Final = ("-k", "-m", "--lf", "--last-failed", "--ff", "--failed-first")
 USAGE: Final = """\
@@ -156,7 +157,7 @@ def whole(more: Sequence[str]) -> int:
     began = time.monotonic()
     seed = secrets.randbelow(1 << 31)
     print(f"random order: -p randomly --randomly-seed={seed}", flush=True)  # noqa: T201
-    order = ("-m", "not alone", f"--randomly-seed={seed}", "--durations=20")
+    order = ("-m", "not alone", f"--randomly-seed={seed}", "--durations=20", MORE_EXAMPLES)
     verdict = both(
         judged(run_pytest, [*TOGETHER, *order, *more], REPORTS),
         judged(run_pytest, [*ALONE, "-m", "alone", *more], REPORTS),

@@ -20,6 +20,7 @@ PAGE: Final = Path("docs") / "tests.md"
 FOLDERS: Final = ("broker", "faults", "spark", "browser")
 TABLE: Final = "witnesses"
 WHOLE: Final = "whole"
+MARK: Final = "pytest.mark.witness"
 
 
 class Witness(NamedTuple):
@@ -40,18 +41,27 @@ def witnesses(root: Path) -> tuple[Witness, ...]:
 def _witnesses(root: Path) -> Iterator[Witness]:
     for folder in FOLDERS:
         for file in sorted((root / "tests" / folder).glob("test_*.py")):
-            for node in ast.walk(ast.parse(file.read_text())):
-                if isinstance(node, ast.FunctionDef):
-                    for behaviour in _marks(node):
-                        path = file.relative_to(root / "tests").as_posix()
-                        yield Witness(path, node.name, behaviour)
+            text = file.read_text()
+            for node in _functions(ast.parse(text)) if MARK in text else ():
+                for behaviour in _marks(node):
+                    path = file.relative_to(root / "tests").as_posix()
+                    yield Witness(path, node.name, behaviour)
+
+
+def _functions(tree: ast.Module | ast.ClassDef) -> Iterator[ast.FunctionDef]:
+    """Yield the functions of a module and the methods of its classes."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            yield node
+        elif isinstance(node, ast.ClassDef):
+            yield from _functions(node)
 
 
 def _marks(node: ast.FunctionDef) -> Iterator[str]:
     """Return the marks of a test, or of one of its parameters."""
     for decorator in node.decorator_list:
         for call in ast.walk(decorator):
-            if isinstance(call, ast.Call) and ast.unparse(call.func) == "pytest.mark.witness":
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == MARK:
                 yield ast.literal_eval(call.args[0])
 
 

@@ -1,9 +1,10 @@
 """The tiers of tests: the gate, which every change must pass, and the whole. The gate runs all
-tests in memory, all contracts with Kafka's Java classes, and *witnesses*: for each behaviour that
-only real brokers, Spark, MirrorMaker 2 or a browser can show, one test. A witness states that
-behaviour: `@pytest.mark.witness("a killed lane loses nothing")`. If the test has parameters, all
-cases are witnesses, or the one that `case` names (as pytest writes it between brackets). Tests that
-measure the machine are marked `alone`, and run after the whole, with nothing beside them.
+tests in memory (of a sweep over seeds, the first ones: `tests.support.sweeps`), all contracts with
+Kafka's Java classes, and *witnesses*: for each behaviour that only real brokers, Spark, MirrorMaker
+2 or a browser can show, one test. A witness states that behaviour:
+`@pytest.mark.witness("a killed lane loses nothing")`. If the test has parameters, all cases are
+witnesses, or the one that `case` names (as pytest writes it between brackets). Tests that measure
+the machine are marked `alone`, and run after the whole, with nothing beside them.
 """
 
 from __future__ import annotations

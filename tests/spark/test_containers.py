@@ -19,8 +19,8 @@ from tests.support.eventually import eventually
 from tests.support.spark_mirror import Orders
 from tests.support.standalone import HOME, spark_submit
 from tests.support.yarn import Yarn
+from twinlog.spark.authentication import AUTHENTICATED
 from twinlog.spark.options import NEEDED
-from twinlog.spark.session import AUTHENTICATED
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("spark")]
 

@@ -21,7 +21,7 @@ import sys
 from pyspark.sql import SparkSession
 import twinlog
 from twinlog.errors import ConfigError
-from twinlog.spark.session import AUTHENTICATED
+from twinlog.spark.authentication import AUTHENTICATED
 
 master, file, once = sys.argv[1:]
 theirs = SparkSession.builder.master(master).appName("theirs").config("spark.ui.enabled", "false")

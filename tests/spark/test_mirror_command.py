@@ -30,7 +30,7 @@ from tests.support.topics import create_topic, delete_topic, topic_configs
 from twinlog.mirror.copy.fan_out import partition_for_key
 from twinlog.sandbox import LocalCluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("commands")]
 
 
 @pytest.mark.witness("mirror --once copies all existing records")

@@ -26,7 +26,7 @@ from twinlog.lane.messages import MESSAGES
 from twinlog.sandbox import QUICK_JVM, LocalCluster
 from twinlog.spark.lease import run_lane_task
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("commands")]
 
 USER = "reader"
 PASSWORD = f"pw{uuid.uuid4().hex}"

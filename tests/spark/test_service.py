@@ -23,7 +23,7 @@ from tests.support.topics import create_topic
 from twinlog.addresses import Address
 from twinlog.sandbox import LocalCluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("commands")]
 
 UNIT = Path(__file__).resolve().parents[2] / "deploy" / "twinlog.service"
 

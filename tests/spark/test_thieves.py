@@ -15,7 +15,7 @@ from tests.support.eventually import PATIENCE_S
 from tests.support.lane_entries import CODEC, MODULE, Finish
 from tests.support.thief import Refused, needs_root, steal
 from twinlog.channel.server import ChannelEvent, ChannelServer, LaneConnected
-from twinlog.spark import session
+from twinlog.spark import authentication
 from twinlog.spark.lease import SparkLeaseStarter
 from twinlog.spark.options import SparkOptions
 from twinlog.spark.session import Engine, start_spark, stop_spark
@@ -86,7 +86,7 @@ def test_no_other_user_reads_the_tasks_of_a_mirror(monkeypatch: pytest.MonkeyPat
     refused = [refusal for refusal in loot.refusals if "Unknown challenge" in refusal]
     assert len(refused) == 2, loot.refusals  # its scheduler, its block manager
     # the same thief against the same Spark without a secret: it does know how to steal
-    monkeypatch.setattr(session, "AUTHENTICATED", session.OPEN)
+    monkeypatch.setattr(authentication, "AUTHENTICATED", authentication.OPEN)
     engine = start_spark(None, 1)
     try:
         loot = Loot(engine)

@@ -20,6 +20,7 @@ import pytest
 from tests.support.client import Outgoing, Seen, produce, produce_transaction, read_all
 from tests.support.command import Command
 from tests.support.eventually import eventually
+from tests.support.greedy import GREEDY
 from tests.support.groups import CLEAN_SOON, commit, committed
 from tests.support.settings import settings_for
 from tests.support.spark_mirror import (
@@ -27,6 +28,7 @@ from tests.support.spark_mirror import (
     Load,
     alias_of,
     arrived,
+    as_copied,
     assert_identical,
     config,
     orders,
@@ -47,7 +49,7 @@ from twinlog.model import Flow
 from twinlog.sandbox import LocalCluster
 from twinlog.survey.map_reader import MapReader
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("commands")]
 
 PASSWORD: Final = "a-password-of-a-cluster"
 STANDS_AT: Final = 1000
@@ -347,6 +349,32 @@ def a_record_fails_and_the_transform_is_removed(case: Case) -> None:
     )
 
 
+def a_record_needs_too_much_memory(case: Case) -> None:
+    """Only its partition stops, and everything before it is copied."""
+    create_topic(case.source, case.topic, partitions=PARTITIONS)
+    produce(case.source, case.topic, orders(800), codec="lz4")
+    key = f"{case.flow}.twinlog.transforms"
+    lines = {
+        "clusters": f"A, {alias_of(case.topic)}",
+        f"{key}": "mask",
+        f"{key}.mask.topics": case.topic,
+        f"{key}.mask.function": "tests.support.greedy:greedy",
+    }
+    file = config(case.folder, case.source, case.target, case.topic, **lines)
+    stopped = case.once("greedy", file, 1)
+    (failed,) = stopped.json["flows"][0]["failed"]
+    at, partition = divmod(GREEDY, PARTITIONS)
+    assert failed["code"] == "RECORD_NOT_TRANSFORMED"
+    assert f"{case.topic}-{partition}: " in failed["message"]
+    assert f"upstream record {at}: MemoryError (greedy.py, line" in failed["message"]
+    wanted = [
+        one
+        for one in read_all(case.source, case.topic)
+        if one.partition != partition or one.offset < at
+    ]
+    assert as_copied(read_all(case.target, f"A.{case.topic}")) == as_copied(wanted)
+
+
 def kept_before(case: Case, topic: str, offset: int) -> int:
     """How many records of partition 0 are kept below a source offset: where a group resumes."""
     return sum(
@@ -550,7 +578,7 @@ def the_source_changes(case: Case) -> None:
         only_filtered(case)
         before, ends = values(case.target, topic), end_offsets(case.source, topic)
         mirror.process.kill()
-    delete_records(case.source, topic, 0)  # the last ones were filtered, and there is no other one
+    delete_records(case.source, topic, 0)  # no record is left, because the last ones were filtered
     lost = [Outgoing(value=b"%d" % n, partition=1) for n in range(30)]
     produce(case.source, topic, lost)
     delete_records(case.source, topic, 1, ends[1] + 20)
@@ -579,9 +607,114 @@ def the_source_changes(case: Case) -> None:
     assert "its records are transformed" in refused.stdout + refused.stderr
 
 
+ROUTED: Final = "SELECT * FROM records WHERE (key LIKE 'customer-1%') IS {} TRUE"
+
+
+def records_are_routed(case: Case) -> None:
+    """Two flows between the same clusters copy the topic to two topics, each record to one of
+    them, exactly once. Groups resume at the next record of each topic, and nothing comes back.
+    """
+    topic, flow, there = case.topic, case.flow, alias_of(case.topic)
+    other, group = f"eu->{there}", f"group-{case.topic}"
+    create_topic(case.source, topic, partitions=PARTITIONS)
+    produce(case.source, topic, orders(2000), codec="lz4")
+    commit(case.source, group, topic, STANDS_AT // PARTITIONS)
+    lines = {
+        "clusters": f"A, eu, {there}",
+        "eu.bootstrap.servers": case.source.bootstrap,
+        "sync.group.offsets.enabled": "true",
+        "sync.group.offsets.interval.seconds": "1",
+        "emit.checkpoints.interval.seconds": "1",
+        "groups": group,
+        f"{flow}.topics": topic,
+        f"{other}.enabled": "true",
+        f"{other}.topics": topic,
+    }
+    for name, negation in ((flow, "NOT"), (other, "")):
+        lines |= {
+            f"{name}.twinlog.transforms": "route",
+            f"{name}.twinlog.transforms.route.topics": topic,
+            f"{name}.twinlog.transforms.route.sql": ROUTED.format(negation),
+        }
+    folder = case.folder
+    plain = config(folder, case.source, case.target, topic, **lines)
+    refused = case.run("refused", "check", str(plain), exits=1)
+    assert f"add {other}.twinlog.beside = {flow}" in refused.stdout, refused.stdout
+    lines[f"{other}.twinlog.beside"] = flow
+    file = config(folder, case.source, case.target, topic, **lines)
+    checked = case.run("check", "check", str(file), exits=0)
+    assert f"A.{topic}" in checked.stdout and f"eu.{topic}" in checked.stdout
+    load = Load(case.source, topic, 2000)
+    arguments = ("mirror", str(file), "--listen", "off")
+    try:
+        with Command(folder / "killed", *arguments) as mirror:
+            eventually(lambda: arrived(case.target, topic) > 2000, what="records after a backlog")
+            mirror.process.kill()
+        with Command(folder / "mirror", *arguments) as mirror:
+            load.stop()
+            wanted = {f"{alias}.{topic}": routed(case, alias) for alias in ("A", "eu")}
+            for name, expected in wanted.items():
+                count, at = len(expected), STANDS_AT // PARTITIONS
+                eventually(
+                    lambda name=name, count=count: (  # type: ignore[misc]
+                        sum(end_offsets(case.target, name).values()) >= count
+                    ),
+                    what=f"{count} records of {name}",
+                )
+                resumes = sum(one.partition == 0 and one.offset < at for one in expected)
+                eventually(
+                    lambda name=name, resumes=resumes: (  # type: ignore[misc]
+                        committed(case.target, group, name) == resumes
+                    ),
+                    what=f"the group's position in {name}",
+                )
+            end = end_offsets(case.source, topic)[0]
+            commit(case.source, group, topic, end - 5)
+            for one, name in zip((flow, other), wanted, strict=True):
+                switch_over(case, file, one)
+                resumes = sum(it.partition == 0 and it.offset < end - 5 for it in wanted[name])
+                assert committed(case.target, group, name) == resumes
+            mirror.terminate()
+            assert mirror.wait() == 0, mirror.stderr
+    finally:
+        load.stop()
+    for name, expected in wanted.items():
+        assert as_copied(read_all(case.target, name)) == as_copied(expected)
+        assert expected
+    back = {
+        f"{flow}.enabled": "false",
+        f"{there}->A.enabled": "true",
+        f"{there}->A.topics": f".*{topic}",
+    }
+    case.once("back", config(folder / "back", case.source, case.target, topic, **back), 0)
+    mirrored = [name for name in topic_names(case.source) if name.startswith(f"{there}.")]
+    assert not [name for name in mirrored if name.endswith(topic)]
+
+
+def switch_over(case: Case, file: Path, flow: str) -> None:
+    words = (str(file), "--flow", flow, "--topics", case.topic)
+    eventually(lambda: case.run("plan", "switchover", "plan", *words, exits=0))
+    case.run("move", "switchover", "run", *words, "--yes", "--fence", "none", exits=0)
+
+
+def routed(case: Case, alias: str) -> list[Seen]:
+    """Return the source's records that belong to the topic with this alias."""
+    return [
+        one
+        for one in read_all(case.source, case.topic)
+        if (one.key or b"").startswith(b"customer-1") is (alias == "eu")
+    ]
+
+
 @pytest.mark.parametrize(
     "scenario",
-    [a_record_fails_and_the_transform_is_removed, the_flow_moves, the_source_changes],
+    [
+        a_record_fails_and_the_transform_is_removed,
+        the_flow_moves,
+        the_source_changes,
+        records_are_routed,
+        a_record_needs_too_much_memory,
+    ],
     ids=lambda scenario: scenario.__name__,
 )
 def test_a_masking_flow(

@@ -468,6 +468,7 @@ OF_SECURITY: Final[list[Case]] = [
 ]
 
 OF_VALUES: Final[list[Case]] = [
+    ("write A->B", lines("twinlog.beside = A2"), lines("twinlog.beside = A2->B")),
     (
         "importable class with the method should_replicate_topic(name)",
         lines("topic.filter.class = no.such:Filter"),
@@ -575,6 +576,9 @@ OF_VALUES: Final[list[Case]] = [
     ("set two clusters in `clusters`", whole("clusters = A"), lines()),
     ("has no cluster; write clusters = A, B", whole("clusters =", *BASE[1:]), lines()),
     ("did you mean clusters?", whole("cluster = A, B", *BASE[1:]), lines()),
+    ("save the file without it", whole(f"\ufeff{BASE[0]}", *BASE[1:]), lines()),
+    ("separate aliases by commas", whole("clusters = A; B", *BASE[1:]), lines()),
+    ("remove the quotes", whole(BASE[0], 'A.bootstrap.servers = "a:9092"', *BASE[2:]), lines()),
     ("add: B.bootstrap.servers = host:9092", whole(*BASE[:2], BASE[3]), lines()),
     (
         "write legacy, or new, or both as legacy, new",

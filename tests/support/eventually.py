@@ -13,7 +13,10 @@ T = TypeVar("T")
 PATIENCE_S = 400.0
 """For changes that take a second. A machine that hangs for minutes is no error."""
 
-_POLL_SECONDS = 0.05
+_LEAST_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 0.5
+_SHARE_OF_WAIT = 0.1
+"""Pauses grow with the time of the wait, so that waiting tests leave the cores to others."""
 
 
 def eventually(predicate: Callable[[], T], within: float = PATIENCE_S, what: str = "") -> T:
@@ -22,9 +25,10 @@ def eventually(predicate: Callable[[], T], within: float = PATIENCE_S, what: str
 
     `within` ends a test that waits in vain, and says nothing of how fast a thing must be.
     """
-    deadline = time.monotonic() + within
+    first = time.monotonic()
     while True:
         last: object
+        began = time.monotonic()
         try:
             value = predicate()
         except AssertionError as failure:
@@ -33,6 +37,9 @@ def eventually(predicate: Callable[[], T], within: float = PATIENCE_S, what: str
             if value:
                 return value
             last = value
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now > first + within:
             raise AssertionError(f"not within {within:g} s: {what or predicate}; last: {last!r}")
-        time.sleep(_POLL_SECONDS)
+        # a predicate that takes long does not use a core while it waits
+        pause_s = max(_LEAST_PAUSE_S, 2 * (now - began), _SHARE_OF_WAIT * (now - first))
+        time.sleep(min(pause_s, _LONGEST_PAUSE_S))

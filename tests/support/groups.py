@@ -162,11 +162,11 @@ def resume(cluster: LocalCluster, group: str, topic: str, at_most: int = 10_000)
         client.assign([Assigned(topic, 0, OFFSET_STORED)])
 
         def is_done() -> bool:
-            for message in client.consume(1, 0.5):
-                if is_end(message):
+            while len(values) < at_most and (some := client.consume(1, 0.5)):
+                if is_end(some[0]):
                     return True
-                values.append(message.value() or b"")
-                client.commit(message=message, asynchronous=False)
+                values.append(some[0].value() or b"")
+                client.commit(message=some[0], asynchronous=False)
             return len(values) >= at_most
 
         eventually(is_done)

@@ -290,7 +290,7 @@ class MemoryFlow(MemorySource):
             return False
         position = lane.copy.intake.position
         if position < self.source.log_start:
-            self._give_back(0)  # SOURCE_OUT_OF_RANGE: looked at again
+            self._give_back(0)  # after SOURCE_OUT_OF_RANGE the next start checks the log
             return True
         raw = self.source.read(position, 1 + number % 4, below=self.source.last_stable)
         aborted = [one for one in self.source.aborted if one.last_offset >= position]
@@ -474,7 +474,7 @@ class MemoryFlow(MemorySource):
             self.lane = None
 
     def _give_back(self, wait_ms: int) -> None:
-        if self.lane is not None and self.lane.rows:  # a fetch out of range, with rows on the way
+        if self.lane is not None and self.lane.rows:  # it leaves only after its rows are durable
             return
         self.lane = None
         if not self._is_unheard:
@@ -659,8 +659,8 @@ class MemoryFlow(MemorySource):
         there = self.target.records()
         known = self.known()
         before = self.begins_at - 1
-        # behind what is acknowledged a late batch may lie where another was announced meanwhile;
-        # the lane finds it with its next batch
+        # after the acknowledged records, a late batch may be where the map has announced another
+        # one; the lane detects it with its next batch
         sure = -1 if self.lane is None else self.lane.copy.acked_ordinal
         for record in there:
             if record.value == STRAY:
@@ -678,7 +678,7 @@ class MemoryFlow(MemorySource):
                 record.offset - k < sure
                 and upstream not in self.gone
                 and record.offset not in self._of_living
-            ):  # else any place before the next record is as good
+            ):  # for other records the map may name any offset before the next one
                 assert said == upstream, f"offset {record.offset} is u{upstream}, map: {said}"
 
     def _shown(self) -> list[bytes | None]:
@@ -688,7 +688,7 @@ class MemoryFlow(MemorySource):
         """Run without further faults: all requests arrive, and the copy ends complete."""
         for number in range(len(self._transactions)):
             self.end_transaction(number + 1)
-        self.produce(1)  # a new leader's log is looked at when there is something to send
+        self.produce(1)  # a lane checks a new leader's log only before it sends
         for _ in range(10_000):
             for step in (self.answer, self.arrive, self.rows_are_durable, self.write_map):
                 step(0)

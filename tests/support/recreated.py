@@ -24,4 +24,4 @@ def recreate_source(rig: Rig) -> None:
             raise AssertionError(str(error)) from error
         return True
 
-    eventually(made)  # with ZooKeeper a deleted topic is there for a while
+    eventually(made)  # with ZooKeeper a deleted topic remains for a while

@@ -53,7 +53,7 @@ class SandboxSecurity:
     """Any of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL."""
     mechanisms: tuple[str, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
     users: Mapping[str, str] = field(default_factory=dict)
-    """Passwords by user; each user also gets a client certificate. `admin` always exists."""
+    """Passwords by user. `admin` always exists."""
     client_certificates: bool = False
     """Whether the SSL listener requires one (mTLS)."""
     authorizer: bool = False
@@ -64,9 +64,7 @@ class SandboxSecurity:
 
     def prepare(self, folder: Path) -> Listeners:
         """Write the key files, and return the brokers' side of all settings."""
-        self.files = make_key_files(
-            folder / "keys", hosts=self.hosts, clients=tuple(self._passwords)
-        )
+        self.files = make_key_files(folder / "keys", hosts=self.hosts)
         return Listeners(
             names=self.listeners,
             internal=_INTERNAL,
@@ -206,6 +204,7 @@ def _store(role: str, kind: str, path: Path, password: str | None) -> dict[str, 
 # with and without a password, and JKS, which Java's own keytool creates.
 
 STORE_PASSWORD = "changeit"  # of throw-away keys; Java's own default
+_LOCKED = BestAvailableEncryption(STORE_PASSWORD.encode())
 
 _DAYS = (-1, 365)
 """Days from now from and to which certificates are valid."""
@@ -213,9 +212,12 @@ _DAYS = (-1, 365)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyFiles:
-    """Paths of the key files. `identity` files have a client's key and certificate."""
+    """Paths of the key files. `identity` files have a client's key and certificate, and are created
+    when they are first requested, because encrypting a key takes 20 ms.
+    """
 
     folder: Path
+    authority: Issued
 
     @property
     def authority_pem(self) -> Path:
@@ -226,10 +228,23 @@ class KeyFiles:
         return self.folder / "server.pem"
 
     def identity_pem(self, user: str, *, encrypted: bool = False) -> Path:
-        return self.folder / f"{user}{'-encrypted' if encrypted else ''}.pem"
+        path = self.folder / f"{user}{'-encrypted' if encrypted else ''}.pem"
+        if not path.exists():
+            path.write_bytes(_pem(self._issue(user), STORE_PASSWORD if encrypted else None))
+        return path
 
     def identity_p12(self, user: str, *, password: bool = True) -> Path:
-        return self.folder / f"{user}{'' if password else '-open'}.p12"
+        path = self.folder / f"{user}{'' if password else '-open'}.p12"
+        if not path.exists():
+            issued, how = self._issue(user), _LOCKED if password else NoEncryption()
+            store = pkcs12.serialize_key_and_certificates(
+                user.encode(), issued.key, issued.certificate, None, how
+            )
+            path.write_bytes(store)
+        return path
+
+    def _issue(self, user: str) -> Issued:
+        return self.authority.issue(user, days=_DAYS)
 
     def trust_p12(self, *, password: bool = True) -> Path:
         return self.folder / f"ca{'' if password else '-open'}.p12"
@@ -248,28 +263,18 @@ class KeyFiles:
         return jks
 
 
-def make_key_files(folder: Path, *, hosts: tuple[str, ...], clients: tuple[str, ...]) -> KeyFiles:
-    """Create new keys in the folder: for brokers reached as `hosts`, and for each client name."""
+def make_key_files(folder: Path, *, hosts: tuple[str, ...]) -> KeyFiles:
+    """Create new keys in the folder for brokers reached as `hosts`."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    files = KeyFiles(folder=folder)
-    locked = BestAvailableEncryption(STORE_PASSWORD.encode())
     ca = authority("Twinlog sandbox CA", _DAYS)
+    files = KeyFiles(folder=folder, authority=ca)
     files.authority_pem.write_text(ca.pem)
     trusted = [pkcs12.PKCS12Certificate(ca.certificate, b"ca")]
-    files.trust_p12().write_bytes(pkcs12.serialize_java_truststore(trusted, locked))
+    files.trust_p12().write_bytes(pkcs12.serialize_java_truststore(trusted, _LOCKED))
     files.trust_p12(password=False).write_bytes(
         pkcs12.serialize_java_truststore(trusted, NoEncryption())
     )
     files.server_pem.write_bytes(_pem(ca.issue("broker", hosts=hosts, days=_DAYS)))
-    for client in clients:
-        issued = ca.issue(client, days=_DAYS)
-        files.identity_pem(client).write_bytes(_pem(issued))
-        files.identity_pem(client, encrypted=True).write_bytes(_pem(issued, STORE_PASSWORD))
-        for has_password, how in ((True, locked), (False, NoEncryption())):
-            store = pkcs12.serialize_key_and_certificates(
-                client.encode(), issued.key, issued.certificate, None, how
-            )
-            files.identity_p12(client, password=has_password).write_bytes(store)
     return files
 
 

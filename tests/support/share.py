@@ -43,7 +43,7 @@ def from_the_start(cluster: LocalCluster, *groups: str) -> None:
         )
         for group in groups
     ]
-    client = admin(cluster)  # answers are lost when nobody holds the client
+    client = admin(cluster)  # a reference, because responses are lost if the client is collected
     for done in client.incremental_alter_configs(resources).values():
         done.result(PATIENCE_S)
 

@@ -70,7 +70,7 @@ def assert_identical(source: LocalCluster, target: LocalCluster, topic: str) -> 
 
 
 class Load:
-    """Produces in the background until it is stopped."""
+    """Produces 1,000 records per second in the background until it is stopped."""
 
     def __init__(self, cluster: LocalCluster, topic: str, first: int) -> None:
         self._stop = threading.Event()
@@ -78,7 +78,7 @@ class Load:
         self._thread.start()
 
     def _run(self, cluster: LocalCluster, topic: str, first: int) -> None:
-        while not self._stop.wait(0.05):
+        while not self._stop.wait(0.2):
             produce(cluster, topic, orders(200, begin=first), codec="lz4")
             first += 200
 

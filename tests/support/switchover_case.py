@@ -100,6 +100,7 @@ class Case:
             over,
             (self.keys(source, **more), topic),
             (self.keys(target, **more), self.remote(topic)),
+            pause_s=0.04,
         )
 
     def consumer(self, over: threading.Event, topic: str) -> LiveConsumer:

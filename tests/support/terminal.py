@@ -87,14 +87,14 @@ class Screen:
         self.row = max(0, row)
         self.lines += [[] for _ in range(self.row + 1 - len(self.lines))]
 
-    def _obey(self, given: str, what: str) -> None:
-        numbers = [int(one) for one in given.strip("?").split(";") if one]
+    def _obey(self, stdin: str, what: str) -> None:
+        numbers = [int(one) for one in stdin.strip("?").split(";") if one]
         if what == "m":
             self._paint(numbers or [0])
-        elif given.startswith("?"):
-            self._switch(given, is_on=what == "h")
+        elif stdin.startswith("?"):
+            self._switch(stdin, is_on=what == "h")
         elif what in "KJ":
-            self._erase(what, is_all=given == "2")
+            self._erase(what, is_all=stdin == "2")
         else:
             self._move(what, numbers)
 

@@ -74,7 +74,8 @@ def test_no_message_destroys() -> None:
     found = {
         f"{path.relative_to(ROOT)}: {text}"
         for path in SOURCES
-        for text in messages(ast.parse(path.read_text()))
+        if "delet" in (source := path.read_text()).lower()
+        for text in messages(ast.parse(source))
         if destroys(text)
     }
     found |= {row.advice for row in conditions().values() if destroys(row.advice)}

@@ -41,7 +41,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.spark
 @pytest.mark.broker
-@pytest.mark.xdist_group("spark")
+@pytest.mark.xdist_group("commands")
 @pytest.mark.skipif(not (ROOT / ".venv").exists(), reason="scripts/setup has not made .venv")
 def test_the_quick_start_works_unchanged(clone: Path) -> None:
     done = subprocess.run(

@@ -8,7 +8,9 @@ import re
 import subprocess
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -38,6 +40,47 @@ def lines_of(path: Path) -> int:
     return len(path.read_text(encoding="utf-8").splitlines())
 
 
+class Module(NamedTuple):
+    """What the tests need of a module of the source."""
+
+    path: Path
+    docstring: str
+    is_empty: bool
+    methods: tuple[tuple[str, int], ...]
+    """Each class with its number of methods."""
+    public: tuple[str, ...]
+    """Public classes and functions."""
+
+
+@cache
+def modules() -> dict[Path, Module]:
+    """Return the modules of the source. They are parsed once, which takes seconds."""
+    return {path: _module(path) for path in tracked("src/*.py", "src/**/*.py")}
+
+
+def _module(path: Path) -> Module:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    classes = [node for node in _statements(tree) if isinstance(node, ast.ClassDef)]
+    defined = [node for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))]
+    return Module(
+        path=path,
+        docstring=ast.get_docstring(tree) or "",
+        is_empty=not tree.body,
+        methods=tuple(
+            (one.name, sum(isinstance(part, FUNCTIONS) for part in one.body)) for one in classes
+        ),
+        public=tuple(one.name for one in defined if not one.name.startswith("_")),
+    )
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield all statements, without their expressions."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):
+            yield child
+            yield from _statements(child)
+
+
 def test_no_file_is_too_long() -> None:
     long = {str(path.relative_to(ROOT)): lines_of(path) for path in tracked("*.py")}
     assert {name: lines for name, lines in long.items() if lines > MAX_LINES} == {}
@@ -48,7 +91,8 @@ def test_tests_wait_for_conditions() -> None:
     bare = {
         f"{path.relative_to(ROOT)}:{line}"
         for path in tracked("tests/*.py")
-        for line in bare_sleeps(path.read_text(encoding="utf-8"))
+        if "sleep" in (text := path.read_text(encoding="utf-8"))
+        for line in bare_sleeps(text)
     }
     assert bare == set()
 
@@ -126,11 +170,10 @@ ONE_IDEA = {
 
 def test_no_class_has_several_ideas() -> None:
     found = {
-        node.name: methods
-        for path in tracked("src/**/*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ClassDef)
-        and (methods := sum(isinstance(one, FUNCTIONS) for one in node.body)) > MAX_METHODS
+        name: methods
+        for module in modules().values()
+        for name, methods in module.methods
+        if methods > MAX_METHODS
     }
     assert {*found} == {*ONE_IDEA}, "split it, or say why not; take from the list what is smaller"
     assert max(found.values()) <= MAX_METHODS_OF_ONE_IDEA
@@ -138,7 +181,7 @@ def test_no_class_has_several_ideas() -> None:
 
 def test_every_folder_describes_its_content() -> None:
     for path in tracked("src/twinlog/**/__init__.py"):
-        said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+        said = modules()[path].docstring
         assert said, path
         assert "TODO" not in said, path
 
@@ -175,9 +218,7 @@ def ruff_order(name: str) -> tuple[int, str]:
 def public_definitions(name: str) -> list[str]:
     path = ROOT / "src" / Path(*name.split("."))
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    kinds = (ast.ClassDef, ast.FunctionDef)
-    return [n.name for n in tree.body if isinstance(n, kinds) and not n.name.startswith("_")]
+    return [*modules()[file].public]
 
 
 @pytest.mark.parametrize("pattern", FORBIDDEN)
@@ -192,11 +233,11 @@ def test_no_machine_path_or_registry_in_any_file(pattern: str) -> None:
 
 
 def test_every_module_says_its_idea_first() -> None:
-    silent = []
-    for path in tracked("src/*.py", "src/**/*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        if tree.body and not ast.get_docstring(tree):
-            silent.append(str(path.relative_to(ROOT)))
+    silent = [
+        str(one.path.relative_to(ROOT))
+        for one in modules().values()
+        if not one.is_empty and not one.docstring
+    ]
     assert silent == []
 
 
@@ -234,8 +275,8 @@ def test_few_tests_start_a_spark_of_their_own() -> None:
 
 def test_a_class_name_means_one_thing() -> None:
     homes: dict[str, list[str]] = {}
-    for path in tracked("src/**/*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                homes.setdefault(node.name, []).append(path.name)
+    for module in modules().values():
+        for name, _ in module.methods:
+            if not name.startswith("_"):
+                homes.setdefault(name, []).append(module.path.name)
     assert {name: found for name, found in homes.items() if len(found) > 1} == {}

@@ -420,7 +420,7 @@ class ChannelServer:
             self._selector.register(stranger.frames, selectors.EVENT_READ, stranger)
         except (OSError, ValueError) as error:
             sock.close()
-            self._refusals.note(f"closed at once: {error}", f"{host}:{port}")
+            self._refusals.note(f"closed immediately: {error}", f"{host}:{port}")
             return
         for dismissed in self._strangers.add(stranger):
             self._dismiss(dismissed, "too many connections without a hello")

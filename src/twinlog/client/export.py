@@ -243,13 +243,13 @@ def exported(answer: FetchedRecords, span: Span) -> Iterator[tuple[list[Exported
     Raises CorruptData for a wrong CRC.
     """
     rolled_back = RolledBack(answer.aborted)
-    for header, at in read_headers(answer.records):
-        batch = answer.records[at : at + header.length]
+    for header, start in read_headers(answer.records):
+        batch = answer.records[start : start + header.length]
         is_gone, is_new = rolled_back.skip(header, batch), header.magic >= 2
         if header.next_offset <= span.first:
             continue
         if is_new:
-            verify_crc(answer.records, at, header)
+            verify_crc(answer.records, start, header)
         state = Transaction.ABORTED if is_gone else Transaction.COMMITTED
         records = [
             ExportedRecord(

@@ -160,22 +160,24 @@ class FlowTranslation:
         """Return the offsets that are ahead of the copy only by markers, or by records that no
         reader gets. All partitions share each request.
         """
-        ahead = [offset for offset in translated if not offset.is_exact]
-        ends = {offset.to_tp: offset.to_offset for offset in ahead if offset.to_offset is not None}
+        inexact = [offset for offset in translated if not offset.is_exact]
+        ends = {
+            offset.to_tp: offset.to_offset for offset in inexact if offset.to_offset is not None
+        }
         if self._is_lost or not ends:
             return set()
         copied = self._map.upstream(ends)
-        ahead = [
-            offset for offset in ahead if offset.to_tp in copied and copied[offset.to_tp].is_exact
+        inexact = [
+            offset for offset in inexact if offset.to_tp in copied and copied[offset.to_tp].is_exact
         ]
-        spans = {offset.tp: Span(copied[offset.to_tp].offset, offset.offset) for offset in ahead}
+        spans = {offset.tp: Span(copied[offset.to_tp].offset, offset.offset) for offset in inexact}
         committed = self._config.isolation_level is Isolation.READ_COMMITTED
         try:
             records = first_records(self._source, spans, with_aborted=not committed)
         except Unreachable:
             self._is_lost = True  # it is also unknown which records the source has there
             return set()
-        return {offset for offset in ahead if offset.tp not in records}
+        return {offset for offset in inexact if offset.tp not in records}
 
     def _to_target(self, offsets: Mapping[TopicPartition, int]) -> tuple[TranslatedOffset, ...]:
         alias, format_remote = self._config.source_alias, self._policy.format_remote_topic

@@ -155,10 +155,10 @@ def fit_to_log(goal: Goal, before: int | None, log: ResetBounds) -> tuple[int, F
             return None if before is None else _clamped(before + goal.value, log)
 
 
-def _clamped(wanted: int, log: ResetBounds) -> tuple[int, Fit]:
-    if wanted < log.start:
+def _clamped(offset: int, log: ResetBounds) -> tuple[int, Fit]:
+    if offset < log.start:
         return log.start, Fit.AT_START
-    return (log.end, Fit.AT_END) if wanted > log.end else (wanted, Fit.AS_ASKED)
+    return (log.end, Fit.AT_END) if offset > log.end else (offset, Fit.AS_ASKED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,18 +197,20 @@ class OffsetReset:
         FlowError or ClusterError if a topic of `topics` is missing, or the cluster does not
         respond.
         """
-        listed = list_groups(self._coordinators)
+        listed_groups = list_groups(self._coordinators)
         named_topics = self._partitions(topics)
-        before = self._committed(groups, listed)
+        before = self._committed(groups, listed_groups)
         wanted = {
             group: sorted(named_topics or (tp for tp in state if matches(tp.topic)))
             for group, state in before.items()
             if not isinstance(state, TwinlogError)
         }
         tps = sorted({tp for of_group in wanted.values() for tp in of_group})
-        active = [listed[g] for g in groups if g in listed and listed[g].is_active]
+        active = [
+            listed_groups[g] for g in groups if g in listed_groups and listed_groups[g].is_active
+        ]
         now = _Now(
-            listed=listed,
+            listed=listed_groups,
             members=group_members(self._coordinators, active),
             before=before,
             seen=self._client.metadata(sorted({tp.topic for tp in tps})),
@@ -316,9 +318,9 @@ class OffsetReset:
         return [tp for topic in known.values() for tp in topic.tps]
 
     def _committed(
-        self, groups: Sequence[str], listed: Mapping[str, Group]
+        self, groups: Sequence[str], listed_groups: Mapping[str, Group]
     ) -> dict[str, GroupOffsets | TwinlogError]:
-        shares = [g for g in groups if g in listed and listed[g].is_share]
+        shares = [g for g in groups if g in listed_groups and listed_groups[g].is_share]
         others = [g for g in groups if g not in shares]
         return offsets_of(self._coordinators, others, shares)
 
@@ -336,15 +338,15 @@ class OffsetReset:
         if moved:
             raise FlowError(
                 f"{where} has moved since it was checked ({first_few(map(str, moved))}), so its "
-                "offsets are left alone: run it again, with its consumers stopped",
+                "offsets are not changed: run it again, with its consumers stopped",
                 code="GROUP_ACTIVE",
             )
         seen = self._client.metadata(sorted(plan.topic_ids)).topics
         newer = [t for t, topic_id in plan.topic_ids.items() if seen[t].topic_id != topic_id]
         if newer:
             raise FlowError(
-                f"{where} is left alone: {first_few(newer)} was deleted or re-created since it was "
-                "checked: run it again",
+                f"{where} is not changed: {first_few(newer)} was deleted or re-created after the "
+                "check: run it again",
                 code="NO_OFFSETS",
             )
         logs = self._logs(Goal(kind=GoalKind.EARLIEST), [offset.tp for offset in plan.offsets])
@@ -405,7 +407,7 @@ class OffsetReset:
         who = str(members) if isinstance(members, TwinlogError) else members_text(members)
         return FlowError(
             f"cluster {self._client.alias}: group {group} is active ({who}), so its offsets are "
-            "left alone: stop its consumers first",
+            "not changed: stop its consumers first",
             code="GROUP_ACTIVE",
         )
 

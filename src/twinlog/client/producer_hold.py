@@ -44,7 +44,7 @@ class Freed(Enum):
 
     NOTHING = "there was no quota"
     REMOVED = "the quota was removed"
-    CHANGED = "the quota was changed by another client, and is left alone"
+    CHANGED = "the quota was changed by another client, and is not changed"
 
 
 class ProducerHold:
@@ -55,13 +55,13 @@ class ProducerHold:
         flow: str,
         source: ClusterClient,
         target: ClusterClient,
-        known: HeldProducers | None = None,
+        held_producers: HeldProducers | None = None,
     ) -> None:
         self._flow = flow
         self._source = source
         self._target = target
         self._position = 0
-        self._held = known
+        self._held = held_producers
         self._is_over = False
         self._let_go: HeldProducers | None = None
         """The row of the quota that was removed. It may still be in the state topic."""

@@ -211,15 +211,15 @@ class TopicRepair:
             return replace(blank, problem=problem)
         source_id = self._source.metadata([source.topic]).topics[source.topic].topic_id
         target_id = self._steering.target.metadata([remote]).topics[remote].topic_id
-        known = maps.get(PartitionKey(source_id, target_id, unusual.partition))
-        if known is None or not known.runs or NO_TOPIC_ID in (source_id, target_id):
+        partition_map = maps.get(PartitionKey(source_id, target_id, unusual.partition))
+        if partition_map is None or not partition_map.runs or NO_TOPIC_ID in (source_id, target_id):
             return replace(
                 blank,
                 problem="the offset map has no row of it, or the brokers have no topic IDs, so "
                 "the positions of this flow's records are unknown",
             )
         try:
-            foreign = self._walk_log(target, known, producers | known.producers)
+            foreign = self._walk_log(target, partition_map, producers | partition_map.producers)
         except TwinlogError as error:
             return replace(blank, problem=str(error))
         if foreign is None:
@@ -229,7 +229,7 @@ class TopicRepair:
                 f"{MAX_READS} MB follow the first record of another client: save the remote topic "
                 "(twinlog export), then copy it again",
             )
-        wanted = WantedAcceptance(
+        acceptance = WantedAcceptance(
             flow=self._steering.flow,
             topic=remote,
             topic_id=target_id,
@@ -244,13 +244,13 @@ class TopicRepair:
         )
         return replace(
             blank,
-            wanted=wanted,
+            wanted=acceptance,
             found=foreign,
-            resumes_at=next_upstream(known.runs, foreign.next_ordinal, 0),
+            resumes_at=next_upstream(partition_map.runs, foreign.next_ordinal, 0),
         )
 
     def _walk_log(
-        self, tp: TopicPartition, known: PartitionMap, producers: frozenset[int]
+        self, tp: TopicPartition, partition_map: PartitionMap, producers: frozenset[int]
     ) -> ForeignWalk | None:
         client = self._steering.target
         end = append_ends(client, [tp])[tp]
@@ -265,8 +265,8 @@ class TopicRepair:
         def read(offset: int) -> memoryview:
             return fetch_partition(client, tp, offset, READ_BYTES).records
 
-        stretch = last_stretch(known.runs, end)
-        low = max(start, stretch.low, known.runs[0].downstream)
+        stretch = last_stretch(partition_map.runs, end)
+        low = max(start, stretch.low, partition_map.runs[0].downstream)
         at = find_break(read, low=low, high=end, k=stretch.k, producers=producers)
         if at is None:
             raise FlowError(

@@ -67,30 +67,32 @@ class RecordOrigin(NamedTuple):
     offset: str
 
 
-def quarantined(wanted: WantedSkip, record: Record, *, is_batch: bool, now_ms: int) -> Record:
+def quarantined(wanted_skip: WantedSkip, record: Record, *, is_batch: bool, now_ms: int) -> Record:
     """Return the record to write. Its timestamp is the current time, so that brokers remember its
     producer.
     """
     origin = {
-        "topic": wanted.topic,
-        "topic.id": str(wanted.topic_id),
-        "partition": str(wanted.partition),
+        "topic": wanted_skip.topic,
+        "topic.id": str(wanted_skip.topic_id),
+        "partition": str(wanted_skip.partition),
         "offset": str(record.offset),
-        "next": str(wanted.skip.next if is_batch else record.offset + 1),
+        "next": str(wanted_skip.skip.next if is_batch else record.offset + 1),
         "timestamp": str(record.timestamp),
-        "code": wanted.code,
-        "reason": wanted.reason,
-        "who": wanted.who,
-        "at": in_iso(wanted.at_ms),
-        "flow": wanted.flow,
+        "code": wanted_skip.code,
+        "reason": wanted_skip.reason,
+        "who": wanted_skip.who,
+        "at": in_iso(wanted_skip.at_ms),
+        "flow": wanted_skip.flow,
         "content": "batch" if is_batch else "record",
     }
     headers = tuple((_PREFIX + name, value.encode()) for name, value in origin.items())
     return record._replace(offset=0, timestamp=now_ms, headers=(*record.headers, *headers))
 
 
-def origin_in(wanted: WantedSkip, offset: int) -> RecordOrigin:
-    return RecordOrigin(str(wanted.topic_id), wanted.topic, str(wanted.partition), str(offset))
+def origin_in(wanted_skip: WantedSkip, offset: int) -> RecordOrigin:
+    return RecordOrigin(
+        str(wanted_skip.topic_id), wanted_skip.topic, str(wanted_skip.partition), str(offset)
+    )
 
 
 def origin_of(record: Record) -> RecordOrigin | None:
@@ -148,7 +150,7 @@ class RecordSkip:
                 return SkipChange(wanted=known, before=known)
         standing = self._stopped_partition(tp)
         skip = self._checked_skip(tp, offset, topic_id, standing)
-        wanted = WantedSkip(
+        wanted_skip = WantedSkip(
             flow=self._steering.flow,
             topic=tp.topic,
             topic_id=topic_id,
@@ -161,7 +163,7 @@ class RecordSkip:
             at_ms=int(time.time() * 1000),
             reason=self._reason,
         )
-        return SkipChange(wanted=wanted, before=None)
+        return SkipChange(wanted=wanted_skip, before=None)
 
     def quarantine(self, change: SkipChange) -> list[int]:
         """Append the skipped records to the quarantine topic, and return their offsets there."""
@@ -288,26 +290,26 @@ class Quarantine:
         self._producer_id = producer_id
         self._replication_factor = replication_factor
 
-    def put(self, wanted: WantedSkip) -> list[int]:
+    def put(self, wanted_skip: WantedSkip) -> list[int]:
         """Append all skipped records that are missing, and return the offsets of all of them in the
         quarantine topic.
         """
-        records = self.read(wanted)
+        records = self.read(wanted_skip)
         ensure_kept_topic(
             self._target, self.home.topic, replication_factor=self._replication_factor
         )
-        return [self._write_skip(wanted, record) for record in records]
+        return [self._write_skip(wanted_skip, record) for record in records]
 
-    def read(self, wanted: WantedSkip) -> list[Record]:
+    def read(self, wanted_skip: WantedSkip) -> list[Record]:
         """Read the skipped records from the source, or the bytes of a skipped batch."""
-        tp, skip = TopicPartition(wanted.topic, wanted.partition), wanted.skip
+        tp, skip = TopicPartition(wanted_skip.topic, wanted_skip.partition), wanted_skip.skip
         out: list[Record] = []
         position = skip.first
         while position < skip.next:
             answer = fetch_partition(self._source, tp, position, READ_BYTES)
             before = position
-            for header, at in read_headers(answer.records):
-                batch = answer.records[at : at + header.length]
+            for header, start in read_headers(answer.records):
+                batch = answer.records[start : start + header.length]
                 if max(header.base_offset, position) >= skip.next:
                     break
                 if header.next_offset <= position:
@@ -317,7 +319,7 @@ class Quarantine:
                     out.append(Record(begin, header.max_timestamp, None, bytes(batch)))
                     position = header.next_offset
                     continue
-                verify_crc(answer.records, at, header)
+                verify_crc(answer.records, start, header)
                 known = decode_legacy(batch) if header.magic < 2 else decode_batch(batch)
                 out += (record for record in known if skip.covers(record.offset))
                 position = header.next_offset
@@ -331,28 +333,28 @@ class Quarantine:
             )
         return out
 
-    def _write_skip(self, wanted: WantedSkip, record: Record) -> int:
-        origin = origin_in(wanted, record.offset)
+    def _write_skip(self, wanted_skip: WantedSkip, record: Record) -> int:
+        origin = origin_in(wanted_skip, record.offset)
         for _ in range(TRIES):
-            at, sequence = self._search(origin)
-            if at is not None:
-                return at
+            found_at, sequence = self._search(origin)
+            if found_at is not None:
+                return found_at
             written = quarantined(
-                wanted,
+                wanted_skip,
                 record,
-                is_batch=wanted.skip.is_batch,
+                is_batch=wanted_skip.skip.is_batch,
                 now_ms=int(time.time() * 1000),
             )
             self._append(written, sequence)
-        at, _ = self._search(origin)
-        if at is None:
+        found_at, _ = self._search(origin)
+        if found_at is None:
             raise FlowError(
                 f"{self.home}: could not append the record of {origin.topic}-{origin.partition} at "
                 f"{origin.offset}, because other clients write to it all the time; nothing is "
                 "skipped: try again",
                 code="SKIP_REFUSED",
             )
-        return at
+        return found_at
 
     def _append(self, record: Record, sequence: int) -> None:
         batch = encode_batch(
@@ -378,16 +380,16 @@ class Quarantine:
         while position < end:
             answer = fetch_partition(self._target, self.home, position, READ_BYTES)
             before = position
-            for header, at in read_headers(answer.records):
+            for header, start in read_headers(answer.records):
                 if header.next_offset <= position:
                     continue
-                verify_crc(answer.records, at, header)
+                verify_crc(answer.records, start, header)
                 if header.producer_id == self._producer_id:
                     next_sequence = (header.base_sequence + header.count) % SEQUENCE_MODULUS
                     if sequence is None or sequences_ahead(next_sequence, sequence) > 0:
                         sequence = next_sequence
                 if offset is None and not header.is_control:
-                    records = decode_batch(answer.records[at : at + header.length])
+                    records = decode_batch(answer.records[start : start + header.length])
                     offset = next((r.offset for r in records if origin_of(r) == origin), None)
                 position = header.next_offset
             if position == before:

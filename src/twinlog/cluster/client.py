@@ -226,18 +226,18 @@ class ClusterClient:
         self,
         node: int | None,
         request: Message,
-        known: bytes,
+        known_digest: bytes,
         *,
         maximum: int | None = None,
         minimum: int | None = None,
     ) -> tuple[bytes, Any]:
         """Like `attempt`, for periodic queries whose response rarely changes. Returns the digest of
-        the response, and the decoded response. A response whose digest is `known` is not decoded:
-        then the second value is None.
+        the response, and the decoded response. A response whose digest is `known_digest` is not
+        decoded: then the second value is None.
         """
         with self._asking(node, None) as (connection, most_s, silent_s):
             connection.begin(request, maximum=maximum, minimum=minimum)
-            return connection.finish_unless(known, timeout_s=most_s, silent_s=silent_s)
+            return connection.finish_unless(known_digest, timeout_s=most_s, silent_s=silent_s)
 
     @contextmanager
     def _asking(

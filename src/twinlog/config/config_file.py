@@ -98,7 +98,9 @@ def _escaped_char(char: str) -> str:
     if " " <= char <= "~":
         return char
     units = char.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[at]:02X}{units[at + 1]:02X}" for at in range(0, len(units), 2))
+    return "".join(
+        f"\\u{units[index]:02X}{units[index + 1]:02X}" for index in range(0, len(units), 2)
+    )
 
 
 def read_files(paths: Iterable[Path], secrets: Path | None = None) -> list[RawConfig]:
@@ -106,9 +108,9 @@ def read_files(paths: Iterable[Path], secrets: Path | None = None) -> list[RawCo
     read: list[RawConfig] = []
     for path in paths:
         raw = _read(path, secrets)
-        for at, other in enumerate(read):
+        for index, other in enumerate(read):
             if raw.connectors and raw.connectors[0].is_of_flow(other.connectors):
-                read[at] = _merged(other, raw)
+                read[index] = _merged(other, raw)
                 break
         else:
             read.append(raw)

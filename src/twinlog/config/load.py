@@ -45,6 +45,7 @@ from twinlog.errors import ConfigError
 from twinlog.model import Flow
 
 _CLUSTERS = "clusters"
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf".decode("iso-8859-1")
 
 
 def load(
@@ -138,8 +139,12 @@ def _load(
 
 
 def _unnamed_warnings(raw: Settings, aliases: Collection[str]) -> Iterator[ConfigWarning]:
-    """Yield warnings about lines that enable a flow of a cluster that is missing in `clusters`."""
+    """Yield warnings about lines that enable a flow of a cluster that is missing in `clusters`, or
+    misspell `enabled`.
+    """
     for unnamed in audit_keys(raw, aliases):
+        if "->" in unnamed.key and ".enabled?" in unnamed.message:
+            yield unnamed
         setting = raw.get(unnamed.key)
         is_of_flow = "->" in unnamed.key and unnamed.key.endswith(".enabled")
         if (
@@ -158,11 +163,16 @@ def _aliases(raw: Settings, file: str) -> tuple[str, ...]:
     aliases = tuple(dict.fromkeys(alias for alias in to_list(setting) if alias))
     if not aliases:
         raise refuse(setting, "has no cluster", f"write {_CLUSTERS} = A, B")
+    for alias in aliases:
+        if ";" in alias or len(alias.split()) > 1:
+            raise refuse(setting, f'"{alias}" is not an alias', "separate aliases by commas")
     return aliases
 
 
 def _no_clusters_error(raw: Settings, file: str) -> ConfigError:
     near = nearest(_CLUSTERS, [key for key in raw if "." not in key])
+    if near is not None and near.startswith(_BYTE_ORDER_MARK):
+        return refuse(raw[near], "a byte order mark is before the key", "save the file without it")
     if near is not None:
         return refuse(raw[near], "no such key", f"did you mean {_CLUSTERS}?")
     return ConfigError(f"missing; set the clusters: {_CLUSTERS} = A, B", file=file, key=_CLUSTERS)

@@ -76,7 +76,7 @@ def compare_configs(
     source: ClusterClient,
     target: ClusterClient,
     remote: Mapping[str, str],
-    out: FlowComparison,
+    comparison: FlowComparison,
     *,
     with_left_alone: bool,
 ) -> None:
@@ -101,19 +101,19 @@ def compare_configs(
         )
         deviations += [_config(name, diff, KEPT) for name, diff in kept]
         deviations += _never_copied(flow, source, target, remote)
-    out.add(Aspect.CONFIG, len(remote) - len(drift.unread), deviations)
+    comparison.add(Aspect.CONFIG, len(remote) - len(drift.unread), deviations)
     if drift.unread:
-        out.notes.append(unread_configs(flow, drift.unread))
+        comparison.notes.append(unread_configs(flow, drift.unread))
     if drift.closed:
-        out.notes.append(closed_configs(flow, drift.closed))
+        comparison.notes.append(closed_configs(flow, drift.closed))
     if drift.unknown:
-        out.notes.append(unknown_line(flow.flow.target, drift.unknown.values()))
+        comparison.notes.append(unknown_line(flow.flow.target, drift.unknown.values()))
 
 
-def _config(name: str, diff: ConfigDiff, off: str) -> Deviation:
+def _config(name: str, diff: ConfigDiff, why_off: str) -> Deviation:
     source = DEFAULT if diff.new is None else diff.new
     target = DEFAULT if diff.old is None else diff.old
-    return Deviation(Aspect.CONFIG, name, diff.name, source, target, off)
+    return Deviation(Aspect.CONFIG, name, diff.name, source, target, why_off)
 
 
 def _never_copied(
@@ -157,33 +157,33 @@ def compare_acls(
     source: ClusterClient,
     target: ClusterClient,
     remote: Mapping[str, str],
-    out: FlowComparison,
+    comparison: FlowComparison,
     *,
     with_left_alone: bool,
 ) -> None:
     """Compare ACLs that apply to one of `remote`'s topics on the target: those that it lacks, and,
     if the flow deletes ACLs, those that it should not have.
     """
-    off = acls_off(flow)
-    if off and not with_left_alone:
+    why_off = acls_off(flow)
+    if why_off and not with_left_alone:
         return
     try:
         total = len(topic_acls(source))
         changes = find_acl_changes(flow, copies_by_name(flow, source, target), source, target)
     except Unauthorized as error:
-        out.note(f"ACLs are not compared: {error}")
+        comparison.note(f"ACLs are not compared: {error}")
         return
     except BrokerRefused as error:
         if error.code != SECURITY_DISABLED:
             raise
-        out.note(f"there are no ACLs to compare: {error}")
+        comparison.note(f"there are no ACLs to compare: {error}")
         return
     names = sorted(remote.values())
     missing = [acl for acl in changes.missing if _covers(acl, names)]
     leftover = [acl for acl in changes.leftover if _covers(acl, names)]
-    lacks = (Deviation(Aspect.ACL, str(acl), "", "there", "missing", off) for acl in missing)
-    has = (Deviation(Aspect.ACL, str(acl), "", "missing", "there", off) for acl in leftover)
-    out.add(Aspect.ACL, total, [*lacks, *has])
+    lacks = (Deviation(Aspect.ACL, str(acl), "", "there", "missing", why_off) for acl in missing)
+    has = (Deviation(Aspect.ACL, str(acl), "", "missing", "there", why_off) for acl in leftover)
+    comparison.add(Aspect.ACL, total, [*lacks, *has])
 
 
 def _covers(acl: TopicAcl, names: Sequence[str]) -> bool:
@@ -195,7 +195,9 @@ def _covers(acl: TopicAcl, names: Sequence[str]) -> bool:
     return name.startswith(acl.name) if acl.pattern == Pattern.PREFIXED else name == acl.name
 
 
-def compare_quotas(source: ClusterClient, target: ClusterClient, out: FlowComparison) -> None:
+def compare_quotas(
+    source: ClusterClient, target: ClusterClient, comparison: FlowComparison
+) -> None:
     """Compare quotas, for information only: they are not mirrored."""
     try:
         source_quotas, target_quotas = (
@@ -203,7 +205,7 @@ def compare_quotas(source: ClusterClient, target: ClusterClient, out: FlowCompar
             for client in (source, target)
         )
     except (Unauthorized, Unsupported) as error:
-        out.note(f"quotas are not compared: {error}")
+        comparison.note(f"quotas are not compared: {error}")
         return
     deviations = []
     for key in (keys := sorted({*source_quotas, *target_quotas})):
@@ -215,7 +217,7 @@ def compare_quotas(source: ClusterClient, target: ClusterClient, out: FlowCompar
             deviations.append(
                 Deviation(Aspect.QUOTA, *key, source_value, target_value, OF_CLUSTERS)
             )
-    out.add(Aspect.QUOTA, len(keys), deviations)
+    comparison.add(Aspect.QUOTA, len(keys), deviations)
 
 
 # The results of a comparison as values: differences, and what the flow leaves alone.
@@ -438,14 +440,14 @@ class _Comparer:
             self._groups(out, matches)
         return out
 
-    def _groups(self, out: FlowComparison, matches: Callable[[str], bool]) -> None:
-        led = idle_flow_interface(self._setup, self._source, self._target, out.notes.append)
+    def _groups(self, comparison: FlowComparison, matches: Callable[[str], bool]) -> None:
+        led = idle_flow_interface(self._setup, self._source, self._target, comparison.notes.append)
         views = tuple(view for view in led.partitions() if matches(view.source.topic))
         compare_groups(
             replace(led, partitions=lambda: views),
             Coordinators(self._source),
             Coordinators(self._target),
-            out,
+            comparison,
             with_left_alone=self._with_left_alone,
         )
 
@@ -539,20 +541,20 @@ def compare_replication(
     """Yield differing replication factors. Remote topics should have `replication.factor`,
     regardless of their source.
     """
-    wanted = flow.new_topics.replication_factor
+    factor = flow.new_topics.replication_factor
     for name, target_topic in remote.items():
         topic = target_topics.get(target_topic)
         if topic is None or not topic.partitions or not source_topics[name].partitions:
             continue
         counts = sorted({len(partition.replicas) for partition in topic.partitions})
         text = ", ".join(map(str, counts))
-        if wanted > 0 and counts != [wanted]:
-            expected = f"replication.factor = {wanted}"
+        if factor > 0 and counts != [factor]:
+            expected = f"replication.factor = {factor}"
             yield Deviation(Aspect.REPLICATION_FACTOR, name, "", expected, text)
         source_counts = sorted(
             {len(partition.replicas) for partition in source_topics[name].partitions}
         )
-        if source_counts != counts and (wanted <= 0 or counts == [wanted]):
+        if source_counts != counts and (factor <= 0 or counts == [factor]):
             why = "replication.factor sets that of remote topics"
             expected = ", ".join(map(str, source_counts))
             yield Deviation(Aspect.REPLICATION_FACTOR, name, "", expected, text, why)
@@ -567,20 +569,20 @@ OTHER_KIND: Final = "a group of another type has that name on the target"
 
 
 def compare_groups(
-    led: LedFlow,
+    led_flow: LedFlow,
     source: Coordinators,
     target: Coordinators,
-    out: FlowComparison,
+    comparison: FlowComparison,
     *,
     with_left_alone: bool,
 ) -> None:
     """Compare every offset of a selected group that has a counterpart on the target."""
-    sync_s = led.config.groups.sync_s
+    sync_s = led_flow.config.groups.sync_s
     if sync_s is None and not with_left_alone:
         return
-    survey = survey_groups(led, source, target)
-    off = SYNC_OFF if sync_s is None else ""
-    follows = f"it is active on {led.config.flow.source}, and synchronized every {sync_s} s"
+    survey = survey_groups(led_flow, source, target)
+    why_off = SYNC_OFF if sync_s is None else ""
+    follows = f"it is active on {led_flow.config.flow.source}, and synchronized every {sync_s} s"
     offsets = offsets_of(
         target,
         [group.name for group in survey.selected if not group.is_share],
@@ -591,12 +593,12 @@ def compare_groups(
     for group in survey.selected:
         target_offsets = offsets.get(group.name, {})
         if isinstance(target_offsets, TwinlogError):
-            out.note(f"group {group.name} is not compared: {target_offsets}")
+            comparison.note(f"group {group.name} is not compared: {target_offsets}")
             continue
         counterpart = survey.there.get(group.name)
-        why = off or why_left_alone(group, counterpart) or (follows if group.is_active else "")
+        why = why_off or why_left_alone(group, counterpart) or (follows if group.is_active else "")
         deviations += _group_deviations(group, survey, target_offsets, why)
-    out.add(Aspect.GROUP, len(survey.selected), deviations)
+    comparison.add(Aspect.GROUP, len(survey.selected), deviations)
 
 
 def why_left_alone(group: Group, counterpart: Group | None) -> str:

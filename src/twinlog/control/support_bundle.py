@@ -16,9 +16,9 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, fields, replace
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -40,6 +40,7 @@ from twinlog.control.watch.events import last_events
 from twinlog.control.watch.status_file import running_mirrors
 from twinlog.errors import ConfigError, TwinlogError, UsageError
 from twinlog.shown import shown
+from twinlog.threads import THREADS
 
 # Removes the secrets of a configuration from a text.
 #
@@ -459,8 +460,11 @@ def _clusters(flows: Iterable[FlowConfig]) -> dict[str, Any]:
             continue
         clusters.setdefault(setup.source.alias, setup.source)
         clusters.setdefault(setup.target.alias, setup.target)
-    with ThreadPoolExecutor(max(len(clusters), 1)) as pool:
-        return problems | dict(zip(clusters, pool.map(_cluster, clusters.values()), strict=True))
+    asked = {
+        alias: THREADS.submit("twinlog-ask", partial(_cluster, settings))
+        for alias, settings in clusters.items()
+    }
+    return problems | {alias: question.result() for alias, question in asked.items()}
 
 
 def _cluster(settings: ClusterSettings) -> dict[str, Any]:

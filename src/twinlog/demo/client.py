@@ -21,7 +21,7 @@ Message = Any
 
 def confluent() -> ModuleType:
     """Return the client library, which only the demo needs."""
-    require_extra("confluent_kafka", "demo", "the demo")
+    require_extra("confluent_kafka", "demo", "twinlog demo or sandbox fill")
     import confluent_kafka
 
     return confluent_kafka

@@ -258,22 +258,22 @@ class Assignments:
         if cold:
             self._starter.start(cold)
 
-    def started(self, take: TakePartition, found: Found) -> None:
-        held = self._partitions.get(take.source)
-        if held is None or held.take is not take:
+    def started(self, take: TakePartition, result: Found) -> None:
+        partition = self._partitions.get(take.source)
+        if partition is None or partition.take is not take:
             return  # released during the search
-        if isinstance(found, TwinlogError):
-            self._give_back(held, found, wait_ms=0)
+        if isinstance(result, TwinlogError):
+            self._give_back(partition, result, wait_ms=0)
             return
-        if self._starter.must_wait(held.start, found):
+        if self._starter.must_wait(partition.start, result):
             return
-        if isinstance(found, FanStart):
-            self._begin_fan(held, found)
+        if isinstance(result, FanStart):
+            self._begin_fan(partition, result)
             return
-        position = Run(found.ordinal, found.upstream, found.k + found.ordinal)
+        position = Run(result.ordinal, result.upstream, result.k + result.ordinal)
         is_other = take.written_by != take.transform
-        runs = first_runs(take.runs, take.open_from, found.jumps, position, begins_chunk=is_other)
-        mark = found.mark(take.mark)
+        runs = first_runs(take.runs, take.open_from, result.jumps, position, begins_chunk=is_other)
+        mark = result.mark(take.mark)
         tail = MapTail.beginning(
             key=take.map_key,
             topic=take.source.topic,
@@ -284,34 +284,34 @@ class Assignments:
             fingerprint=take.fingerprints.get(runs[-1].ordinal),
             # these rows are written even if there is nothing to copy: the very first row,
             # corrections of the map, and the end of a copy that other clients ended
-            dirty=not take.runs or bool(found.jumps) or (found.taken_over and mark != take.mark),
+            dirty=not take.runs or bool(result.jumps) or (result.taken_over and mark != take.mark),
             transform=take.transform,
             earlier=take.written_by,
         )
-        self._begin_copy(held, found, tail)
+        self._begin_copy(partition, result, tail)
 
-    def _begin_copy(self, held: LanePartition, start: StartPoint, tail: MapTail) -> None:
-        take = held.take
+    def _begin_copy(self, partition: LanePartition, start: StartPoint, tail: MapTail) -> None:
+        take = partition.take
         kind: Callable[..., PartitionCopy] = PartitionCopy
         if take.transform:
             desk = self._transforming.desk
             assert desk is not None  # noqa: S101 (`Transforming.refusal`)
             to = self._transforming.dead_letters()
             kind = partial(TransformedCopy, transform=take.transform, desk=desk, dead_letters=to)
-        copy = self._part(kind, held, take.target, start, tail, self._rules, take.skips)
-        self._begin(held, copy, [start])
+        copy = self._part(kind, partition, take.target, start, tail, self._rules, take.skips)
+        self._begin(partition, copy, [start])
 
     def _part(
         self,
         kind: Callable[..., Part],
-        held: LanePartition,
+        partition: LanePartition,
         target: TopicPartition,
         start: StartPoint,
         tail: MapTail,
         rules: CopyRules,
         skips: Sequence[Skip] = (),
     ) -> Part:
-        take = held.take
+        take = partition.take
         return kind(
             source=take.source,
             target=target,
@@ -326,13 +326,13 @@ class Assignments:
             is_picky=take.is_picky or take.compresses,
             last_run=tail.runs[-1] if tail.runs else None,
             now_ms=self._ports.clock.wall_ms(),
-            late_requests=held.start.may_have_missed,
-            old_lane=held.start.has_old_lane,
+            late_requests=partition.start.may_have_missed,
+            old_lane=partition.start.has_old_lane,
             skips=skips,
         )
 
-    def _begin_fan(self, held: LanePartition, fan_start: FanStart) -> None:
-        take = held.take
+    def _begin_fan(self, partition: LanePartition, fan_start: FanStart) -> None:
+        take = partition.take
         assert take.fan is not None  # noqa: S101 (only a fan has a FanStart)
         rules = replace(
             self._rules, producer_id=take.fan.producer_id, is_ours_alone=False, join_bytes=0
@@ -349,7 +349,7 @@ class Assignments:
                 mark=Mark(start.ordinal, start.k + start.ordinal),
                 dirty=not asked.runs,
             )
-            branches.append(self._part(Branch, held, asked.target, start, tail, rules))
+            branches.append(self._part(Branch, partition, asked.target, start, tail, rules))
         copy = FanOut(
             source=take.source,
             source_topic_id=take.source_topic_id,
@@ -358,15 +358,15 @@ class Assignments:
             end=take.end,
             skips=take.skips,
         )
-        self._begin(held, copy, fan_start.points)
+        self._begin(partition, copy, fan_start.points)
 
-    def _begin(self, held: LanePartition, copy: Copy, starts: Iterable[StartPoint]) -> None:
-        held.copy = copy
-        held.lost = tuple(sorted({start.lost for start in starts if start.lost is not None}))
+    def _begin(self, partition: LanePartition, copy: Copy, starts: Iterable[StartPoint]) -> None:
+        partition.copy = copy
+        partition.lost = tuple(sorted({start.lost for start in starts if start.lost is not None}))
         self._unsettled.add(copy.source)
         if not isinstance(copy, FanOut) or copy.begins():
             self.source.add(copy)
-        searched_at, handed = self._starter.searched_at(held.start), held.take.handed
+        searched_at, handed = self._starter.searched_at(partition.start), partition.take.handed
         map_epoch = -1 if handed is None else handed.map_epoch
         for part in copy.parts:
             self.map.add(part, map_epoch)
@@ -459,8 +459,8 @@ class Assignments:
     def settle(self) -> None:
         """Give back partitions that have failed, and release partitions that are drained."""
         for tp in list(self._unsettled):
-            held = self._partitions.get(tp)
-            if held is None or (copy := held.copy) is None:
+            partition = self._partitions.get(tp)
+            if partition is None or (copy := partition.copy) is None:
                 self._unsettled.discard(tp)
                 continue
             if _is_waiting(copy):
@@ -468,17 +468,19 @@ class Assignments:
             if copy.trouble is not None:  # before `_leaving`, or the error would be lost
                 late_ms = USER_TIMEOUT_MS + self._throttle().longest_ms
                 wait_ms = late_ms if copy.lost_answers else 0
-                self._give_back(held, copy.trouble, wait_ms)
+                self._give_back(partition, copy.trouble, wait_ms)
             elif copy.source_trouble is not None and copy.is_drained:
-                self._give_back(held, copy.source_trouble, wait_ms=0)
+                self._give_back(partition, copy.source_trouble, wait_ms=0)
             elif tp in self._leaving:
-                self._finish_release(held)
+                self._finish_release(partition)
             elif copy.end <= copy.acked_upstream:
                 self._check_done(copy)
             elif copy.source_trouble is None:
                 self._unsettled.discard(tp)
-        for held in [held for held in self._leaving.values() if held.copy is None]:
-            self._finish_release(held)  # a search only reads: its result is dropped
+        for partition in [
+            partition for partition in self._leaving.values() if partition.copy is None
+        ]:
+            self._finish_release(partition)  # a search only reads: its result is dropped
 
     def _begin_release(self, tp: TopicPartition, *, is_done: bool) -> None:
         held = self._partitions.get(tp)
@@ -491,8 +493,8 @@ class Assignments:
                 part.note_position()
             held.copy.drain()
 
-    def _finish_release(self, held: LanePartition) -> None:
-        take, copy = held.take, held.copy
+    def _finish_release(self, partition: LanePartition) -> None:
+        take, copy = partition.take, partition.copy
         unwritten = [] if copy is None else self._unwritten(copy, take)
         if unwritten:
             for part in unwritten:
@@ -508,11 +510,11 @@ class Assignments:
             source=take.source,
             term=take.term,
             handed=handed,
-            done=held.is_done and copy is not None,
+            done=partition.is_done and copy is not None,
         )
         if copy is not None:
-            self._report([held])
-        self._remove(held)
+            self._report([partition])
+        self._remove(partition)
         self._ports.send(Released(partitions=(last,)))
 
     def _unwritten(self, copy: Copy, take: TakePartition) -> list[PartitionCopy]:
@@ -525,26 +527,26 @@ class Assignments:
             if part.owes_position or (part.tail.dirty and not (part.is_ours_alone and take.runs))
         ]
 
-    def _give_back(self, held: LanePartition, error: TwinlogError, wait_ms: int) -> None:
-        troubled = given_back(held.take.source, error, held.copy, wait_ms)
-        if held.copy is not None:
-            self._report([held])
-        self._remove(held)
+    def _give_back(self, partition: LanePartition, error: TwinlogError, wait_ms: int) -> None:
+        troubled = given_back(partition.take.source, error, partition.copy, wait_ms)
+        if partition.copy is not None:
+            self._report([partition])
+        self._remove(partition)
         self._ports.send(troubled)
 
-    def _remove(self, held: LanePartition) -> None:
-        tp = held.take.source
+    def _remove(self, partition: LanePartition) -> None:
+        tp = partition.take.source
         del self._partitions[tp]
         self._leaving.pop(tp, None)
-        self._starter.forget(held.start)
-        if held.copy is not None:
+        self._starter.forget(partition.start)
+        if partition.copy is not None:
             self.source.remove(tp)
             self._gaps.forget(tp)
-            if isinstance(held.copy, TransformedCopy):
-                held.copy.let_go()
-            for part in held.copy.parts:
+            if isinstance(partition.copy, TransformedCopy):
+                partition.copy.let_go()
+            for part in partition.copy.parts:
                 self.map.forget(part)
-            for part in _writers(held.copy):
+            for part in _writers(partition.copy):
                 self.target.remove(part)
 
     def note_marks(self) -> None:

@@ -50,11 +50,11 @@ PAUSE_S: Final = 0.1
 
 
 def quarantining(
-    found: Mapping[TopicPartition, Found], takes: Iterable[TakePartition], work: Work
+    results: Mapping[TopicPartition, Found], takes: Iterable[TakePartition], work: Work
 ) -> dict[TopicPartition, StartPoint]:
     """Return the starts of partitions whose failed records go to the dead-letter topic."""
     asked = (take.source for take in takes if take.transform and work.dead_letters)
-    return {tp: one for tp in asked if isinstance(one := found.get(tp), StartPoint)}
+    return {tp: start for tp in asked if isinstance(start := results.get(tp), StartPoint)}
 
 
 def with_dead_letters(
@@ -332,7 +332,7 @@ class ColdStarts:
             start.searched_at = now
             self._enter(start, StartPhase.SEARCHED)
 
-        def found(points: Mapping[TopicPartition, Found]) -> None:
+        def on_found(points: Mapping[TopicPartition, Found]) -> None:
             for tp, point in points.items():
                 start = left.pop(tp)
                 if start.phase is StartPhase.ABANDONED:
@@ -344,22 +344,22 @@ class ColdStarts:
                     self._enter(start, StartPhase.FOUND)
                     self._events.started(start.take, point)
 
-        def ended(_: object = None) -> None:
+        def on_ended(_: object = None) -> None:
             self._running[sort] -= 1
             self._begin_searches()
 
-        def failed(error: TwinlogError) -> None:
-            found(dict.fromkeys(left, error))
-            ended()
+        def on_failed(error: TwinlogError) -> None:
+            on_found(dict.fromkeys(left, error))
+            on_ended()
 
         most_reads = None if sort is Sort.LONG else FEW_READS
 
         def search() -> None:
             self._find(
-                takes, most_reads, lambda some: self._ports.background.post(lambda: found(some))
+                takes, most_reads, lambda some: self._ports.background.post(lambda: on_found(some))
             )
 
-        self._ports.background.submit(JobKind.SEARCH, search, ended, failed)
+        self._ports.background.submit(JobKind.SEARCH, search, on_ended, on_failed)
 
     def _find(
         self,

@@ -25,7 +25,7 @@ Found = StartPoint | FanStart | TwinlogError
 class LaneEvents(Protocol):
     """Called in the lane's own thread, immediately and without a queue."""
 
-    def started(self, take: TakePartition, found: Found) -> None:
+    def started(self, take: TakePartition, result: Found) -> None:
         """The start point was found, or the reason why there is none."""
 
     def arrived(self, copy: Copy) -> None:

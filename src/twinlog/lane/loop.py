@@ -285,7 +285,7 @@ class LaneLoop:
     def _on_target_readable(self, connection: HotConnection) -> None:
         now_ms = self._clock.wall_ms()
         answers = connection.receive()
-        for at, (context, view) in enumerate(answers):
+        for index, (context, view) in enumerate(answers):
             try:
                 if isinstance(context, Sent):
                     muted_ms = self._assignments.target.on_answer(context, view, now_ms)
@@ -294,7 +294,7 @@ class LaneLoop:
                 if muted_ms > 0:
                     self._target_cluster.throttled(connection, muted_ms)
             except CorruptData:
-                connection.put_back(context for context, _ in answers[at:])
+                connection.put_back(context for context, _ in answers[index:])
                 raise
 
     def _on_broken(self, side: ClusterSide, node: int, error: TwinlogError) -> None:
@@ -304,5 +304,7 @@ class LaneLoop:
             self._assignments.source.on_disconnected(node)
             return
         sent = [context for context in unanswered if isinstance(context, Sent)]
-        self._assignments.map.on_disconnected([one for one in unanswered if isinstance(one, Round)])
+        self._assignments.map.on_disconnected(
+            [request for request in unanswered if isinstance(request, Round)]
+        )
         self._assignments.target.on_disconnected(node, sent, error, self._clock.wall_ms())

@@ -96,7 +96,9 @@ def given_back(
     """Return the message for a partition that failed."""
     # either error may state that the source lost copied records; the driver must remember that
     both = (error, None if copy is None else copy.source_trouble)
-    lost = [one.lost for one in both if isinstance(one, PartitionError) and one.lost]
+    lost = [
+        problem.lost for problem in both if isinstance(problem, PartitionError) and problem.lost
+    ]
     return Troubled(
         source=tp,
         code=error.code,

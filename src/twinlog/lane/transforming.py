@@ -69,9 +69,12 @@ class Transforming:
 
     def unanswered(self) -> Iterator[tuple[TransformedCopy, PartitionError]]:
         """Yield the copies whose ranges are not answered, so that the problem becomes visible."""
-        for copy, one in () if self.desk is None else self.desk.unanswered(UNANSWERED_AFTER_S):
+        for copy, source_range in (
+            () if self.desk is None else self.desk.unanswered(UNANSWERED_AFTER_S)
+        ):
             text = (
                 f"{copy.source}: the transforms' application has not answered upstream records "
-                f"[{one.first}, {one.end}) for {UNANSWERED_AFTER_S:.0f} s; checking again"
+                f"[{source_range.first}, {source_range.end}) for {UNANSWERED_AFTER_S:.0f} s; "
+                "checking again"
             )
             yield copy, PartitionError(text, code="TRANSFORM_UNAVAILABLE", fate=Fate.RETRIABLE)

@@ -104,15 +104,15 @@ class StartPoint:
     dead_letters: DeadLettersThere | None = None
     """None if the flow has no dead-letter topic."""
 
-    def mark(self, known: Mark | None) -> Mark | None:
-        """Return the mark with which the copy begins. `known`: the mark of the map that was read
-        before the check.
+    def mark(self, known_mark: Mark | None) -> Mark | None:
+        """Return the mark with which the copy begins. `known_mark`: the mark of the map that was
+        read before the check.
 
         A final mark is where this start found the end, which is more than an older mark states.
         """
         if self.taken_over:
             return Mark(self.ordinal, self.k + self.ordinal, is_final=True)
-        return None if known is None else known._replace(is_final=False)
+        return None if known_mark is None else known_mark._replace(is_final=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

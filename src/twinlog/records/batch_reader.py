@@ -111,12 +111,12 @@ class RowBounds:
             and self.least_partition <= tp.partition <= self.most_partition
         )
 
-    def within(self, wanted: OffsetRange, first_of_time: int | None = None) -> OffsetRange:
+    def within(self, requested: OffsetRange, first_of_time: int | None = None) -> OffsetRange:
         """Return the part of a range that can have wanted rows."""
-        first = min(max(self.first_offset, first_of_time or 0), wanted.end)
-        end = min(wanted.end, self.last_offset + 1)
+        first = min(max(self.first_offset, first_of_time or 0), requested.end)
+        end = min(requested.end, self.last_offset + 1)
         # a range that begins after its end is kept: its records may be lost
-        return OffsetRange(tp=wanted.tp, first=max(wanted.first, first), end=end)
+        return OffsetRange(tp=requested.tp, first=max(requested.first, first), end=end)
 
 
 def bounds_of(filters: Iterable[datasource.Filter]) -> RowBounds:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import sys
 from functools import partial
 from importlib import import_module
@@ -27,6 +28,8 @@ NEEDED: Final = (
     "twinlog.records.write.writers",
 )
 ALLOCATOR: Final = "JE_ARROW_MALLOC_CONF"
+DATA_BYTES: Final = "TWINLOG_WORKER_DATA_BYTES"
+"""Environment variable with the maximum data of each worker; without it there is no limit."""
 NO_THREAD: Final = "background_thread:false"
 """PyArrow's allocator starts a thread when it is loaded, which would be lost in a fork."""
 
@@ -42,6 +45,12 @@ def load() -> None:
         del os.environ[ALLOCATOR]
         if allocator is not None:
             os.environ[ALLOCATOR] = allocator
+
+
+def limit_data() -> None:
+    """Limit the data of this process, and of those that it forks."""
+    if limit := os.environ.get(DATA_BYTES):
+        resource.setrlimit(resource.RLIMIT_DATA, (int(limit), int(limit)))
 
 
 def seed(daemon: int) -> None:
@@ -61,6 +70,7 @@ if __name__ == "__main__":
         except ImportError as error:  # other Python code of the session may not need these modules
             sys.stderr.write(f"twinlog.records.daemon: no modules are preloaded: {error}\n")
         os.register_at_fork(after_in_child=partial(seed, os.getpid()))
+        limit_data()
     # otherwise a collection in a worker would touch, and so copy, all inherited objects
     gc.freeze()
     manager()

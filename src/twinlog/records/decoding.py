@@ -4,15 +4,16 @@
 requested columns are gathered. So whether a batch is valid does not depend on the columns, and is
 decided as in the deep path.
 
-Rows are returned in chunks of at most CHUNK_ROWS, even of one batch that claims millions of
-records. Memory is bounded by a chunk and a batch's payload (at most DECOMPRESSED_LIMIT_BYTES).
+Rows are returned in chunks of at most CHUNK_ROWS and some bytes, even of one batch that claims
+millions of records. Memory is bounded by a chunk and a batch's payload (at most
+DECOMPRESSED_LIMIT_BYTES).
 """
 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, groupby
 from typing import Any, Final, NamedTuple
 
@@ -43,7 +44,7 @@ from twinlog.wire.rows import table_of
 
 CHUNK_ROWS: Final = 16_384
 CHUNK_BYTES: Final = 16 << 20
-"""Payload after which a chunk ends with the batch. Arrow's own limit for a chunk is 2 GiB."""
+"""Maximum payload of a chunk, unless a single row is larger. Arrow's own limit is 2 GiB."""
 
 FEW_ROWS: Final = 16
 """Average rows per batch below which a kernel call costs more than an object for each value."""
@@ -106,9 +107,13 @@ class ColumnDecoder:
         limit_bytes: int = DECOMPRESSED_LIMIT_BYTES,
         *,
         origins: Origins | None = None,
+        chunk_bytes: int = CHUNK_BYTES,
+        unpacked: Callable[[int], object] = lambda _: None,
     ) -> None:
+        """`unpacked` is called with the size of each payload, before its rows are returned."""
         self._tp = tp
-        self._limit_bytes = limit_bytes
+        self._limit_bytes, self._chunk_bytes = limit_bytes, chunk_bytes
+        self._unpacked = unpacked
         self._columns = tuple(columns)
         self._origins = origins if origins is not None and UPSTREAM in columns else None
         self._schema = arrow_schema(columns)
@@ -131,8 +136,12 @@ class ColumnDecoder:
             self._take_legacy(header, batch, first, end)
         else:
             yield from self._take_records(header, batch, first, end)
-        if self._rows >= CHUNK_ROWS or self._bytes >= CHUNK_BYTES:
+        if self._is_full:
             yield from self.rest()
+
+    @property
+    def _is_full(self) -> bool:
+        return self._rows >= CHUNK_ROWS or self._bytes >= self._chunk_bytes
 
     def rest(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows gathered since the last chunk, if there are any."""
@@ -149,7 +158,9 @@ class ColumnDecoder:
         ]
         kind = LOG_APPEND_TIME if header.is_log_append_time else CREATE_TIME
         kind = NO_TIMESTAMP_TYPE if header.magic == 0 else kind
-        self._add(_Part(table_of(records), 0, len(records), kind, self._stretches(header, first)))
+        table = table_of(records)
+        part = _Part(table, 0, len(records), kind, self._stretches(header, first))
+        self._add(part, len(table.data))
 
     def _take_records(
         self, header: BatchHeader, batch: memoryview, first: int, end: int
@@ -157,24 +168,30 @@ class ColumnDecoder:
         kind = LOG_APPEND_TIME if header.is_log_append_time else CREATE_TIME
         stretches = self._stretches(header, first)
         scan = Scan(header, batch, self._limit_bytes)
+        self._unpacked(scan.size)
         while not scan.is_over:
             table = scan.next(CHUNK_ROWS - self._rows)
-            offsets = table.column(shapes.OFFSET)
-            rows = bisect_left(offsets, first), bisect_left(offsets, end)
-            self._add(_Part(table, *rows, kind, stretches))
-            if self._rows >= CHUNK_ROWS:
-                yield from self.rest()
+            offsets, ends = table.column(shapes.OFFSET), table.column(shapes.END)
+            at, until = bisect_left(offsets, first), bisect_left(offsets, end)
+            while at < until:
+                begin = ends[at - 1] if at else table.cells[shapes.REST * table.stride]
+                room = begin + self._chunk_bytes - self._bytes
+                stop = max(at + 1, bisect_right(ends, room, at, until))
+                self._add(_Part(table, at, stop, kind, stretches), ends[stop - 1] - begin)
+                at = stop
+                if self._is_full or at < until:
+                    yield from self.rest()
         scan.check_end()
 
     def _stretches(self, header: BatchHeader, first: int) -> Sequence[OriginStretch]:
         return () if self._origins is None else self._origins.stretches(header, first)
 
-    def _add(self, part: _Part) -> None:
+    def _add(self, part: _Part, size: int) -> None:
         if part.first < part.end:
             self._parts.append(part)
             self._rows += part.end - part.first
             self.taken += part.end - part.first
-            self._bytes += len(part.table.data)
+            self._bytes += size
 
     def _chunk(self) -> pa.RecordBatch:
         """Return the columns of all gathered batches. A topic that is written row by row has a

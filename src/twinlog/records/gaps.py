@@ -103,12 +103,12 @@ def warn_of_gone(span: OffsetRange) -> None:
     log.warning("%s: offsets [%d, %d) are gone with their topic", span.tp, span.first, span.end)
 
 
-def find_losses(wanted: OffsetRange, bounds: LogBounds) -> list[RecordsLost]:
+def find_losses(requested: OffsetRange, bounds: LogBounds) -> list[RecordsLost]:
     """Return the losses of a range: before the log start, after the log end, or both."""
-    tp = wanted.tp
+    tp = requested.tp
     losses: list[RecordsLost] = []
-    if wanted.first < min(bounds.start, wanted.end):
-        lost = (wanted.first, min(bounds.start, wanted.end))
+    if requested.first < min(bounds.start, requested.end):
+        lost = (requested.first, min(bounds.start, requested.end))
         losses.append(
             RecordsLost(
                 f"{tp}: offsets [{lost[0]}, {lost[1]}) were deleted before they were read, the log "
@@ -118,8 +118,8 @@ def find_losses(wanted: OffsetRange, bounds: LogBounds) -> list[RecordsLost]:
                 lost=lost,
             )
         )
-    if bounds.end < max(wanted.first, wanted.end):
-        lost = (bounds.end, max(wanted.first, wanted.end))
+    if bounds.end < max(requested.first, requested.end):
+        lost = (bounds.end, max(requested.first, requested.end))
         losses.append(
             RecordsLost(
                 f"{tp}: offsets [{lost[0]}, {lost[1]}) do not exist, the log ends at "
@@ -145,11 +145,11 @@ def report(losses: Sequence[RecordsLost], *, fails: bool) -> None:
         log.warning("%s", loss)
 
 
-def existing_part(wanted: OffsetRange, bounds: LogBounds) -> OffsetRange:
+def existing_part(requested: OffsetRange, bounds: LogBounds) -> OffsetRange:
     """Return the part of a range that the log still has."""
-    end = min(wanted.end, bounds.end)
-    first = min(max(wanted.first, bounds.start), end)
-    return OffsetRange(tp=wanted.tp, first=first, end=end)
+    end = min(requested.end, bounds.end)
+    first = min(max(requested.first, bounds.start), end)
+    return OffsetRange(tp=requested.tp, first=first, end=end)
 
 
 FEW_GAPS: Final = 10

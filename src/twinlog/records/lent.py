@@ -15,6 +15,7 @@ succeeded.
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,17 +29,22 @@ from pyspark import TaskContext
 
 from twinlog.channel.frames import ChannelAddress
 from twinlog.channel.lending import LendingClient
-from twinlog.errors import EnvironmentMissing, TwinlogError
+from twinlog.errors import ClusterError, CorruptData, EnvironmentMissing, TwinlogError
 from twinlog.mirror.copy.ranges import RangeAnswer, RangeBounds, RangeFailure, SourceRange
 from twinlog.records.connections import task_begins
 from twinlog.records.decoding import binary_array, number_array
-from twinlog.records.ranges import RangeEncoder, rows_of_range
+from twinlog.records.ranges import RangeEncoder, rows_of_range, turn_of
+from twinlog.wire.compression import DECOMPRESSED_LIMIT_BYTES
 from twinlog.wire.record_batch import Codec
 
 PARTS: Final = "twinlog.transforms.parts"
 """The local property with the parts of each task."""
 ENCODED: Final = "number bigint, batches array<binary>, offsets binary"
 """The columns that the last stage returns, one row for each range: those of `RangeAnswer`."""
+SCRATCH: Final = "SPARK_LOCAL_DIRS"
+"""Environment variable with folders that all workers of an application have, and no other one."""
+NOT_UNPACKED: Final = "its batch cannot be unpacked within twinlog.transforms.memory.bytes"
+"""Begins the reason why a record has no answer although no transform has seen it."""
 MOST_KEPT: Final = 8
 
 
@@ -68,19 +74,29 @@ class LentRanges:
     ports: tuple[ChannelAddress, ...]
     codec: Codec
     max_bytes: int
+    payload_bytes: int = DECOMPRESSED_LIMIT_BYTES
+    """Maximum payload of a batch of the source."""
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Take the task's ranges, and yield their rows."""
         task_begins()
         for _ in batches:  # Spark does not reuse a worker that has not read its input
             pass
+        turn = turn_of(os.environ.get(SCRATCH, "").partition(",")[0])
         for part in own_parts():
             with self._connected(part) as port:
                 taken = port.take(part.number)
             if taken is None:
                 continue  # withdrawn or answered, so the lane drops the answer, which has no rows
             wanted = structs.replace(taken, first=part.first, end=part.end)
-            yield from rows_of_range(wanted, part.left_out)
+            del taken
+            try:
+                yield from rows_of_range(
+                    wanted, part.left_out, limit_bytes=self.payload_bytes, turn=turn
+                )
+            except (CorruptData, MemoryError) as error:
+                what = getattr(error, "message", "") or "there is not enough memory"
+                raise ClusterError(f"{NOT_UNPACKED}: {what}", code="ROW_INVALID") from error
 
     def encoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Encode the rows that the transform returns, and yield a row for each answer."""

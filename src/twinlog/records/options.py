@@ -213,10 +213,10 @@ def _bound(
     return None
 
 
-def _isolation(own: str | None, of_client: str | None) -> Isolation:
+def _isolation(option: str | None, of_client: str | None) -> Isolation:
     texts = {
         name: text.strip().lower()
-        for name, text in (("isolation", own), (_PREFIX + ISOLATION_LEVEL, of_client))
+        for name, text in (("isolation", option), (_PREFIX + ISOLATION_LEVEL, of_client))
         if text is not None
     }
     for name, text in texts.items():

@@ -162,19 +162,19 @@ def latest(
 
 
 def existing_parts(
-    wanted: Sequence[OffsetRange], bounds: dict[TopicPartition, LogBounds], *, fails: bool
+    ranges: Sequence[OffsetRange], bounds: dict[TopicPartition, LogBounds], *, fails: bool
 ) -> list[OffsetRange]:
     """Return the parts of these ranges that the logs still have.
 
     A deleted part is an error if it `fails` (`failOnDataLoss`), else a warning. A partition without
     bounds was deleted.
     """
-    for span in wanted:
+    for span in ranges:
         if span.tp in bounds:
             report(find_losses(span, bounds[span.tp]), fails=fails)
         else:
             warn_of_gone(span)
-    return [existing_part(span, bounds[span.tp]) for span in wanted if span.tp in bounds]
+    return [existing_part(span, bounds[span.tp]) for span in ranges if span.tp in bounds]
 
 
 def first_of_time(
@@ -191,15 +191,15 @@ def first_of_time(
 
 
 def _results(
-    client: ClusterClient, tps: list[TopicPartition], at: int, isolation: Isolation
+    client: ClusterClient, tps: list[TopicPartition], timestamp: int, isolation: Isolation
 ) -> dict[TopicPartition, OffsetResult]:
-    return all_answers(list_offsets(client, tps, at, isolation=isolation))
+    return all_answers(list_offsets(client, tps, timestamp, isolation=isolation))
 
 
 def _listed(
-    client: ClusterClient, tps: list[TopicPartition], at: int, isolation: Isolation
+    client: ClusterClient, tps: list[TopicPartition], timestamp: int, isolation: Isolation
 ) -> Offsets:
-    return {tp: result.offset for tp, result in _results(client, tps, at, isolation).items()}
+    return {tp: result.offset for tp, result in _results(client, tps, timestamp, isolation).items()}
 
 
 def _check_complete(bound: Bound, tps: Iterable[TopicPartition]) -> None:
@@ -208,7 +208,8 @@ def _check_complete(bound: Bound, tps: Iterable[TopicPartition]) -> None:
     if wanted - with_bounds:
         raise wrong(bound.option, f"{min(wanted - with_bounds)} is missing", "give all partitions")
     if with_bounds - wanted:
-        raise wrong(bound.option, f"{min(with_bounds - wanted)} is not read", "remove it")
+        extra = min(with_bounds - wanted)
+        raise wrong(bound.option, f"{extra} is no partition of this query", "remove it")
 
 
 def _given_offsets(
@@ -289,12 +290,12 @@ one round trip.
 """
 
 
-def joined(ranges: Iterable[OffsetRange], most: int) -> list[list[OffsetRange]]:
-    """Return the ranges in order; neighbours share a group of up to `most` offsets."""
+def joined(ranges: Iterable[OffsetRange], limit: int) -> list[list[OffsetRange]]:
+    """Return the ranges in order; neighbours share a group of up to `limit` offsets."""
     groups: list[list[OffsetRange]] = []
     size = 0
     for span in ranges:
-        if groups and size + span.size <= most and len(groups[-1]) < MOST_TOGETHER:
+        if groups and size + span.size <= limit and len(groups[-1]) < MOST_TOGETHER:
             groups[-1].append(span)
             size += span.size
         else:
@@ -304,9 +305,9 @@ def joined(ranges: Iterable[OffsetRange], most: int) -> list[list[OffsetRange]]:
 
 
 def limited_ends(
-    ranges: Iterable[OffsetRange], most: int, weights: Mapping[TopicPartition, float] | None = None
+    ranges: Iterable[OffsetRange], limit: int, weights: Mapping[TopicPartition, float] | None = None
 ) -> dict[TopicPartition, int]:
-    """Return end offsets such that all ranges together have about `most` offsets (or bytes, by
+    """Return end offsets such that all ranges together have about `limit` offsets (or bytes, by
     `weights`).
 
     Each range gets a share by its size, and at least one offset, so that small ranges beside large
@@ -315,10 +316,10 @@ def limited_ends(
     known = list(ranges)
     weight = {span.tp: 1.0 if weights is None else weights.get(span.tp, 1.0) for span in known}
     total = sum(span.size * weight[span.tp] for span in known)
-    if total <= most:
+    if total <= limit:
         return {span.tp: max(span.first, span.end) for span in known}
     out: dict[TopicPartition, int] = {}
     for span in known:
-        share = int(most * span.size / total)
+        share = int(limit * span.size / total)
         out[span.tp] = span.first + min(span.size, max(1, share)) if span.size else span.first
     return out

@@ -8,9 +8,13 @@ row by row, or changes topics, which mirrors do not support.
 
 from __future__ import annotations
 
+import fcntl
 import itertools
+import os
+import time
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from operator import lt
 from typing import Any, Final
 
@@ -24,29 +28,91 @@ from twinlog.records.columns import OFFSET, PARTITION, TOPIC, all_columns
 from twinlog.records.decoding import ColumnDecoder, binary_array, number_array
 from twinlog.records.write.packing import UNTIMED_MS, Cuts, Gatherer
 from twinlog.records.write.rows import numbers_of, table_of_columns
+from twinlog.wire.compression import DECOMPRESSED_LIMIT_BYTES
 from twinlog.wire.record_batch import Codec, read_headers, rewrite_header, verify_crc
 from twinlog.wire.records import encode_rows
 from twinlog.wire.rows import Rows
 
 COLUMNS: Final = all_columns(headers=True)
+CHUNK_BYTES: Final = 1 << 20
+"""Maximum bytes of rows that are passed to Spark at once, unless a single record is larger. Spark
+has several copies of them.
+"""
+LARGE_BYTES: Final = 16 << 20
+"""Payload of a batch above which workers take turns."""
+TURN_WITHIN_S: Final = 5.0
+TURN_TICK_S: Final = 0.01
 _FALSE: Final = pa.Array.from_buffers(pa.bool_(), 1, [None, pa.py_buffer(b"\0")])[0]
 
 
+class Turn:
+    """Lets only one worker at a time hold the payload of a large batch, by a lock on a folder."""
+
+    def __init__(self, path: str) -> None:
+        """`path`: the folder, or an empty text for no lock."""
+        self._file = os.open(path, os.O_RDONLY) if path else None
+
+    def begin(self) -> None:
+        """Wait for the turn, but not for long: the other worker may hang."""
+        if self._file is not None:
+            deadline = time.monotonic() + TURN_WITHIN_S
+            while not self._is_locked(self._file) and time.monotonic() < deadline:
+                time.sleep(TURN_TICK_S)
+
+    def unpacked(self, size: int) -> None:
+        """End the turn now if the payload is small."""
+        if size <= LARGE_BYTES:
+            self.end()
+
+    def end(self) -> None:
+        """End the turn, if it has not ended."""
+        if self._file is not None:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    @staticmethod
+    def _is_locked(file: int) -> bool:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+@cache
+def turn_of(path: str) -> Turn:
+    """Return this process's turn by that folder, or one without a lock if the path is empty."""
+    return Turn(path)
+
+
+NO_TURN: Final = Turn("")
+
+
 def rows_of_range(
-    source_range: SourceRange, left_out: Sequence[int] = ()
+    source_range: SourceRange,
+    left_out: Sequence[int] = (),
+    *,
+    limit_bytes: int = DECOMPRESSED_LIMIT_BYTES,
+    turn: Turn = NO_TURN,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records in [first, end) as rows, without those at the offsets `left_out`. Raises
-    CorruptData.
+    CorruptData. `limit_bytes`: maximum payload of a batch.
     """
-    decoder = ColumnDecoder(TopicPartition(source_range.topic, source_range.partition), COLUMNS)
+    tp = TopicPartition(source_range.topic, source_range.partition)
+    decoder = ColumnDecoder(
+        tp, COLUMNS, limit_bytes, chunk_bytes=CHUNK_BYTES, unpacked=turn.unpacked
+    )
     buffer = memoryview(source_range.batches)
-    for header, at in read_headers(buffer):
+    for header, start in read_headers(buffer):
         if header.base_offset < source_range.end and header.next_offset > source_range.first:
-            verify_crc(buffer, at, header)
-            batch = buffer[at : at + header.length]
-            yield from _without_offsets(
-                left_out, decoder.take(header, batch, source_range.first, source_range.end)
-            )
+            verify_crc(buffer, start, header)
+            batch = buffer[start : start + header.length]
+            turn.begin()
+            try:
+                yield from _without_offsets(
+                    left_out, decoder.take(header, batch, source_range.first, source_range.end)
+                )
+            finally:
+                turn.end()
     yield from _without_offsets(left_out, decoder.rest())
 
 
@@ -74,9 +140,11 @@ class _OneEncoder:
         self._partition = number_array(array("i", [source_range.partition]), pa.int32())[0]
         self._bounds = number_array(array("q", [source_range.first, source_range.end]), pa.int64())
 
-    def leading(self, columns: Mapping[str, Any], at: int) -> int:
-        """Return how many rows from `at` on are of this range."""
-        topic, partition, offset = (columns[name].slice(at) for name in (TOPIC, PARTITION, OFFSET))
+    def leading(self, columns: Mapping[str, Any], index: int) -> int:
+        """Return how many rows from `index` on are of this range."""
+        topic, partition, offset = (
+            columns[name].slice(index) for name in (TOPIC, PARTITION, OFFSET)
+        )
         is_named = pc.and_(pc.equal(topic, self._topic), pc.equal(partition, self._partition))
         is_within = pc.and_(
             pc.greater_equal(offset, self._bounds[0]), pc.less(offset, self._bounds[1])
@@ -144,19 +212,19 @@ class RangeEncoder:
         if columns[OFFSET].null_count:
             raise _overlap_error()
         table = table_of_columns(columns, rows.num_rows, self._now_ms, least_ms=UNTIMED_MS)
-        offsets, at = numbers_of(columns[OFFSET]), 0
-        while at < rows.num_rows:
+        offsets, row = numbers_of(columns[OFFSET]), 0
+        while row < rows.num_rows:
             if self._number == len(self._encoders):
                 raise _overlap_error()
             encoder = self._encoders[self._number]
-            end = at + encoder.leading(columns, at)
-            if at < end:
-                picked = array("q", range(at, end))
-                encoder.add(Rows([(table, picked)]), offsets[at:end])
+            end = row + encoder.leading(columns, row)
+            if row < end:
+                picked = array("q", range(row, end))
+                encoder.add(Rows([(table, picked)]), offsets[row:end])
             if end < rows.num_rows:
                 encoder.end()
                 self._number += 1
-            at = end
+            row = end
 
     def answers(self) -> list[RangeAnswer]:
         """Encode the remaining rows, and return an answer for each range."""

@@ -67,16 +67,16 @@ class RangeReader:
     def __init__(
         self,
         client: ClusterClient,
-        wanted: gaps.OffsetRange,
+        requested: gaps.OffsetRange,
         decoder: ColumnDecoder,
         *,
         isolation: Isolation,
         fails_on_data_loss: bool,
     ) -> None:
         self._client = client
-        self._tp = wanted.tp
-        self._position = wanted.first
-        self._end = wanted.end
+        self._tp = requested.tp
+        self._position = requested.first
+        self._end = requested.end
         self._isolation = isolation
         self._fails = fails_on_data_loss
         self._decoder = decoder
@@ -143,12 +143,12 @@ class RangeReader:
     def _decode_batches(self, answer: FetchedRecords) -> Iterator[pa.RecordBatch]:
         committed = self._isolation is Isolation.READ_COMMITTED
         rolled_back = RolledBack(answer.aborted if committed else ())
-        for header, at in read_headers(answer.records):
+        for header, start in read_headers(answer.records):
             if header.magic >= 2 and header.base_offset >= self._end:
                 self._jump_to(self._end, answer)
                 return
-            verify_crc(answer.records, at, header)
-            batch = answer.records[at : at + header.length]
+            verify_crc(answer.records, start, header)
+            batch = answer.records[start : start + header.length]
             is_rolled_back = rolled_back.skip(header, batch)
             if header.next_offset <= self._position:
                 continue

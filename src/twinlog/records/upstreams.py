@@ -63,8 +63,8 @@ class UpstreamMaps:
         return [
             tuple(
                 origin
-                for alias, known in maps[span.tp]
-                if (origin := origin_of(known, alias, span.first, span.end, ends[span.tp]))
+                for alias, partition_map in maps[span.tp]
+                if (origin := origin_of(partition_map, alias, span.first, span.end, ends[span.tp]))
                 is not None
             )
             for span in ranges
@@ -82,17 +82,17 @@ class UpstreamMaps:
         for alias, reader in self._readers.items():
             maps = reader.read()
             maps.require_all()
-            for key, known in maps.items():
+            for key, partition_map in maps.items():
                 topic = names.get(key.target_topic_id)
                 if topic is None:
                     continue
                 if key.branches:
                     raise wrong(
                         OPTION,
-                        f"the mirror places records of {known.topic} in {topic} by their keys, "
-                        "and the offset map does not have their positions",
+                        f"the mirror places records of {partition_map.topic} in {topic} by their "
+                        "keys, and the offset map does not have their positions",
                         "leave it out, or join by key and value",
                     )
                 if (tp := TopicPartition(topic, key.partition)) in wanted:
-                    out[tp].append((alias, known))
+                    out[tp].append((alias, partition_map))
         return out

@@ -187,7 +187,9 @@ def _ivy_jar() -> Path:
     folder = "" if pyspark is None else pyspark.origin or ""
     jars = sorted((Path(folder).parent / "jars").glob("ivy-*.jar"))
     if not jars:
-        raise EnvironmentMissing("pyspark has no Ivy in its jars folder; run scripts/setup")
+        raise EnvironmentMissing(
+            "pyspark has no Ivy in its jars folder: pip install --force-reinstall pyspark"
+        )
     return jars[-1]
 
 

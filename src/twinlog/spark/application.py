@@ -36,6 +36,15 @@ PASSED: Final = frozenset(
     )
 )
 """Environment variables that the application gets."""
+FREES_SOON: Final = {
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "MALLOC_ARENA_MAX": "2",
+    "MALLOC_MMAP_THRESHOLD_": "131072",
+    "MALLOC_TRIM_THRESHOLD_": "131072",
+}
+"""Variables with which Python, PyArrow and the JVM return memory to the system after a large
+record.
+"""
 
 
 class TransformStep(Message, frozen=True, kw_only=True):
@@ -59,6 +68,8 @@ class TransformsWork(Message, frozen=True, kw_only=True):
     steps: tuple[TransformStep, ...]
     """The steps in the order in which they are applied."""
     on_error: OnError
+    memory_bytes: int
+    """Maximum memory of the application, with its JVM and its workers."""
 
 
 class RangePorts(Message, frozen=True, kw_only=True):
@@ -161,4 +172,5 @@ class TransformsApplication:
 
 def environment_of(environment: Mapping[str, str], names: Collection[str] = ()) -> dict[str, str]:
     """Return the variables that the application gets."""
-    return {name: value for name, value in environment.items() if name in PASSED or name in names}
+    passed = {name: value for name, value in environment.items() if name in PASSED or name in names}
+    return FREES_SOON | passed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -11,7 +10,7 @@ from typing import Any, Final
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
-from twinlog.errors import Disconnected, EnvironmentMissing
+from twinlog.errors import Disconnected
 from twinlog.flow_log import NEWS
 from twinlog.quantities import plural
 from twinlog.spark.options import is_local, local_slots
@@ -27,17 +26,6 @@ HEAP_OVERHEAD_MIB: Final = 384
 """Spark's default overhead in MiB, which is for the JVM alone."""
 SETTLED_S: Final = 3.0
 """Executors register one by one. After this time without a new one, no more are expected."""
-
-_OTHERS = re.compile(r"yarn|(?:spark|k8s)://.+|local-cluster\[.+\]")
-
-
-def require_known(master: str) -> None:
-    """Raise EnvironmentMissing if Spark would reject the master, with a stack trace of its own."""
-    if not is_local(master) and _OTHERS.fullmatch(master) is None:
-        raise EnvironmentMissing(
-            f"--master: {master} is not a Spark master: write local[4], spark://host:7077, "
-            "k8s://https://host:443 or yarn"
-        )
 
 
 def local_master(
@@ -103,30 +91,30 @@ def memory_wanted(url: str, lane_bytes: int, conf: Mapping[str, str]) -> dict[st
 
 
 def task_slots(
-    context: SparkContext, wanted: int, keeps_waiting: Callable[[], bool] = lambda: True
+    context: SparkContext, wanted_slots: int, keeps_waiting: Callable[[], bool] = lambda: True
 ) -> int:
     """Return how many tasks can run at the same time, after executors have registered, or 0 if
     `keeps_waiting` has returned False before.
 
-    With dynamic allocation executors start when they are needed, so the result is `wanted`.
+    With dynamic allocation executors start when they are needed, so the result is `wanted_slots`.
     """
     if is_dynamic(context):
-        return wanted
+        return wanted_slots
     slots, changed = 0, time.monotonic()
-    while slots < wanted and keeps_waiting():
+    while slots < wanted_slots and keeps_waiting():
         now, last = time.monotonic(), slots_now(context)
         if last != slots:
             slots, changed = last, now
         if slots and (is_local(context.master) or now - changed > SETTLED_S):
             break
         time.sleep(0.1)
-    if 0 < slots < wanted:
+    if 0 < slots < wanted_slots:
         log.warning(
             "%s offers %d task slots, but lanes and the next lease need %d: fewer lanes are used; "
             "add cores, or set tasks.max or --lanes lower",
             context.master,
             slots,
-            wanted,
+            wanted_slots,
         )
     return slots
 

@@ -54,6 +54,7 @@ NEEDED: Final = {
 
 CLIENT: Final = "client"
 
+_OTHERS: Final = re.compile(r"yarn|(?:spark|k8s)://.+|local-cluster\[.+\]")
 _LOCAL: Final = re.compile(r"local(?:\[(\*|\d+)(?:,\s*(\*|\d+))?\])?")
 
 
@@ -103,30 +104,35 @@ def spark_options(
     """Return the options with the settings of Spark's files. Raises UsageError for a wrong option,
     and EnvironmentMissing for an environment in which no lane can run.
     """
-    asked = dict(_key_and_value(key) for key in conf)
-    properties = asked if properties_file is None else {**_read(properties_file), **asked}
-    master = master or properties.get("spark.master")
+    requested = dict(_key_and_value(key) for key in conf)
+    properties = requested if properties_file is None else {**_read(properties_file), **requested}
+    master = properties.get("spark.master") if master is None else master
+    if not is_local(master) and _OTHERS.fullmatch(str(master)) is None:
+        raise UsageError(
+            f'--master: "{master}" is not a Spark master: write local[4], spark://host:7077, '
+            "k8s://https://host:443 or yarn"
+        )
     if archive is not None and master is None:
         raise UsageError(
             "--archive is for executors of a Spark cluster: give its --master as well, or leave "
             "--archive out"
         )
-    for key in NEEDED.keys() & asked.keys():
-        if asked[key] != NEEDED[key]:
-            raise UsageError(f"--conf {key}={asked[key]}: lanes need {key}={NEEDED[key]}")
+    for key in NEEDED.keys() & requested.keys():
+        if requested[key] != NEEDED[key]:
+            raise UsageError(f"--conf {key}={requested[key]}: lanes need {key}={NEEDED[key]}")
     if os.environ.get("SPARK_REMOTE") or "spark.remote" in properties:
         raise EnvironmentMissing(
             "SPARK_REMOTE or spark.remote is set, but lanes do not run over Spark Connect: unset "
             "it, and name the cluster's own master with --master"
         )
     if properties_file is None and not is_local(master):
-        properties = {**_defaults(), **asked}
+        properties = {**_defaults(), **requested}
     mode = deploy_mode or properties.get("spark.submit.deployMode", CLIENT)
     if mode != CLIENT:
         raise UsageError(
-            f"the deploy mode {mode} is not one of `twinlog`, which is the driver itself: leave "
-            "--deploy-mode and spark.submit.deployMode out, or start twinlog/__main__.py by "
-            "`spark-submit --deploy-mode cluster`"
+            f"deploy mode {mode}: `twinlog` is the driver itself, so only the mode client is "
+            "possible: leave --deploy-mode and spark.submit.deployMode out, or start "
+            "twinlog/__main__.py by `spark-submit --deploy-mode cluster`"
         )
     return SparkOptions(
         master=master,
@@ -134,7 +140,7 @@ def spark_options(
         may_be_open=may_be_open,
         name=name or properties.get("spark.app.name"),
         properties_file=properties_file,
-        conf=asked,
+        conf=requested,
         given=properties,
     )
 

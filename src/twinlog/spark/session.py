@@ -1,13 +1,6 @@
 """Runs Spark for this process: quick to start, small and silent. Or uses the session of a caller
 (`twinlog.run`): its JVM, its application and its settings. Nothing in that session is changed, and
 it is not stopped. So what cannot be changed after its start is only checked.
-
-**Authentication.** Spark is restricted to its own executors. Spark's ports are part of the copy:
-the block manager distributes the tasks' code, and the scheduler receives results. Without a secret
-they serve every client that connects, and on one machine every user can. So authentication and
-encryption are always on. Local masters, YARN and Kubernetes create a secret for each application.
-The daemons of a standalone cluster share one that an operator sets, and a master without it is
-rejected: see docs/adr/0011.
 """
 
 from __future__ import annotations
@@ -28,6 +21,13 @@ from pyspark import SparkConf, SparkContext, accumulators
 
 from twinlog.errors import ConfigError, Disconnected, EnvironmentMissing
 from twinlog.machine import usable_cores
+from twinlog.spark.authentication import (
+    AUTHENTICATED,
+    FLAG,
+    NEEDED_BECAUSE,
+    OPEN,
+    security_settings,
+)
 from twinlog.spark.gateway import Gateway, SubmittedGateway, start_jvm, submit_jvm
 from twinlog.spark.lease import reason_of
 from twinlog.spark.masters import (
@@ -36,62 +36,11 @@ from twinlog.spark.masters import (
     held_by_standby,
     local_master,
     memory_wanted,
-    require_known,
 )
 from twinlog.spark.options import NEEDED, SparkOptions, is_local, is_submitted, name_replaced
 from twinlog.spark.pack import ALIAS
 
 log = logging.getLogger(__name__)
-
-
-LOOPBACK: Final = "127.0.0.1"
-SECRET: Final = "spark.authenticate.secret"  # noqa: S105 (the name of the key)
-FLAG: Final = "--allow-unauthenticated-spark"
-
-AUTHENTICATED: Final = {
-    "spark.authenticate": "true",
-    "spark.network.crypto.enabled": "true",
-    # otherwise a peer that claims to know no encryption would be served without it
-    "spark.network.crypto.saslFallback": "false",
-}
-OPEN: Final = {"spark.authenticate": "false", "spark.network.crypto.enabled": "false"}
-
-PINNED: Final = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
-"""Lanes of this machine need no network, whatever SPARK_LOCAL_IP says for other work."""
-
-NEEDED_BECAUSE: Final = (
-    "without authentication, every client that reaches Spark's ports can read the lanes' tasks, "
-    "including the credentials of both clusters"
-)
-
-
-def makes_its_secret(master: str | None) -> bool:
-    """Return whether Spark itself creates a secret for each application there."""
-    return is_local(master) or master == "yarn" or str(master).startswith("k8s://")
-
-
-def security_settings(
-    master: str | None, configured: Mapping[str, str], *, may_be_open: bool
-) -> dict[str, str]:
-    """Return Spark's security settings. `configured` is the content of its own files.
-
-    If the operator passes the flag, Spark is open only if no secret is configured. Raises
-    ConfigError.
-    """
-    if is_local(master):
-        return {**AUTHENTICATED, **PINNED}
-    if makes_its_secret(master) or configured.get(SECRET):
-        return dict(AUTHENTICATED)
-    if may_be_open:
-        log.warning("%s: %s (%s)", master, NEEDED_BECAUSE, FLAG)
-        return dict(OPEN)
-    raise ConfigError(
-        f"{master} creates no secret of its own, and {SECRET} is not set: {NEEDED_BECAUSE}; set "
-        f"`spark.authenticate true`, `spark.network.crypto.enabled true` and one long random "
-        f"`{SECRET}` in conf/spark-defaults.conf of the master, of every worker and here "
-        f"(SPARK_CONF_DIR), or, if no other client reaches those ports, pass {FLAG}",
-        code="SPARK_UNAUTHENTICATED",
-    )
 
 
 STOP_WITHIN_S: Final = 5.0
@@ -147,8 +96,6 @@ class DriverJvm:
         self._name = options.name or name
         self._task_failures = task_failures
         master, conf = options.master, options.given
-        if master is not None:
-            require_known(master)
         hush_libraries()
         read_past_accumulators()
         convert_nothing_of_sql()
@@ -179,6 +126,8 @@ class DriverJvm:
             self.gateway.restore_environment()
             self._configured = {**dict(SparkConf().getAll()), **conf}
             security = security_settings(master, self._configured, may_be_open=options.may_be_open)
+            if security == OPEN:
+                log.warning("%s: %s (%s)", master, NEEDED_BECAUSE, FLAG)
             name_replaced(self._configured, security)
             self._settings |= security
 
@@ -283,8 +232,6 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 def _archive_settings(archive: Path | None, conf: Mapping[str, str]) -> dict[str, str]:
     if archive is None:
         return {}
-    if not archive.is_file():
-        raise EnvironmentMissing(f"{archive}: no such file; create it with `twinlog pack`")
     own_archive = f"{archive.resolve().as_uri()}#{ALIAS}"
     return {
         "spark.archives": ",".join(filter(None, (conf.get("spark.archives"), own_archive))),

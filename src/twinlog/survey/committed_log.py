@@ -44,7 +44,7 @@ def read_committed(
 def batches_of(answer: FetchedRecords) -> Iterator[tuple[BatchHeader, Sequence[Record]]]:
     """Yield all batches of a response. Markers and aborted batches have no records."""
     rolled_back = RolledBack(answer.aborted)
-    for header, at in read_headers(answer.records):
-        batch = answer.records[at : at + header.length]
+    for header, start in read_headers(answer.records):
+        batch = answer.records[start : start + header.length]
         is_gone = rolled_back.skip(header, batch)
         yield header, () if is_gone or header.is_control else decode(header, batch)

@@ -77,21 +77,21 @@ that discovery queried.
 """
 
 
-def require_gone(client: ClusterClient, seen: ClusterMetadata, names: Collection[str]) -> None:
+def require_gone(client: ClusterClient, metadata: ClusterMetadata, names: Collection[str]) -> None:
     """Raise BrokerRefused BROKERS_DIFFER (retriable) unless other brokers lack these topics, too.
 
     The client's connections are then closed, so that the next discovery queries another broker.
     """
-    lacking = sorted(name for name in names if name not in seen.topics)
-    if not lacking or not seen.brokers:
+    lacking = sorted(name for name in names if name not in metadata.topics)
+    if not lacking or not metadata.brokers:
         return
-    answers = [*_answers(client, seen, lacking)]
+    answers = [*_answers(client, metadata, lacking)]
     shown = {
         name for answer in answers for name, topic in answer.topics.items() if topic.error == NONE
     }
     if shown:
         what = f"one shows {first_few(sorted(shown))}, another does not"
-    elif len(answers) < min(NEEDED_ANSWERS, len(seen.brokers)):
+    elif len(answers) < min(NEEDED_ANSWERS, len(metadata.brokers)):
         what = f"one broker does not list {first_few(lacking)}, and the others do not respond"
     else:
         return
@@ -112,9 +112,9 @@ def shown_by_any(client: ClusterClient) -> Iterator[TopicMetadata]:
 
 
 def _answers(
-    client: ClusterClient, seen: ClusterMetadata, names: Collection[str] | None
+    client: ClusterClient, metadata: ClusterMetadata, names: Collection[str] | None
 ) -> Iterator[ClusterMetadata]:
-    nodes = sorted(seen.brokers)
+    nodes = sorted(metadata.brokers)
     for node in CHANCE.sample(nodes, min(ASKED, len(nodes))):
         try:
             yield client.metadata_from(node, names)
@@ -344,34 +344,34 @@ def _ensure(  # noqa: PLR0913, PLR0917 (one step of `discover`, cut out to be re
     at_target: ClusterMetadata,
     remote: str,
     configs: Mapping[str, str],
-    out: Discovery,
+    discovery: Discovery,
     create: bool,
     guard: Guard | None,
 ) -> None:
-    wanted = len(topic.partitions)
-    known = at_target.topics.get(remote)
-    if known is None:
+    count = len(topic.partitions)
+    existing = at_target.topics.get(remote)
+    if existing is None:
         if not flow.new_topics.enabled:
             raise target_topic_missing(flow, remote)
         if not create:
-            out.missing.append(remote)
+            discovery.missing.append(remote)
             return
         if (too_long := name_too_long(flow, topic.name, remote)) is not None:
             raise too_long
         _create(flow, target, topic, remote, configs)
-        out.created.append(remote)
-    elif not known.error and flow.same_partitions and len(known.partitions) != wanted:
-        raise partitions_differ(flow, remote, len(known.partitions), wanted)
-    elif known.error or flow.keyed_partitions or len(known.partitions) >= wanted:
+        discovery.created.append(remote)
+    elif not existing.error and flow.same_partitions and len(existing.partitions) != count:
+        raise partitions_differ(flow, remote, len(existing.partitions), count)
+    elif existing.error or flow.keyed_partitions or len(existing.partitions) >= count:
         return
     elif not flow.new_topics.enabled:
-        raise target_topic_too_small(flow, remote, len(known.partitions), wanted)
-    elif guard is not None and (error := guard.why_not_grown(topic, known, target)) is not None:
+        raise target_topic_too_small(flow, remote, len(existing.partitions), count)
+    elif guard is not None and (error := guard.why_not_grown(topic, existing, target)) is not None:
         raise error
     elif create:
-        create_partitions(target, remote, wanted)
-        wait_for_topic(target, remote, partitions=wanted, first=len(known.partitions))
-        out.grown.append(remote)
+        create_partitions(target, remote, count)
+        wait_for_topic(target, remote, partitions=count, first=len(existing.partitions))
+        discovery.grown.append(remote)
 
 
 def _create(
@@ -412,12 +412,14 @@ def new_counts_note(flow: FlowConfig, count: int, names: Sequence[str]) -> str:
     )
 
 
-def partitions_differ(flow: FlowConfig, remote: str, count: int, wanted: int) -> PartitionError:
+def partitions_differ(
+    flow: FlowConfig, remote: str, count: int, wanted_count: int
+) -> PartitionError:
     """Return the error for different partition counts if records are not distributed by key."""
     return PartitionError(
         f"topic {remote} has {plural(count, 'partition')} on {flow.flow.target}, its "
-        f"source {wanted}: make the counts equal, leave the topic out, or place its records by "
-        "key with twinlog.target.partitions = keyed",
+        f"source {wanted_count}: make the counts equal, leave the topic out, or place its records "
+        "by key with twinlog.target.partitions = keyed",
         flow=flow.flow,
         code="PARTITIONS_DIFFER",
         fate=Fate.RETRIABLE,
@@ -429,37 +431,41 @@ def _plan(
     topics: dict[str, TopicMetadata],
     remote: dict[str, str],
     target: ClusterClient,
-    out: Discovery,
+    discovery: Discovery,
     lanes_are_us: bool,
-    judged: Mapping[str, TopicMetadata],
+    checked_topics: Mapping[str, TopicMetadata],
 ) -> None:
-    usable = {problem.topic: problem.first for problem in out.problems}
-    names = [name for name in topics if usable.get(name) != 0 and remote[name] not in out.missing]
+    usable = {problem.topic: problem.first for problem in discovery.problems}
+    names = [
+        name for name in topics if usable.get(name) != 0 and remote[name] not in discovery.missing
+    ]
     if not names:
         return
-    seen = _settled_metadata(target, sorted({remote[name] for name in names}))
-    at_target = seen.topics
+    metadata = _settled_metadata(target, sorted({remote[name] for name in names}))
+    at_target = metadata.topics
     rules, unread = target_rules(flow, target, [remote[name] for name in names])
-    out.notes += filter(None, (unread,))
+    discovery.notes += filter(None, (unread,))
     for name in names:
         remote_topic = at_target.get(remote[name])
         if remote_topic is None or remote_topic.error:
             code = UNKNOWN_TOPIC_OR_PARTITION if remote_topic is None else remote_topic.error
             error = error_for(code, cluster=flow.flow.target, doing=f"asking for {remote[name]}")
-            out.fail(topics[name], error)
+            discovery.fail(topics[name], error)
             continue
-        if not _is_judged(remote_topic, judged):
-            out.fail(topics[name], created_since(flow, remote[name]))
+        if not _is_judged(remote_topic, checked_topics):
+            discovery.fail(topics[name], created_since(flow, remote[name]))
             continue
-        lacks = [right for right in NEEDED if not may(seen, remote[name], right)]
+        lacks = [right for right in NEEDED if not may(metadata, remote[name], right)]
         if lanes_are_us and lacks:
-            out.fail(topics[name], denied_error(flow.flow.target, lacks[0].name, remote[name]))
+            discovery.fail(
+                topics[name], denied_error(flow.flow.target, lacks[0].name, remote[name])
+            )
             continue
         differs = len(remote_topic.partitions) != len(topics[name].partitions)
         targets = len(remote_topic.partitions) if flow.keyed_partitions and differs else 0
         transform = flow.transforms.digest_of(name)
         for partition in topics[name].partitions[: usable.get(name)]:
-            out.plans.append(
+            discovery.plans.append(
                 PartitionPlan(
                     source=TopicPartition(name, partition.partition),
                     target=TopicPartition(remote[name], 0 if targets else partition.partition),
@@ -472,11 +478,11 @@ def _plan(
             )
 
 
-def _is_judged(topic: TopicMetadata, judged: Mapping[str, TopicMetadata]) -> bool:
+def _is_judged(topic: TopicMetadata, checked_topics: Mapping[str, TopicMetadata]) -> bool:
     """Return whether this is the topic that the guard has checked, or did not exist then, so that
     this flow creates it.
     """
-    before = judged.get(topic.name)
+    before = checked_topics.get(topic.name)
     return before is None or before.error != NONE or before.topic_id == topic.topic_id
 
 
@@ -559,12 +565,13 @@ def target_topic_missing(flow: FlowConfig, remote: str) -> PartitionError:
 
 
 def target_topic_too_small(
-    flow: FlowConfig, remote: str, count: int, wanted: int
+    flow: FlowConfig, remote: str, count: int, wanted_count: int
 ) -> PartitionError:
     """Return the error if the source has more partitions, which may not be added."""
     return PartitionError(
         f"topic {remote} has {plural(count, 'partition')} on {flow.flow.target}, its "
-        f"source {wanted}, and topic.creation.enable=false: add partitions; the others are copied",
+        f"source {wanted_count}, and topic.creation.enable=false: add partitions; the others are "
+        "copied",
         flow=flow.flow,
         code="TARGET_TOPIC_TOO_SMALL",
         fate=Fate.RETRIABLE,

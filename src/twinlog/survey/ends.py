@@ -88,7 +88,9 @@ def read_ends(
 
 def log_starts(client: ClusterClient, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """Return the start of each log. Raises the error of the first that cannot be queried."""
-    return {tp: or_raise(one).offset for tp, one in list_offsets(client, tps, EARLIEST).items()}
+    return {
+        tp: or_raise(result).offset for tp, result in list_offsets(client, tps, EARLIEST).items()
+    }
 
 
 def log_bounds(
@@ -145,16 +147,16 @@ def known_starts(
 def known_offsets(
     client: ClusterClient,
     partitions: Iterable[TopicPartition],
-    at: int = LATEST,
+    timestamp: int = LATEST,
     *,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, int]:
-    """Return the offset at `at` (as in ListOffsets) for each partition that could be queried.
+    """Return the offset at `timestamp` (as in ListOffsets) of each partition that could be queried.
 
     Raises TwinlogError if the cluster cannot be queried.
     """
-    offsets = list_offsets(client, partitions, at, isolation=isolation, timeout_s=timeout_s)
+    offsets = list_offsets(client, partitions, timestamp, isolation=isolation, timeout_s=timeout_s)
     return {
         tp: offset.offset for tp, offset in offsets.items() if not isinstance(offset, TwinlogError)
     }

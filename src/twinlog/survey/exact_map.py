@@ -104,9 +104,9 @@ class ExactMap:
         """Return source names by topic ID of this cluster, or {} if brokers have no topic IDs."""
         reader = self._map(topics)
         newest: dict[TopicId, tuple[Term, str]] = {}
-        for key, known in reader.read().items() if reader is not None else ():
-            newest_name = known.term, known.topic
-            if key.target_topic_id != NO_TOPIC_ID and known.topic:
+        for key, partition_map in reader.read().items() if reader is not None else ():
+            newest_name = partition_map.term, partition_map.topic
+            if key.target_topic_id != NO_TOPIC_ID and partition_map.topic:
                 newest[key.target_topic_id] = max(
                     newest_name, newest.get(key.target_topic_id, newest_name)
                 )

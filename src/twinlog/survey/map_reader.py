@@ -144,35 +144,37 @@ class MapReader:
                     out[tp.partition] = end
         return out
 
-    def _read(self, partition: int, end: int, fresh: set[PartitionKey]) -> None:
+    def _read(self, partition: int, end: int, fresh_keys: set[PartitionKey]) -> None:
         position = self._next[partition]
         for record in read_to_end(
             self._client, self.topic, partition, position, end=end, timeout_s=LEADER_WAIT_S
         ):
             if record.key is not None:
-                self._apply(record, partition, fresh)
+                self._apply(record, partition, fresh_keys)
             self._next[partition] = record.offset + 1
 
-    def _apply(self, record: Record, partition: int, fresh: set[PartitionKey]) -> None:
+    def _apply(self, record: Record, partition: int, fresh_keys: set[PartitionKey]) -> None:
         assert record.key is not None  # noqa: S101 (for the type checker)
         try:
             if record.value is None:
                 key, term, chunk = row_key(record.key)
                 if key in self._maps:
-                    self._to_change(key, "", fresh).remove(term, chunk)
+                    self._to_change(key, "", fresh_keys).remove(term, chunk)
                 return
             row = StoredRow.decode(record.key, record.value)
         except (CorruptData, ValueError, TypeError) as error:
             raise _unreadable(error, self.topic, partition, record.offset) from error
-        self._to_change(row.key, row.topic, fresh).apply(row)
+        self._to_change(row.key, row.topic, fresh_keys).apply(row)
 
-    def _to_change(self, key: PartitionKey, topic: str, fresh: set[PartitionKey]) -> PartitionMap:
+    def _to_change(
+        self, key: PartitionKey, topic: str, fresh_keys: set[PartitionKey]
+    ) -> PartitionMap:
         known = self._maps.get(key)
         if known is None:
             known = self._maps[key] = PartitionMap(key=key, topic=topic)
-        elif key not in fresh:
+        elif key not in fresh_keys:
             known = self._maps[key] = known.copy()
-        fresh.add(key)
+        fresh_keys.add(key)
         return known
 
 

@@ -110,13 +110,15 @@ TOPICS_A_ROW: Final = 500
 _KIND: Final = "first-look"
 
 
-def first_survey_rows(flow: str, seen: Iterable[Identity]) -> list[tuple[bytes, bytes]]:
+def first_survey_rows(flow: str, identities: Iterable[Identity]) -> list[tuple[bytes, bytes]]:
     """Return (key, value) of the rows of one survey, in the order of appending."""
     counts: dict[str, int] = {}
-    for topic, partition in seen:
+    for topic, partition in identities:
         counts[topic] = max(counts.get(topic, 0), partition + 1)
     topics = sorted(counts)
-    parts = [topics[at : at + TOPICS_A_ROW] for at in range(0, len(topics), TOPICS_A_ROW)] or [[]]
+    parts = [
+        topics[index : index + TOPICS_A_ROW] for index in range(0, len(topics), TOPICS_A_ROW)
+    ] or [[]]
     survey_id = uuid.uuid4().hex
     return [
         encode_row(

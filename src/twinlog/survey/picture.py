@@ -77,13 +77,13 @@ def read_flow(  # noqa: PLR0913 (keyword-only)
     is_shared: bool,
     new_owners: Callable[[], NewOwners],
     maps: Flow | Callable[[], Maps],
-    seen: ClusterMetadata | None = None,
+    metadata: ClusterMetadata | None = None,
 ) -> Picture:
     """Read what `want` names from the target of a flow, after the source's ends.
 
     `new_owners` reads the state topic. It is called once, when an answer depends on it. `maps`: the
-    flow, or a function that reads its map. `seen`: metadata of the target. Raises TwinlogError if
-    the target cannot be queried.
+    flow, or a function that reads its map. `metadata`: metadata of the target. Raises TwinlogError
+    if the target cannot be queried.
     """
     target = read_ends(client, tps, want)
     producers = known_producers(client, target) if Want.PRODUCERS in want else {}
@@ -93,23 +93,25 @@ def read_flow(  # noqa: PLR0913 (keyword-only)
         return owners()(topic)
 
     ownership = Ownership(is_shared, producers, has_new_owners)
-    maps_read = read_maps(client, maps, seen, after=target) if isinstance(maps, Flow) else maps()
+    maps_read = (
+        read_maps(client, maps, metadata, after=target) if isinstance(maps, Flow) else maps()
+    )
     return Picture(source=after, target=target, maps=maps_read, ownership=ownership)
 
 
 def read_maps(
-    client: ClusterClient, flow: Flow, seen: ClusterMetadata | None = None, *, after: Ends
+    client: ClusterClient, flow: Flow, metadata: ClusterMetadata | None = None, *, after: Ends
 ) -> Maps:
     """Return the maps of everything that a flow copied to this cluster. They are not older than
     `after`.
 
     They are empty if the flow has copied nothing. If the map topic may not be read, or is missing
-    although the flow has copied something, every partition has that problem. `seen`: metadata of
-    the cluster. Raises as `MapReader.read` does.
+    although the flow has copied something, every partition has that problem. `metadata`: metadata
+    of the cluster. Raises as `MapReader.read` does.
     """
     del after  # `after` is only evidence of the order
     name = map_topic_of(flow)
-    topic = (client.metadata([name]) if seen is None else seen).topics.get(name)
+    topic = (client.metadata([name]) if metadata is None else metadata).topics.get(name)
     if topic is None or topic.error:
         problem = why_no_rows(client, flow)
         return Maps({}, {} if problem is None else {0: problem}, 1)

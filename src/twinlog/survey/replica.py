@@ -164,7 +164,7 @@ class Maps(dict[PartitionKey, PartitionMap]):
 
     def newest_generation(self) -> int:
         """Return the newest generation in the map; -1 for a flow that never copied."""
-        return max((known.term.generation for known in self.values()), default=-1)
+        return max((partition_map.term.generation for partition_map in self.values()), default=-1)
 
 
 class Copied(Struct, frozen=True, gc=False):
@@ -273,24 +273,24 @@ def replica(
     `later`: the target's log, read again after the map. `targets`: the number of partitions to
     which the flow distributes its records by key (0: it keeps partitions); None: the map decides.
     """
-    copied, key, known = UNKNOWN, None, None
+    copied, key, partition_map = UNKNOWN, None, None
     problem = target.problem or later.problem or maps.problem(pair.source)
     if problem is None and target.end is not None:
-        known = _newest(pair, maps, targets)
-        key = None if known is None else known.key
-        if key is None or known is None or not known.runs:
-            copied, key, known = UNKNOWN if target.end else NOTHING, None, None
+        partition_map = _newest(pair, maps, targets)
+        key = None if partition_map is None else partition_map.key
+        if key is None or partition_map is None or not partition_map.runs:
+            copied, key, partition_map = UNKNOWN if target.end else NOTHING, None, None
         elif not _is_same(key.source_topic_id, pair.source_topic_id):
             problem = PartitionError(SOURCE_RECREATED, code="SOURCE_RECREATED")
         elif key.branches:
             copied = by_branches(key, maps)
         else:
-            copied = _copied(pair, known, ownership, target.end)
+            copied = _copied(pair, partition_map, ownership, target.end)
             if later.end is not None and max(target.end, later.end) < (copied.downstream or 0):
                 copied = UNKNOWN
                 problem = PartitionError(TARGET_TRUNCATED, code="TARGET_TRUNCATED")
     is_plain = copied.downstream is not None
-    return Replica(pair, source, target, copied, key, known if is_plain else None, problem)
+    return Replica(pair, source, target, copied, key, partition_map if is_plain else None, problem)
 
 
 def pair_into(
@@ -334,37 +334,41 @@ def by_headers(known: Replica, batch_from: Callable[[int, int], BatchHeader | No
     return replace(known, copied=up_to(known.map, border, Witness.HEADERS, end - border))
 
 
-def up_to(known: PartitionMap, end: int, witness: Witness, foreign: int = 0) -> Copied:
+def up_to(partition_map: PartitionMap, end: int, witness: Witness, foreign: int = 0) -> Copied:
     """Return the copy in a topic if all records below `end` are this flow's."""
-    runs = known.runs
+    runs = partition_map.runs
     at = following(runs, end, DOWNSTREAM)
     run = runs[max(0, at - 1)]
     ordinal = end - (run.downstream - run.ordinal)
     if at < len(runs) or ordinal <= run.ordinal:
-        copied = _copied_to(known, Certainty.EXACT, witness, ordinal, end)
+        copied = _copied_to(partition_map, Certainty.EXACT, witness, ordinal, end)
         return replace(copied, foreign=foreign)
     upstream = run.upstream_of(ordinal)  # the usual case: no later record is announced
     return Copied(Certainty.EXACT, witness, ordinal, upstream, end, upstream, foreign)
 
 
-def by_mark(known: PartitionMap) -> Copied:
+def by_mark(partition_map: PartitionMap) -> Copied:
     """Return the copy up to the map's newest mark, which may be some seconds old."""
-    first, mark = known.runs[0], known.mark
+    first, mark = partition_map.runs[0], partition_map.mark
     if mark is None:
         mark = Mark(first.ordinal, first.downstream)
     certainty = Certainty.EXACT if mark.is_final else Certainty.AT_LEAST
-    return _copied_to(known, certainty, Witness.MARK, mark.ordinal, mark.downstream)
+    return _copied_to(partition_map, certainty, Witness.MARK, mark.ordinal, mark.downstream)
 
 
 def _copied_to(
-    known: PartitionMap, certainty: Certainty, witness: Witness, ordinal: int, downstream: int
+    partition_map: PartitionMap,
+    certainty: Certainty,
+    witness: Witness,
+    ordinal: int,
+    downstream: int,
 ) -> Copied:
-    reach = reach_of(known, ordinal, downstream)
-    resumes_at = (run_at(known.runs, ordinal) or known.runs[0]).upstream_of(ordinal)
+    reach = reach_of(partition_map, ordinal, downstream)
+    resumes_at = (run_at(partition_map.runs, ordinal) or partition_map.runs[0]).upstream_of(ordinal)
     return Copied(certainty, witness, ordinal, reach.upstream, reach.downstream, resumes_at)
 
 
-def foreign_after(known: PartitionMap, end: int, producers: Producers) -> int | None:
+def foreign_after(partition_map: PartitionMap, end: int, producers: Producers) -> int | None:
     """Return how many records of a log that ends at `end` are after this flow's last one, or None
     if the leader remembers none of its producer IDs.
 
@@ -372,24 +376,26 @@ def foreign_after(known: PartitionMap, end: int, producers: Producers) -> int | 
     last sequence of each producer ID.
     """
     # the end is the ordinal, if all records of the log are this flow's
-    last = end - 1 - k_at(known.runs, end)
-    sequences = [state.last_sequence for id_, state in producers.items() if id_ in known.producers]
+    last = end - 1 - k_at(partition_map.runs, end)
+    sequences = [
+        state.last_sequence for id_, state in producers.items() if id_ in partition_map.producers
+    ]
     distances = [sequence_of(last - sequence) for sequence in sequences]
     # records that were copied after the end was queried have a sequence after it
     return min((0 if n > SEQUENCE_MODULUS // 2 else n for n in distances), default=None)
 
 
-def _copied(pair: Pairing, known: PartitionMap, ownership: Ownership, end: int) -> Copied:
+def _copied(pair: Pairing, partition_map: PartitionMap, ownership: Ownership, end: int) -> Copied:
     if ownership.is_shared:
-        return by_mark(known)
+        return by_mark(partition_map)
     producers = ownership.producers.get(pair.target)
-    foreign = foreign_after(known, end, producers) if producers else None
-    marked = -1 if known.mark is None else known.mark.downstream
+    foreign = foreign_after(partition_map, end, producers) if producers else None
+    marked = -1 if partition_map.mark is None else partition_map.mark.downstream
     if foreign is not None and not end - foreign < marked <= end:
-        return up_to(known, end - foreign, Witness.PRODUCER, foreign)
+        return up_to(partition_map, end - foreign, Witness.PRODUCER, foreign)
     if not ownership.has_new_owners(pair.source.topic):
-        return up_to(known, end, Witness.LOG_END)
-    copied = by_mark(known)
+        return up_to(partition_map, end, Witness.LOG_END)
+    copied = by_mark(partition_map)
     return replace(copied, foreign=max(0, end - (copied.downstream or 0)))
 
 
@@ -399,12 +405,12 @@ def by_branches(key: PartitionKey, maps: Mapping[PartitionKey, PartitionMap]) ->
     """
     records, upstreams = 0, []
     for number in range(key.branches):
-        known = maps.get(key._replace(branch=number))
-        if known is None or not known.runs:
+        partition_map = maps.get(key._replace(branch=number))
+        if partition_map is None or not partition_map.runs:
             return NOTHING
-        begin = known.runs[0]
-        ordinal = begin.ordinal if known.mark is None else known.mark.ordinal
-        upstream = next_upstream(known.runs, ordinal)
+        begin = partition_map.runs[0]
+        ordinal = begin.ordinal if partition_map.mark is None else partition_map.mark.ordinal
+        upstream = next_upstream(partition_map.runs, ordinal)
         records += ordinal
         upstreams.append(begin.upstream if upstream is None else upstream)
     first = min(upstreams)
@@ -413,8 +419,8 @@ def by_branches(key: PartitionKey, maps: Mapping[PartitionKey, PartitionMap]) ->
 
 def _newest(pair: Pairing, maps: Maps, targets: int | None) -> PartitionMap | None:
     """Return the pair's map, or else the newest map of another source topic."""
-    if targets == 0 and (known := maps.get(pair.map_key)) is not None:
-        return known  # the usual case, and a status calls this for each partition
+    if targets == 0 and (partition_map := maps.get(pair.map_key)) is not None:
+        return partition_map  # the usual case, and a status calls this for each partition
     keys = maps.keys_to(pair.target_topic_id, pair.source.partition)
     if targets is None:
         keys = [key for key in keys if key.branches] or keys

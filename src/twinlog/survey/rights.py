@@ -20,13 +20,13 @@ def denied_error(alias: str, right: str, topic: str) -> Unauthorized:
 
 
 def visible_topics(
-    lane: ClusterClient, usual: ClusterClient, known: ClusterMetadata, topics: Iterable[str]
+    lane: ClusterClient, usual: ClusterClient, metadata: ClusterMetadata, topics: Iterable[str]
 ) -> ClusterMetadata:
     """Return the topics as visible to the lanes' user."""
     if lane is usual:
-        return known
+        return metadata
     names = sorted(topics)
-    return lane.metadata(names) if names else known
+    return lane.metadata(names) if names else metadata
 
 
 def may(metadata: ClusterMetadata, topic: str, right: Operation) -> bool:

@@ -140,33 +140,33 @@ class StateLog:
             self.seen_at = max(self.seen_at, began)
             return self._rows
 
-    def _has_all(self, seen: _LogBounds, unnamed_s: float) -> bool:
-        is_known = seen.topic_id != NO_TOPIC_ID or time.monotonic() - self._whole_at < unnamed_s
-        return is_known and seen == self._at and seen.end <= self._next
+    def _has_all(self, bounds: _LogBounds, unnamed_s: float) -> bool:
+        is_known = bounds.topic_id != NO_TOPIC_ID or time.monotonic() - self._whole_at < unnamed_s
+        return is_known and bounds == self._at and bounds.end <= self._next
 
-    def _read_on(self, client: ClusterClient, seen: _LogBounds, unnamed_s: float) -> None:
-        if self._at is None or self._is_another(client, self._at, seen, unnamed_s):
+    def _read_on(self, client: ClusterClient, bounds: _LogBounds, unnamed_s: float) -> None:
+        if self._at is None or self._is_another(client, self._at, bounds, unnamed_s):
             self._folder, self._next = RowFolder(), 0
             self._whole_at = time.monotonic()
-        self._at = seen
-        for record in read_to_end(client, STATE_TOPIC, 0, self._next, end=seen.end):
+        self._at = bounds
+        for record in read_to_end(client, STATE_TOPIC, 0, self._next, end=bounds.end):
             if record.key is not None:
                 self._folder.take(record.key, record.value)
             self._next = record.offset + 1
-        self._next = max(self._next, seen.end)  # the cleaner may have emptied the last batch
+        self._next = max(self._next, bounds.end)  # the cleaner may have emptied the last batch
         self._rows = self._folder.rows()
 
     def _is_another(
-        self, client: ClusterClient, at: _LogBounds, seen: _LogBounds, unnamed_s: float
+        self, client: ClusterClient, at: _LogBounds, bounds: _LogBounds, unnamed_s: float
     ) -> bool:
         """Return True if the rows that were read may not be those of the log any more."""
-        is_unnamed = seen.topic_id == NO_TOPIC_ID
+        is_unnamed = bounds.topic_id == NO_TOPIC_ID
         if is_unnamed and time.monotonic() - self._whole_at >= unnamed_s:
             return True
-        if (seen.topic_id, seen.start) != (at.topic_id, at.start) or seen.end < self._next:
+        if (bounds.topic_id, bounds.start) != (at.topic_id, at.start) or bounds.end < self._next:
             return True
-        if seen.leader_epoch <= at.leader_epoch:
-            return seen.leader_epoch < at.leader_epoch
+        if bounds.leader_epoch <= at.leader_epoch:
+            return bounds.leader_epoch < at.leader_epoch
         last = or_raise(leader_epoch_ends(client, {HOME: at.leader_epoch})[HOME])
         return last.end_offset < self._next
 

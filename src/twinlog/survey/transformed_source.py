@@ -107,7 +107,7 @@ def _batches(offsets: array[int], decoded: list[Rows]) -> Iterator[Piece]:
     done = 0
     for rows in decoded:
         own = offsets[done : done + len(rows)]
-        gaps = (at for at in range(1, len(own)) if own[at] != own[at - 1] + 1)
+        gaps = (index for index in range(1, len(own)) if own[index] != own[index - 1] + 1)
         for begin, end in itertools.pairwise((0, *gaps, len(own))):
             batch = dense_batch(rows.slice(begin, end), own[begin])
             yield Piece(read_header(batch), batch)

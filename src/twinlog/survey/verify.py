@@ -72,8 +72,8 @@ class VerifiedLog:
                 continue
             before = position
             rolled_back = RolledBack(answer.aborted)
-            for header, at in read_headers(answer.records):
-                batch = answer.records[at : at + header.length]
+            for header, start in read_headers(answer.records):
+                batch = answer.records[start : start + header.length]
                 is_gone = rolled_back.skip(header, batch)
                 if header.next_offset <= before:
                     continue
@@ -184,16 +184,27 @@ class MappedCopy:
     """
 
     @classmethod
-    def of(cls, known: PartitionMap | None, reach: Reach | None, there_later: int) -> MappedCopy:
+    def of(
+        cls, partition_map: PartitionMap | None, reach: Reach | None, there_later: int
+    ) -> MappedCopy:
         """Return the copy up to `reach`, or further if the map shows that it was longer.
 
         `there_later` is the target's end after the map was read. No mark of the map is after it.
         """
-        if known is None or not known.runs:
+        if partition_map is None or not partition_map.runs:
             return cls()
-        if reach is not None and known.mark is not None and known.mark.downstream > there_later:
-            reach = max(reach, reach_at(known.runs, known.mark.ordinal, known.mark.downstream))
-        return cls(runs=known.runs, mark=known.mark, reach=reach)
+        if (
+            reach is not None
+            and partition_map.mark is not None
+            and partition_map.mark.downstream > there_later
+        ):
+            reach = max(
+                reach,
+                reach_at(
+                    partition_map.runs, partition_map.mark.ordinal, partition_map.mark.downstream
+                ),
+            )
+        return cls(runs=partition_map.runs, mark=partition_map.mark, reach=reach)
 
 
 OnStep = Callable[[int], None]
@@ -201,11 +212,11 @@ OnStep = Callable[[int], None]
 
 
 def verify_partition(
-    wanted: VerifyTask,
+    task: VerifyTask,
     source: ClusterClient,
     target: ClusterClient,
     on_step: OnStep,
-    compared: Compared,
+    result: Compared,
     *,
     read_bytes: int = READ_BYTES,
     functions: Functions | None = None,
@@ -215,23 +226,23 @@ def verify_partition(
     """
     source_log = VerifiedLog(
         client=source,
-        tp=wanted.source,
-        start=wanted.here.start,
-        end=wanted.here.end,
-        isolation=wanted.isolation,
+        tp=task.source,
+        start=task.here.start,
+        end=task.here.end,
+        isolation=task.isolation,
         read_bytes=read_bytes,
     )
     target_log = VerifiedLog(
         client=target,
-        tp=wanted.target,
-        start=wanted.there.start,
-        end=wanted.there.end,
+        tp=task.target,
+        start=task.there.start,
+        end=task.there.end,
         read_bytes=read_bytes,
     )
     try:
-        _Partition(wanted, source_log, target_log, on_step, compared, functions).compare()
+        _Partition(task, source_log, target_log, on_step, result, functions).compare()
     finally:
-        compared.bytes = target_log.bytes
+        result.bytes = target_log.bytes
 
 
 @dataclass(slots=True)
@@ -268,7 +279,7 @@ class _Partition:
             source=side,
             target=self._target_side(self._there.end),
             rules=self._wanted.rules,
-            compared=self._found,
+            result=self._found,
         )
         self._find_pending(walk)
 
@@ -292,7 +303,7 @@ class _Partition:
             source=side,
             target=target,
             rules=wanted.rules,
-            compared=self._found,
+            result=self._found,
             on_step=self._report,
         )
         self._reported = begin_on_target
@@ -365,7 +376,7 @@ class _Partition:
             limit,
             start=lambda: self._here.start,
             may_lack=self._wanted.source_may_lack,
-            compared=self._found,
+            result=self._found,
         )
 
     def _target_side(self, begin: int) -> ReadSide:
@@ -375,7 +386,7 @@ class _Partition:
             self._there.end,
             start=lambda: self._there.start,
             may_lack=self._wanted.target_may_lack,
-            compared=self._found,
+            result=self._found,
         )
 
     def _report(self, offset: int) -> None:
@@ -421,55 +432,55 @@ TASKS: Final = 64
 """Minimum number of sections of all partitions together, unless they would be too small."""
 
 
-def size(wanted: Sequence[VerifyTask]) -> int:
+def size(tasks: Sequence[VerifyTask]) -> int:
     """Return the number of offsets per section for these partitions."""
-    total = sum(max(0, task.there.end - task.there.start) for task in wanted)
+    total = sum(max(0, task.there.end - task.there.start) for task in tasks)
     return min(max(total // TASKS, LEAST_OFFSETS), MOST_OFFSETS)
 
 
-def split(wanted: VerifyTask, offsets: int) -> list[VerifyTask]:
+def split(task: VerifyTask, offsets: int) -> list[VerifyTask]:
     """Split partitions into sections of at most `offsets` source offsets, in order.
 
     There is only one if other clients write to the topic, too: which records are this flow's is
     then known only by reading from the map's mark on.
     """
-    reach = wanted.written.reach
+    reach = task.written.reach
     if reach is None:
-        return [wanted]
-    first = max(wanted.here.start, wanted.written.runs[0].upstream, wanted.since)
-    end = reach.upstream if wanted.until is None else min(reach.upstream, wanted.until)
+        return [task]
+    first = max(task.here.start, task.written.runs[0].upstream, task.since)
+    end = reach.upstream if task.until is None else min(reach.upstream, task.until)
     count = max(1, -(-(end - first) // offsets))
-    limits = [first + (end - first) * at // count for at in range(1, count)]
-    begins = [wanted.since, *limits]
-    ends = [*limits, wanted.until]
+    limits = [first + (end - first) * index // count for index in range(1, count)]
+    begins = [task.since, *limits]
+    ends = [*limits, task.until]
     return [
-        replace(wanted, since=begin, until=until, is_first=wanted.is_first and not at)
-        for at, (begin, until) in enumerate(zip(begins, ends, strict=True))
+        replace(task, since=begin, until=until, is_first=task.is_first and not index)
+        for index, (begin, until) in enumerate(zip(begins, ends, strict=True))
     ]
 
 
-def with_needed_runs(wanted: VerifyTask) -> VerifyTask:
+def with_needed_runs(task: VerifyTask) -> VerifyTask:
     """Return the section with only the part of the map that it needs: its runs, and one more run
     that ends the last of them. A map may have millions of runs.
     """
-    runs, reach = wanted.written.runs, wanted.written.reach
+    runs, reach = task.written.runs, task.written.reach
     if reach is None:
-        return wanted
-    low = max(0, following(runs, wanted.since, UPSTREAM) - 1)
-    high = len(runs) if wanted.until is None else following(runs, wanted.until, UPSTREAM) + 1
-    return replace(wanted, written=replace(wanted.written, runs=tuple(runs[low:high])))
+        return task
+    low = max(0, following(runs, task.since, UPSTREAM) - 1)
+    high = len(runs) if task.until is None else following(runs, task.until, UPSTREAM) + 1
+    return replace(task, written=replace(task.written, runs=tuple(runs[low:high])))
 
 
 def doubtful(sections: Sequence[VerifyTask], results: Sequence[Compared]) -> list[tuple[int, int]]:
     """Return ranges [first, next) of adjacent sections that must be walked again as one."""
     out: list[tuple[int, int]] = []
     first = 0
-    for at in range(len(sections) + 1):
-        if at < len(sections) and not results[at].is_identical:
+    for index in range(len(sections) + 1):
+        if index < len(sections) and not results[index].is_identical:
             continue
-        if at - first > 1:
-            out.append((first, at))
-        first = at + 1
+        if index - first > 1:
+            out.append((first, index))
+        first = index + 1
     return out
 
 

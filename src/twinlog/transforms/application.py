@@ -2,8 +2,8 @@
 
 A round has all waiting ranges of one chain, up to about a second of work. It begins when a range
 waits and fewer than two rounds run. So steady traffic has short rounds, and a backlog has large
-ones. The second round uses the cores while the first one begins and ends. The process has no state:
-a lane offers a range again if its answer is lost.
+ones. The second round uses the cores while the first one begins and ends, unless both have too many
+bytes. The process has no state: a lane offers a range again if its answer is lost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO, Final
@@ -29,11 +29,13 @@ from twinlog.config.flow.transforms import (
     TransformConfig,
     TransformsConfig,
 )
+from twinlog.config.keys.key_table import TRANSFORMS_MEMORY
 from twinlog.config.regex.patterns import compile_names
 from twinlog.config.values.origin import Setting
 from twinlog.errors import TwinlogError
 from twinlog.mirror.copy.ranges import SourceRange
 from twinlog.quantities import first_few
+from twinlog.records.daemon import DATA_BYTES
 from twinlog.records.lent import LentRanges, RangePart, name_of
 from twinlog.spark.application import (
     APPLICATION_MESSAGES,
@@ -45,6 +47,7 @@ from twinlog.spark.application import (
     TransformStep,
     TransformsWork,
 )
+from twinlog.transforms import memory
 from twinlog.transforms.loading import check_transform, load_chain
 from twinlog.transforms.rounds import Rounds
 from twinlog.transforms.session import local_session
@@ -115,6 +118,10 @@ class Application:
     begin: Callable[[RangeOffer], Rounds | None]
     """Makes the rounds of the range's transforms. Returns None if it does not run them."""
     say: Callable[[Message], None]
+    bytes_at_once: int = 16 << 20
+    """Maximum bytes of the ranges of all rounds that run at the same time. A range with a larger
+    batch runs alone.
+    """
     watch: LanePortWatch = field(default_factory=LanePortWatch)
     _chains: dict[str, Rounds] = field(default_factory=dict)
     """By digest: the rounds of the topics for which ranges were offered."""
@@ -126,6 +133,8 @@ class Application:
     _has_answered: bool = False
     """Whether it has answered a range."""
     _picking: threading.Lock = field(default_factory=threading.Lock)
+    _has_ended: threading.Event = field(default_factory=threading.Event)
+    """Set when a round ends."""
 
     def step(self, within_s: float | None = None) -> bool:
         """Wait for offers, and run one round. Return False if no range is offered in time."""
@@ -136,6 +145,9 @@ class Application:
                 while True:
                     self._add(self.watch.offers.get_nowait())
             taken = self._picked()
+            while (running := [*self._running]) and _bytes([*taken, *running]) > self.bytes_at_once:
+                self._has_ended.wait()
+                self._has_ended.clear()
             self._running.update(taken)
         again: Sequence[Offered] = ()
         try:
@@ -143,6 +155,7 @@ class Application:
                 again = self._answer(taken)
         finally:  # without the lock, because another thread may hold it while it waits
             self._running.difference_update(taken)
+            self._has_ended.set()
             for offered in again:
                 self.watch.offers.put(offered)
         return bool(taken)
@@ -166,7 +179,7 @@ class Application:
     def _picked(self) -> list[Offered]:
         """Return the waiting ranges that have the same chain as the first one."""
         usable = self.watch.connected & self.watch.ports
-        self._waiting = deque(one for one in self._waiting if one[0] in usable)
+        self._waiting = deque(entry for entry in self._waiting if entry[0] in usable)
         taken: list[Offered] = []
         size = 0
         for offered in list(self._waiting):
@@ -174,7 +187,7 @@ class Application:
                 break
             # if two ranges contain the same row, the encoder cannot decide which one it belongs to
             # (`RangeEncoder`)
-            if any(offered[1].overlaps(one) for _, one in taken):
+            if any(offered[1].overlaps(other) for _, other in taken):
                 continue
             if not taken or offered[1].transform == taken[0][1].transform:
                 self._waiting.remove(offered)
@@ -191,7 +204,7 @@ class Application:
             rounds.answer([part_of(offer, address) for address, offer in taken])
         except TwinlogError as error:
             if rounds.is_stopped:
-                raise self._ended() from error
+                raise self.ended("Spark ended") from error
             # usually a lane has ended. Ranges that are already answered do no harm
             log.info("a round of %d ranges failed: %s", len(taken), error)
             time.sleep(AFTER_FAILURE_S)
@@ -212,14 +225,20 @@ class Application:
                 )
         return ()
 
-    def _ended(self) -> TwinlogError:
-        """Return the error of a Spark that has ended, perhaps because of a record."""
-        running = [*self._running]  # the other thread, which has failed as well, changes it
-        ranges = (f"{one.topic}-{one.partition} [{one.first}, {one.end})" for _, one in running)
+    def ended(self, why: str) -> TwinlogError:
+        """Return the error of an application that ends, perhaps because of a record."""
+        running = [*self._running]  # other threads change it
+        ranges = (
+            f"{offer.topic}-{offer.partition} [{offer.first}, {offer.end})" for _, offer in running
+        )
         return TwinlogError(
-            f"Spark ended while it computed upstream records of {first_few(sorted(ranges))}",
+            f"{why} while it computed upstream records of {first_few(sorted(ranges))}",
             code="TRANSFORM_UNAVAILABLE",
         )
+
+
+def _bytes(offered: Iterable[Offered]) -> int:
+    return sum(offer.size for _, offer in offered)
 
 
 def part_of(offer: RangeOffer | SourceRange, address: ChannelAddress) -> RangePart:
@@ -237,10 +256,19 @@ def part_of(offer: RangeOffer | SourceRange, address: ChannelAddress) -> RangePa
 
 def run(work: TransformsWork, watch: LanePortWatch, say: Callable[[Message], None]) -> None:
     """Run transforms until Spark ends. Raises TwinlogError."""
-    with local_session(f"twinlog transforms {work.flow}", cores=CORES) as spark:
-        lent = LentRanges(ports=(), codec=Codec.LZ4, max_bytes=BATCH_BYTES)
+    os.environ[DATA_BYTES] = str(memory.worker_bytes(work.memory_bytes))
+    flags, at_once = memory.jvm_flags(work.memory_bytes), memory.bytes_at_once(work.memory_bytes)
+    reserved = {"spark.testing.reservedMemory": str(memory.RESERVED)}
+    name = f"twinlog transforms {work.flow}"
+    with local_session(name, cores=CORES, flags=flags, settings=reserved) as spark:
+        lent = LentRanges(
+            ports=(),
+            codec=Codec.LZ4,
+            max_bytes=BATCH_BYTES,
+            payload_bytes=memory.payload_bytes(work.memory_bytes),
+        )
         config = config_of(work)
-        plans = {one.name: check_transform(spark, one) for one in config.entries}
+        plans = {transform.name: check_transform(spark, transform) for transform in config.entries}
 
         def begin(offer: RangeOffer) -> Rounds | None:
             if config.digest_of(offer.topic) != offer.transform:
@@ -251,12 +279,22 @@ def run(work: TransformsWork, watch: LanePortWatch, say: Callable[[Message], Non
                 transform=load_chain(chain),
                 lent=lent,
                 on_error=work.on_error,
-                name=", ".join(one.name for one in chain),
+                name=", ".join(transform.name for transform in chain),
                 cores=CORES,
-                is_deterministic=all(plans[one.name].is_deterministic for one in chain),
+                round_bytes=at_once // ROUNDS_AT_ONCE,
+                is_deterministic=all(plans[transform.name].is_deterministic for transform in chain),
             )
 
-        application = Application(begin=begin, say=say, watch=watch)
+        application = Application(begin=begin, say=say, watch=watch, bytes_at_once=at_once)
+
+        def exceeded(used: int) -> None:
+            limit = f"{TRANSFORMS_MEMORY} = {work.memory_bytes}"
+            say(failed(application.ended(f"its processes used {used} bytes, more than {limit},")))
+            os._exit(1)
+
+        threading.Thread(
+            target=memory.watch, args=[work.memory_bytes, exceeded], daemon=True
+        ).start()
         varying = (name for name, plan in plans.items() if not plan.is_deterministic)
         say(ApplicationReady(varying=tuple(varying)))
         errors: queue.SimpleQueue[BaseException] = queue.SimpleQueue()
@@ -302,21 +340,21 @@ def _entry(flow: str, step: TransformStep) -> TransformConfig:
 
 def main() -> None:
     """Run in this process, with the parent at standard input and output."""
-    given, out = private_streams()
+    stdin, stdout = private_streams()
     codec = MessageCodec(APPLICATION_MESSAGES)
 
     saying = threading.Lock()
 
     def say(message: Message) -> None:
         with saying:
-            out.write(codec.encode(message) + b"\n")
-            out.flush()
+            stdout.write(codec.encode(message) + b"\n")
+            stdout.flush()
 
-    work = codec.decode(given.readline())
+    work = codec.decode(stdin.readline())
     # the same format as the mirror's own log lines
     logging.basicConfig(format=f"%(levelname)s {work.flow}: transforms: %(message)s")
     watch = LanePortWatch()
-    threading.Thread(target=_obey, args=[given, codec, watch], daemon=True).start()
+    threading.Thread(target=_obey, args=[stdin, codec, watch], daemon=True).start()
     try:
         run(work, watch, say)
     except TwinlogError as error:
@@ -328,18 +366,18 @@ def private_streams() -> tuple[BinaryIO, BinaryIO]:
     """Return the standard input and output. Code of users gets an empty input, and prints to the
     standard error.
     """
-    given, out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    stdin, stdout = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
-    return given, out
+    return stdin, stdout
 
 
-def _obey(given: BinaryIO, codec: MessageCodec, watch: LanePortWatch) -> None:
+def _obey(stdin: BinaryIO, codec: MessageCodec, watch: LanePortWatch) -> None:
     """Read the parent's messages, and end this process with the parent, whatever it does."""
     try:
-        for line in given:
+        for line in stdin:
             watch.connect(codec.decode(line))
     finally:
         os._exit(0)

@@ -48,16 +48,16 @@ def described(text: str, part: RangePart) -> str:
     if is_python and (raised := _python(rest)):
         return raised
     own = re.escape(f"{part.topic}-{part.partition} offset {part.first}: ")
-    if said := re.search(
+    if user_error := re.search(
         rf"\[USER_RAISED_EXCEPTION\] {own}([^\n]*?)(?: SQLSTATE: \w+)?$", text, re.M
     ):
-        return said[1]
+        return user_error[1]
     if _CRASHED in text:
         return f"{_CRASHED}, perhaps because it needs too much memory"
     cause = text.partition(_LOST_TASK)[2] or text
     for pattern in (_CONDITION, _JAVA):
-        if found := pattern.search(cause):
-            return found[found.lastindex or 0]
+        if match := pattern.search(cause):
+            return match[match.lastindex or 0]
     return "unknown error"
 
 

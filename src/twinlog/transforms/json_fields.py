@@ -87,7 +87,7 @@ def hash_json(
         raise ConfigError("hash_json: the key is empty; give a secret of at least 16 bytes")
     short = hashlib.sha256(secret).digest() if len(secret) > _BLOCK else secret
     block = short.ljust(_BLOCK, b"\0")
-    outer, inner = (bytes(one ^ pad for one in block) for pad in (0x5C, 0x36))
+    outer, inner = (bytes(byte ^ pad for byte in block) for pad in (0x5C, 0x36))
 
     def hashed(value: Column) -> Column:
         content = F.try_variant_get(value, "$", "string").cast("binary")
@@ -103,7 +103,9 @@ def cast_json(path: str, to: str, *, column: str = VALUE, not_json: NotJson = "f
 
     >>> numbers = cast_json("$.amount", "decimal(12,2)")
     """
-    return _edited((path,), lambda one: F.variant_get(one, "$", to), "cast_json", column, not_json)
+    return _edited(
+        (path,), lambda value: F.variant_get(value, "$", to), "cast_json", column, not_json
+    )
 
 
 def drop_json(*paths: str, column: str = VALUE, not_json: NotJson = "fail") -> Transform:
@@ -127,18 +129,18 @@ def _edited(
         raise ConfigError(f"{name}: not_json={not_json!r}; write fail or keep")
 
     def apply(rows: DataFrame) -> DataFrame:
-        given = F.col(column)
+        original = F.col(column)
         # as a JSON array, so that text after the first JSON value is an error
-        text = F.try_validate_utf8(given.cast("string"))
-        whole = F.try_parse_json(F.concat(F.lit("["), text, F.lit("]")))
-        rows = rows.withColumn(_JSON, F.try_variant_get(whole, "$", _ARRAY))
+        text = F.try_validate_utf8(original.cast("string"))
+        parsed = F.try_parse_json(F.concat(F.lit("["), text, F.lit("]")))
+        rows = rows.withColumn(_JSON, F.try_variant_get(parsed, "$", _ARRAY))
         rows = rows.withColumn(_JSON, F.when(F.size(_JSON) == 1, F.get(_JSON, 0)))
         # separate columns, because within one expression each would be evaluated twice
-        for one in steps:
-            rows = rows.withColumn(_JSON, edit(F.col(_JSON), one, leaf))
-        other = given if not_json == "keep" else failure(f"{column} is not JSON ({name})")
+        for path_steps in steps:
+            rows = rows.withColumn(_JSON, edit(F.col(_JSON), path_steps, leaf))
+        other = original if not_json == "keep" else failure(f"{column} is not JSON ({name})")
         written = (
-            F.when(given.isNull(), None)
+            F.when(original.isNull(), None)
             .when(F.col(_JSON).isNull(), other.cast("binary"))
             .otherwise(F.to_json(_JSON).cast("binary"))
         )
@@ -149,12 +151,12 @@ def _edited(
 
 def parse_path(path: str, name: str) -> Steps:
     """Return the steps of a path. Raises ConfigError."""
-    found = [*_STEP.finditer(path, 1)]
-    if not found or path[:1] != "$" or "".join(one[0] for one in found) != path[1:]:
+    matches = [*_STEP.finditer(path, 1)]
+    if not matches or path[:1] != "$" or "".join(match[0] for match in matches) != path[1:]:
         raise ConfigError(
             f"{name}: {path!r} is not a path; write $.card.number, $.items[*].card or $['odd name']"
         )
-    return tuple(None if one[3] else one[1] or one[2] for one in found)
+    return tuple(None if match[3] else match[1] or match[2] for match in matches)
 
 
 def edit(value: Column, steps: Steps, leaf: Leaf | None) -> Column:
@@ -167,13 +169,13 @@ def edit(value: Column, steps: Steps, leaf: Leaf | None) -> Column:
     first, rest = steps[0], steps[1:]
     if first is None:
         items = F.try_variant_get(value, "$", _ARRAY)
-        return _rebuilt(F.transform(items, lambda one: edit(one, rest, leaf)), value)
+        return _rebuilt(F.transform(items, lambda item: edit(item, rest, leaf)), value)
     fields = F.try_variant_get(value, "$", _OBJECT)
     if leaf is None and not rest:
         return _rebuilt(F.map_filter(fields, lambda name, _: name != first), value)
 
-    def of_field(name: Column, one: Column) -> Column:
-        return F.when(name == first, edit(one, rest, leaf)).otherwise(one)
+    def of_field(name: Column, value: Column) -> Column:
+        return F.when(name == first, edit(value, rest, leaf)).otherwise(value)
 
     return _rebuilt(F.transform_values(fields, of_field), value)
 

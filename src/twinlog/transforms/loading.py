@@ -23,16 +23,16 @@ def load_transform(config: TransformConfig) -> Transform:
         return sql(config.sql)
     module, _, name = config.function.partition(":")
     try:
-        found: object = reduce(getattr, name.split("."), importlib.import_module(module))
+        loaded: object = reduce(getattr, name.split("."), importlib.import_module(module))
     except Exception as error:  # the user's module may raise anything
         what = f"{config.function} cannot be imported: {type(error).__name__}: {error}"
         todo = "it must be importable where this command runs: install it, or set PYTHONPATH"
         raise refuse(config.origin, what, todo, code=FAILED) from error
-    if not callable(found):
-        what = f"{config.function} is not a function, but {type(found).__name__}"
+    if not callable(loaded):
+        what = f"{config.function} is not a function, but {type(loaded).__name__}"
         todo = "name a function of a DataFrame that returns a DataFrame"
         raise refuse(config.origin, what, todo, code=FAILED)
-    function: Transform = found
+    function: Transform = loaded
     return function
 
 
@@ -40,7 +40,7 @@ def load_chain(configs: Iterable[TransformConfig]) -> Transform:
     """Return the transforms of one topic as one function. Each gets exactly the columns of records,
     as in its check.
     """
-    return chain(*(step for one in configs for step in (load_transform(one), records)))
+    return chain(*(step for config in configs for step in (load_transform(config), records)))
 
 
 def check_transform(spark: SparkSession, config: TransformConfig) -> TransformPlan:
@@ -54,8 +54,11 @@ def check_transform(spark: SparkSession, config: TransformConfig) -> TransformPl
             error.what, code=error.code, file=origin.file, line=origin.line, key=origin.key
         ) from error
     if plan.routes:
-        what = f"{config.name} sets the topic of records, and mirrors write to no other topic yet"
-        todo = "keep the column topic, or use the function in a stream of your own"
+        what = f"{config.name} sets the topic of records, and a flow has one topic for each topic"
+        todo = (
+            "keep the column topic, and give each route a flow of its own with a filter "
+            "(docs/transforms.md#routing), or use the function in a stream of your own"
+        )
         raise refuse(config.origin, what, todo, code="TRANSFORMS_NOT_RUN")
     return plan
 
@@ -66,8 +69,8 @@ def check_flows(
     """Yield the result of the check of each transform of these flows. Starts a session of Spark."""
     with local_session("twinlog check") as spark:
         for flow in flows:
-            for one in flow.transforms.entries:
+            for transform in flow.transforms.entries:
                 try:
-                    yield flow, one, check_transform(spark, one)
+                    yield flow, transform, check_transform(spark, transform)
                 except ConfigError as error:
-                    yield flow, one, error
+                    yield flow, transform, error

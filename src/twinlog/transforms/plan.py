@@ -92,24 +92,24 @@ def check_plan(spark: SparkSession, transforms: Iterable[Transform]) -> tuple[Tr
     lost `partition` or `offset`, TRANSFORM_COLUMNS for wrong columns, TRANSFORM_FAILED if the
     function fails.
     """
-    return tuple(_checked(spark, one) for one in transforms)
+    return tuple(_checked(spark, transform) for transform in transforms)
 
 
 def applied(transform: Transform, rows: DataFrame) -> DataFrame:
     """Apply a transform. Raises ConfigError if it fails, or does not return records."""
-    found = _called(transform, rows)
-    _check_columns(found)
-    return found
+    result = _called(transform, rows)
+    _check_columns(result)
+    return result
 
 
 def _called(transform: Transform, rows: DataFrame) -> DataFrame:
     try:
-        found: object = transform(rows)
+        result: object = transform(rows)
     except Exception as error:
         raise _failed(f"{type(error).__name__}: {first_line(error)}") from error
-    if not isinstance(found, DataFrame):
-        raise _failed(f"it returned {type(found).__name__}, not a DataFrame")
-    return found
+    if not isinstance(result, DataFrame):
+        raise _failed(f"it returned {type(result).__name__}, not a DataFrame")
+    return result
 
 
 def records(rows: DataFrame) -> DataFrame:
@@ -128,32 +128,32 @@ def _as_bytes(name: str) -> Column:
 
 def _checked(spark: SparkSession, transform: Transform) -> TransformPlan:
     empty = spark.createDataFrame([], ", ".join(f"{n} {kind}" for n, kind in COLUMNS.items()))
-    found = _called(transform, empty)
-    plan, source = _analyzed(found), _analyzed(empty)
+    result = _called(transform, empty)
+    plan, source = _analyzed(result), _analyzed(empty)
     operators = [*_operators(plan)]
     _refuse_operators(operators, source)  # checked first, because an aggregation also loses columns
-    _check_columns(found)
-    here, there = _ids(plan), _ids(source)
-    is_proven = not _OPAQUE & {one.nodeName() for one in operators}
+    _check_columns(result)
+    result_ids, source_ids = _ids(plan), _ids(source)
+    is_proven = not _OPAQUE & {operator.nodeName() for operator in operators}
     if is_proven:
-        changed = [name for name in _IDENTITY if here[name] != there[name]]
+        changed = [name for name in _IDENTITY if result_ids[name] != source_ids[name]]
         if changed:
             raise _refusal(
                 f"it changes the column {changed[0]}, which names the record that a row comes from",
                 "keep the columns partition and offset as they are",
             )
     return TransformPlan(
-        columns=tuple((field.name, field.dataType.simpleString()) for field in found.schema),
+        columns=tuple((field.name, field.dataType.simpleString()) for field in result.schema),
         is_deterministic=bool(plan.deterministic()) and not _depends_on_time(spark, plan),
         is_proven=is_proven,
-        routes=is_proven and here[TOPIC] != there[TOPIC],
+        routes=is_proven and result_ids[TOPIC] != source_ids[TOPIC],
     )
 
 
-def _check_columns(found: DataFrame) -> None:
+def _check_columns(result: DataFrame) -> None:
     """Raise ConfigError unless the columns are those of records; others may be added."""
-    given = [(field.name, field.dataType.simpleString()) for field in found.schema]
-    names = [name for name, _ in given]
+    columns = [(field.name, field.dataType.simpleString()) for field in result.schema]
+    names = [name for name, _ in columns]
     for name, wanted in COLUMNS.items():
         if names.count(name) != 1:
             what = f"it returns {names.count(name) or 'no'} columns {name}"
@@ -162,7 +162,7 @@ def _check_columns(found: DataFrame) -> None:
             todo = "keep it, or set it to NULL" if name not in names else "keep one of them"
             raise ConfigError(f"{what}; {todo}", code=WRONG_COLUMNS)
         kinds = (wanted, "string") if name in _BYTES else (wanted,)
-        kind = dict(given)[name]
+        kind = dict(columns)[name]
         if kind not in kinds:
             raise ConfigError(
                 f"it returns the column {name} as {kind}, not as {' or '.join(kinds)}; cast it",
@@ -172,15 +172,15 @@ def _check_columns(found: DataFrame) -> None:
 
 def _refuse_operators(operators: Iterable[Any], source: Any) -> None:
     """Raise ConfigError for the first operator that needs more than one row."""
-    for one in operators:
-        name = one.nodeName()
-        if one.children().isEmpty():
-            if set(_ids(one).values()) != set(_ids(source).values()):
+    for operator in operators:
+        name = operator.nodeName()
+        if operator.children().isEmpty():
+            if set(_ids(operator).values()) != set(_ids(source).values()):
                 raise _refusal(f"it reads other data ({name})", "use the records alone")
         elif name not in ALLOWED:
-            said = f"{_NAMES[name]} ({name})" if name in _NAMES else f"the operator {name}"
-            raise _refusal(f"its plan has {said}, which needs more than one record", _TODO)
-        if not one.subqueries().isEmpty():
+            named = f"{_NAMES[name]} ({name})" if name in _NAMES else f"the operator {name}"
+            raise _refusal(f"its plan has {named}, which needs more than one record", _TODO)
+        if not operator.subqueries().isEmpty():
             raise _refusal(f"its plan has a subquery (in {name})", _TODO)
 
 
@@ -225,4 +225,4 @@ def _ids(plan: Any) -> dict[str, int]:
     """
     output = plan.output()
     columns = [output.apply(number) for number in range(output.size())]
-    return {one.name(): int(one.exprId().id()) for one in columns}
+    return {column.name(): int(column.exprId().id()) for column in columns}

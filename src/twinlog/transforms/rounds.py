@@ -40,7 +40,7 @@ from twinlog.config.flow.transforms import OnError
 from twinlog.errors import TwinlogError
 from twinlog.mirror.copy.ranges import RangeFailure
 from twinlog.records.columns import ddl
-from twinlog.records.lent import ENCODED, PARTS, LentRanges, RangePart, encode_parts
+from twinlog.records.lent import ENCODED, NOT_UNPACKED, PARTS, LentRanges, RangePart, encode_parts
 from twinlog.records.ranges import COLUMNS
 from twinlog.spark.lease import error_of
 from twinlog.transforms.failing import described, first_failure
@@ -58,8 +58,6 @@ NOT_OF_TRANSFORM: Final = frozenset(
 """Codes of errors of a task that are not the transform's."""
 ROW_INVALID: Final = "ROW_INVALID"
 """The code of an error that describes rows without their values."""
-CORE_BYTES: Final = 4 << 20
-"""Maximum of `most_bytes`, for each core."""
 LEAST_BYTES: Final = 256 << 10
 """Minimum of `most_bytes`, because a small round takes a tenth of a second, whatever its size."""
 ROUND_S: Final = 1.0
@@ -105,6 +103,8 @@ class Rounds:
     """Maximum duration of a job. A record that needs longer by itself fails."""
     is_deterministic: bool = True
     """If False, each job has a plan of its own: a plan contains its time and its random seeds."""
+    round_bytes: int = 8 << 20
+    """Maximum of `most_bytes`."""
     most_bytes: int = LEAST_BYTES
     """Bytes after which a round gets no further range: what the last one would have done in
     ROUND_S. A round must end long before its limit, and before its lanes are replaced.
@@ -151,15 +151,15 @@ class Rounds:
     def _next(self, waiting: deque[RangePart]) -> list[RangePart]:
         """Take the parts of the next job. The first one is cut if it is too large for one."""
         if self.most_offsets == UNLIMITED:
-            some = [*waiting]
+            parts = [*waiting]
             waiting.clear()
-            return some
-        some = [_beginning(waiting.popleft(), self.most_offsets)]
-        left = self.most_offsets - _offsets(some[0])
+            return parts
+        parts = [_beginning(waiting.popleft(), self.most_offsets)]
+        left = self.most_offsets - _offsets(parts[0])
         while waiting and _offsets(waiting[0]) <= left:
-            some.append(waiting.popleft())
-            left -= _offsets(some[-1])
-        return some
+            parts.append(waiting.popleft())
+            left -= _offsets(parts[-1])
+        return parts
 
     def _answer_some(self, parts: Sequence[RangePart]) -> list[RangePart]:
         """Run a job. Return smaller parts that are to be tried after the others, because they took
@@ -173,8 +173,8 @@ class Rounds:
             lanes = sorted({part.port for part in parts})
             if self.is_stopped or len(lanes) == 1:
                 raise
-            log.info("the ranges of %d lanes are tried lane by lane: %s", len(lanes), unreachable)
-            by_lane = [[one for one in parts if one.port == it] for it in lanes]
+            log.info("a job of %d lanes is repeated lane by lane: %s", len(lanes), unreachable)
+            by_lane = [[part for part in parts if part.port == it] for it in lanes]
             _each(lambda some: late.extend(self._answer_some(some)), by_lane)
             return late
         if error is None:
@@ -184,16 +184,14 @@ class Rounds:
         else:
             log.info("%d ranges are tried one by one: %s", len(parts), error)
             self.most_bytes, is_late = LEAST_BYTES, isinstance(error, JobTimedOut)
-            each = [_smaller(one) if is_late else one for one in parts]
-            _each(lambda one: late.extend(self._answer_alone(one)), each)
+            each = [_smaller(part) if is_late else part for part in parts]
+            _each(lambda part: late.extend(self._answer_alone(part)), each)
         return late
 
     def _grow(self, parts: Sequence[RangePart], took_s: float) -> None:
         """Let the next rounds be larger or smaller, after a job that has taken so long."""
         size, offsets = sum(part.size for part in parts), sum(map(_offsets, parts))
-        self.most_bytes = min(
-            max(int(size * ROUND_S / took_s), LEAST_BYTES), CORE_BYTES * self.cores
-        )
+        self.most_bytes = min(max(int(size * ROUND_S / took_s), LEAST_BYTES), self.round_bytes)
         if took_s < self.limit_s / QUICK and offsets * 2 >= self.most_offsets:
             self.most_offsets = min(self.most_offsets * 2, UNLIMITED)
 
@@ -201,31 +199,34 @@ class Rounds:
         """Answer a range, or return a smaller part of it if that takes too long. `error`: why the
         job fails, if that is known.
         """
-        whole, tries, skipped = part, 0, list[RangeFailure]()
+        original, tries, skipped = part, 0, list[RangeFailure]()
         while (error := error or self._fails([part])) is not None:
             try:
-                found, end = self._failures(part, error)
+                failures, end = self._failures(part, error)
             except JobTimedOut:
-                return [_smaller(whole)]
-            tries, failure = 0 if found else tries + 1, part.failure
+                return [_smaller(original)]
+            tries, failure = 0 if failures else tries + 1, part.failure
             if tries == TRIES:
                 failure = RangeFailure(offset=part.first, text=f"{error} (of several)")
-            elif found and self.on_error is OnError.STOP:
-                failure = found[0]
+            elif failures and self._stops(failures[-1]):
+                *before, failure = failures
+                skipped += before
             else:
-                skipped += found
+                skipped += failures
             end = end if failure is None else failure.offset
-            skipped = sorted((one for one in skipped if one.offset < end), key=attrgetter("offset"))
+            skipped = sorted(
+                (skip for skip in skipped if skip.offset < end), key=attrgetter("offset")
+            )
             part = structs.replace(
                 part,
                 end=end,
                 is_cut=part.is_cut or end < part.end,
                 failure=failure,
-                left_out=tuple(one.offset for one in skipped),
+                left_out=tuple(skip.offset for skip in skipped),
                 quarantined=tuple(skipped) if self.on_error is OnError.QUARANTINE else (),
             )
             error = None
-        self.skipped.extend((whole, one) for one in skipped)
+        self.skipped.extend((original, skip) for skip in skipped)
         return []
 
     def _failures(self, part: RangePart, error: JobFailed) -> tuple[list[RangeFailure], int]:
@@ -242,29 +243,35 @@ class Rounds:
             raise TwinlogError(f"the transforms also fail without records: {error}")
         if isinstance(error, JobTimedOut) and _offsets(part) > 1:
             raise error
-        found: list[RangeFailure] = []
-        at, size, until = part.first, _offsets(part), self.clock.monotonic() + self.limit_s / 2
+        failures: list[RangeFailure] = []
+        offset, size, until = part.first, _offsets(part), self.clock.monotonic() + self.limit_s / 2
         reason, is_sure = str(error), isinstance(error, JobTimedOut)
-        while at < part.end:
-            end = min(at + size, part.end)
-            left_out = (*part.left_out, *(one.offset for one in found))
+        while offset < part.end:
+            end = min(offset + size, part.end)
+            left_out = (*part.left_out, *(earlier.offset for earlier in failures))
             why = partial(self._why, structs.replace(part, left_out=left_out))
-            if not reason and not (reason := why(at, end) or ""):
-                at, size = end, size * 2
+            if not reason and not (reason := why(offset, end) or ""):
+                offset, size = end, size * 2
                 continue
-            failure = (at, reason) if is_sure else first_failure(at, end, why)
+            failure = (offset, reason) if is_sure else first_failure(offset, end, why)
             if failure is None:
                 break
-            at, size = failure[0], max(2, size // 2)
+            offset, size = failure[0], max(2, size // 2)
             reason, is_sure = "", False
-            if at in left_out:
+            if offset in left_out:
                 raise TwinlogError(f"the transforms also fail without records: {failure[1]}")
-            found.append(RangeFailure(offset=at, text=failure[1], transform=self.name))
-            if self.on_error is OnError.STOP:
+            failures.append(RangeFailure(offset=offset, text=failure[1], transform=self.name))
+            if self._stops(failures[-1]):
                 break
-            if at > part.first and self.clock.monotonic() > until:
-                return found[:-1], at
-        return found, part.end
+            if offset > part.first and self.clock.monotonic() > until:
+                return failures[:-1], offset
+        return failures, part.end
+
+    def _stops(self, failure: RangeFailure) -> bool:
+        """Return whether the answer ends at a record that fails. A record that no transform has
+        seen is never left out.
+        """
+        return self.on_error is OnError.STOP or failure.text.startswith(NOT_UNPACKED)
 
     def _fails(self, parts: Sequence[RangePart]) -> JobFailed | None:
         """Run a job. Return why the transform fails in it, or None. Raises TwinlogError."""
@@ -308,13 +315,13 @@ class Rounds:
         try:
             encoded = self._plan(len(tasks)).toArrow()
         except (PySparkException, Py4JJavaError) as error:
-            known = error_of(GROUP, str(error))
-            if self.is_stopped or known.code in NOT_OF_TRANSFORM:
-                raise known from error
+            known_error = error_of(GROUP, str(error))
+            if self.is_stopped or known_error.code in NOT_OF_TRANSFORM:
+                raise known_error from error
             if limit.finished.is_set():
                 raise JobTimedOut(f"no result within {limit_s:g} s") from error
-            if known.code == ROW_INVALID:
-                raise JobFailed(known.message.removeprefix(f"{GROUP}: ")) from error
+            if known_error.code == ROW_INVALID:
+                raise JobFailed(known_error.message.removeprefix(f"{GROUP}: ")) from error
             raise JobFailed(described(str(error), parts[0])) from error
         except (Py4JError, OSError) as error:
             raise TwinlogError("Spark has ended", code="CHANNEL_LOST") from error
@@ -334,14 +341,14 @@ class Rounds:
     def _plan(self, tasks: int) -> DataFrame:
         """Return the plan for this number of tasks."""
         with _planning:
-            found = self._plans.get(tasks)
-            if found is None:
-                given = self.spark.range(0, tasks, 1, tasks)
-                rows = given.mapInArrow(self.lent.rows, ddl(COLUMNS))
-                found = records(self.transform(rows)).mapInArrow(self.lent.encoded, ENCODED)
+            plan = self._plans.get(tasks)
+            if plan is None:
+                numbers = self.spark.range(0, tasks, 1, tasks)
+                rows = numbers.mapInArrow(self.lent.rows, ddl(COLUMNS))
+                plan = records(self.transform(rows)).mapInArrow(self.lent.encoded, ENCODED)
                 if self.is_deterministic:
-                    self._plans[tasks] = found
-            return found
+                    self._plans[tasks] = plan
+            return plan
 
 
 def _each(answer: Callable[[P], None], items: Iterable[P]) -> None:
@@ -360,11 +367,11 @@ def _offsets(part: RangePart) -> int:
     return part.end - part.first
 
 
-def _beginning(part: RangePart, most: int) -> RangePart:
+def _beginning(part: RangePart, limit: int) -> RangePart:
     """Return the first offsets of a part."""
-    if _offsets(part) <= most:
+    if _offsets(part) <= limit:
         return part
-    return structs.replace(part, end=part.first + most, is_cut=True)
+    return structs.replace(part, end=part.first + limit, is_cut=True)
 
 
 def _smaller(part: RangePart) -> RangePart:

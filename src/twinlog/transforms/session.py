@@ -8,8 +8,9 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Final
 
 from pyspark.logger import PySparkLogger
@@ -29,7 +30,7 @@ SETTINGS: Final = {
     # few rows, because for each row Spark computes the size of a batch for its limit, which takes
     # time in proportion to its rows: with 10,000 rows that is half of the time of a round
     "spark.sql.execution.arrow.maxRecordsPerBatch": "256",
-    "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "1m",
     # a plan without rows would have no tasks, and each range needs the task that answers it
     EXCLUDED_RULES: ",".join(
         f"org.apache.spark.sql.catalyst.optimizer.{rule}"
@@ -42,15 +43,24 @@ LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
 @contextmanager
-def local_session(name: str, *, cores: int = 2) -> Iterator[SparkSession]:
-    """Start Spark in this process, and end it with the `with` block. Raises EnvironmentMissing."""
+def local_session(
+    name: str,
+    *,
+    cores: int = 2,
+    flags: Sequence[str] = (),
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[SparkSession]:
+    """Start Spark in this process, and end it with the `with` block. Raises EnvironmentMissing.
+    `flags`: of its JVM. `settings`: more settings.
+    """
     os.environ["PYSPARK_PYTHON"] = sys.executable  # the JVM also reads this
     for logger in LOGGERS:
         PySparkLogger.getLogger(logger).setLevel(logging.CRITICAL)
-    gateway = start_jvm(SparkOptions(), [f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}"])
+    log_config = f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}"
+    gateway = start_jvm(SparkOptions(), [log_config, *flags])
     try:
         builder = SparkSession.builder.master(f"local[{cores}]").appName(name)
-        for key, value in SETTINGS.items():
+        for key, value in (SETTINGS | {**settings}).items():
             builder = builder.config(key, value)
         session = builder.getOrCreate()
         gateway.restore_environment()

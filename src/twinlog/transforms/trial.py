@@ -103,8 +103,8 @@ def try_flow(
     # before Spark starts, so that a wrong topic fails within a second
     bounds = bounds_of_topic(source, options)
     with local_session("twinlog transform try") as spark:
-        for one in configs:  # imported here: a module may create UDFs, which needs a session
-            check_transform(spark, one)
+        for config in configs:  # imported here: a module may create UDFs, which needs a session
+            check_transform(spark, config)
         register(spark)
         return tried(load_chain(configs), last_records(spark, options, bounds, limit))
 
@@ -139,10 +139,10 @@ def last_records(
     limit: int,
 ) -> DataFrame:
     """Read the newest records of a topic, and keep them in Spark's memory."""
-    longest = max((one.end - one.start for one in bounds.values()), default=0)
+    longest = max((log.end - log.start for log in bounds.values()), default=0)
     window = limit
     while True:
-        found = (
+        rows = (
             spark.read.format(FORMAT)
             .options(**options, startingOffsets=_starts(bounds, window))
             .load()
@@ -150,16 +150,16 @@ def last_records(
             .limit(limit)
             .localCheckpoint()
         )
-        if window >= longest or found.count() >= limit:
-            return found
+        if window >= longest or rows.count() >= limit:
+            return rows
         window *= _GROWTH
 
 
 def _starts(bounds: Mapping[TopicPartition, LogBounds], window: int) -> str:
     """Return the option startingOffsets for the last offsets of each partition."""
     starts: dict[str, dict[str, int]] = defaultdict(dict)
-    for tp, one in bounds.items():
-        starts[tp.topic][str(tp.partition)] = max(one.start, one.end - window)
+    for tp, log in bounds.items():
+        starts[tp.topic][str(tp.partition)] = max(log.start, log.end - window)
     return json.dumps(starts)
 
 
@@ -175,21 +175,21 @@ def tried(transform: Transform, rows: DataFrame) -> list[TriedRecord]:
         _add(after, transform, rows)
     except Exception:  # noqa: BLE001 (the user's code may raise anything)
         after.clear()
-        for at in before:
-            one = rows.where((F.col(PARTITION) == at[0]) & (F.col(OFFSET) == at[1]))
+        for record_id in before:
+            alone = rows.where((F.col(PARTITION) == record_id[0]) & (F.col(OFFSET) == record_id[1]))
             try:
-                _add(after, transform, one)
+                _add(after, transform, alone)
             except Exception as error:  # noqa: BLE001
-                errors[at] = reason(error)
+                errors[record_id] = reason(error)
     return [
         TriedRecord(
-            partition=at[0],
-            offset=at[1],
+            partition=record_id[0],
+            offset=record_id[1],
             before=shown,
-            after=tuple(after[at]),
-            error=errors.get(at, ""),
+            after=tuple(after[record_id]),
+            error=errors.get(record_id, ""),
         )
-        for at, shown in sorted(before.items())
+        for record_id, shown in sorted(before.items())
     ]
 
 
@@ -214,7 +214,7 @@ def _shown(row: Row) -> Shown:
         **shown,
         KEY: plain_value(_bytes(row[KEY])),
         VALUE: plain_value(_bytes(row[VALUE])),
-        HEADERS: [[one["key"], plain_value(_bytes(one["value"]))] for one in headers],
+        HEADERS: [[header["key"], plain_value(_bytes(header["value"]))] for header in headers],
     }
 
 

@@ -14,6 +14,7 @@ Kafka's data differs from the plain formats in three ways:
 
 from __future__ import annotations
 
+import mmap
 import struct
 from dataclasses import dataclass
 from typing import Any, Final
@@ -33,6 +34,9 @@ GZIP_LEVEL = 6
 
 _LEAST_GUESS_BYTES = 64 << 10
 _GUESSED_RATIO = 8
+_LARGE_BYTES = 1 << 20
+"""Buffers of this size are mapped: they take memory only as far as they are written."""
+_PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 _SMALL_BYTES = 1 << 10
 _LEAST_OF_SMALL_BYTES = 4 << 10
 """Enough for one or two records. Clearing a larger buffer takes longer than decompressing them."""
@@ -114,7 +118,7 @@ def _decompress_stream(codec: Codec, data: Buffer, limit_bytes: int) -> memoryvi
     room = max(least, _GUESSED_RATIO * len(data))
     while True:
         room = min(room, limit_bytes)
-        output = bytearray(room)
+        output = bytearray(room) if room < _LARGE_BYTES else _mapped(room)
         try:
             return memoryview(output)[: into(data, output)]
         except cramjam.DecompressionError as error:
@@ -123,13 +127,20 @@ def _decompress_stream(codec: Codec, data: Buffer, limit_bytes: int) -> memoryvi
                     f"{codec.name.lower()} data of {len(data)} bytes is damaged or decompresses to "
                     f"more than {limit_bytes} bytes: {error}"
                 ) from None
-            room *= _GUESSED_RATIO
+            room *= _GUESSED_RATIO if room < _LARGE_BYTES else 2
+
+
+def _mapped(size: int) -> mmap.mmap:
+    try:
+        return mmap.mmap(-1, size, _PRIVATE)
+    except OSError as error:  # the process has reached its limit
+        raise MemoryError(str(error)) from None
 
 
 def _compress_snappy(data: memoryview) -> bytearray:
     out = bytearray(_XERIAL_HEADER)
-    for at in range(0, len(data), _XERIAL_BLOCK_BYTES):
-        block = memoryview(cramjam.snappy.compress_raw(data[at : at + _XERIAL_BLOCK_BYTES]))
+    for index in range(0, len(data), _XERIAL_BLOCK_BYTES):
+        block = memoryview(cramjam.snappy.compress_raw(data[index : index + _XERIAL_BLOCK_BYTES]))
         out += _BLOCK_LENGTH.pack(len(block))
         out += block
     return out
@@ -171,8 +182,8 @@ def _snappy_block(block: memoryview, room: int, limit_bytes: int) -> bytes:
 
 def _compress_lz4(data: memoryview) -> bytearray:
     out = bytearray(_LZ4_HEADER)
-    for at in range(0, len(data), _LZ4_BLOCK_BYTES):
-        raw = data[at : at + _LZ4_BLOCK_BYTES]
+    for index in range(0, len(data), _LZ4_BLOCK_BYTES):
+        raw = data[index : index + _LZ4_BLOCK_BYTES]
         block = memoryview(cramjam.lz4.compress_block(raw, store_size=False))
         if len(block) < len(raw):
             out += _LITTLE_LENGTH.pack(len(block))
@@ -189,8 +200,8 @@ def _xxh32(data: bytes | bytearray) -> int:
     mask = 0xFFFFFFFF
     value = 374761393 + len(data)
     words = len(data) // 4 * 4
-    for at in range(0, words, 4):
-        value = value + int.from_bytes(data[at : at + 4], "little") * 3266489917 & mask
+    for index in range(0, words, 4):
+        value = value + int.from_bytes(data[index : index + 4], "little") * 3266489917 & mask
         value = (value << 17 | value >> 15) * 668265263 & mask
     for byte in data[words:]:
         value = value + byte * 374761393 & mask

@@ -72,7 +72,7 @@ class JoinedBatch:
 
 def join_run(
     records: memoryview,
-    at: int,
+    start: int,
     first: BatchHeader,
     *,
     end: int,
@@ -80,15 +80,15 @@ def join_run(
     most_records: int,
     codec: Codec,
 ) -> JoinedBatch | None:
-    """Join the batches of a Fetch response from byte `at` on, up to offset `end`.
+    """Join the batches of a Fetch response from byte `start` on, up to offset `end`.
 
     `first` is the header of the first batch, and `codec` the codec of the joined one, which has at
     most `most_bytes` and `most_records`. Returns None if fewer than two batches can be joined.
     """
     next_at: list[int] = []
-    begin = at
+    begin = start
     if first.codec is not Codec.NONE:
-        begin, records = 0, _unpack_batches(records, at, first, most_bytes, next_at)
+        begin, records = 0, _unpack_batches(records, start, first, most_bytes, next_at)
         if len(next_at) < 2:
             return None
     state = array(
@@ -111,7 +111,7 @@ def join_run(
         codec=codec,
         count=state[shapes.RECORDS],
         base_timestamp=state[shapes.FIRST_TIMESTAMP],
-        most=state[shapes.MOST_TIMESTAMP],
+        max_timestamp=state[shapes.MOST_TIMESTAMP],
     )
     return JoinedBatch(
         data=out,
@@ -125,16 +125,16 @@ def join_run(
 
 
 def _unpack_batches(
-    records: memoryview, at: int, first: BatchHeader, most_bytes: int, next_at: list[int]
+    records: memoryview, start: int, first: BatchHeader, most_bytes: int, next_at: list[int]
 ) -> memoryview:
-    """Return the batches from `at` on as uncompressed batches, after checking their CRCs.
+    """Return the batches from `start` on as uncompressed batches, after checking their CRCs.
 
     The end position of each batch in the response is appended to `next_at`. Stops at a corrupt
     batch, which is reported when it is read by itself.
     """
     out, offset = bytearray(), first.base_offset
     try:
-        for header, position in read_headers(records, at):
+        for header, position in read_headers(records, start):
             is_one = header.magic == 2 and header.attributes == first.attributes
             if not is_one or header.base_offset != offset or header.count > FEW_RECORDS:
                 break

@@ -48,12 +48,12 @@ def append_sized(data: bytearray, value: bytes | None) -> int:
 
 def _read(data: bytes, position: int, most_bytes: int, mask: int) -> tuple[int, int]:
     raw = shift = 0
-    for at in range(position, position + most_bytes):
-        byte = data[at]
+    for index in range(position, position + most_bytes):
+        byte = data[index]
         raw |= (byte & 0x7F) << shift
         if byte < 0x80:
             raw &= mask  # bits beyond the width are dropped, as in Java's shifts
-            return (raw >> 1) ^ -(raw & 1), at + 1
+            return (raw >> 1) ^ -(raw & 1), index + 1
         shift += 7
     raise CorruptData(f"an integer at byte {position} is longer than {most_bytes} bytes")
 

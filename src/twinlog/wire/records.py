@@ -104,24 +104,29 @@ class Scan:
         self._state = scan_state(header)
 
     @property
+    def size(self) -> int:
+        """Return the bytes of the decompressed payload."""
+        return len(self._data)
+
+    @property
     def is_over(self) -> bool:
         return not self._state[shapes.LEFT]
 
-    def next(self, most: int) -> Table:
-        """Return at most `most` further records. CorruptData names the corrupt record."""
+    def next(self, limit: int) -> Table:
+        """Return at most `limit` further records. CorruptData names the corrupt record."""
         if not CHOSEN.is_compiled:
-            return self._judged(most)
+            return self._judged(limit)
         before = self._state[:]
-        table = CHOSEN.kernels.scan(self._data, self._state, most)
+        table = CHOSEN.kernels.scan(self._data, self._state, limit)
         if table is None:
             self._state = before
-            table = self._judged(most)
+            table = self._judged(limit)
         return table
 
-    def _judged(self, most: int) -> Table:
+    def _judged(self, limit: int) -> Table:
         header = self._header
         try:
-            return TWIN.scan(self._data, self._state, most)
+            return TWIN.scan(self._data, self._state, limit)
         except CorruptData as error:
             raise CorruptData(
                 f"batch at offset {header.base_offset}: record "
@@ -222,15 +227,19 @@ def encode_rows(rows: Rows, *, codec: Codec) -> Encoded:
         batch = bytearray(HEADER_BYTES + len(payload))
         batch[HEADER_BYTES:] = payload
     write_header(
-        batch, codec=codec, count=len(rows), base_timestamp=rows.first_timestamp(), most=most
+        batch,
+        codec=codec,
+        count=len(rows),
+        base_timestamp=rows.first_timestamp(),
+        max_timestamp=most,
     )
     return Encoded(data=batch, rows=rows, least_timestamp=least, most_timestamp=most)
 
 
 def write_header(
-    batch: bytearray, *, codec: Codec, count: int, base_timestamp: int, most: int
+    batch: bytearray, *, codec: Codec, count: int, base_timestamp: int, max_timestamp: int
 ) -> None:
-    """Write the header of a dense batch before its payload. `most` is the greatest timestamp."""
+    """Write the header of a dense batch before its payload."""
     HEADER.pack_into(
         batch,
         0,
@@ -242,7 +251,7 @@ def write_header(
         codec,
         count - 1,
         base_timestamp,
-        most,
+        max_timestamp,
         -1,
         -1,
         -1,
@@ -388,7 +397,9 @@ def _read_sized(
 def _unwrap(wrapper: BatchHeader, value: bytes | None, limit_bytes: int) -> list[Record]:
     where = f"compressed message at offset {wrapper.base_offset}"
     if value is None or wrapper.codec is Codec.ZSTD:
-        raise CorruptData(f"{where} has no value, or a codec that its format does not support")
+        raise CorruptData(
+            f"{where} has no value, or the codec zstd, which its format does not support"
+        )
     if wrapper.magic == 0 and wrapper.codec is Codec.LZ4:
         value = repair_lz4_header(value)
     inner = memoryview(decompress(wrapper.codec, value, limit_bytes))

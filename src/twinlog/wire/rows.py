@@ -237,12 +237,12 @@ def record_of(table: Table, row: int) -> Record:
     )
 
 
-def records_of(table: Table, picked: Sequence[int]) -> list[Record]:
+def records_of(table: Table, row_numbers: Sequence[int]) -> list[Record]:
     """Return rows as objects, in the order of the table."""
     data, make = table.data, tuple.__new__
     columns = [table.column(column) for column in _SEEN]
-    if len(picked) != table.rows:
-        columns = [[column[row] for row in picked] for column in columns]
+    if len(row_numbers) != table.rows:
+        columns = [[column[row] for row in row_numbers] for column in columns]
     return [
         make(
             Record,

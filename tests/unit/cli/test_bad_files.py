@@ -143,7 +143,7 @@ def test_all_errors_of_a_file_in_one_run(capsys: pytest.CaptureFixture[str]) -> 
     out, err = capsys.readouterr()
     assert err == ""
     verdict, *lines = out.splitlines()
-    assert verdict == "NOT READY: bad.properties: 5 errors, 4 warnings; no cluster was asked"
+    assert verdict == "NOT READY: bad.properties: 5 errors, 4 warnings; no cluster was queried"
     rows = [line.split(maxsplit=3) for line in lines]
     assert [row[0] for row in rows] == ["error"] * 5 + ["warning"] * 4
     for (line, key, what), (_, at, name, said) in zip(ERRORS, rows[:5], strict=True):
@@ -214,7 +214,7 @@ def test_a_wrong_provider_is_the_only_error(
     Path("mm2.properties").write_text("\n".join(lines))
     assert run(["check", "mm2.properties"]) == 2
     verdict, line = capsys.readouterr().out.splitlines()
-    assert verdict == "NOT READY: mm2.properties: 1 error; no cluster was asked"
+    assert verdict == "NOT READY: mm2.properties: 1 error; no cluster was queried"
     assert line.split()[:3] == ["error", "3", "config.providers.x.class"]
 
 

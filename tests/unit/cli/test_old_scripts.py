@@ -31,7 +31,7 @@ def a_script(
     echo = folder / "twinlog"
     echo.write_text(f"#!/bin/sh\n{does}\n")
     echo.chmod(0o755)
-    # a start script may be a link to ours
+    # users may have a link to the script
     link = folder / name
     link.symlink_to(ROOT / "bin" / name)
     return subprocess.run(

@@ -155,9 +155,9 @@ def test_tables_of_offsets_are_harmless(
     offset = ResetOffset(topic=EVIL, partition=0, before=1, after=2, start=0, end=9)
     plan = [GroupReset(group=EVIL, offsets=(offset,), topic_ids={})]
     monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
-    monkeypatch.setenv("TERM", "dumb")  # no colours: an escape is not ours
+    monkeypatch.setenv("TERM", "dumb")  # without colors, every escape comes from the data
     monkeypatch.setenv("COLUMNS", "400")
-    monkeypatch.setenv("LINES", "50")  # else a dumb terminal has 80 columns
+    monkeypatch.setenv("LINES", "50")  # a dumb terminal has 80 columns unless both are set
     found = TranslatedGroup(offsets=(one,))
     tables.write_all(offsets._translated(found, Flow(EVIL, EVIL), reverse=False))
     tables.write_all(offsets._reset_parts("B: to the log end offsets", plan))

@@ -5,10 +5,14 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
+from pathlib import Path
 
 import pytest
 
+from tests.support.command import Command
 from tests.support.eventually import PATIENCE_S
+from tests.support.peers import peer
 from tests.support.stopwatch import Stopwatch
 from twinlog.cli.terminal.signals import on_signals
 
@@ -89,3 +93,17 @@ def test_a_signal_in_the_midst_of_a_wait_stops_nothing_permanently() -> None:
         text=True,
     )
     assert (found.stdout, found.returncode) == ("SIGHUP SIGTERM\n", 0), found.stderr
+
+
+@pytest.mark.parametrize("command", ["check", "status", "support-bundle", "verify"])
+def test_a_signal_ends_a_command_that_waits_for_a_cluster(command: str, tmp_path: Path) -> None:
+    file, is_asked = tmp_path / "mm2.properties", threading.Event()
+    with peer(lambda _: is_asked.set()) as port:
+        servers = f"bootstrap.servers = 127.0.0.1:{port}"
+        file.write_text(f"clusters = A, B\n{servers}\nA->B.enabled = true\n")
+        with Command(tmp_path / command, command, str(file)) as waiting:
+            assert is_asked.wait(PATIENCE_S)
+            with Stopwatch() as since:
+                waiting.process.send_signal(signal.SIGINT)
+                assert waiting.wait() == 130, waiting.stderr
+    assert since.seconds < 5

@@ -244,7 +244,7 @@ def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     config = tmp_path / "mm2.properties"
     bad = partition("payments", state="FAILED", code="FOREIGN_DATA", message="A.payments-0: no")
     lost = {"audit": "logs: not mirrored by this flow"}
-    alone = {"shop": "it is active there", "app": "it is active there"}
+    alone = {"shop": "in use on the target", "app": "in use on the target"}
     parts = partition(lag=12, lag_ms=1500, loss_ms=800, copied=4321), bad
     StatusFile(config).write(
         [flow(*parts, state="PARTLY_FAILED", skipped_groups=alone, groups_without_checkpoint=lost)]
@@ -258,7 +258,7 @@ def test_a_running_mirror_is_shown(running: Path, capsys: pytest.CaptureFixture[
     assert "A->B  PARTLY_FAILED  since" in text
     assert re.search(r"orders +A\.orders +all 1 +AT_END +12 +1\.5 s +0\.8 s +4,321 +0", text)
     assert "  payments-0: A.payments-0: no [FOREIGN_DATA]" in text
-    assert "  2 groups left alone on the target (app, shop): it is active there" in text
+    assert "  2 groups not changed on the target (app, shop): in use on the target" in text
     assert "  1 group without a checkpoint (audit): logs: not mirrored by this flow" in text
     assert all(line == line.rstrip() for line in text.splitlines())
 

@@ -5,6 +5,7 @@ does not exist.
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -101,6 +102,34 @@ def test_a_mirror_names_it_in_its_log_and_in_its_status(
         (flow,) = mirror.wait()
     text = f"{flow.reason} {' '.join(map(str, mirror.supervisor.errors))} {caplog.text}"
     assert said.partition(" [")[0] in text, text
+
+
+@pytest.mark.parametrize("command", ["mirror", "verify"])
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--master spark://127.0.0.1:1", "[SPARK_UNAUTHENTICATED]"),
+        ("--master 127.0.0.1:1", '"127.0.0.1:1" is not a Spark master'),
+        ("--master yarn --archive nosuch.zip", "create it with `twinlog pack`"),
+    ],
+)
+def test_a_spark_that_cannot_be_used_is_refused_before_clusters_are_queried(
+    file: Path,
+    command: str,
+    options: str,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("SPARK_CONF_DIR", str(file.parent))
+    queries: list[socket.socket] = []
+    with peer(queries.append) as port:
+        file.write_text(
+            f"clusters = A, B\nbootstrap.servers = 127.0.0.1:{port}\nA->B.enabled = true\n"
+        )
+        assert run([command, str(file), *options.split()]) == 2
+    assert said in capsys.readouterr().err
+    assert not queries
 
 
 @pytest.mark.parametrize("is_in_jaas", [True, False])

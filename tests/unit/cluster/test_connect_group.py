@@ -6,7 +6,7 @@ import pytest
 
 from twinlog.cluster.groups.group_members import group_of
 
-# as a MirrorMaker 2 of Kafka 4.3 in dedicated mode wrote them, but for the worker's name
+# written by a MirrorMaker 2 of Kafka 4.3 in dedicated mode; only the worker's name is shortened
 WORKER = b"\x00\x06worker"
 METADATA = (
     b"\x00\x02\x00\x07NOTUSED\x00\x00\x00\x00\x00\x00\x00\n\x00\x00\x00\x91"

@@ -22,8 +22,11 @@ def test_no_such_file(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="is a folder; name"):
         load(tmp_path, environment={})
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="cannot be read: Not a directory; check path"):
+        load(tmp_path / "file" / "mm2.properties", environment={})
 
 
 @pytest.mark.parametrize(
@@ -44,6 +47,14 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
             "A->B.enabled = true",
         ),
         (["clusters = A"], "mm2.properties: No source->target", "set two clusters"),
+        (
+            [CLUSTERS, A_SERVERS, B_SERVERS, "A->B.enable = true"],
+            "mm2.properties:4: A->B.enable: ",
+            "did you mean A->B.enabled?",
+        ),
+        (["clusters = A; B"], "mm2.properties:1: clusters: ", "separate aliases by commas"),
+        ([f"\ufeff{CLUSTERS}"], "mm2.properties:1: ", "byte order mark"),
+        ([CLUSTERS, 'A.bootstrap.servers = "a:1"', B_SERVERS, ENABLED], "", "remove the quotes"),
         (
             [CLUSTERS, A_SERVERS, ENABLED],
             "mm2.properties: B.bootstrap.servers: missing, and A->B needs it",

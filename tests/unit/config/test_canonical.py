@@ -36,7 +36,7 @@ def test_a_properties_file_means_the_same_once_converted(name: str, tmp_path: Pa
     aliases = [one.alias for one in before.clusters]
     out = converted(path, aliases, tmp_path)
     assert effective(load(out, environment={})) == effective(before)
-    # what is canonical already stays as it is
+    # converting twice must change nothing
     assert canonical(read_raw(out).settings, aliases) == out.read_text()
 
 

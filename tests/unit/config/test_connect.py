@@ -181,8 +181,9 @@ def test_a_router_that_would_separate_the_records_of_a_topic_is_refused(
     assert caught.value.code == "TRANSFORMS_NOT_RUN"
     assert caught.value.what == (
         f'"{options["type"]}" sets the topic of records {how}, and a mirror copies a topic to one '
-        "topic; route records in a stream of your own (docs/transforms.md), or name remote topics "
-        "with twinlog.rename or RegexRouter for all of their records, and remove the line"
+        "topic; give each route a flow of its own with a filter (docs/transforms.md#routing), or "
+        "name remote topics with twinlog.rename or RegexRouter for all of their records, and "
+        "remove the line"
     )
 
 

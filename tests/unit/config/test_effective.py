@@ -78,6 +78,7 @@ ANOTHER = {
     "new_topics.default_partitions": {
         "twinlog.target.partitions": "keyed", "twinlog.new.topic.partitions": "default"
     },
+    "beside": {"twinlog.beside": "A2->B"},
     "accept_source_loss": {"twinlog.source.loss": "accept"},
     "lanes.lease_seconds": {"twinlog.lease.seconds": "77"},
     "lanes.has_warm_standby": {"twinlog.spark.standby": "warm"},

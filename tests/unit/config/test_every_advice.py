@@ -26,6 +26,7 @@ LEFT_OUT: Final = ("keys/", "pages/")
 
 FOLLOWED_ELSEWHERE: Final = {
     "no such file; name {}": "test_bad_input.py",
+    "is a folder; name {}": "test_bad_input.py",
     "cannot be read: {}; check path and permissions": "test_bad_input.py",
     "; give the file of the {} too, because this one copies no topic": "test_connector.py",
     "whole names are matched: remove ^ and $": "test_linear_regex.py",

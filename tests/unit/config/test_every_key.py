@@ -66,7 +66,7 @@ def useless(config: MirrorConfig) -> list[str]:
 @pytest.mark.parametrize("prefix", ["", "A->B."])
 def test_a_key_of_flows(read: Loader, definition: KeyDefinition, prefix: str) -> None:
     if definition.name == "enabled":
-        prefix = "A->B."  # with the general one B->A would run too
+        prefix = "A->B."  # without a prefix, B->A would run too
     config = read(f"{prefix}{definition.name} = {value_of(definition)}")
     assert useless(config) == []
     (explained,) = [one for one in explain(flow_of(config)).keys if one.line == 5]

@@ -20,7 +20,7 @@ IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
         (["replication.factor = 3", "A->B.replication.factor = 1"], 1),
         (["A->B.replication.factor = 1", "replication.factor = 3"], 1),
         (["B->A.replication.factor = 3"], 2),
-        # these stay with the clusters and reach no flow
+        # settings of clusters do not apply to flows
         (["A.replication.factor = 3", "B.replication.factor = 4"], 2),
     ],
 )
@@ -83,7 +83,7 @@ def test_the_flows_producer_setting_does_not_reach_the_copied_records(read: Load
 
 
 def test_a_flow_may_override_the_address_of_its_clusters(read: Loader) -> None:
-    # the cluster's own line was already handed to its roles, and those win
+    # without effect, because each role already has the cluster's address, and roles win
     flow = flow_of(read("A->B.source.cluster.bootstrap.servers = near:1"))
     assert flow.clients.source_admin["bootstrap.servers"] == "a:9092"
     flow = flow_of(read("A->B.source.admin.bootstrap.servers = near:1"))
@@ -221,7 +221,7 @@ def test_the_alias_in_topic_names_may_be_another(read: Loader) -> None:
     [
         ([], ["A->B"]),
         (["B->A.enabled = TRUE"], ["A->B", "B->A"]),
-        # two readings: parseBoolean wants no blank, but the heartbeats' herder exists anyway
+        # parseBoolean does not accept the blank, but the herder for heartbeats runs anyway
         (["B->A.enabled = true "], ["A->B", "B->A"]),
         (["B->A.enabled = true ", "emit.heartbeats.enabled = false"], ["A->B"]),
         (["B->A.enabled = true ", "B->A.emit.heartbeats.enabled = false"], ["A->B"]),

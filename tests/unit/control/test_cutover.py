@@ -69,7 +69,7 @@ def test_of_many_partitions_those_that_are_not_exact_are_shown_first() -> None:
     many = [position(10, 10) for _ in range(30)]
     lines = list(group(*many, position(why_not_exact="nobody knows")).lines())
     assert "nobody knows" in lines[1]
-    assert lines[-1] == "  and 21 partitions more: is there: 21 (--format json: all)"
+    assert lines[-1] == "  and 21 partitions more: already set: 21 (--format json: all)"
     assert len(lines) == 12
     assert len(list(group(*many[:10]).lines())) == 11
 

@@ -87,7 +87,7 @@ class Applications:
         self.skipped: list[RecordSkipped] = []
         self.fails: OSError | None = None
         self.transforms = FlowTransforms(
-            TransformsWork(flow="A->B", steps=(), on_error=OnError.STOP),
+            TransformsWork(flow="A->B", steps=(), on_error=OnError.STOP, memory_bytes=0),
             call=self._calls.put,
             on_skipped=self.skipped.append,
             log=FlowLog(logging.getLogger("twinlog.tests"), "A->B"),

@@ -7,11 +7,11 @@ from twinlog.control.watch.latency import GroupsReport
 
 def test_a_group_may_be_left_unchanged_for_two_reasons() -> None:
     report = GroupsReport(
-        skipped={"both": "it is active there", "one": "it is further there"},
+        skipped={"both": "in use on the target", "one": "further on the target"},
         untranslated={"both": "records of t are placed by key", "other": "records of t are"},
     )
     assert report.left_alone == {
-        "both": "it is active there; records of t are placed by key",
-        "one": "it is further there",
+        "both": "in use on the target; records of t are placed by key",
+        "one": "further on the target",
         "other": "records of t are",
     }

@@ -114,6 +114,13 @@ def test_a_pod_has_the_memory_of_its_lanes(
     assert lanes_in_memory([flow] * flows, limit * MEBIBYTE) == lanes
 
 
+def test_transforms_have_memory_of_their_own(flow: FlowConfig, tmp_path: Path) -> None:
+    lines = ("twinlog.transforms = t", "twinlog.transforms.t.topics = orders")
+    masking = flow_of(loader(tmp_path)(*lines, "twinlog.transforms.t.sql = SELECT * FROM records"))
+    assert lanes_in_memory([masking, flow], 2560 * MEBIBYTE) == 3
+    assert lanes_in_memory([flow, flow], 1536 * MEBIBYTE) == 3
+
+
 def test_without_a_limit_memory_does_not_count(
     flow: FlowConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,7 +115,7 @@ def test_a_process_whose_predecessors_clock_was_ahead_is_read_immediately(
     ahead, now = (EventLog(tmp_path / "mm2.properties") for _ in range(2))
     kept.add_published([happens(ahead, "of tomorrow", time.time() + 86_400)])
     rows = [ahead.of_flow("A->B"), happens(now, "of now", time.time())]
-    # and the one before is not quite gone
+    # the previous process publishes a last event
     rows += [happens(ahead, "the last of it", 0.0), happens(now, "and again", time.time())]
     for _ in range(2):
         kept.add_published(rows)

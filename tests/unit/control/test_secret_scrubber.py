@@ -171,7 +171,7 @@ def test_json_stays_json_and_values_of_secret_keys_go() -> None:
     }
 
 
-# a file that cannot be read
+# -- files that cannot be read
 
 
 @pytest.fixture

@@ -658,7 +658,7 @@ def test_a_command_is_logged_with_author_and_reason(caplog: pytest.LogCaptureFix
     with caplog.at_level(logging.INFO, "twinlog"):
         CommandPort().put(Stop(who="anna (REST)", reason="new kernel"))
     assert [record.getMessage() for record in caplog.records] == [
-        "stop, asked by anna (REST): new kernel"
+        "stop, requested by anna (REST): new kernel"
     ]
 
 

@@ -135,7 +135,7 @@ def test_only_where_groups_are_set_checkpoints_have_more_than_mirrormaker_s_byte
 
     assert headers(has_sync=False, is_reverse=False) == []
     assert headers(has_sync=True, is_reverse=False) == [IDS]
-    # a sync that is turned on later would take what nobody has set for seen to
+    # a sync that is turned on later would otherwise assume that the offsets are set already
     assert headers(has_sync=False, is_reverse=True) == [IDS]
 
 
@@ -330,7 +330,7 @@ def test_only_a_commit_that_was_seen_to_is_over_with_the_next_process() -> None:
     _, found = return_path()
     assert at(found, 5) == [5]
     written = newest(found, {})
-    found.mark_applied({"a": "it is active there"})
+    found.mark_applied({"a": "in use on the target"})
     assert newest(found, written) == written
     _, later = return_path()
     assert at(later, 5, written) == [5], "a checkpoint was written, and nothing was set"

@@ -144,6 +144,7 @@ def functions() -> Iterator[Callable[..., FlowFunctions]]:
             entries=(),
             on_error="stop",
             environment=(),
+            memory_bytes=1 << 30,
             of_topic=lambda _: (SimpleNamespace(name="mask"),),
             digest_of=lambda _: "ab",
         )

@@ -44,7 +44,7 @@ def suite(tmp_path: Path) -> Suite:
     def run(**files: str) -> Verdict:
         for name, text in files.items():
             (tmp_path / f"{name}.py").write_text(text)
-        together = ("-n", "2", "--dist=loadgroup", "-p", "no:randomly", "-p", "no:cacheprovider")
+        together = ("-n", "1", "--dist=loadgroup", "-p", "no:randomly", "-p", "no:cacheprovider")
         return judged(pytest_there, together, tmp_path / "reports")
 
     return run
@@ -138,7 +138,7 @@ def test_the_whole_is_run_together_then_alone_with_the_longest_and_coverage(
     monkeypatch.setattr(subprocess, "run", lambda command, **_: ran.extend(command))
     assert gate.whole([]) == 0
     together, alone = asked
-    assert {"not alone", "--durations=20"} <= {*together}
+    assert {"not alone", "--durations=20", "--hypothesis-profile=whole"} <= {*together}
     assert (alone[:2], alone[-1]) == (["-n", "0"], "alone")
     assert ran == [ROOT / "scripts" / "coverage"]
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.far_broker import NODE, TOPIC, TOPIC_ID, TRIP_S, FarBroker, Log
 from tests.support.one_copy import K, a_copy, answer, sent
+from tests.support.sweeps import sweep
 from twinlog.config.flow.tuning import Tuning
 from twinlog.errors import Disconnected, TwinlogError
 from twinlog.lane.sides.pace import TopicBuckets
@@ -69,7 +70,7 @@ def read_in_sections(log: Log, *, also_compacts: bool) -> PartitionCopy:
     while True:
         while (
             len(in_flight) < CONNECTIONS
-            and (one := ahead.next_section(end=log.end, most=CONNECTIONS, has_room=True))
+            and (one := ahead.next_section(end=log.end, limit=CONNECTIONS, has_room=True))
             is not None
         ):
             one.sent_at = 0.0
@@ -124,7 +125,7 @@ def test_anything_but_records_ends_it(odd: dict[str, Any]) -> None:
     log.write(100, (100,))
     copy = a_copy()
     ahead = a_read(copy, log)
-    section = ahead.next_section(end=log.end, most=1, has_room=True)
+    section = ahead.next_section(end=log.end, limit=1, has_room=True)
     assert section is not None
     assert ahead.on_answer(section, answer_of(b"", **odd)) is None
 
@@ -135,17 +136,17 @@ def test_without_room_only_a_missing_rest_is_requested() -> None:
     copy = a_copy()
     ahead = a_read(copy, log)
     ahead.bytes_per_offset = 1_000  # so that the second section begins too early
-    first = ahead.next_section(end=log.end, most=2, has_room=True)
+    first = ahead.next_section(end=log.end, limit=2, has_room=True)
     assert first is not None
     first.sent_at = 0.0
-    second = ahead.next_section(end=log.end, most=2, has_room=True)
+    second = ahead.next_section(end=log.end, limit=2, has_room=True)
     assert second is not None
     second.sent_at = 0.0
-    assert ahead.next_section(end=log.end, most=3, has_room=False) is None
+    assert ahead.next_section(end=log.end, limit=3, has_room=False) is None
     ahead.sections.popleft()  # as if the copy had taken in only a part of it
     assert ahead.on_answer(second, answer_of(log.read(second.offset, SECTION_BYTES))) is not None
     assert ahead.pop_due(second.offset - 2) is None
-    rest = ahead.next_section(end=log.end, most=1, has_room=False)
+    rest = ahead.next_section(end=log.end, limit=1, has_room=False)
     assert rest is not None
     assert rest.offset == second.offset - 2
 
@@ -227,7 +228,7 @@ def small_requests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("partitions", [1, 3])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", sweep(range(10), in_gate=3))
 def test_lane_copies_far_logs_exactly_in_little_memory_whatever_happens(
     seed: int, partitions: int
 ) -> None:
@@ -255,7 +256,7 @@ def test_lane_copies_far_logs_exactly_in_little_memory_whatever_happens(
     assert lane.most_used <= lane.memory_bytes + partitions * 2 * SECTION_BYTES
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", sweep(range(10), in_gate=3))
 def test_aborted_records_of_a_far_log_are_left_out_whatever_happens(seed: int) -> None:
     """Sections begin within transactions, and repeat their markers."""
     chance = random.Random(seed)

@@ -64,7 +64,7 @@ class LettersRig(Rig):
         found: list[Record] = []
         while batches := sent(self.letters):
             for one in batches:
-                self._end += 7  # of other partitions
+                self._end += 7  # records of other partitions are in between
                 found += decode_batch(one.data)
                 self.letters.on_produced(
                     error=error,

@@ -98,15 +98,15 @@ class Copied:
         source = ReadSide(
             pieces(self.source, self.isolation), begin, reach,
             start=lambda: self.source.log_start, may_lack=self.source_may_lack,
-            compared=compared,
+            result=compared,
         )  # fmt: skip
         target = ReadSide(
             pieces(self.target, Isolation.READ_UNCOMMITTED), there, self.target.end,
             start=lambda: self.target.log_start, may_lack=self.target_may_lack,
-            compared=compared,
+            result=compared,
         )  # fmt: skip
         walk = LogWalk(
-            pairs=pairs, source=source, target=target, rules=rules or Rules(), compared=compared
+            pairs=pairs, source=source, target=target, rules=rules or Rules(), result=compared
         )
         walk.walk()
         walk.find_pending(self.source.end)

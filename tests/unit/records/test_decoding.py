@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
@@ -253,7 +253,6 @@ def test_messages_of_format_v0_have_no_type_of_timestamp() -> None:
     assert rows_of(data) == expected([Record(7, -1, None, b"v")], kind=-1)
 
 
-@settings(max_examples=400)
 @given(RECORDS, CODECS, COLUMNS, st.data())
 def test_damage_is_corrupt_if_the_other_decoder_finds_it(
     records: list[Record], codec: Codec, columns: list[str], data: st.DataObject
@@ -269,7 +268,6 @@ def test_damage_is_corrupt_if_the_other_decoder_finds_it(
     same_verdict(damaged, columns)
 
 
-@settings(max_examples=400)
 @given(RECORDS, CODECS, COLUMNS, st.data())
 def test_damage_under_the_codec_is_found_as_well(
     records: list[Record], codec: Codec, columns: list[str], data: st.DataObject
@@ -361,6 +359,22 @@ def test_a_chunk_ends_within_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     chunks += decoder.rest()
     assert [chunk.num_rows for chunk in chunks] == [4, 4, 3]
     assert rows_of(batch) == expected(records)
+
+
+@pytest.mark.parametrize("size", [1, 50, 10_000])
+def test_a_chunk_has_few_bytes(size: int) -> None:
+    records = [Record(at, NOW_MS + at, None, b"v" * (at % 7 * size)) for at in range(40)]
+    decoder = ColumnDecoder(TP, ALL, chunk_bytes=2500)
+    chunks: list[Any] = []
+    for some in (records[:25], records[25:]):
+        batch = memoryview(encode_batch(some, codec=Codec.LZ4, base_offset=some[0].offset))
+        chunks += decoder.take(read_header(batch), batch, 3, 37)
+    chunks += decoder.rest()
+    offsets = [chunk.column("offset").to_pylist() for chunk in chunks]
+    assert [at for some in offsets for at in some] == [*range(3, 37)]
+    for some in offsets:
+        assert len(some) == 1 or sum(at % 7 * size for at in some[:-1]) < 2500
+    assert len(chunks) == 1 if size == 1 else len(chunks) > 1
 
 
 def test_a_batch_that_claims_millions_of_records_holds_a_chunk_at_a_time() -> None:

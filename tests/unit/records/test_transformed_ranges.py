@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -11,8 +13,9 @@ import pytest
 from tests.support.range_port import batches_of, range_of, records_of, source_records
 from twinlog.errors import ClusterError, CorruptData
 from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
+from twinlog.records import ranges as ranges_module
 from twinlog.records.decoding import arrow_schema
-from twinlog.records.ranges import COLUMNS, RangeEncoder, rows_of_range
+from twinlog.records.ranges import COLUMNS, RangeEncoder, Turn, rows_of_range
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.rows import Record
 
@@ -59,6 +62,39 @@ def test_only_the_part_is_answered() -> None:
 def test_records_are_left_out() -> None:
     answer = answer_to(range_of(RECORDS), left_out=(11, 20))
     assert [one.offset for one in records_of(answer)] == [10, 12]
+
+
+def test_workers_take_turns_with_large_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker keeps the turn until the rows of a large batch are taken. Another one waits for a
+    while, because the first one may hang.
+    """
+    monkeypatch.setattr(ranges_module, "LARGE_BYTES", 1000)
+    monkeypatch.setattr(ranges_module, "TURN_WITHIN_S", 0.05)
+    small = Record(9, 0, None, b"x", ())
+    one = range_of([small, *RECORDS], first=9, batches=batches_of([small]) + batches_of(RECORDS))
+    here, there = Turn(str(tmp_path)), Turn(str(tmp_path))
+
+    def is_free() -> bool:
+        before = time.monotonic()
+        there.begin()
+        there.end()
+        return time.monotonic() - before < 0.05
+
+    monkeypatch.setattr(ranges_module, "CHUNK_BYTES", 1)
+    free = [is_free() for _ in rows_of_range(one, turn=here)]
+    assert free == [True, True, True, True, False]
+    assert is_free()
+    rows = rows_of_range(one, turn=here)
+    assert [next(rows).num_rows for _ in free] == [1] * 5 and not is_free()
+    rows.close()  # type: ignore[attr-defined]
+    assert is_free()
+
+
+def test_a_batch_has_a_maximum_payload() -> None:
+    with pytest.raises(CorruptData, match="more than 1000 bytes"):
+        list(rows_of_range(range_of(RECORDS), limit_bytes=1000))
 
 
 def test_rows_that_a_filter_keeps_have_their_offsets() -> None:

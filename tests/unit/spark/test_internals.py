@@ -38,7 +38,7 @@ def internals() -> set[str]:
                     found.add(module)
                 case ast.Import(names=names):
                     found |= {one.name for one in names if one.name == "pyspark.worker"}
-                case ast.FunctionDef(name=name) if name.startswith("_read_with"):  # Spark's call
+                case ast.FunctionDef(name=name) if name.startswith("_read_with"):  # Spark calls it
                     found.add(name)
                 case ast.Constant(value=str(text)):
                     found |= set(re.findall(INNER, text))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from twinlog.errors import EnvironmentMissing
 from twinlog.spark.lease import error_of
-from twinlog.spark.masters import local_master, require_known
+from twinlog.spark.masters import local_master
 from twinlog.spark.options import is_local
 
 
@@ -70,17 +69,3 @@ Driver stacktrace:
 @pytest.mark.parametrize("text", ["", "\n\n", "Job 3 cancelled"])
 def test_any_text_makes_one_line(text: str) -> None:
     assert "\n" not in str(error_of("twinlog-lease-1", text))
-
-
-@pytest.mark.parametrize(
-    "master",
-    ["local", "local[*]", "local[4, 2]", "spark://a:1,b:2", "k8s://https://a:443", "yarn"],
-)
-def test_masters_that_spark_knows(master: str) -> None:
-    require_known(master)
-
-
-@pytest.mark.parametrize("master", ["", "nonsense", "local[x]", "localhost:7077", "spark://"])
-def test_others_are_refused_before_a_jvm_starts(master: str) -> None:
-    with pytest.raises(EnvironmentMissing, match="is not a Spark master: write"):
-        require_known(master)

@@ -56,6 +56,20 @@ def test_lanes_of_this_machine_do_not_read_the_clusters_file(master: str | None)
     assert spark_options(master=master).given == {}
 
 
+@pytest.mark.parametrize(
+    "master",
+    ["local", "local[*]", "local[4, 2]", "spark://a:1,b:2", "k8s://https://a:443", "yarn"],
+)
+def test_masters_that_spark_knows(master: str) -> None:
+    assert spark_options(master=master).master == master
+
+
+@pytest.mark.parametrize("master", ["", "nonsense", "local[x]", "localhost:7077", "spark://"])
+def test_other_masters_are_refused(master: str) -> None:
+    with pytest.raises(UsageError, match="is not a Spark master: write"):
+        spark_options(master=master)
+
+
 @pytest.mark.parametrize("conf", ["spark.x", "=1", "ui.enabled=true"])
 def test_a_setting_that_spark_would_ignore_is_refused(conf: str) -> None:
     with pytest.raises(UsageError, match=r"write spark\.KEY=VALUE"):
@@ -83,7 +97,7 @@ def test_the_deploy_mode_of_a_cluster_is_one_sentence(source: str, defaults: Pat
     key = "spark.submit.deployMode"
     if source == "file":
         defaults.write_text(f"{key} cluster\n")
-    with pytest.raises(UsageError, match="which is the driver itself"):
+    with pytest.raises(UsageError, match="only the mode client is possible"):
         spark_options(
             master=MASTER,
             conf=[f"{key}=cluster"] if source == "conf" else [],

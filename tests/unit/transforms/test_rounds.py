@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -22,11 +23,10 @@ from twinlog.config.flow.transforms import OnError
 from twinlog.errors import TwinlogError
 from twinlog.lane.transforming import UNANSWERED_AFTER_S
 from twinlog.mirror.copy.ranges import RangeFailure
-from twinlog.records.lent import LentRanges, RangePart
+from twinlog.records.lent import NOT_UNPACKED, LentRanges, RangePart
 from twinlog.spark.application import ApplicationAnswers, RangePorts, RecordSkipped
 from twinlog.transforms.application import Application, LanePortWatch
 from twinlog.transforms.rounds import (
-    CORE_BYTES,
     LEAST_BYTES,
     TASK_BYTES,
     TRIES,
@@ -141,6 +141,20 @@ def test_a_failure_of_no_single_record_stops_at_the_first(on_error: OnError) -> 
     assert sum(one[0].answers and one[0].end == 1000 for one in rounds.runs) == 1 + TRIES
 
 
+@pytest.mark.parametrize("on_error", [OnError.SKIP, OnError.QUARANTINE])
+def test_records_that_cannot_be_unpacked_are_not_left_out(on_error: OnError) -> None:
+    """The records from 600 on are in a batch that is too large."""
+    rounds = ComputedRounds(
+        bad=frozenset({(0, 100)}),
+        fails=lambda part: f"{NOT_UNPACKED}: too large" if part.end > 600 else None,
+        on_error=on_error,
+    )
+    rounds.answer([part(0)])
+    answer = rounds.answers[0]
+    assert (answer.end, answer.left_out) == (600, (100,))
+    assert answer.failure is not None and answer.failure.offset == 600
+
+
 def test_a_failure_that_does_not_happen_again_is_none() -> None:
     left = iter(["the worker died", "the worker died"])
     rounds = ComputedRounds(fails=lambda _: next(left, None))
@@ -212,13 +226,37 @@ def test_a_round_has_the_waiting_ranges_of_one_chain() -> None:
 def test_a_round_is_limited_by_bytes() -> None:
     """The first round is limited by few bytes, the next ones by what a second sufficed for."""
     a = ComputedRounds()
+    half = a.round_bytes // 2
     made, _ = application(a=a)
-    for number, size in enumerate((1, LEAST_BYTES, 1, CORE_BYTES, CORE_BYTES, 9 * CORE_BYTES)):
+    for number, size in enumerate((1, LEAST_BYTES, 1, half, half, 9 * half)):
         made.watch.offers.put((PORT, offer(number, size=size)))
     while made.step(0.0):
         pass
     assert [[one.number for one in run] for run in a.runs] == [[0, 1], [2, 3, 4], [5]]
-    assert a.most_bytes == CORE_BYTES * a.cores
+    assert a.most_bytes == a.round_bytes
+
+
+def test_large_ranges_are_not_computed_at_the_same_time() -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def waits(part: RangePart) -> None:
+        begun.set()
+        assert part.number != 0 or may_end.wait(60.0)
+
+    a = ComputedRounds(fails=waits)
+    made, _ = application(a=a)
+    for number in range(2):
+        made.watch.offers.put((PORT, offer(number, size=made.bytes_at_once // 2 + 1)))
+    threads = [threading.Thread(target=made.step) for _ in range(2)]
+    for one in threads:
+        one.start()
+    assert begun.wait(60.0)
+    eventually(lambda: not made._waiting, what="the second round waits")
+    assert [[one.number for one in run] for run in a.runs] == [[0]]
+    may_end.set()
+    for one in threads:
+        one.join(60.0)
+    assert [[one.number for one in run] for run in a.runs] == [[0], [1]]
 
 
 def test_ranges_with_the_same_records_are_in_different_rounds() -> None:

@@ -64,7 +64,7 @@ def test_truncated_data_is_never_accepted(codec: Codec) -> None:
             got = decompress(codec, prefix, LIMIT)
         except CorruptData:
             continue
-        # frames of several blocks have no end mark in snappy: then the batch lacks records
+        # snappy frames have no end mark, so a truncated one only yields fewer records
         assert codec is Codec.SNAPPY
         assert len(got) < len(TEXT)
 
@@ -126,7 +126,7 @@ def test_lz4_with_linked_blocks_is_read() -> None:
 
 def test_the_lz4_header_of_magic_0_is_repaired() -> None:
     whole = bytes(compress(Codec.LZ4, TEXT))
-    broken = flipped(whole, 6, 0x55)  # what KAFKA-3160 wrote there
+    broken = flipped(whole, 6, 0x55)  # the wrong header checksum that clients with KAFKA-3160 wrote
     with pytest.raises(CorruptData):
         decompress(Codec.LZ4, broken, LIMIT)
     assert repair_lz4_header(broken) == whole

@@ -64,7 +64,8 @@ def error_parts(error: ConfigError) -> Iterator[RenderableType]:
     if error.warnings:
         problems.append(plural(len(error.warnings), "warning"))
     file = errors[0].file
-    yield text(("NOT READY", "bold red"), f": {file}: {', '.join(problems)}; no cluster was asked")
+    found = ", ".join(problems)
+    yield text(("NOT READY", "bold red"), f": {file}: {found}; no cluster was queried")
     table = _keys_table()
     for mistake in errors:
         # the usual code gives no information
@@ -365,11 +366,12 @@ def _flow_parts(flow: FlowReport, *, was_asked: bool) -> Iterator[RenderableType
 
 
 def _memory(need: LaneMemory) -> str:
-    total = size(need.process_bytes + need.lanes * need.lane_bytes)
+    total = size(need.process_bytes + need.lanes * need.lane_bytes + need.transforms_bytes)
+    transforms = f", {size(need.transforms_bytes)} for transforms" if need.transforms_bytes else ""
     limit = "" if need.limit_bytes is None else f" of {size(need.limit_bytes)} allowed"
     return (
         f"{total}{limit} for {plural(need.lanes, 'lane')} on this machine, {size(need.lane_bytes)} "
-        f"each and {size(need.process_bytes)} for driver and JVM; on a Spark master "
+        f"each and {size(need.process_bytes)} for driver and JVM{transforms}; on a Spark master "
         f"{size(need.lane_bytes)} for each lane, beside the heap of its executor"
     )
 
@@ -386,7 +388,7 @@ def _table(topics: Iterable[TopicReport]) -> Table:
         ]
         for topic in islice(topics, TOPICS_SHOWN)
     ]
-    return fitted_table(COLUMNS, cells, shown_width(), most=NAME_WIDTH)
+    return fitted_table(COLUMNS, cells, shown_width(), limit=NAME_WIDTH)
 
 
 def _plan(topic: TopicReport) -> str:

@@ -368,7 +368,7 @@ def status_failover(**arguments: Any) -> Answer:
 def run_failover(**arguments: Any) -> Answer:
     """Set the groups' offsets and promote the remote topics: the copy ends permanently.
 
-    Groups are only moved forward. Groups that are in use on the target are left alone and printed.
+    Groups are only moved forward. Groups that are in use on the target are printed and not changed.
     When the source comes back, the flow stays FENCED. Exit code 1 if a group's offsets are not as
     planned.
 
@@ -382,7 +382,7 @@ def run_failover(**arguments: Any) -> Answer:
 @failover.command("abort")
 @cutover_options
 def abort_failover(**arguments: Any) -> Answer:
-    """Take the failover back; refused after the promotion.
+    """Cancel the failover; refused after the promotion.
 
     \b
     twinlog failover abort mm2.properties --flow A:B

@@ -51,10 +51,12 @@ def doctor(chosen: ChosenFlow) -> Answer:
     )
 
 
-def parts(seen: Observation, findings: list[Finding]) -> Iterator[Text]:
+def parts(observation: Observation, findings: list[Finding]) -> Iterator[Text]:
     """Yield the measurements, then each reason with what to do."""
-    yield text((seen.flow, "bold"), f": {seen.snapshot.state}, {numbers_line(seen)}")
-    for note in seen.notes:
+    yield text(
+        (observation.flow, "bold"), f": {observation.snapshot.state}, {numbers_line(observation)}"
+    )
+    for note in observation.notes:
         yield text("  ", ("note: ", "cyan"), note)
     if not findings:
         yield text("  no bottleneck found", style="green")
@@ -64,18 +66,19 @@ def parts(seen: Observation, findings: list[Finding]) -> Iterator[Text]:
         yield text(f"     do: {finding.todo}")
 
 
-def numbers_line(seen: Observation) -> str:
+def numbers_line(observation: Observation) -> str:
     """Return the known numbers as one line."""
-    behind = "at its end"
+    lag_text = "at its end"
     if (
-        any(partition.lag is None for partition in seen.snapshot.partitions)
-        or not seen.snapshot.partitions
+        any(partition.lag is None for partition in observation.snapshot.partitions)
+        or not observation.snapshot.partitions
     ):
-        behind = "lag unknown"
-    if seen.behind:
-        behind = f"{count(seen.lag)} records behind ({duration(max(0, seen.lag_ms) / 1000)})"
-    rate = "" if seen.rate is None else f"{size(seen.rate)}/s"
-    lanes = plural(seen.snapshot.lanes, "lane") if seen.snapshot.lanes else ""
-    where = f"on {seen.snapshot.where}" if seen.snapshot.where else ""
-    trips = f"round trips: {seen.round_trips}" if seen.round_trips else ""
-    return ", ".join(filter(None, (behind, rate, lanes, where, trips)))
+        lag_text = "lag unknown"
+    if observation.behind:
+        lag = duration(max(0, observation.lag_ms) / 1000)
+        lag_text = f"{count(observation.lag)} records behind ({lag})"
+    rate = "" if observation.rate is None else f"{size(observation.rate)}/s"
+    lanes = plural(observation.snapshot.lanes, "lane") if observation.snapshot.lanes else ""
+    where = f"on {observation.snapshot.where}" if observation.snapshot.where else ""
+    trips = f"round trips: {observation.round_trips}" if observation.round_trips else ""
+    return ", ".join(filter(None, (lag_text, rate, lanes, where, trips)))

@@ -313,7 +313,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     vital = Vital()
     current = CurrentConfig(config)
 
-    def served(server: WebServer) -> None:
+    def on_served(server: WebServer) -> None:
         # HTTP may start as late as a takeover, when the screen uses stdout
         write_line(server.line, _human_stream(is_quiet, for_programs))
 
@@ -322,7 +322,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
             lambda signal: commands.put(Stop(who=signal)),
             None if once else lambda signal: commands.put(Reload(who=signal)),
         ),
-        watched(file, address, commands.stopping, served, vital, current) as watch,
+        watched(file, address, commands.stopping, on_served, vital, current) as watch,
         shown(once=once, stream=people, json_logs=options.log_format is LogFormat.JSON) as progress,
     ):
 

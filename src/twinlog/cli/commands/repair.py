@@ -82,21 +82,25 @@ def run(chosen: ChosenFlow, *, yes: bool, dry_run: bool, reason: str, topics: st
     require_an_answer(yes=yes, dry_run=dry_run)
     with chosen.open(TopicRepair, reason) as work:
         lines = work.plan(topic_pattern(topics))
-        can = [line for line in lines if line.found is not None]
+        acceptable = [line for line in lines if line.found is not None]
         if not is_for_programs() or not yes:
             for text in _lines_as_text(lines):
                 write_line(text, sys.stderr if is_for_programs() else None)
-        offsets = sum(line.wanted.accepted.offsets for line in can if line.wanted is not None)
-        what = f"{plural(offsets, 'offset')} in {plural(len(can), 'partition')} will stay."
-        if not dry_run and can and not (yes or is_confirmed(chosen.name, what)):
+        offsets = sum(
+            line.wanted.accepted.offsets for line in acceptable if line.wanted is not None
+        )
+        what = f"{plural(offsets, 'offset')} in {plural(len(acceptable), 'partition')} will stay."
+        if not dry_run and acceptable and not (yes or is_confirmed(chosen.name, what)):
             write_line("nothing was changed", sys.stderr)
             return Answer({}, exit_code=1, version=2)
         if not dry_run:
-            work.accept(can)
+            work.accept(acceptable)
     rows = [line.printed() for line in lines]
     fields = {"flow": chosen.name, "dry_run": dry_run, "partitions": rows}
-    done = f"{plural(len(can), 'partition')}: {'would be' if dry_run else 'is'} accepted"
-    return Answer(fields, [done] if can else (), int(len(can) < len(lines)), version=2)
+    done = f"{plural(len(acceptable), 'partition')}: {'would be' if dry_run else 'is'} accepted"
+    return Answer(
+        fields, [done] if acceptable else (), int(len(acceptable) < len(lines)), version=2
+    )
 
 
 def _lines_as_text(lines: Iterable[RepairLine]) -> Iterable[str]:

@@ -295,8 +295,8 @@ def _with_topics(
     if topics is None:
         return mirrors
 
-    def is_wanted(part: PartitionStatus) -> bool:
-        return bool(topics.fullmatch(part.topic) or topics.fullmatch(part.target_topic))
+    def is_wanted(partition: PartitionStatus) -> bool:
+        return bool(topics.fullmatch(partition.topic) or topics.fullmatch(partition.target_topic))
 
     return _with_flows(
         mirrors, lambda flow: replace(flow, partitions=tuple(filter(is_wanted, flow.partitions)))
@@ -304,6 +304,6 @@ def _with_topics(
 
 
 def _with_flows(
-    mirrors: Iterable[RunningMirror], changed: Callable[[FlowStatus], FlowStatus]
+    mirrors: Iterable[RunningMirror], change: Callable[[FlowStatus], FlowStatus]
 ) -> list[RunningMirror]:
-    return [replace(mirror, flows=tuple(map(changed, mirror.flows))) for mirror in mirrors]
+    return [replace(mirror, flows=tuple(map(change, mirror.flows))) for mirror in mirrors]

@@ -70,28 +70,28 @@ def _read(config: MirrorConfig, wanted: str | None) -> Topology:
         return read_topology(client, policy_of(flows[0]), alias)
 
 
-def _graph_parts(seen: Topology, now_ms: int) -> Iterator[RenderableType]:
-    if not seen.flows:
+def _graph_parts(topology: Topology, now_ms: int) -> Iterator[RenderableType]:
+    if not topology.flows:
         yield text(
-            f"no heartbeats on {seen.cluster}: no mirror writes to it, or heartbeats are turned "
-            "off (emit.heartbeats.enabled, heartbeats.replication.enabled)"
+            f"no heartbeats on {topology.cluster}: no mirror writes to it, or heartbeats are "
+            "turned off (emit.heartbeats.enabled, heartbeats.replication.enabled)"
         )
-    if seen.clusters:
+    if topology.clusters:
         table = plain_table("cluster", "hops", "way", numbers=("hops",))
-        for cluster in seen.clusters:
+        for cluster in topology.clusters:
             row(table, cluster.alias, str(cluster.hops), " -> ".join(cluster.way))
         yield table
         yield text()
-    if seen.flows:
+    if topology.flows:
         table = plain_table("flow", "hops", "last heartbeat", "", numbers=("hops",))
-        for flow in seen.flows:
+        for flow in topology.flows:
             hops = "" if flow.hops is None else str(flow.hops)
             note = "" if flow.copies else "heartbeats only: no topic of it is mirrored here"
             at_ms = flow.last_heartbeat_ms
             age = "" if at_ms is None else duration(max(0, now_ms - at_ms) / 1000)
             row(table, flow.flow, hops, f"{age} ago" if age else "none", note)
         yield table
-    for topic in seen.unread:
+    for topic in topology.unread:
         yield text(
             f"{topic} could not be read (not authorized): only its name is used", style="yellow"
         )

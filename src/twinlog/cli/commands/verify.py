@@ -184,19 +184,19 @@ def explained_gaps(verified: VerifiedFlow) -> Iterator[str]:
         yield f"not copied yet by the running mirror: {names}"
     late = [each for each in verified.groups if each.standing.value in ("behind", "absent")]
     if late:
-        yield f"{plural(len(late), 'offset')} of groups are behind their place or not set"
+        yield f"{plural(len(late), 'offset')} of groups: before their translated offset, or not set"
 
 
 def problems(verified: VerifiedFlow) -> Iterator[str]:
     """Yield each difference, and each partition that was not compared."""
-    for each in verified.partitions:
-        if each.why_not:
-            yield f"{each.source}: not compared: {each.why_not}"
-        for difference in each.compared.differences[:SHOWN_EACH]:
-            yield _difference(each, difference)
-        rest = len(each.compared.differences) - SHOWN_EACH + each.compared.unkept
+    for partition in verified.partitions:
+        if partition.why_not:
+            yield f"{partition.source}: not compared: {partition.why_not}"
+        for difference in partition.compared.differences[:SHOWN_EACH]:
+            yield _difference(partition, difference)
+        rest = len(partition.compared.differences) - SHOWN_EACH + partition.compared.unkept
         if rest > 0:
-            yield f"{each.source}: and {count(rest)} more ranges (--format json has them)"
+            yield f"{partition.source}: and {count(rest)} more ranges (--format json has them)"
     for config in verified.configs[:SHOWN_EACH]:
         yield (
             f"config {config.detail} of {config.name} is {config.source}, and {config.target} on "
@@ -204,7 +204,7 @@ def problems(verified: VerifiedFlow) -> Iterator[str]:
         )
     if len(verified.configs) > SHOWN_EACH:
         yield f"and {count(len(verified.configs) - SHOWN_EACH)} more configs (twinlog diff has all)"
-    wrong = [each for each in verified.groups if each.is_wrong]
+    wrong = [partition for partition in verified.groups if partition.is_wrong]
     for group in wrong[:SHOWN_EACH]:
         yield (
             f"group {group.group} is at {group.stands} in {group.target}, but its translated "

@@ -88,11 +88,20 @@ SPARK_NAMES: Final = (
 
 def take_spark_options(values: dict[str, Any]) -> SparkOptions:
     """Remove the values of `spark_options` and return them, or the options of the `spark-submit`
-    that runs this command.
+    that runs this command. Raises TwinlogError if lanes cannot run there, before a flow is claimed.
     """
+    from twinlog.spark.authentication import security_settings
+
+    chosen = _chosen_spark({name: values.pop(name) for name in SPARK_NAMES})
+    if chosen.archive is not None and not chosen.archive.is_file():
+        raise UsageError(f"--archive {chosen.archive}: no such file; create it with `twinlog pack`")
+    security_settings(chosen.master, chosen.given, may_be_open=chosen.may_be_open)
+    return chosen
+
+
+def _chosen_spark(options: dict[str, Any]) -> SparkOptions:
     from twinlog.spark import options as spark
 
-    options = {name: values.pop(name) for name in SPARK_NAMES}
     if not spark.is_submitted():
         return spark.spark_options(**options)
     from twinlog.spark.session import submitted_options

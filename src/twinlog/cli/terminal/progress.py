@@ -390,13 +390,13 @@ def _cells(topic: TopicRate, *, named: bool) -> list[str | Text | ProgressBar]:
     if topic.failed:
         name.append((f"  {topic.failed} FAILED", "red"))
     copied = topic.copied  # of the whole copy, and not only by this process
-    whole = copied + topic.lag if copied is not None and topic.lag else None
+    total = copied + topic.lag if copied is not None and topic.lag else None
     bar: str | Text | ProgressBar = ""
     if topic.is_deleted:
         bar = "copy kept"
-    elif whole is not None and copied is not None:
+    elif total is not None and copied is not None:
         bar = ProgressBar(
-            total=whole,
+            total=total,
             completed=copied,
             width=BAR,
             complete_style="green",
@@ -409,11 +409,11 @@ def _cells(topic: TopicRate, *, named: bool) -> list[str | Text | ProgressBar]:
     return [
         text(*name),
         bar,
-        count(copied) if whole is None else f"{count(copied)} of {count(whole)}",
+        count(copied) if total is None else f"{count(copied)} of {count(total)}",
         count(topic.records_per_s),
         f"{size(topic.bytes_per_s)}/s",
         count(topic.lag),
-        "" if whole is None or topic.left_s is None else duration(topic.left_s),
+        "" if total is None or topic.left_s is None else duration(topic.left_s),
     ]
 
 

@@ -116,23 +116,23 @@ def rows(flow: FlowStatus) -> list[Row]:
     ]
 
 
-def _row(parts: list[PartitionStatus], *, is_alone: bool, rate: float | None) -> Row:
-    first = parts[0]
-    numbers = [part.partition for part in parts]
-    states = {part.state for part in parts}
+def _row(partitions: list[PartitionStatus], *, is_alone: bool, rate: float | None) -> Row:
+    first = partitions[0]
+    numbers = [part.partition for part in partitions]
+    states = {part.state for part in partitions}
     return Row(
         topic=first.topic,
         target_topic=first.target_topic,
         partitions=_partitions_text(numbers, is_alone=is_alone),
         number=len(numbers),
         state=next((state for state in AS_USUAL if state in states), first.state),
-        lag=total(part.lag for part in parts),
-        lag_ms=largest(part.lag_ms for part in parts),
-        loss_ms=largest(part.loss_ms for part in parts),
-        copied=total(part.copied for part in parts),
+        lag=total(part.lag for part in partitions),
+        lag_ms=largest(part.lag_ms for part in partitions),
+        loss_ms=largest(part.loss_ms for part in partitions),
+        copied=total(part.copied for part in partitions),
         records_per_s=rate,
-        since_ms=min((part.since_ms for part in parts if part.since_ms), default=0),
-        newest_ms=largest(part.newest_ms for part in parts),
+        since_ms=min((part.since_ms for part in partitions if part.since_ms), default=0),
+        newest_ms=largest(part.newest_ms for part in partitions),
         code=first.code,
         message=first.message,
     )
@@ -210,32 +210,32 @@ class ShownParts:
 
 
 def screen(
-    mirrors: Sequence[RunningMirror], wanted: ShownParts, now_ms: int
+    mirrors: Sequence[RunningMirror], shown_parts: ShownParts, now_ms: int
 ) -> Iterator[RenderableType]:
     """Yield all lines about these mirrors."""
     flows = [flow for mirror in mirrors for flow in mirror.flows]
-    left = wanted.most_rows
+    left = shown_parts.most_rows
     number = 0
     for mirror in mirrors:
         yield _mirror_line(mirror, now_ms)
         for flow in mirror.flows:
-            yield from _flow_lines(flow, wanted.width, now_ms)
-            shown_rows = [each for each in rows(flow) if each.is_behind or not wanted.lagging]
+            yield from _flow_lines(flow, shown_parts.width, now_ms)
+            shown_rows = [each for each in rows(flow) if each.is_behind or not shown_parts.lagging]
             number += len(shown_rows)
             shown = shown_rows if left is None else _most_urgent(shown_rows, left)
             left = None if left is None else left - len(shown)
             if shown:
-                yield table(shown, wanted.width, now_ms)
+                yield table(shown, shown_parts.width, now_ms)
             if len(shown) < len(shown_rows):
                 yield text(f"  and {plural(len(shown_rows) - len(shown), 'more row')}", style="dim")
             for alike in troubles(flow, shown):
                 yield _trouble_line(alike, now_ms)
             if flow.groups:
-                yield group_table(flow.groups, wanted.width)
-            yield from _group_lines("left alone on the target", flow.skipped_groups)
+                yield group_table(flow.groups, shown_parts.width)
+            yield from _group_lines("not changed on the target", flow.skipped_groups)
             yield from _group_lines("without a checkpoint", flow.groups_without_checkpoint)
     if number > 1 or len(flows) > 1:
-        yield from packed(_total(flows), wanted.width)
+        yield from packed(_total(flows), shown_parts.width)
 
 
 COLUMNS: Final = (
@@ -284,14 +284,14 @@ def _cells(row: Row, now_ms: int) -> list[Cell]:
     ]
 
 
-def _most_urgent(shown_rows: list[Row], most: int) -> list[Row]:
-    """Return `most` rows in their order: those with a message first, then the longest lags."""
-    if len(shown_rows) <= most:
+def _most_urgent(shown_rows: list[Row], limit: int) -> list[Row]:
+    """Return `limit` rows in their order: those with a message first, then the longest lags."""
+    if len(shown_rows) <= limit:
         return shown_rows
     urgent = sorted(
         shown_rows, key=lambda row: (not row.message, -(row.lag or 0), -(row.records_per_s or 0))
     )
-    kept = {id(row) for row in urgent[: max(most, 0)]}
+    kept = {id(row) for row in urgent[: max(limit, 0)]}
     return [row for row in shown_rows if id(row) in kept]
 
 

@@ -133,17 +133,17 @@ def fitted_table(
     columns: Sequence[Column],
     cells: Sequence[Sequence[Cell]],
     width: int,
-    most: int = PIPED_WIDTH,
+    limit: int = PIPED_WIDTH,
 ) -> Table:
     """Return a table that fits the terminal: columns of the highest rank are left out first, then
-    names are cut. `most` is the maximum width of a name.
+    names are cut. `limit` is the maximum width of a name.
     """
     widths = [
         max(cell_len(column.name) + (0 if number else GAP), *(_len(row[number]) for row in cells))
         for number, column in enumerate(columns)
     ]
     widths = [
-        min(each, most) if column.name in NAMES else each
+        min(each, limit) if column.name in NAMES else each
         for each, column in zip(widths, columns, strict=True)
     ]
     kept = [*range(len(columns))]

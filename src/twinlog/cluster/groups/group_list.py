@@ -86,11 +86,11 @@ def list_groups(coordinators: Coordinators) -> dict[str, Group]:
     return groups | _describe_groups(coordinators, unknown)
 
 
-def _group(described: Message, kind: str) -> Group:
+def _group(group: Message, kind: str) -> Group:
     return Group(
-        name=str(described.group_id),
-        protocol_type=str(described.protocol_type or ""),
-        state=str(described.group_state or ""),
+        name=str(group.group_id),
+        protocol_type=str(group.protocol_type or ""),
+        state=str(group.group_state or ""),
         kind=kind,
     )
 

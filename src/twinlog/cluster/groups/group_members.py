@@ -119,12 +119,12 @@ def _names(data: bytes) -> Iterator[str]:
             yield name
 
 
-def _string(data: bytes, at: int) -> tuple[str, int]:
-    (length,) = _INT16.unpack_from(data, at)
-    at += _INT16.size
-    if at + max(length, 0) > len(data):
+def _string(data: bytes, position: int) -> tuple[str, int]:
+    (length,) = _INT16.unpack_from(data, position)
+    position += _INT16.size
+    if position + max(length, 0) > len(data):
         raise ValueError("a string is truncated")
-    return data[at : at + max(length, 0)].decode(), at + max(length, 0)
+    return data[position : position + max(length, 0)].decode(), position + max(length, 0)
 
 
 GROUPS_AT_ONCE: Final = 100
@@ -187,13 +187,11 @@ def _describe_members(
     return coordinators.ask(names, ask, doing=DOING)
 
 
-def _members_of(coordinators: Coordinators, described: Any) -> Members | TwinlogError:
-    code = int(described.error_code)
+def _members_of(coordinators: Coordinators, group: Any) -> Members | TwinlogError:
+    code = int(group.error_code)
     if code and code != GROUP_ID_NOT_FOUND:
-        return coordinators.error(code, DOING, str(described.group_id))
-    members = (
-        Member(str(each.client_id), str(each.client_host)) for each in described.members or ()
-    )
+        return coordinators.error(code, DOING, str(group.group_id))
+    members = (Member(str(each.client_id), str(each.client_host)) for each in group.members or ())
     return tuple(sorted(members))
 
 
@@ -250,15 +248,19 @@ class GroupSides:
 
 
 def group_sides(
-    coordinators: Coordinators, listed: Mapping[str, Group], wanted: Iterable[str]
+    coordinators: Coordinators, listed_groups: Mapping[str, Group], group_ids: Iterable[str]
 ) -> GroupSides:
-    """Return the `wanted` groups. `listed`: all groups that Twinlog's user may describe."""
-    names = list(wanted)
-    active = [listed[name] for name in names if name in listed and listed[name].is_active]
+    """Return these groups. `listed_groups`: all groups that Twinlog's user may describe."""
+    names = list(group_ids)
+    active = [
+        listed_groups[name]
+        for name in names
+        if name in listed_groups and listed_groups[name].is_active
+    ]
     client = coordinators.client
-    unseen = hidden_groups(client, [name for name in names if name not in listed])
+    unseen = hidden_groups(client, [name for name in names if name not in listed_groups])
     return GroupSides(
-        found=listed,
+        found=listed_groups,
         members=group_members(coordinators, active),
         unseen={
             name: error_for(

@@ -169,7 +169,7 @@ CommitResult: TypeAlias = Mapping[TopicPartition, TwinlogError | None]
 
 
 def commit_offsets(
-    coordinators: Coordinators, wanted: Mapping[str, GroupOffsets]
+    coordinators: Coordinators, offsets: Mapping[str, GroupOffsets]
 ) -> dict[str, CommitResult | TwinlogError]:
     """Set offsets of groups without members. Returns None or the error for each partition of a
     group, or one error for the whole group.
@@ -188,12 +188,12 @@ def commit_offsets(
             for start in range(0, len(group_ids), len(lanes)):
                 now = list(zip(lanes, group_ids[start : start + len(lanes)], strict=False))
                 for lane, group in now:
-                    lane.begin(_commit(group, wanted[group]), maximum=BY_NAME)
+                    lane.begin(_commit(group, offsets[group]), maximum=BY_NAME)
                 for lane, group in now:
                     out[group] = _committed(coordinators, group, lane)
         return out
 
-    return coordinators.ask(wanted, ask, doing="committing offsets of")
+    return coordinators.ask(offsets, ask, doing="committing offsets of")
 
 
 def is_refused_as_active(error: TwinlogError) -> bool:

@@ -47,11 +47,11 @@ def unreadable_groups(client: ClusterClient, groups: Sequence[str]) -> list[str]
     return [str(described.group_id) for described in answer.groups if _is_denied(described)]
 
 
-def _is_denied(described: Message) -> bool:
-    code = int(described.error_code)
+def _is_denied(group: Message) -> bool:
+    code = int(group.error_code)
     if code != NONE:
         return lookup(code).kind is Unauthorized
-    rights = operations(described.authorized_operations)
+    rights = operations(group.authorized_operations)
     return rights is not None and Operation.READ not in rights
 
 

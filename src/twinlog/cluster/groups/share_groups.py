@@ -112,7 +112,7 @@ def offsets_of(
 
 
 def alter_start_offsets(
-    coordinators: Coordinators, wanted: Mapping[str, GroupOffsets]
+    coordinators: Coordinators, offsets: Mapping[str, GroupOffsets]
 ) -> dict[str, CommitResult | TwinlogError]:
     """Set start offsets of share groups without members. Returns None or the error for each
     partition, or one error for the whole group.
@@ -124,11 +124,11 @@ def alter_start_offsets(
     def ask(node: int, group_ids: Sequence[str]) -> dict[str, CommitResult | TwinlogError]:
         out: dict[str, CommitResult | TwinlogError] = {}
         for group in group_ids:
-            answer = coordinators.client.attempt(node, _alter(group, wanted[group]))
+            answer = coordinators.client.attempt(node, _alter(group, offsets[group]))
             out[group] = _altered(coordinators, group, answer)
         return out
 
-    return coordinators.ask(wanted, ask, doing=SETTING)
+    return coordinators.ask(offsets, ask, doing=SETTING)
 
 
 def _fetch(

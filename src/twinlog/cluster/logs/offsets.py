@@ -61,7 +61,7 @@ class EpochEnd:
 def list_offsets(
     client: ClusterClient,
     tps: Iterable[TopicPartition],
-    at: int,
+    timestamp: int,
     *,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
     timeout_s: float | None = None,
@@ -71,7 +71,9 @@ def list_offsets(
     """
     topic_of = ListOffsetsRequest.ListOffsetsTopic
 
-    def ask(node: int, leds: Sequence[Led]) -> dict[TopicPartition, OffsetResult | TwinlogError]:
+    def ask(
+        node: int, partitions: Sequence[Led]
+    ) -> dict[TopicPartition, OffsetResult | TwinlogError]:
         request = ListOffsetsRequest(
             replica_id=CONSUMER,
             isolation_level=isolation.number,
@@ -82,12 +84,12 @@ def list_offsets(
                         topic_of.ListOffsetsPartition(
                             partition_index=led.tp.partition,
                             current_leader_epoch=led.leader_epoch,
-                            timestamp=at,
+                            timestamp=timestamp,
                         )
                         for led in inside
                     ],
                 )
-                for name, inside in by_topic(leds).items()
+                for name, inside in by_topic(partitions).items()
             ],
         )
         answer = client.attempt(
@@ -115,12 +117,12 @@ def list_offsets(
 def offset_at(
     client: ClusterClient,
     tp: TopicPartition,
-    at: int,
+    timestamp: int,
     *,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> int:
     """Return the offset of one partition. Raises the error that its leader returned."""
-    return or_raise(list_offsets(client, [tp], at, isolation=isolation)[tp]).offset
+    return or_raise(list_offsets(client, [tp], timestamp, isolation=isolation)[tp]).offset
 
 
 def log_ends(
@@ -150,7 +152,7 @@ def _epoch_ends(
 ) -> dict[TopicPartition, EpochEnd | TwinlogError]:
     topic_of = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 
-    def ask(node: int, leds: Sequence[Led]) -> dict[TopicPartition, EpochEnd | TwinlogError]:
+    def ask(node: int, partitions: Sequence[Led]) -> dict[TopicPartition, EpochEnd | TwinlogError]:
         request = OffsetForLeaderEpochRequest(
             replica_id=CONSUMER,
             topics=[
@@ -166,7 +168,7 @@ def _epoch_ends(
                         for led in inside
                     ],
                 )
-                for name, inside in by_topic(leds).items()
+                for name, inside in by_topic(partitions).items()
             ],
         )
         out: dict[TopicPartition, EpochEnd | TwinlogError] = {}

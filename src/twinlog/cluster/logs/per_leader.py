@@ -113,18 +113,18 @@ class _Round(Generic[T]):
             self.leaderless.clear()
         return topics
 
-    def ask(self, node: int, leds: Sequence[Led], ask: Ask[T]) -> None:
+    def ask(self, node: int, partitions: Sequence[Led], ask: Ask[T]) -> None:
         began = self.client.clock()
         silent = self.client.silent.get(node)
         if silent is not None and time.monotonic() < silent.until:
-            self.failed.update((led.tp, silent.error) for led in leds)
+            self.failed.update((led.tp, silent.error) for led in partitions)
             return
         try:
-            answers = ask(node, leds)
+            answers = ask(node, partitions)
         except (Unreachable, Disconnected) as error:
             if self.client.clock() - began > NO_LEADER_S / 2:
                 self.client.silent[node] = Silent(time.monotonic() + SILENT_S, error)
-            self.failed.update((led.tp, error) for led in leds)
+            self.failed.update((led.tp, error) for led in partitions)
             return
         self.client.silent.pop(node, None)
         for tp, answer in answers.items():
@@ -156,10 +156,10 @@ def has_no_leader(error: TwinlogError) -> bool:
     return isinstance(error, Unreachable | Disconnected)
 
 
-def by_topic(leds: Iterable[Led]) -> dict[str, list[Led]]:
+def by_topic(partitions: Iterable[Led]) -> dict[str, list[Led]]:
     """Group partitions by topic, as in Kafka's messages."""
     topics: dict[str, list[Led]] = {}
-    for led in leds:
+    for led in partitions:
         topics.setdefault(led.tp.topic, []).append(led)
     return topics
 
@@ -179,26 +179,26 @@ def ask_leaders(
     _forget_old(client)
     deadline = client.deadline(timeout_s)
     retriable = client.retriable_now()
-    this = _Round[T](client, doing)
+    round_ = _Round[T](client, doing)
     pending = list(dict.fromkeys(tps))
     failures = 0
     while pending:
-        this.failed.clear()
-        leaders = this.group(pending, deadline.left_s, is_first=not failures)
+        round_.failed.clear()
+        leaders = round_.group(pending, deadline.left_s, is_first=not failures)
         for node, leds in leaders.items():
-            this.ask(node, leds, ask)
+            round_.ask(node, leds, ask)
         pending = [
             tp
-            for tp, error in this.failed.items()
-            if retriable(error) and not this.gives_up(tp, error)
+            for tp, error in round_.failed.items()
+            if retriable(error) and not round_.gives_up(tp, error)
         ]
         again = set(pending)
-        this.done.update((tp, error) for tp, error in this.failed.items() if tp not in again)
+        round_.done.update((tp, error) for tp, error in round_.failed.items() if tp not in again)
         failures += 1
         if pending and not client.patience.pause(failures, deadline):
-            this.done.update((tp, this.failed[tp]) for tp in pending)
+            round_.done.update((tp, round_.failed[tp]) for tp in pending)
             break
-    return this.done
+    return round_.done
 
 
 def _forget_old(client: ClusterClient) -> None:

@@ -89,11 +89,11 @@ def describe_producers(
     """
     topic_of = DescribeProducersRequest.TopicRequest
 
-    def ask(node: int, leds: Sequence[Led]) -> dict[TopicPartition, Producers | TwinlogError]:
+    def ask(node: int, partitions: Sequence[Led]) -> dict[TopicPartition, Producers | TwinlogError]:
         request = DescribeProducersRequest(
             topics=[
                 topic_of(name=name, partition_indexes=[led.tp.partition for led in inside])
-                for name, inside in by_topic(leds).items()
+                for name, inside in by_topic(partitions).items()
             ]
         )
         out: dict[TopicPartition, Producers | TwinlogError] = {}

@@ -97,7 +97,7 @@ FetchFrom = tuple[int, int]
 
 def fetch_records(
     client: ClusterClient,
-    wanted: Mapping[TopicPartition, FetchFrom],
+    positions: Mapping[TopicPartition, FetchFrom],
     *,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
     timeout_s: float | None = None,
@@ -110,10 +110,12 @@ def fetch_records(
     at all, the code is THROTTLING_QUOTA_EXCEEDED.
     """
 
-    def ask(node: int, leds: Sequence[Led]) -> dict[TopicPartition, FetchedRecords | TwinlogError]:
-        return _Reading(client, node, wanted, isolation).read(leds)
+    def ask(
+        node: int, partitions: Sequence[Led]
+    ) -> dict[TopicPartition, FetchedRecords | TwinlogError]:
+        return _Reading(client, node, positions, isolation).read(partitions)
 
-    return ask_leaders(client, wanted, ask, doing="reading", timeout_s=timeout_s)
+    return ask_leaders(client, positions, ask, doing="reading", timeout_s=timeout_s)
 
 
 def fetch_partition(
@@ -150,13 +152,13 @@ class _Reading:
         self,
         client: ClusterClient,
         node: int,
-        wanted: Mapping[TopicPartition, FetchFrom],
+        positions: Mapping[TopicPartition, FetchFrom],
         isolation: Isolation,
     ) -> None:
         self._client = client
         self._node = node
-        self._first_wanted = wanted
-        self._wanted = dict(wanted)
+        self._first_wanted = positions
+        self._wanted = dict(positions)
         self._most = 0
         self._isolation = isolation
         self._size = client.read_sizes.setdefault(
@@ -167,9 +169,9 @@ class _Reading:
         self._held_since = 0.0
         self._held = 0
 
-    def read(self, leds: Sequence[Led]) -> Answers:
+    def read(self, partitions: Sequence[Led]) -> Answers:
         out: Answers = {}
-        left = list(leds)
+        left = list(partitions)
         while left:
             try:
                 answers, is_throttled = self._ask(left)
@@ -177,14 +179,14 @@ class _Reading:
                 if not out and not self._parts:
                     raise
                 answers, is_throttled = {led.tp: error for led in left}, False
-            for at, led in enumerate(left):
+            for index, led in enumerate(left):
                 answer = answers.get(led.tp)
                 if answer is None and is_throttled:
                     continue
                 if answer is None:
                     answer = self._error(UNKNOWN_TOPIC_OR_PARTITION, led.tp)
                 # only the first partition of a response is guaranteed a whole batch (KIP-74)
-                if at == 0 or not self._is_cut(answer, led.tp):
+                if index == 0 or not self._is_cut(answer, led.tp):
                     self._take(led.tp, answer, out)
                 else:  # otherwise each long batch would need a request of its own
                     self._growth[led.tp] = GROWTH * self._growth.get(led.tp, 1)
@@ -197,12 +199,12 @@ class _Reading:
         return out
 
     def _take(
-        self, tp: TopicPartition, answer: FetchedRecords | TwinlogError, out: Answers
+        self, tp: TopicPartition, answer: FetchedRecords | TwinlogError, answers: Answers
     ) -> None:
         """Store a response. A partition is done when about as much as requested was read."""
         before = self._parts.get(tp)
         if isinstance(answer, TwinlogError):
-            out[tp] = answer if before is None else before
+            answers[tp] = answer if before is None else before
             return
         offset, wanted_bytes = self._wanted[tp]
         joined = answer if before is None else _join_responses(before, answer)
@@ -216,7 +218,7 @@ class _Reading:
                 self._parts[tp] = joined
                 self._wanted[tp] = next_offset, left_bytes
                 return
-        out[tp] = joined
+        answers[tp] = joined
 
     def _end(self, answer: FetchedRecords) -> int:
         is_committed = self._isolation is Isolation.READ_COMMITTED
@@ -243,11 +245,11 @@ class _Reading:
         is_long = now - self._held_since > self._client.api_timeout_s
         return is_long and self._held > STUCK_ANSWERS
 
-    def _ask(self, leds: Sequence[Led]) -> tuple[Answers, bool]:
+    def _ask(self, partitions: Sequence[Led]) -> tuple[Answers, bool]:
         """Return responses for some or all partitions, and whether a quota delayed the others."""
         self._most = self._size.most_bytes
         answer = self._client.attempt(
-            self._node, self._request(leds, self._most), minimum=WITH_EPOCH, maximum=BY_NAME
+            self._node, self._request(partitions, self._most), minimum=WITH_EPOCH, maximum=BY_NAME
         )
         out: Answers = {}
         for topic in answer.responses:
@@ -258,12 +260,12 @@ class _Reading:
         # a throttled response has no topics (FetchContext.getThrottledResponse in Kafka)
         is_throttled = throttle_ms(answer) > 0
         if is_throttled:
-            asked_bytes = sum(self._wanted[led.tp][1] for led in leds)
+            asked_bytes = sum(self._wanted[led.tp][1] for led in partitions)
             self._size.most_bytes = min(self._most, asked_bytes)
         self._size.adapt(is_throttled=is_throttled)
         return out, is_throttled
 
-    def _request(self, leds: Sequence[Led], most_bytes: int) -> FetchRequest:
+    def _request(self, partitions: Sequence[Led], most_bytes: int) -> FetchRequest:
         topic_of = FetchRequest.FetchTopic
         return FetchRequest(
             replica_id=CONSUMER,
@@ -290,7 +292,7 @@ class _Reading:
                         for led in inside
                     ],
                 )
-                for name, inside in by_topic(leds).items()
+                for name, inside in by_topic(partitions).items()
             ],
             forgotten_topics_data=[],
             rack_id="",
@@ -316,8 +318,8 @@ def _whole_batches(records: memoryview) -> tuple[int, int]:
     """Return the size of all whole batches, and the offset after them (-1: unknown)."""
     size, next_offset = 0, -1
     try:
-        for header, at in read_headers(records):
-            size, next_offset = at + header.length, header.next_offset
+        for header, start in read_headers(records):
+            size, next_offset = start + header.length, header.next_offset
     except CorruptData:
         return size, -1  # code that reads the batch reports it
     return size, next_offset
@@ -390,8 +392,8 @@ def append_batches(
     A transaction must already include the partitions (`groups.transactions`).
     """
 
-    def ask(node: int, leds: Sequence[Led]) -> dict[TopicPartition, Appended | TwinlogError]:
-        batch_of = {led.tp: batches[led.tp] for led in leds}
+    def ask(node: int, partitions: Sequence[Led]) -> dict[TopicPartition, Appended | TwinlogError]:
+        batch_of = {led.tp: batches[led.tp] for led in partitions}
         return _produce(client, node, batch_of, transactional_id)
 
     return ask_leaders(client, batches, ask, doing="appending to")

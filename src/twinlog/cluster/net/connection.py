@@ -365,12 +365,12 @@ class Connection:
         return self._decode(*self._receive_body(timeout_s, silent_s))
 
     def finish_unless(
-        self, known: bytes, *, timeout_s: float | None = None, silent_s: float = math.inf
+        self, known_digest: bytes, *, timeout_s: float | None = None, silent_s: float = math.inf
     ) -> tuple[bytes, Any]:
-        """Return the response's digest, and the response, or None if its digest is `known`."""
+        """Return the response's digest, and the response or, if the digest is known, None."""
         key, version, body = self._receive_body(timeout_s, silent_s)
         digest = hashlib.blake2b(body, digest_size=DIGEST_BYTES).digest()
-        if digest == known:
+        if digest == known_digest:
             return digest, None
         answer = self._decode(key, version, body)
         # a throttled response gets no digest: an equal one would mute as well, and must be decoded

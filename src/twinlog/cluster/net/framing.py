@@ -84,13 +84,13 @@ def _other_service(first: bytes, size: int, max_bytes: int) -> str:
 
 
 def _receive(sock: socket.socket, size: int, deadline: float, silent_s: float) -> memoryview:
-    view, got = memoryview(bytearray(size)), 0
-    heard = time.monotonic()
+    view, received = memoryview(bytearray(size)), 0
+    last_received = time.monotonic()
     sock.setblocking(False)
-    while got < size:
-        left = min(deadline, heard + silent_s) - time.monotonic()
+    while received < size:
+        left = min(deadline, last_received + silent_s) - time.monotonic()
         try:
-            count = sock.recv_into(view[got:]) if left > 0 else -1
+            count = sock.recv_into(view[received:]) if left > 0 else -1
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             # a TLS record is read as a whole, and its bytes may arrive for longer than `silent_s`
             count = 0 if is_readable(sock, left) else -1
@@ -98,9 +98,9 @@ def _receive(sock: socket.socket, size: int, deadline: float, silent_s: float) -
             if not count:
                 raise ConnectionResetError("the broker closed the connection")
         if count < 0:
-            raise LateAnswer(got, size, is_silent=heard + silent_s < deadline)
-        got += count
-        heard = time.monotonic()
+            raise LateAnswer(received, size, is_silent=last_received + silent_s < deadline)
+        received += count
+        last_received = time.monotonic()
     return view
 
 

@@ -69,14 +69,14 @@ class ClientKeys:
             self.fail(key, f"{text!r} is neither true nor false")
         return text == "true"
 
-    def only_known_class(self, key: str, known: frozenset[str], why: str) -> str | None:
+    def only_known_class(self, key: str, known_classes: frozenset[str], why: str) -> str | None:
         """Return the simple name of a Java class for which Twinlog has an equivalent, or None."""
         name = self.text(key)
         if name is None:
             return None
         full = class_name(name).replace("$", ".")
         simple = full.rpartition(".")[2]
-        if simple not in known or not full.startswith("org.apache.kafka."):
+        if simple not in known_classes or not full.startswith("org.apache.kafka."):
             self.fail(key, f"{name}: {why}")
         return simple
 

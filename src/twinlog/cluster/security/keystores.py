@@ -169,17 +169,17 @@ def _sha1(data: bytes) -> bytes:
     return hashlib.sha1(data, usedforsecurity=False).digest()
 
 
-def _read_der(data: bytes, at: int, tag: int) -> tuple[bytes, int]:
-    """Return the content of the element at `at`, which has this tag, and the position after it."""
-    if len(data) < at + 2 or data[at] != tag:
+def _read_der(data: bytes, position: int, tag: int) -> tuple[bytes, int]:
+    """Return the content of the element at `position`, which has this tag, and its end."""
+    if len(data) < position + 2 or data[position] != tag:
         raise BrokenStore("its ASN.1 structure is damaged")
-    size, at = data[at + 1], at + 2
+    size, position = data[position + 1], position + 2
     if size & 0x80:
         count = size & 0x7F
-        size, at = int.from_bytes(data[at : at + count], "big"), at + count
-    if at + size > len(data):
+        size, position = int.from_bytes(data[position : position + count], "big"), position + count
+    if position + size > len(data):
         raise BrokenStore("its ASN.1 structure is truncated")
-    return data[at : at + size], at + size
+    return data[position : position + size], position + size
 
 
 class _Reader:
@@ -289,15 +289,15 @@ def _identity(key: PrivateKeyTypes, certificates: Sequence[bytes]) -> Identity:
     from cryptography.hazmat.primitives import serialization
 
     try:
-        parsed = [x509.load_der_x509_certificate(each) for each in certificates]
+        parsed = [x509.load_der_x509_certificate(der) for der in certificates]
     except ValueError:
         raise BrokenStore("a certificate of its chain cannot be read") from None
-    own = next((each for each in parsed if each.public_key() == key.public_key()), None)
+    own = next((der for der in parsed if der.public_key() == key.public_key()), None)
     if own is None:
         raise BrokenStore("none of its certificates belongs to its private key")
     chain = [own]
     while (last := chain[-1]).issuer != last.subject:
-        issuer = next((each for each in parsed if each.subject == last.issuer), None)
+        issuer = next((der for der in parsed if der.subject == last.issuer), None)
         if issuer is None or issuer in chain:
             break
         chain.append(issuer)
@@ -308,9 +308,7 @@ def _identity(key: PrivateKeyTypes, certificates: Sequence[bytes]) -> Identity:
     )
     return Identity(
         private_key_pem=key_pem.decode(),
-        certificate_chain_pem=_pem(
-            [each.public_bytes(serialization.Encoding.DER) for each in chain]
-        ),
+        certificate_chain_pem=_pem([der.public_bytes(serialization.Encoding.DER) for der in chain]),
     )
 
 

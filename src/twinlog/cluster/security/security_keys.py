@@ -97,31 +97,37 @@ def parse_jaas(text: str) -> LoginModule:
     return LoginModule(name=name, options=options)
 
 
-def _options(tokens: list[_Token], at: int) -> tuple[dict[str, str], int]:
+def _options(tokens: list[_Token], position: int) -> tuple[dict[str, str], int]:
     options: dict[str, str] = {}
     last = "the control flag"
-    while at < len(tokens) and not _has_character(tokens, at, ";"):
+    while position < len(tokens) and not _has_character(tokens, position, ";"):
         after = f'after {last}: write name="value", with quotes around special characters'
-        key = _expect_text(tokens, at, f"has an option name {after}")
-        if not _has_character(tokens, at + 1, "="):
+        key = _expect_text(tokens, position, f"has an option name {after}")
+        if not _has_character(tokens, position + 1, "="):
             # the message leaves the name out, because it may be the end of an unquoted password
             raise BrokenJaas(f"no '=' after the option name {after}")
-        options[key] = _expect_text(tokens, at + 2, f'has a value for {key}: write {key}="value"')
+        options[key] = _expect_text(
+            tokens, position + 2, f'has a value for {key}: write {key}="value"'
+        )
         last = f"the value of {key}"
-        at += 3
-    if at >= len(tokens):
+        position += 3
+    if position >= len(tokens):
         raise BrokenJaas(f"does not end with ';': add one after {last}")
-    return options, at
+    return options, position
 
 
-def _has_character(tokens: list[_Token], at: int, character: str) -> bool:
-    return at < len(tokens) and not tokens[at].is_text and tokens[at].text == character
+def _has_character(tokens: list[_Token], position: int, character: str) -> bool:
+    return (
+        position < len(tokens)
+        and not tokens[position].is_text
+        and tokens[position].text == character
+    )
 
 
-def _expect_text(tokens: list[_Token], at: int, expected: str) -> str:
-    if at < len(tokens) and tokens[at].is_text:
-        return tokens[at].text
-    what = tokens[at].what if at < len(tokens) else "the end of the text"
+def _expect_text(tokens: list[_Token], position: int, expected: str) -> str:
+    if position < len(tokens) and tokens[position].is_text:
+        return tokens[position].text
+    what = tokens[position].what if position < len(tokens) else "the end of the text"
     raise BrokenJaas(f"{expected}; found {what}")
 
 

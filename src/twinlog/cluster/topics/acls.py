@@ -106,7 +106,9 @@ def delete_topic_acls(client: ClusterClient, acls: Sequence[TopicAcl]) -> None:
 
 
 def _portions(acls: Sequence[TopicAcl]) -> Iterator[Sequence[TopicAcl]]:
-    return (acls[at : at + ACLS_PER_REQUEST] for at in range(0, len(acls), ACLS_PER_REQUEST))
+    return (
+        acls[index : index + ACLS_PER_REQUEST] for index in range(0, len(acls), ACLS_PER_REQUEST)
+    )
 
 
 def _carry_out(

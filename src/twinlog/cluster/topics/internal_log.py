@@ -154,8 +154,8 @@ def _batches(rows: Sequence[tuple[bytes, bytes | None]], now_ms: int) -> Iterato
     for begin in range(0, len(rows), ROWS_AT_ONCE):
         portion = rows[begin : begin + ROWS_AT_ONCE]
         yield [
-            Record(offset=at, timestamp=now_ms, key=key, value=value)
-            for at, (key, value) in enumerate(portion)
+            Record(offset=index, timestamp=now_ms, key=key, value=value)
+            for index, (key, value) in enumerate(portion)
         ]
 
 
@@ -186,10 +186,10 @@ def read_to_end(
         if isinstance(answer, TwinlogError):
             raise answer
         before = position
-        for header, at in read_headers(answer.records):
-            verify_crc(answer.records, at, header)
+        for header, start in read_headers(answer.records):
+            verify_crc(answer.records, start, header)
             if header.next_offset > position and not header.is_control:
-                batch = answer.records[at : at + header.length]
+                batch = answer.records[start : start + header.length]
                 yield from (r for r in decode_batch(batch) if before <= r.offset)
             position = max(position, header.next_offset)
         if position == before < end:

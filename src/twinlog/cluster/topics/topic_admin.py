@@ -98,23 +98,23 @@ validate_topic: Final = partial(create_topic, is_trial=True)
 
 
 def _create(client: ClusterClient, request: Message) -> TopicCreation:
-    wanted = request.topics[0]
+    requested = request.topics[0]
 
     def check(answer: Message) -> None:
         created = answer.topics[0]
         if created.error_code in (0, TOPIC_ALREADY_EXISTS):
             return
         if created.error_code == INVALID_REPLICATION_FACTOR:
-            raise _replication_error(client, wanted)
-        acl = f"CREATE on topic {wanted.name} (or on the cluster)"
-        client.check(created, f"creating topic {wanted.name}", acl=acl)
+            raise _replication_error(client, requested)
+        acl = f"CREATE on topic {requested.name} (or on the cluster)"
+        client.check(created, f"creating topic {requested.name}", acl=acl)
 
-    defaults = DEFAULT in {wanted.num_partitions, wanted.replication_factor}
+    defaults = DEFAULT in {requested.num_partitions, requested.replication_factor}
     minimum = WITH_DEFAULTS if defaults else None
     created = client.to_controller(request, check, minimum=minimum).topics[0]
     is_new = created.error_code == 0
     partitions = (
-        created.num_partitions if wanted.num_partitions == DEFAULT else wanted.num_partitions
+        created.num_partitions if requested.num_partitions == DEFAULT else requested.num_partitions
     )
     return TopicCreation(
         is_new=is_new,

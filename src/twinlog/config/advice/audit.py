@@ -212,7 +212,7 @@ def _effect_of_unknown_flow(key: str, aliases: Collection[str]) -> KeyEffect:
         return KeyEffect(
             dead=True,
             reason="source and target are the same cluster, so nothing reads this line",
-            instead="name two clusters",
+            advise=lambda: "name two clusters",
         )
     unknown, other = (target, source) if source in aliases else (source, target)
     near = nearest(unknown, [alias for alias in aliases if alias != other])
@@ -220,7 +220,7 @@ def _effect_of_unknown_flow(key: str, aliases: Collection[str]) -> KeyEffect:
     return KeyEffect(
         dead=True,
         reason=f"{unknown or 'an empty name'} is not a cluster",
-        instead=f"{hint}`clusters` has {', '.join(aliases)}, so nothing reads this line",
+        advise=lambda: f"{hint}`clusters` has {', '.join(aliases)}, so nothing reads this line",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from twinlog.config.flow.connect import CONNECT_PREFIXES
@@ -110,21 +110,31 @@ class KeyEffect:
     known: bool = False
     dead: bool = False
     reason: str = ""
-    instead: str = ""
+    advise: Callable[[], str] = str
+
+    @property
+    def instead(self) -> str:
+        """What to write instead, or an empty text. Computed on demand: the nearest name takes
+        milliseconds, and most keys are known in one of their readings.
+        """
+        return self.advise()
 
 
 _KNOWN = KeyEffect(known=True)
 
 
 def _dead(reason: str, instead: str) -> KeyEffect:
-    return KeyEffect(dead=True, reason=reason, instead=instead)
+    return KeyEffect(dead=True, reason=reason, advise=lambda: instead)
 
 
 def _unknown_key(prefix: str, name: str, candidates: Iterable[str]) -> KeyEffect:
-    near = nearest(name, candidates)
+    def advise() -> str:
+        near = nearest(name, candidates)
+        return f"did you mean {prefix}{near}?" if near else ""
+
+    is_own = name.startswith(OWN_PREFIX)
     return KeyEffect(
-        reason="no such key" if name.startswith(OWN_PREFIX) else "unknown key, nothing reads it",
-        instead=f"did you mean {prefix}{near}?" if near else "",
+        reason="no such key" if is_own else "unknown key, nothing reads it", advise=advise
     )
 
 
@@ -282,9 +292,9 @@ def _judge_connection(prefix: str, name: str) -> KeyEffect:
     return _KNOWN
 
 
-def _near_or_same(name: str, known: Collection[str]) -> str:
+def _near_or_same(name: str, known_names: Collection[str]) -> str:
     """Return the name if it is known, else the nearest known name, else the name."""
-    return name if name in known else nearest(name, known) or name
+    return name if name in known_names else nearest(name, known_names) or name
 
 
 def _role_of(name: str) -> Role | None:

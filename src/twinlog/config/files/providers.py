@@ -104,13 +104,13 @@ def _lookup(kind: Setting, params: Mapping[str, str], environment: Mapping[str, 
     )
 
 
-def _resolved(setting: Setting, lookups: Mapping[str, Provider]) -> Setting:
+def _resolved(setting: Setting, providers: Mapping[str, Provider]) -> Setting:
     used = False
     files: list[str] = []
 
     def value_of(variable: re.Match[str]) -> str:
         nonlocal used
-        provider = lookups.get(variable[1])
+        provider = providers.get(variable[1])
         path, key = variable[3] or "", variable[4]
         try:
             result = provider.look_up(path, key) if provider else None
@@ -131,7 +131,7 @@ def _resolved(setting: Setting, lookups: Mapping[str, Provider]) -> Setting:
     if not used:
         return setting
     looked_up = LookedUp(
-        files=tuple(dict.fromkeys(files)), again=lambda: _resolved(setting, lookups).value
+        files=tuple(dict.fromkeys(files)), again=lambda: _resolved(setting, providers).value
     )
     return replace(setting, value=value, from_provider=True, looked_up=looked_up)
 

@@ -33,12 +33,14 @@ class RawConfig:
     """The connectors on Kafka Connect to which the settings belong."""
 
 
-def read_bytes(path: Path, wanted: str) -> bytes:
-    """Return a file's content. `wanted` names the expected kind of file."""
+def read_bytes(path: Path, kind: str) -> bytes:
+    """Return a file's content. `kind` names the expected kind of file."""
     try:
         return path.read_bytes()
     except FileNotFoundError as error:
-        raise ConfigError(f"no such file; name {wanted}", file=str(path)) from error
+        raise ConfigError(f"no such file; name {kind}", file=str(path)) from error
+    except IsADirectoryError as error:
+        raise ConfigError(f"is a folder; name {kind}", file=str(path)) from error
     except OSError as error:
         raise ConfigError(
             f"cannot be read: {error.strerror}; check path and permissions", file=str(path)

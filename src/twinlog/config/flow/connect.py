@@ -131,7 +131,7 @@ class ConnectStep:
             case Action.INSERT:
                 return (*headers, *((name, self.value) for name in self.headers))
             case Action.DROP:
-                return tuple(one for one in headers if one[0] not in self.headers)
+                return tuple(header for header in headers if header[0] not in self.headers)
 
     @property
     def sql(self) -> str:
@@ -193,11 +193,11 @@ class _ChainReader:
     @property
     def unread(self) -> tuple[Setting, ...]:
         return tuple(
-            one
-            for name, one in self._settings.items()
+            setting
+            for name, setting in self._settings.items()
             if name.startswith((PREDICATES, f"{CHAIN}."))
             and name not in self._read
-            and trimmed(one.value)
+            and trimmed(setting.value)
         )
 
     def option(self, name: str) -> Setting | None:
@@ -302,8 +302,9 @@ def _separates(kind: Setting, how: str) -> ConfigError:
     """Return the error for a router that does not give all records of a topic one topic."""
     what = f"{kind.shown} sets the topic of records {how}, and a mirror copies a topic to one topic"
     todo = (
-        "route records in a stream of your own (docs/transforms.md), or name remote topics with "
-        f"twinlog.rename or {_ROUTER} for all of their records, and remove the line"
+        "give each route a flow of its own with a filter (docs/transforms.md#routing), or name "
+        f"remote topics with twinlog.rename or {_ROUTER} for all of their records, and remove the "
+        "line"
     )
     return refuse(kind, what, todo, code="TRANSFORMS_NOT_RUN")
 

@@ -35,12 +35,19 @@ from twinlog.config.flow.start import Priorities, Starts, to_priorities, to_star
 from twinlog.config.flow.transforms import read_transforms
 from twinlog.config.flow.tuning import lane_memory, read_tuning
 from twinlog.config.keys.client_keys import AUTO_OFFSET_RESET, ISOLATION_LEVEL, Role
-from twinlog.config.keys.key_table import DEFINITIONS, KeyKind
+from twinlog.config.keys.key_table import BESIDE, DEFINITIONS, TRANSFORMS_MEMORY, KeyKind
 from twinlog.config.regex.patterns import NamePattern
 from twinlog.config.series import metric_names
 from twinlog.config.values.origin import ClientProperties, Setting, Settings, refuse
 from twinlog.config.values.renames import KEY as RENAME
-from twinlog.config.values.types import to_boolean, to_choice, to_names, to_number, trimmed
+from twinlog.config.values.types import (
+    to_boolean,
+    to_choice,
+    to_list,
+    to_names,
+    to_number,
+    trimmed,
+)
 from twinlog.errors import ConfigError
 from twinlog.model import Flow, Isolation, StartKind
 
@@ -206,6 +213,7 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
         ),
         same_partitions=values.choice_or("twinlog.target.partitions", "grow") == "same",
         keyed_partitions=values.choice_or("twinlog.target.partitions", "grow") == "keyed",
+        beside=_flow_names(values.setting(BESIDE)),
         accept_source_loss=values.choice_or("twinlog.source.loss", "stop") == "accept",
         rpo_seconds=values.number_or_none("twinlog.rpo.seconds"),
         rpo_enforced=values.choice_or("twinlog.rpo.enforce", "none") == "quota",
@@ -231,12 +239,20 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
             settings.get("twinlog.compression"),
             gathers=values.choice_or("twinlog.latency", "balanced") == "balanced",
         ),
-        transforms=read_transforms(settings, chain),
+        transforms=read_transforms(settings, chain, memory_bytes=values.number(TRANSFORMS_MEMORY)),
         producer_id_expiration_ms=values.number_or_none("twinlog.target.producer.id.expiration.ms"),
         state_topic_replication_factor=values.replicas("twinlog.state.topic.replication.factor"),
         clients=clients,
         settings=settings,
     )
+
+
+def _flow_names(setting: Setting) -> frozenset[str]:
+    names = to_list(setting)
+    for name in names:
+        if not all(name.partition("->")):
+            raise refuse(setting, f"{name!r} is not the name of a flow", "write A->B")
+    return frozenset(names)
 
 
 def _isolation(consumer: ClientProperties) -> Isolation:

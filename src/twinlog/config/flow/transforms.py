@@ -27,6 +27,7 @@ from twinlog.config.keys.key_table import (
     DEFINITIONS,
     TRANSFORMS,
     TRANSFORMS_ENVIRONMENT,
+    TRANSFORMS_MEMORY,
     TRANSFORMS_ON_ERROR,
     TRANSFORMS_QUARANTINE,
     TRANSFORMS_REMOVED,
@@ -42,7 +43,8 @@ _ON_ERROR: Final = TRANSFORMS_ON_ERROR.removeprefix(TRANSFORMS_PREFIX)
 _ENVIRONMENT: Final = TRANSFORMS_ENVIRONMENT.removeprefix(TRANSFORMS_PREFIX)
 _REMOVED: Final = TRANSFORMS_REMOVED.removeprefix(TRANSFORMS_PREFIX)
 _QUARANTINE: Final = TRANSFORMS_QUARANTINE.removeprefix(TRANSFORMS_PREFIX)
-_OTHERS: Final = (_ON_ERROR, _QUARANTINE, _ENVIRONMENT, _REMOVED)
+_MEMORY: Final = TRANSFORMS_MEMORY.removeprefix(TRANSFORMS_PREFIX)
+_OTHERS: Final = (_ON_ERROR, _QUARANTINE, _ENVIRONMENT, _REMOVED, _MEMORY)
 """Keys that do not belong to a transform."""
 _TOPICS: Final = "topics"
 _FUNCTION: Final = "function"
@@ -107,12 +109,18 @@ class TransformsConfig:
     """Names of environment variables that functions get."""
     removed: NamePattern = NO_NAMES
     """Topics whose transforms were removed on purpose."""
+    memory_bytes: int = int(DEFINITIONS[TRANSFORMS_MEMORY].default or 0)
+    """Maximum memory of the application with its JVM and its workers."""
     unread: tuple[Setting, ...] = field(default=(), repr=False, compare=False)
     """Lines of Kafka Connect's transforms that no transform reads."""
 
     def of_topic(self, topic: str) -> tuple[TransformConfig, ...]:
         """Return the transforms of a source topic."""
-        return tuple(one for one in self.entries if one.topics.matches(one.compares.of(topic)))
+        return tuple(
+            transform
+            for transform in self.entries
+            if transform.topics.matches(transform.compares.of(topic))
+        )
 
     def connect_steps(self, topic: str) -> tuple[ConnectStep, ...]:
         """Return the transforms that MirrorMaker 2 applies to a source topic as well."""
@@ -142,7 +150,9 @@ def _digest(parts: object) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
-def read_transforms(settings: Settings, chain: ConnectChain) -> TransformsConfig:
+def read_transforms(
+    settings: Settings, chain: ConnectChain, *, memory_bytes: int
+) -> TransformsConfig:
     """Return the transforms of a flow. Raises ConfigError for the first invalid line."""
     listed = settings.get(TRANSFORMS)
     names = () if listed is None else to_list(listed)
@@ -163,6 +173,7 @@ def read_transforms(settings: Settings, chain: ConnectChain) -> TransformsConfig
         quarantine_topic="" if quarantine is None else _checked_topic(quarantine),
         environment=() if environment is None else tuple(to_list(environment)),
         removed=NO_NAMES if removed is None else to_names(removed),
+        memory_bytes=memory_bytes,
         unread=chain.unread,
     )
 

@@ -89,29 +89,29 @@ def read_tuning(
     )
 
 
-def is_cut(asked: Setting) -> bool:
+def is_cut(setting: Setting) -> bool:
     """Return True if this `max.request.size` exceeds the limit."""
-    return to_number(asked, width="int", low=0) > MOST_REQUEST_BYTES
+    return to_number(setting, width="int", low=0) > MOST_REQUEST_BYTES
 
 
-def lane_memory(own: Setting | None, producer: ClientProperties, usual: int) -> int:
+def lane_memory(setting: Setting | None, producer: ClientProperties, default: int) -> int:
     """Return twinlog.lane.memory.bytes, else the producer's buffer.memory, else the default."""
-    if own is not None or "buffer.memory" not in producer:
-        return usual
+    if setting is not None or "buffer.memory" not in producer:
+        return default
     asked = to_number(producer.origin("buffer.memory"), width="long", low=0)
     return max(LEAST_MEMORY_BYTES, asked)
 
 
-def request_timeout_ms(client: ClientProperties, usual: int) -> int:
+def request_timeout_ms(client: ClientProperties, default: int) -> int:
     if "request.timeout.ms" not in client:
-        return usual
+        return default
     asked = to_number(client.origin("request.timeout.ms"), width="int", low=0)
     return max(LEAST_TIMEOUT_MS, asked)
 
 
-def _size(client: ClientProperties, key: str, usual: int) -> int:
+def _size(client: ClientProperties, key: str, default: int) -> int:
     if key not in client:
-        return usual
+        return default
     return max(1, to_number(client.origin(key), width="int", low=0))
 
 

@@ -384,11 +384,13 @@ CLIENT_CA_FILE: Final = "twinlog.rest.tls.client.ca.file"
 CLIENT_ROLE: Final = "twinlog.rest.tls.client.role"
 METRICS_LABELS: Final = "twinlog.metrics.labels"
 METRICS_PARTITIONS: Final = "twinlog.metrics.partitions"
+BESIDE: Final = "twinlog.beside"
 TRANSFORMS: Final = "twinlog.transforms"
 TRANSFORMS_ON_ERROR: Final = "twinlog.transforms.on-error"
 TRANSFORMS_QUARANTINE: Final = "twinlog.transforms.quarantine.topic"
 TRANSFORMS_ENVIRONMENT: Final = "twinlog.transforms.environment"
 TRANSFORMS_REMOVED: Final = "twinlog.transforms.removed"
+TRANSFORMS_MEMORY: Final = "twinlog.transforms.memory.bytes"
 
 # fmt: off
 OWN_KEYS: Final = (
@@ -405,6 +407,9 @@ OWN_KEYS: Final = (
          "other names for topics on the target, such as `orders:eu-orders, pay-(.*):pay.$1`: Java "
          "regular expressions that match whole source names; the first match applies, and the "
          "replication policy is applied to the result"),
+    _key(BESIDE, _LIST, "", _ACTS,
+         "other flows, such as `A->B`, that may copy the same topics between the same two clusters "
+         "under other aliases, because each copies a part of the records (docs/transforms.md)"),
     _key("twinlog.source.loss", _CHOICE, "stop", _ACTS,
          "what to do if the source deleted records before they were copied",
          choices=("stop", "accept")),
@@ -491,6 +496,10 @@ OWN_KEYS: Final = (
          "topics whose transforms were removed on purpose, so that their records are copied "
          "unchanged from now on: names or Java regular expressions. Without it a topic that was "
          "transformed stops (`TRANSFORMS_DIFFER`)"),
+    _key(TRANSFORMS_MEMORY, _LONG, str(1024 * _MEBIBYTE), _ACTS,
+         "maximum memory of the processes that run the functions of transforms, with their JVM; if "
+         "they need more, they are ended, and started again (docs/transforms.md)",
+         low=1024 * _MEBIBYTE),
     _key("twinlog.target.producer.id.expiration.ms", _LONG, None, _ACTS,
          "the target's producer.id.expiration.ms, if the mirror's user is not permitted to read "
          "it", scope=_TARGET, low=1),

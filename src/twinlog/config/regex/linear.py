@@ -131,7 +131,7 @@ class _Positions:
 
         @lru_cache(maxsize=_KNOWN)
         def of(char: str) -> int:
-            return sum(1 << at for at, take in enumerate(takes) if take(char))
+            return sum(1 << index for index, take in enumerate(takes) if take(char))
 
         def matches(name: str) -> bool:
             if not name:

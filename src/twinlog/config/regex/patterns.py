@@ -27,6 +27,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Self
 
 from twinlog.config.regex.backtracking import has_exponential_ways
@@ -39,8 +40,11 @@ _GROUP_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9]*")
 _LOOK_AROUND = ("(?=", "(?!", "(?<=", "(?<!", "(?>")
 
 
+@lru_cache(maxsize=256)
 def compile_java(pattern: str) -> re.Pattern[str]:
-    """Compile for `fullmatch`. Raises RegexProblem."""
+    """Compile for `fullmatch`. Raises RegexProblem. Flows mostly have the same few patterns, whose
+    translation takes most of the time of reading a flow.
+    """
     translator = _Translator(pattern)
     translated = translator.translate()
     try:

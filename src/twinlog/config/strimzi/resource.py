@@ -381,19 +381,19 @@ class MirrorReader:
                         (f"all connectors share this key, and the value in {leading} is used"),
                     )
 
-    def _set(self, full: str, key: str, value: Node) -> None:
+    def _set(self, full_key: str, key: str, value: Node) -> None:
         """Set a key of a connector's config. If there is a field for the key, the field takes
         precedence, as with the operator.
         """
-        before = self._collected.settings.get(full) if key in _OF_FIELDS else None
+        before = self._collected.settings.get(full_key) if key in _OF_FIELDS else None
         if before is None:
-            self._collected.set(full, value.text(), value)
+            self._collected.set(full_key, value.text(), value)
         elif before.value != value.text():
             over = f"has no effect, because {before.field} on line {before.line} takes precedence"
             self._collected.warn(value, over)
 
-    def _is_the_same(self, full: str, value: Node) -> bool:
-        before = self._collected.settings.get(full)
+    def _is_the_same(self, full_key: str, value: Node) -> bool:
+        before = self._collected.settings.get(full_key)
         return before is not None and before.value == value.text()
 
     def _switches(
@@ -417,24 +417,24 @@ class Collected:
         """Key prefix of each flow and cluster, and the path of its section."""
         self.warnings: list[ConfigWarning] = []
 
-    def set(self, key: str, value: str, at: Node) -> None:
+    def set(self, key: str, value: str, node: Node) -> None:
         """Store a value with its line. Raises ConfigError if the key is already set."""
         before = self.settings.get(key)
         if before is not None:
-            raise at.refuse(
+            raise node.refuse(
                 f"already set by {before.field} on line {before.line}", ("remove one of them")
             )
         self.settings[key] = Setting(
-            key=key, value=value, file=at.file, line=at.line, field=at.path
+            key=key, value=value, file=node.file, line=node.line, field=node.path
         )
 
-    def warn(self, at: Node, message: str) -> None:
+    def warn(self, node: Node, message: str) -> None:
         """Warn of a key that has no effect in its section."""
-        self._add(WarningCode.DEAD_KEY, at.line, at.path, message)
+        self._add(WarningCode.DEAD_KEY, node.line, node.path, message)
 
-    def read_as(self, at: Node, message: str) -> None:
+    def read_as(self, node: Node, message: str) -> None:
         """Warn that a resource of another API group, such as IBM's, is read as Strimzi's."""
-        self._add(WarningCode.READ_AS, at.line, at.path, message)
+        self._add(WarningCode.READ_AS, node.line, node.path, message)
 
     def say(self, message: str) -> None:
         """Warn of fields that have no effect in Twinlog."""
@@ -514,9 +514,9 @@ def find_resource(documents: list[Node], *, file: str) -> dict[str, Node]:
     if resources:
         return resources[0][1]
     if others:
-        what = f'"{others[0].text()}"' if others[0].path.endswith("kind") else "no kind"
+        what = f'"{others[0].text()}" instead of' if others[0].path.endswith("kind") else "is not"
         raise others[0].refuse(
-            f"{what} instead of a {KIND}", "name a file with one, or an mm2.properties file"
+            f"{what} a {KIND}", "name a file with one, or an mm2.properties file"
         )
     raise ConfigError(
         (f"the file is empty; write a {KIND}, or name an mm2.properties file"), file=file

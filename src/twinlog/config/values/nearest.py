@@ -12,9 +12,9 @@ _MOST = 3
 _USUAL_ENDINGS = (".enabled", ".ms", ".seconds")
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
+def nearest(name: str, known_names: Iterable[str]) -> str | None:
     """Return the closest known name, or None if none is close."""
-    candidates = sorted(known)
+    candidates = sorted(known_names)
     in_other_case = [candidate for candidate in candidates if candidate.lower() == name.lower()]
     if in_other_case:
         return in_other_case[0]
@@ -46,7 +46,7 @@ def _differs_by_spelling(name: str, known: str) -> bool:
     )
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
+def suggestion(name: str, known_names: Iterable[str]) -> str:
     """Return `did you mean X?`, or an empty text if no name is close."""
-    known_name = nearest(name, known)
+    known_name = nearest(name, known_names)
     return f"did you mean {known_name}?" if known_name else ""

@@ -147,21 +147,21 @@ class ClientProperties(_Keyed[str]):
     def origin(self, key: str) -> Setting:
         return self._settings[key]
 
-    def files_of(self, wanted: Callable[[str], bool]) -> tuple[tuple[str, str], ...]:
+    def files_of(self, is_wanted: Callable[[str], bool]) -> tuple[tuple[str, str], ...]:
         """Return key and path of each file that config providers read for the wanted keys."""
         return tuple(
             (key, file)
             for key, setting in self._settings.items()
-            if wanted(key) and setting.looked_up is not None
+            if is_wanted(key) and setting.looked_up is not None
             for file in setting.looked_up.files
         )
 
-    def again(self, wanted: Callable[[str], bool]) -> dict[str, str]:
+    def again(self, is_wanted: Callable[[str], bool]) -> dict[str, str]:
         """Return the wanted properties, with values of config providers resolved again."""
         return {
             key: setting.value if setting.looked_up is None else setting.looked_up.again()
             for key, setting in self._settings.items()
-            if wanted(key)
+            if is_wanted(key)
         }
 
 

@@ -135,6 +135,8 @@ def to_servers(setting: Setting) -> tuple[Address, ...]:
             todo = f"add the port, for example {entry.split(maxsplit=1)[0]}:9092"
             if ":" in entry:
                 todo = "write host:port with a port from 1 to 65535, separated by commas"
+            if entry[0] in "\"'":
+                todo = "remove the quotes"
             raise refuse(setting, f'"{entry}" is not host:port', todo)
         if server not in servers:
             servers.append(server)

@@ -345,7 +345,7 @@ class Adopter:
 
     def _refuse_growing(
         self,
-        due: Sequence[PartitionPlan],
+        due_plans: Sequence[PartitionPlan],
         maps: Maps,
         positions: Positions,
         ends: Mapping[TopicPartition, int],
@@ -354,13 +354,13 @@ class Adopter:
         error if another client has written since Twinlog's copy; a start reports more of that.
         """
         strange: dict[TopicPartition, PartitionError] = {}
-        targets = [plan.target for plan in due]
+        targets = [plan.target for plan in due_plans]
         stable = read_ends(self.target, targets, isolation=Isolation.READ_COMMITTED)
         time.sleep(QUIET_S)
         after = self._ends(targets)
         noted = read_positions(self.target, self.storage).noted
         refuse_running(self.target, self.storage, self.flow)
-        for plan in due:
+        for plan in due_plans:
             tp, lso = plan.target, stable[plan.target].end
             what = ""
             still_noted = noted.get(plan.source) == positions.noted.get(plan.source)
@@ -524,9 +524,9 @@ def _transformed(records: Iterable[Record], steps: Sequence[ConnectStep]) -> Ite
             yield record._replace(headers=headers)
 
 
-def _is_ours(known: PartitionMap | None) -> bool:
+def _is_ours(partition_map: PartitionMap | None) -> bool:
     """Return True if Twinlog copied the partition before."""
-    return known is not None and bool(known.runs)
+    return partition_map is not None and bool(partition_map.runs)
 
 
 Copied = tuple[TopicPartition, TopicId, TopicId]

@@ -402,18 +402,18 @@ def check_syncs(
     if not flow.new_topics.enabled:
         return
     refused = {problem.topic for problem in report.problems}
-    named = copies_by_name(flow, source, target)
+    copies = copies_by_name(flow, source, target)
     left_alone = _unchangeable(flow, target)
     remotes = {
         name: remote
-        for name, remote in named.items()
+        for name, remote in copies.items()
         if name not in refused and name not in left_alone
     }
     report.notes += [
-        f"{flow.flow}: configs and ACLs of {named[name]} are not changed: it had the code {code} "
+        f"{flow.flow}: configs and ACLs of {copies[name]} are not changed: it had the code {code} "
         "when the flow last ran"
         for name, code in sorted(left_alone.items())
-        if name in named
+        if name in copies
     ]
     if flow.config_sync.enabled:
         _configs(flow, remotes, source, target, report)

@@ -41,6 +41,7 @@ from twinlog.quantities import first_few, plural, total
 from twinlog.survey.ends import known_ends
 
 BY_KEY: Final = "records are partitioned by key there, so offsets cannot be translated"
+NOT_REACHED: Final = "the copy has not reached it"
 BY_MM2: Final = "MirrorMaker 2 copied these records, so the group would read some of them again"
 
 Offsets: TypeAlias = Mapping[str, GroupOffsets | TwinlogError]
@@ -143,11 +144,11 @@ class GroupSurvey:
     there_client: Coordinators
 
 
-def ready_groups(config: MirrorConfig, wanted: Iterable[str] = ()) -> Iterator[FlowGroups]:
-    """Yield the groups of each flow, or only the `wanted` ones. Raises TwinlogError if a cluster of
-    a flow cannot be queried.
+def ready_groups(config: MirrorConfig, group_ids: Iterable[str] = ()) -> Iterator[FlowGroups]:
+    """Yield the groups of each flow, or only those in `group_ids`. Raises TwinlogError if a cluster
+    of a flow cannot be queried.
     """
-    names = frozenset(wanted)
+    names = frozenset(group_ids)
     for flow in config.flows:
         yield _groups_of_flow(flow_setup(flow), names)
 
@@ -177,7 +178,7 @@ def _groups_of_flow(setup: FlowSetup, names: frozenset[str]) -> FlowGroups:
 
 
 def survey_groups(
-    led: LedFlow,
+    led_flow: LedFlow,
     source_groups: Coordinators,
     target_groups: Coordinators,
     names: frozenset[str] = frozenset(),
@@ -188,7 +189,7 @@ def survey_groups(
         for group in list_groups(source_groups).values()
         if group.has_offsets or group.is_share
     ]
-    selects = led.config.groups.selects
+    selects = led_flow.config.groups.selects
     selected = sorted(
         (group for group in groups if selects(group.name) and (not names or group.name in names)),
         key=lambda group: group.name,
@@ -198,15 +199,15 @@ def survey_groups(
         source_groups, consumers, [group.name for group in selected if group.is_share]
     )
     tps = {tp for _, of_group in _read(offsets) for tp in of_group}
-    finder = TargetOffsets(led, source_groups.client, target_groups.client)
+    finder = TargetOffsets(led_flow, source_groups.client, target_groups.client)
     counterparts = finder.find(tps, finder.views()) if tps else {}
     return GroupSurvey(
-        led=led,
+        led=led_flow,
         selected=tuple(selected),
         left_out=sum(not selects(group.name) for group in groups),
         offsets=offsets,
         counterparts=counterparts,
-        without_counterpart=_without_counterpart(tps, counterparts, led),
+        without_counterpart=_without_counterpart(tps, counterparts, led_flow),
         there=list_groups(target_groups),
         there_client=target_groups,
     )
@@ -249,9 +250,9 @@ def readiness(
 def _without_counterpart(
     tps: Iterable[TopicPartition],
     counterparts: Mapping[TopicPartition, Counterpart],
-    led: LedFlow,
+    led_flow: LedFlow,
 ) -> dict[TopicPartition, str]:
-    mirrored, intents = {view.source: view for view in led.partitions()}, led.intents()
+    mirrored, intents = {view.source: view for view in led_flow.partitions()}, led_flow.intents()
     keyed = {view.source for view in mirrored.values() if view.is_keyed}
     missing = (tp for tp in tps if tp not in counterparts or not counterparts[tp].runs)
     return {
@@ -283,7 +284,7 @@ def _committed_offsets(
 
 def _why_not_exact(counterpart: Counterpart, offset: int) -> str:
     if offset > counterpart.copied_to:
-        return f"the copy is {plural(offset - counterpart.copied_to, 'offset')} behind it"
+        return f"{NOT_REACHED} ({plural(offset - counterpart.copied_to, 'offset')} before it)"
     return BY_MM2
 
 
@@ -292,8 +293,8 @@ def _reason_lines(committed: Iterable[CommittedOffset]) -> Iterator[str]:
     by_reason: dict[str, list[str]] = {}
     for offset in committed:
         if reason := offset.why_not:
-            if "behind it" in reason:
-                reason = "the copy is behind it"
+            if reason.startswith(NOT_REACHED):
+                reason = NOT_REACHED
             by_reason.setdefault(reason, []).append(f"{offset.topic}-{offset.partition}")
     for reason, names in by_reason.items():
         yield f"{plural(len(names), 'partition')} ({first_few(names)}): {reason}"

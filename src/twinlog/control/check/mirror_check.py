@@ -40,6 +40,7 @@ from twinlog.control.flow.wiring import (
     lanes_in_memory,
     lanes_of,
     neighbours_of,
+    transforms_bytes,
 )
 from twinlog.control.groups.left_out import other_flows, selected_offsets, skipping_groups
 from twinlog.errors import AdoptionRefused, TwinlogError
@@ -74,19 +75,19 @@ def check(
         asked = AskedClusters(closing, gives_up_s)
         asked.ask((cluster for setup in setups for cluster in setup.clusters()), say)
         clients = asked.clients
-        seen = {client: _reported(client, asked.answer(client)) for client in clients}
-        neighbours.learn({report.alias: report.cluster_id for report in seen.values()})
+        cluster_reports = {client: _reported(client, asked.answer(client)) for client in clients}
+        neighbours.learn({report.alias: report.cluster_id for report in cluster_reports.values()})
         flows = [
-            _flow(setup, offset_storage(config, setup.config), clients, seen, with_probe)
+            _flow(setup, offset_storage(config, setup.config), clients, cluster_reports, with_probe)
             for setup in setups
         ]
         _shared_topics(
-            {s: f for s, f in zip(setups, flows, strict=True) if f.topics}, clients, seen
+            {s: f for s, f in zip(setups, flows, strict=True) if f.topics}, clients, cluster_reports
         )
     _memory(zip(setups, flows, strict=True))
     ending, over = _certificates(clients)
     # a report for each cluster, or several if its clients have different problems
-    reports = dict.fromkeys(seen.values())
+    reports = dict.fromkeys(cluster_reports.values())
     failed = {report.alias for report in reports if report.problem is not None}
     return CheckReport(
         file=config.file,
@@ -135,12 +136,16 @@ def _flow(
     setup: FlowSetup,
     storage: OffsetStorage,
     clients: Mapping[ClusterSettings, ClusterClient],
-    seen: Mapping[ClusterSettings, ClusterReport],
+    cluster_reports: Mapping[ClusterSettings, ClusterReport],
     with_probe: bool,
 ) -> FlowReport:
     report = FlowReport(flow=setup.name)
     silent = sorted(
-        {seen[cluster].alias for cluster in setup.clusters() if seen[cluster].problem is not None}
+        {
+            cluster_reports[cluster].alias
+            for cluster in setup.clusters()
+            if cluster_reports[cluster].problem is not None
+        }
     )
     if silent:
         report.notes.append(f"not checked: {', '.join(silent)} cannot be reached")
@@ -167,7 +172,7 @@ def _flow(
 def _shared_topics(
     reports: Mapping[FlowSetup, FlowReport],
     clients: Mapping[ClusterSettings, ClusterClient],
-    seen: Mapping[ClusterSettings, ClusterReport],
+    cluster_reports: Mapping[ClusterSettings, ClusterReport],
 ) -> None:
     """Add notes on groups that would skip records of other flows with the same remote topics. The
     other flows are those of this file, and those that have begun to copy.
@@ -175,12 +180,12 @@ def _shared_topics(
     writers: dict[tuple[str, str], set[str]] = {}
     for setup, report in reports.items():
         for remote_topic in report.topics:
-            key = seen[setup.target].cluster_id, remote_topic.remote_topic
+            key = cluster_reports[setup.target].cluster_id, remote_topic.remote_topic
             writers.setdefault(key, set()).add(report.flow)
     for setup, report in reports.items():
         source, target = clients[setup.source], clients[setup.target]
         remotes = {topic.topic: topic.remote_topic for topic in report.topics}
-        cluster_id = seen[setup.target].cluster_id
+        cluster_id = cluster_reports[setup.target].cluster_id
         try:
             begun = other_flows(setup.config, target, remotes.values())
             others = {
@@ -209,6 +214,7 @@ def _memory(flows: Iterable[tuple[FlowSetup, FlowReport]]) -> None:
             lanes=lanes_of(config, cores, None, report.partitions),
             lane_bytes=lane_bytes(config),
             process_bytes=PROCESS_BYTES,
+            transforms_bytes=transforms_bytes(config),
             limit_bytes=limit,
         )
 

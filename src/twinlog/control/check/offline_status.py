@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import wait
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from dataclasses import replace as configured
@@ -61,6 +61,7 @@ from twinlog.survey.ends import Ends, LogState, Want, read_ends
 from twinlog.survey.picture import Picture, read_flow, read_maps
 from twinlog.survey.replica import Certainty, Replica, pair_into
 from twinlog.survey.state_reader import state_rows_if_any
+from twinlog.threads import THREADS
 from twinlog.wire.record_batch import read_headers
 
 # Where each topic's copy would begin, for `check`, from the source's current log.
@@ -196,22 +197,24 @@ class AskedClusters:
         return answer if isinstance(answer, TwinlogError) else None
 
     def ask(
-        self, wanted: Iterable[ClusterSettings], say: Callable[[str], None] = lambda _: None
+        self, clusters: Iterable[ClusterSettings], say: Callable[[str], None] = lambda _: None
     ) -> None:
         """Check in parallel whether they respond, so that unreachable ones time out together. `say`
         is called with the clusters that are waited for.
         """
         new = [
             self.client(settings)
-            for settings in dict.fromkeys(wanted)
+            for settings in dict.fromkeys(clusters)
             if settings not in self._answers
         ]
-        with ThreadPoolExecutor(max(len(new), 1)) as pool:
-            asked = {pool.submit(_answer, client): client.settings for client in new}
-            late = [asked[question] for question in wait(asked, SAID_AFTER_S).not_done]
-            for where in sorted({f"{settings.alias} at {settings.addresses}" for settings in late}):
-                say(f"no answer yet from cluster {where}; giving up after {self._gives_up_s:.0f} s")
-            self._answers |= {settings: question.result() for question, settings in asked.items()}
+        asked = {
+            THREADS.submit("twinlog-ask", partial(_answer, client)): client.settings
+            for client in new
+        }
+        late = [asked[question] for question in wait(asked, SAID_AFTER_S).not_done]
+        for where in sorted({f"{settings.alias} at {settings.addresses}" for settings in late}):
+            say(f"no answer yet from cluster {where}; giving up after {self._gives_up_s:.0f} s")
+        self._answers |= {settings: question.result() for question, settings in asked.items()}
 
 
 def _answer(client: ClusterClient) -> ClusterMetadata | TwinlogError:
@@ -321,18 +324,18 @@ class _OfflineFlow:
             if problem is None:
                 return self._snapshot()
             if without_source:
-                seen = self._run(self._promoted())
-                return replace(seen, code=problem.code, source_problem=str(problem))
+                snapshot = self._run(self._promoted())
+                return replace(snapshot, code=problem.code, source_problem=str(problem))
         except TwinlogError as error:
             problem = error
-        seen = _unknown_snapshot(self.setup, problem)
+        snapshot = _unknown_snapshot(self.setup, problem)
         with suppress(TwinlogError):
             _, status, _ = self._last_run()
             # the reason why it cannot be set up is more useful than the reason why it cannot be
             # checked
             if status is not None and not status.is_of_leader:
-                return _with_setup_problem(seen, status)
-        return seen
+                return _with_setup_problem(snapshot, status)
+        return snapshot
 
     def _fenced(self, promotion: Intent) -> FlowSnapshot:
         """Return the state of a promoted flow. Its source may be gone, so it is not queried."""
@@ -385,7 +388,7 @@ class _OfflineFlow:
             is_shared=self.setup.is_identity,
             new_owners=lambda: self._state()[1].new_owners,
             maps=self._flow.flow,
-            seen=self._there,
+            metadata=self._there,
         )
         now_ms = int(time.time() * 1000)
         replicas = [picture.replica(plan, plan.targets) for plan in discovery.plans]
@@ -403,11 +406,11 @@ class _OfflineFlow:
         parts.sort(key=lambda part: (part.topic, part.partition))
         return parts, replicas, picture.target
 
-    def _run(self, parts: Iterable[PartitionSnapshot]) -> FlowSnapshot:
+    def _run(self, partitions: Iterable[PartitionSnapshot]) -> FlowSnapshot:
         """Add from the target which process runs the flow, or ran it last."""
         run, status, problem = self._last_run()
         reason = "; ".join(filter(None, (self._intents.paused(), run.text, problem)))
-        seen = _snapshot(self.setup.name, run.state, reason, self._history, tuple(parts))
+        seen = _snapshot(self.setup.name, run.state, reason, self._history, tuple(partitions))
         seen = replace(seen, code=run.code)
         if status is None:
             return seen
@@ -520,7 +523,7 @@ class _OfflineFlow:
         return bool(left) and all(b.is_control for b in left) and left[-1].last_offset >= end - 1
 
 
-def _view(replica: Replica, part: PartitionSnapshot | None) -> PartitionView:
+def _view(replica: Replica, partition: PartitionSnapshot | None) -> PartitionView:
     """Return the view of a partition for duties.
 
     If it has no lag, everything below the source's end is copied, including transaction markers
@@ -528,7 +531,7 @@ def _view(replica: Replica, part: PartitionSnapshot | None) -> PartitionView:
     """
     pair, end, copied = replica.pair, replica.source.end, replica.copied
     reach = None
-    is_whole = part is not None and part.lag == 0 < part.records
+    is_whole = partition is not None and partition.lag == 0 < partition.records
     is_exact = copied.certainty is Certainty.EXACT
     if is_whole and is_exact and end is not None and copied.downstream is not None:
         reach = Reach(end, copied.downstream)
@@ -538,16 +541,16 @@ def _view(replica: Replica, part: PartitionSnapshot | None) -> PartitionView:
         source_topic_id=pair.source_topic_id,
         target_topic_id=pair.target_topic_id,
         reach=reach,
-        is_broken=part is not None and has(part.code, Trait.NO_OFFSETS),
+        is_broken=partition is not None and has(partition.code, Trait.NO_OFFSETS),
         is_keyed=isinstance(pair, PartitionPlan) and bool(pair.targets),
     )
 
 
-def _overlaid(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
+def _overlaid(snapshot: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
     """Add to a snapshot what only the leader knows: states, problems, and the possible loss."""
     unusual = {TopicPartition(part.topic, part.partition): part for part in status.unusual}
     parts = []
-    for part in seen.partitions:
+    for part in snapshot.partitions:
         # only the leader knows the time of a loss, and its row does not contain it
         is_unknown = bool(part.lag or status.unusual_partitions)
         problem = unusual.pop(TopicPartition(part.topic, part.partition), None)
@@ -561,7 +564,7 @@ def _overlaid(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
     more = f"{plural(rest, 'more partition')} failed or paused: check on {status.host}"
     more = more if rest > 0 else ""
     return replace(
-        _with_setup_problem(seen, status),
+        _with_setup_problem(snapshot, status),
         reason="; ".join(filter(None, (status.reason, more))),
         guarantee=status.guarantee,
         generation=status.generation,
@@ -576,16 +579,16 @@ def _overlaid(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
     )
 
 
-def _as_reported(part: PartitionSnapshot, unusual: Unusual) -> PartitionSnapshot:
+def _as_reported(partition: PartitionSnapshot, unusual: Unusual) -> PartitionSnapshot:
     return replace(
-        part, state=PartitionState(unusual.state), code=unusual.code, message=unusual.message
+        partition, state=PartitionState(unusual.state), code=unusual.code, message=unusual.message
     )
 
 
-def _with_setup_problem(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
+def _with_setup_problem(snapshot: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
     """Add to a snapshot why a process cannot set up the flow."""
     return replace(
-        seen,
+        snapshot,
         state=FlowState(status.state),
         code=status.code,
         error=None,

@@ -74,6 +74,8 @@ class LaneMemory:
     """Memory of one lane and its successor, on a Spark cluster beside an executor's heap."""
     process_bytes: int
     """Memory of driver and JVM."""
+    transforms_bytes: int = 0
+    """Maximum memory of the application of the flow's transforms, or 0 if it has none."""
     limit_bytes: int | None = None
     """The limit of this process's cgroup for all flows, or None."""
 

@@ -224,7 +224,7 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
         is_shared=scope.setup.is_identity,
         new_owners=lambda: scope.intents().new_owners,
         maps=scope.config.flow,
-        seen=target_metadata,
+        metadata=target_metadata,
     )
     replicas = {tp: picture.replica(pair) for tp, pair in pairs.items()}
     # the copy has advanced since the target's ends were read, or the target lost the end of its log

@@ -198,8 +198,8 @@ class Failover:
             say("promote: already done")
         else:
             self._groups.set_all(self._survey()[1], say)  # the plan may be outdated
-            say("promote: from now on only twinlog flow demote undoes it, if no client has")
-            say("  written to the remote topics yet")
+            say("promote: the point of no return: only twinlog flow demote reverts it,")
+            say("  if no client has written to the remote topics")
             promote(scope, topics)
             say(f"promote: {'the flow' if scope.is_whole else plural(len(topics), 'topic')}")
         remotes = {copy.target.topic for copy in plan.copies}

@@ -118,15 +118,15 @@ class Gates:
         evidence = f"{plural(len(self._copies), 'partition')}, none has stopped"
         return _gate("copy", problems, evidence)
 
-    def _lag(self, most: int) -> Gate:
+    def _lag(self, limit: int) -> Gate:
         late = [copy for copy in self._copies if copy.left]
         records = total(copy.left for copy in late) or 0
         unknown = [copy for copy in self._copies if copy.left is None and not copy.unlisted]
-        evidence = f"{count(records)} records are not on the target yet (--max-lag {count(most)})"
+        evidence = f"{count(records)} records are not on the target yet (--max-lag {count(limit)})"
         if unknown:
             first = unknown[0].source
             return _gate("lag", [f"the number of missing records of {first} is unknown"])
-        if records > most:
+        if records > limit:
             worst = max(late, key=lambda copy: copy.left or 0)
             return _gate(
                 "lag", [evidence, f"most of them: {worst.source} with {count(worst.left)}"]
@@ -135,7 +135,7 @@ class Gates:
 
     def _replicas(self) -> Gate:
         problems = [*self._out_of_sync(), *self._fewer_replicas()]
-        evidence = "all replicas of the remote topics are in sync, as many as here"
+        evidence = "all replicas of the remote topics are in sync, as many as on the source"
         return _gate("replicas", problems, evidence)
 
     def _out_of_sync(self) -> Iterator[str]:
@@ -175,9 +175,9 @@ class Gates:
 
     def _acls(self) -> Gate:
         scope = self._scope
-        off, changes = acls_off(scope.config), list[TopicAcl]()
+        why_off, changes = acls_off(scope.config), list[TopicAcl]()
         try:
-            if not off:
+            if not why_off:
                 acl_changes = find_acl_changes(
                     scope.config, self._remotes, scope.source, scope.target
                 )
@@ -197,8 +197,8 @@ class Gates:
             f"{name} is open without ACLs: a fence keeps readers out too" for name in open_
         ]
         evidence = "those that the flow copies are on the target"
-        if off:
-            evidence = f"the flow copies none ({off}), so they are not compared"
+        if why_off:
+            evidence = f"the flow copies none ({why_off}), so they are not compared"
         return _gate("acls", problems, evidence)
 
     def _fences(self) -> Iterator[str]:

@@ -50,10 +50,10 @@ class GroupOutcome(StrEnum):
     """What a cutover does, or has done, with a group in one partition."""
 
     BEHIND = "to be set"
-    THERE = "is there"
-    AHEAD = "is further there: left"
-    LEFT = "its place is not known: left where it stands"
-    NO_COUNTERPART = "has no place there: left"
+    THERE = "already set"
+    AHEAD = "further on the target, not changed"
+    LEFT = "translated offset unknown, not changed"
+    NO_COUNTERPART = "translated offset unknown, none on the target"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class GroupPartition:
         if self.to is None:
             text = f"{self.source} {self.committed}: {self.outcome}"
         if self.outcome is GroupOutcome.AHEAD:
-            text = f"{text} at {self.now}, {count(self.further)} records further"
+            text = f"{text}: at {self.now}, {count(self.further)} records further"
         return f"{text} (not exact: {self.why_not_exact})" if self.why_not_exact else text
 
 
@@ -205,11 +205,13 @@ class CutoverGroups:
 
         `settled`: wait for pending transactional offsets, and raise if they stay pending.
         """
-        known = {copy.source: copy for copy in copies}
-        listed = {} if self._scope.source_problem is not None else list_groups(self._here)
-        checkpoints = self._checkpoints(known)
+        copies_by_source = {copy.source: copy for copy in copies}
+        listed_groups = {} if self._scope.source_problem is not None else list_groups(self._here)
+        checkpoints = self._checkpoints(copies_by_source)
         selects = self._scope.config.groups.selects
-        names = {name for name, group in listed.items() if group.has_offsets} | {*checkpoints}
+        names = {name for name, group in listed_groups.items() if group.has_offsets} | {
+            *checkpoints
+        }
         names = {name for name in names if selects(name)}
         target_groups = list_groups(self._there)
         # before the commits, so that offsets which a group sync sets in between are not ahead
@@ -217,13 +219,13 @@ class CutoverGroups:
         commits: Commits = {}
         hidden: frozenset[str] = frozenset()
         if self._scope.source_problem is None:
-            commits, hidden = self._commits(names, listed, settled=settled)
+            commits, hidden = self._commits(names, listed_groups, settled=settled)
         wanted = {
             group: self._source_offsets(
-                known,
+                copies_by_source,
                 commits.get(group, {}),
                 checkpoints.get(group, {}),
-                is_listed=group in listed,
+                is_listed=group in listed_groups,
                 is_hidden=group in hidden,
             )
             for group in sorted(names)
@@ -231,20 +233,25 @@ class CutoverGroups:
         offsets = {
             (commit.source, commit.offset) for commits in wanted.values() for commit in commits
         }
-        alone = _on_source_alone(self._scope, known, offsets)
-        whole = _without_records(self._scope, known, offsets, settled=settled)
+        alone = _on_source_alone(self._scope, copies_by_source, offsets)
+        whole = _without_records(self._scope, copies_by_source, offsets, settled=settled)
         return [
             GroupPlan(
                 group=group,
                 partitions=tuple(
                     _position(
-                        self._scope, commit, known.get(commit.source), now[group], alone, whole
+                        self._scope,
+                        commit,
+                        copies_by_source.get(commit.source),
+                        now[group],
+                        alone,
+                        whole,
                     )
                     for commit in commits
                 ),
                 from_checkpoints=any(commit.is_checkpoint for commit in commits),
                 in_use_there=group in target_groups and target_groups[group].is_active,
-                in_use_here=group in listed and listed[group].is_active,
+                in_use_here=group in listed_groups and listed_groups[group].is_active,
                 problem=str(answer) if isinstance(answer := now[group], TwinlogError) else "",
             )
             for group, commits in wanted.items()
@@ -309,19 +316,19 @@ class CutoverGroups:
             say(f"groups: {plural(len(done), 'group')} set{because}: {first_few(done)}")
 
     def _commits(
-        self, names: Iterable[str], listed: Mapping[str, Group], *, settled: bool
+        self, names: Iterable[str], listed_groups: Mapping[str, Group], *, settled: bool
     ) -> tuple[Commits, frozenset[str]]:
         """Return the commits on the source, and the groups that this user may not see there."""
         answers = fetch_offsets(self._here, names, settled=settled)
         hidden = frozenset(
             group
             for group, offsets in answers.items()
-            if isinstance(offsets, Unauthorized) and group not in listed
+            if isinstance(offsets, Unauthorized) and group not in listed_groups
         )
         # errors are raised, because a group that is left out would have no offset to resume at
         return {group: or_raise(answers[group]) for group in answers if group not in hidden}, hidden
 
-    def _checkpoints(self, known: Mapping[TopicPartition, Copy]) -> Commits:
+    def _checkpoints(self, copies: Mapping[TopicPartition, Copy]) -> Commits:
         """Return the newest checkpoints by group and partition of the source, without those of an
         earlier topic of the same name.
 
@@ -349,7 +356,7 @@ class CutoverGroups:
             if upstream is None or not scope.covers(upstream):
                 continue
             source = TopicPartition(upstream, tp.partition)
-            copy = known.get(source)
+            copy = copies.get(source)
             if copy is None or row.is_of(copy.source_topic_id, copy.target_topic_id):
                 committed = Committed(row.checkpoint.upstream_offset, row.checkpoint.metadata)
                 out.setdefault(group, {})[source] = committed
@@ -357,7 +364,7 @@ class CutoverGroups:
 
     def _source_offsets(
         self,
-        known: Mapping[TopicPartition, Copy],
+        copies: Mapping[TopicPartition, Copy],
         commits: Mapping[TopicPartition, Committed],
         checkpoints: Mapping[TopicPartition, Committed],
         *,
@@ -368,7 +375,7 @@ class CutoverGroups:
         is_unseen = not is_listed or self._is_failover or self._scope.source_problem is not None
         out = []
         for tp in sorted({*commits, *checkpoints}):
-            copy = known.get(tp)
+            copy = copies.get(tp)
             resume_points = [_SourceOffset(tp, *commits[tp])] if tp in commits else []
             if tp in checkpoints and (is_unseen or (copy is not None and copy.unlisted)):
                 commit = _SourceOffset(
@@ -397,7 +404,7 @@ def _position(
     copy: Copy | None,
     now: GroupOffsets | TwinlogError,
     alone: Mapping[tuple[TopicPartition, int], str],
-    whole: Collection[tuple[TopicPartition, int]],
+    complete: Collection[tuple[TopicPartition, int]],
 ) -> GroupPartition:
     tp, offset = position.source, position.offset
     remote = TopicPartition(scope.remote(tp.topic), tp.partition)
@@ -408,7 +415,7 @@ def _position(
         why = "nothing of it was copied, or its records are partitioned by key"
         if copy is not None and copy.problem:
             why = copy.problem
-    elif copy is not None and (translation.is_exact or (tp, offset) in whole):
+    elif copy is not None and (translation.is_exact or (tp, offset) in complete):
         why = alone.get((tp, offset), "")
         if not why and position.is_hidden:
             why = "this user may not see the group on the source, so its checkpoint is used"
@@ -432,7 +439,7 @@ def _position(
 
 def _without_records(
     scope: CutoverScope,
-    known: Mapping[TopicPartition, Copy],
+    copies: Mapping[TopicPartition, Copy],
     offsets: Iterable[tuple[TopicPartition, int]],
     *,
     settled: bool,
@@ -446,21 +453,21 @@ def _without_records(
     past = [
         (tp, offset)
         for tp, offset in offsets
-        if tp in known and known[tp].is_translated
-        if known[tp].copied_to < offset <= (known[tp].source_end or 0)
-        if settled or known[tp].deleted is None
+        if tp in copies and copies[tp].is_translated
+        if copies[tp].copied_to < offset <= (copies[tp].source_end or 0)
+        if settled or copies[tp].deleted is None
     ]
     spans: dict[TopicPartition, Span] = {}
     for tp, offset in sorted(past):
         # sorted, so that the highest offset of each partition is kept
-        spans[tp] = Span(known[tp].copied_to, offset)
+        spans[tp] = Span(copies[tp].copied_to, offset)
     records = records_in(scope, spans) if spans else {}
     return {(tp, offset) for tp, offset in past if tp not in records or offset <= records[tp]}
 
 
 def _on_source_alone(
     scope: CutoverScope,
-    known: Mapping[TopicPartition, Copy],
+    copies: Mapping[TopicPartition, Copy],
     offsets: Iterable[tuple[TopicPartition, int]],
 ) -> dict[tuple[TopicPartition, int], str]:
     """Return the offsets from which a group would miss records on the target, with the reason: the
@@ -470,21 +477,21 @@ def _on_source_alone(
     out: dict[tuple[TopicPartition, int], str] = {}
     left = []
     for tp, offset in sorted(offsets):
-        first = known[tp].held_from if tp in known else 0
-        if offset < first and known[tp].source_start is None:
+        first = copies[tp].held_from if tp in copies else 0
+        if offset < first and copies[tp].source_start is None:
             out[tp, offset] = f"records below {first} are not on the target"
         elif offset < first:
             left.append((tp, offset))
     while left:
         spans: dict[TopicPartition, Span] = {}
         for tp, offset in left:
-            copy = known[tp]
+            copy = copies[tp]
             spans.setdefault(tp, Span(max(offset, copy.source_start or 0), copy.held_from))
         records, asked = records_in(scope, spans), left
         left = []
         for tp, offset in asked:
             if tp in records and offset <= records[tp]:
-                first = known[tp].held_from
+                first = copies[tp].held_from
                 out[tp, offset] = f"records below {first} are on the source alone"
             elif tp in records:
                 left.append((tp, offset))  # the record that was found is before this offset

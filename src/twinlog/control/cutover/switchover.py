@@ -248,8 +248,8 @@ class Switchover:
         self.before_groups()
         self._groups(ends)
         self._check_again(plan.topics, proof, ends, drain)
-        self.say("promote: from now on only twinlog flow demote undoes it, if no client has")
-        self.say("  written to the remote topics yet; until now, switchover abort did")
+        self.say("promote: the point of no return: instead of switchover abort, only twinlog flow")
+        self.say("  demote reverts it, if no client has written to the remote topics")
         promote(self.scope, plan.topics)
         return began
 
@@ -370,14 +370,14 @@ class Switchover:
         least one of the two sees the other.
         """
         if self.options.fence is FenceKind.ACL and (open_ := self.fence.missing(topics)):
-            self.say(f"fence: it was removed from {first_few(open_)}: it is put up again")
+            self.say(f"fence: it was removed from {first_few(open_)}, and is set again")
             self.fence.put_back(open_)
             self._wait_until_enforced(topics)
 
     def _fence_now(self, topics: Sequence[str]) -> str:
         """Return a line that reports whether ACLs still keep producers off the source."""
         if self.options.fence is not FenceKind.ACL:
-            return "keep producers off the source yourself: no ACL does"
+            return "keep producers off the source yourself, because no ACL does"
         try:
             open_ = self.fence.missing(topics)
         except TwinlogError as error:

@@ -19,11 +19,11 @@ from twinlog.control.watch.snapshot import FlowSnapshot, GroupPosition, Partitio
 from twinlog.errors import TwinlogError
 
 
-def with_copies(config: FlowConfig, seen: FlowSnapshot) -> FlowSnapshot:
-    """Return `seen`, whose source does not respond, with the copies on the target. If something
+def with_copies(config: FlowConfig, snapshot: FlowSnapshot) -> FlowSnapshot:
+    """Return `snapshot`, whose source does not respond, with the copies on the target. If something
     cannot be read from the target, the reason says so.
     """
-    problem = TwinlogError(seen.source_problem, code=seen.code)
+    problem = TwinlogError(snapshot.source_problem, code=snapshot.code)
     setup = flow_setup(config)
     try:
         with CutoverScope(setup, source_problem=problem) as scope:
@@ -31,12 +31,12 @@ def with_copies(config: FlowConfig, seen: FlowSnapshot) -> FlowSnapshot:
             parts = tuple(_partition(copy, is_shared=setup.is_identity) for copy in current)
             groups = tuple(_positions(CutoverGroups(scope).plan(current), current))
     except TwinlogError as error:
-        reason = "; ".join(filter(None, (seen.reason, str(error.without_flow()))))
-        return replace(seen, reason=reason)
-    known = {(part.topic, part.partition): part for part in seen.partitions}
+        reason = "; ".join(filter(None, (snapshot.reason, str(error.without_flow()))))
+        return replace(snapshot, reason=reason)
+    known = {(part.topic, part.partition): part for part in snapshot.partitions}
     kept = tuple(_with_trouble(part, known.get((part.topic, part.partition))) for part in parts)
-    promoted = (part for part in seen.partitions if part.state is PartitionState.PROMOTED)
-    return replace(seen, partitions=(*kept, *promoted), groups=groups)
+    promoted = (part for part in snapshot.partitions if part.state is PartitionState.PROMOTED)
+    return replace(snapshot, partitions=(*kept, *promoted), groups=groups)
 
 
 def _partition(copy: Copy, *, is_shared: bool) -> PartitionSnapshot:
@@ -56,11 +56,13 @@ def _partition(copy: Copy, *, is_shared: bool) -> PartitionSnapshot:
     )
 
 
-def _with_trouble(part: PartitionSnapshot, reported: PartitionSnapshot | None) -> PartitionSnapshot:
+def _with_trouble(
+    partition: PartitionSnapshot, reported: PartitionSnapshot | None
+) -> PartitionSnapshot:
     """Return the partition with the state and code that the leader reported for it."""
     if reported is None or not (reported.code or reported.message):
-        return part
-    return replace(part, state=reported.state, code=reported.code, message=reported.message)
+        return partition
+    return replace(partition, state=reported.state, code=reported.code, message=reported.message)
 
 
 def _positions(plans: Iterable[GroupPlan], current: Iterable[Copy]) -> Iterator[GroupPosition]:

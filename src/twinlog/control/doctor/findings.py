@@ -179,36 +179,36 @@ FAR_MS: Final = 50.0
 """A round trip within one region is far shorter."""
 
 
-def limited(seen: Observation) -> Iterator[Finding]:
+def limited(observation: Observation) -> Iterator[Finding]:
     """Report `twinlog.max.bytes.per.second`, or a limit set by a user."""
-    limit = seen.limit
-    is_throttled = seen.snapshot.state is FlowState.THROTTLED
+    limit = observation.limit
+    is_throttled = observation.snapshot.state is FlowState.THROTTLED
     if limit is None:
         return
-    is_near = seen.rate is None or seen.rate >= NEAR * limit.bytes_per_second
-    if not (is_throttled or (seen.is_slow and is_near)):
+    is_near = observation.rate is None or observation.rate >= NEAR * limit.bytes_per_second
+    if not (is_throttled or (observation.is_slow and is_near)):
         return
-    rate = "" if seen.rate is None else f", and it copies {size(seen.rate)}/s"
+    rate = "" if observation.rate is None else f", and it copies {size(observation.rate)}/s"
     todo = "raise twinlog.max.bytes.per.second, or remove it"
     if not limit.is_key:
-        todo = f"{seen.command('flow limit')} --none"
+        todo = f"{observation.command('flow limit')} --none"
     what = f"it is limited to {size(limit.bytes_per_second)}/s by {limit.who}{rate}"
     yield Finding(Likelihood.LIKELY, "limit", what, todo)
 
 
-def quota(seen: Observation) -> Iterator[Finding]:
+def quota(observation: Observation) -> Iterator[Finding]:
     """Report the brokers' quotas for the flow's clients."""
-    is_throttled = seen.snapshot.state is FlowState.THROTTLED
-    if not (is_throttled or seen.is_slow):
+    is_throttled = observation.snapshot.state is FlowState.THROTTLED
+    if not (is_throttled or observation.is_slow):
         return
     quotas = [
         (side, quota)
-        for side, key in ((seen.source, CONSUMER), (seen.target, PRODUCER))
+        for side, key in ((observation.source, CONSUMER), (observation.target, PRODUCER))
         for quota in side.quotas or ()
         if quota.key in (key, REQUESTS)
     ]
     for side, quota in quotas:
-        likelihood = Likelihood.LIKELY if is_throttled else _binds(seen, quota)
+        likelihood = Likelihood.LIKELY if is_throttled else _binds(observation, quota)
         if likelihood is not None:
             yield Finding(
                 likelihood,
@@ -218,8 +218,12 @@ def quota(seen: Observation) -> Iterator[Finding]:
                 f"raise it: kafka-configs.sh --alter --add-config {quota.key}=... for "
                 f"{quota.whose}",
             )
-    if is_throttled and not quotas and seen.limit is None:
-        hidden = [cluster.alias for cluster in (seen.source, seen.target) if cluster.quotas is None]
+    if is_throttled and not quotas and observation.limit is None:
+        hidden = [
+            cluster.alias
+            for cluster in (observation.source, observation.target)
+            if cluster.quotas is None
+        ]
         todo = "check the quotas of users and client IDs: kafka-configs.sh --describe"
         if hidden:
             todo = f"grant DESCRIBE_CONFIGS on the cluster of {', '.join(hidden)} to see which"
@@ -227,80 +231,83 @@ def quota(seen: Observation) -> Iterator[Finding]:
         yield Finding(Likelihood.LIKELY, "quota", what, todo)
 
 
-def _binds(seen: Observation, quota: Quota) -> Likelihood | None:
+def _binds(observation: Observation, quota: Quota) -> Likelihood | None:
     """Decide by the rate if it is known. The share of a broker's thread is never known here."""
-    if quota.key == REQUESTS or seen.rate is None:
+    if quota.key == REQUESTS or observation.rate is None:
         return Likelihood.POSSIBLE
-    return Likelihood.LIKELY if seen.rate >= NEAR * quota.value else None
+    return Likelihood.LIKELY if observation.rate >= NEAR * quota.value else None
 
 
 def _number(quota: Quota) -> str:
     return f"{quota.value:g} % of a thread" if quota.key == REQUESTS else f"{size(quota.value)}/s"
 
 
-def one_partition(seen: Observation) -> Iterator[Finding]:
+def one_partition(observation: Observation) -> Iterator[Finding]:
     """Report a single partition with most of the lag: one lane copies it, and more do not help."""
-    if not seen.is_slow or len(seen.snapshot.partitions) < 2:
+    if not observation.is_slow or len(observation.snapshot.partitions) < 2:
         return
-    worst = max(seen.behind, key=lambda partition: partition.lag or 0)
-    share = (worst.lag or 0) / seen.lag
+    worst = max(observation.behind, key=lambda partition: partition.lag or 0)
+    share = (worst.lag or 0) / observation.lag
     if share < MOST_OF_IT:
         return
     yield Finding(
         Likelihood.LIKELY,
         "one_partition",
         f"{worst.topic}-{worst.partition} has {share:.0%} of the lag ({count(worst.lag)} of "
-        f"{count(seen.lag)} records), and one lane copies it",
-        f"spread its records over more partitions at {seen.source.alias}; until then raise "
-        f"{seen.source.alias}.consumer.max.partition.fetch.bytes "
-        f"({size(seen.tuning.partition_fetch_bytes)} now)",
+        f"{count(observation.lag)} records), and one lane copies it",
+        f"spread its records over more partitions at {observation.source.alias}; until then raise "
+        f"{observation.source.alias}.consumer.max.partition.fetch.bytes "
+        f"({size(observation.tuning.partition_fetch_bytes)} now)",
     )
 
 
-def few_lanes(seen: Observation) -> Iterator[Finding]:
+def few_lanes(observation: Observation) -> Iterator[Finding]:
     """Report unused cores, or partitions without a lane."""
-    if not seen.is_slow or not seen.snapshot.lanes:
+    if not observation.is_slow or not observation.snapshot.lanes:
         return
-    if seen.cores is None:
-        yield from _bounded_by_tasks(seen)
+    if observation.cores is None:
+        yield from _bounded_by_tasks(observation)
         return
-    could = min(seen.cores, len(seen.behind))
-    if seen.snapshot.lanes >= could:
+    could = min(observation.cores, len(observation.behind))
+    if observation.snapshot.lanes >= could:
         return
-    lanes = plural(seen.snapshot.lanes, "lane")
+    lanes = plural(observation.snapshot.lanes, "lane")
     why, todo = "", "give the process more with --lanes, or --master 'local[*]'"
-    if seen.tasks_max is not None and seen.tasks_max < could:
-        why, todo = f", because tasks.max = {seen.tasks_max}", f"raise tasks.max to {could}"
+    if observation.tasks_max is not None and observation.tasks_max < could:
+        why, todo = f", because tasks.max = {observation.tasks_max}", f"raise tasks.max to {could}"
     yield Finding(
         Likelihood.LIKELY,
         "few_lanes",
-        f"{lanes} copy {plural(len(seen.behind), 'partition')} that are behind, of "
-        f"{seen.cores} cores{why}",
+        f"{lanes} copy {plural(len(observation.behind), 'partition')} that are behind, of "
+        f"{observation.cores} cores{why}",
         todo,
     )
 
 
-def _bounded_by_tasks(seen: Observation) -> Iterator[Finding]:
+def _bounded_by_tasks(observation: Observation) -> Iterator[Finding]:
     """Report `tasks.max` as the limit for a flow on another host, whose cores are unknown."""
-    most = seen.tasks_max
-    if most is not None and seen.snapshot.lanes >= most < len(seen.behind):
+    most = observation.tasks_max
+    if most is not None and observation.snapshot.lanes >= most < len(observation.behind):
         yield Finding(
             Likelihood.POSSIBLE,
             "few_lanes",
-            f"{plural(seen.snapshot.lanes, 'lane')} copy {plural(len(seen.behind), 'partition')} "
-            f"that are behind, because tasks.max = {most}",
-            f"raise tasks.max, to at most {len(seen.behind)}, if its host has more cores",
+            f"{plural(observation.snapshot.lanes, 'lane')} copy "
+            f"{plural(len(observation.behind), 'partition')} that are behind, "
+            f"because tasks.max = {most}",
+            f"raise tasks.max, to at most {len(observation.behind)}, if its host has more cores",
         )
 
 
-def open_transaction(seen: Observation) -> Iterator[Finding]:
+def open_transaction(observation: Observation) -> Iterator[Finding]:
     """Report open transactions: with read_committed no record after one can be copied.
 
     For a moment, a record that arrives between the report of the lag and the query of the log end
     looks the same.
     """
     parts = [
-        partition for partition in seen.snapshot.partitions if (partition.loss_ms or 0) > SLOW_MS
+        partition
+        for partition in observation.snapshot.partitions
+        if (partition.loss_ms or 0) > SLOW_MS
     ]
     held = [part for part in parts if part.loss_records and (not part.lag or part.is_held_back)]
     if not held:
@@ -315,25 +322,25 @@ def open_transaction(seen: Observation) -> Iterator[Finding]:
     )
 
 
-def small_fetches(seen: Observation) -> Iterator[Finding]:
+def small_fetches(observation: Observation) -> Iterator[Finding]:
     """Report fetch sizes that limit the rate: a broker sends one response per round trip, or
     several if it is far.
     """
-    trip_ms = seen.source.round_trip_ms
-    if not seen.is_slow or not trip_ms:
+    trip_ms = observation.source.round_trip_ms
+    if not observation.is_slow or not trip_ms:
         return
     a_second = 1000 / trip_ms
-    sizes = seen.tuning
+    sizes = observation.tuning
     responses = MOST_SECTIONS if trip_ms >= FAR_S * 1000 else 1
-    key, now, whose = "max.partition.fetch.bytes", sizes.partition_fetch_bytes, "a partition"
+    key, now, unit = "max.partition.fetch.bytes", sizes.partition_fetch_bytes, "a partition"
     bound = responses * now * a_second
-    fastest = max((seen.rates or {}).values(), default=0.0)
-    lanes = max(1, seen.snapshot.lanes)
+    fastest = max((observation.rates or {}).values(), default=0.0)
+    lanes = max(1, observation.snapshot.lanes)
     if fastest < NEAR * bound:
-        whose = "a lane of a broker"
+        unit = "a lane of a broker"
         if responses == 1:
             key, now, bound = "fetch.max.bytes", sizes.fetch_bytes, sizes.fetch_bytes * a_second
-        if (seen.rate or 0.0) < NEAR * bound * lanes:
+        if (observation.rate or 0.0) < NEAR * bound * lanes:
             return
     what = f"a response of {size(now)} every {trip_ms:.0f} ms is"
     if responses > 1:
@@ -341,16 +348,16 @@ def small_fetches(seen: Observation) -> Iterator[Finding]:
     yield Finding(
         Likelihood.LIKELY,
         "small_fetches",
-        f"{what} at most {size(bound)}/s for {whose}, "
-        f"and {size(max(fastest, (seen.rate or 0.0) / lanes))}/s are copied",
-        f"raise {seen.source.alias}.consumer.{key} above {now}",
+        f"{what} at most {size(bound)}/s for {unit}, "
+        f"and {size(max(fastest, (observation.rate or 0.0) / lanes))}/s are copied",
+        f"raise {observation.source.alias}.consumer.{key} above {now}",
     )
 
 
-def far_away(seen: Observation) -> Iterator[Finding]:
+def far_away(observation: Observation) -> Iterator[Finding]:
     """Report long round trips."""
-    for side in (seen.source, seen.target):
-        if seen.is_slow and (side.round_trip_ms or 0) >= FAR_MS:
+    for side in (observation.source, observation.target):
+        if observation.is_slow and (side.round_trip_ms or 0) >= FAR_MS:
             slowest = max(side.round_trips_ms, key=lambda node: side.round_trips_ms[node])
             yield Finding(
                 Likelihood.POSSIBLE,
@@ -361,16 +368,16 @@ def far_away(seen: Observation) -> Iterator[Finding]:
             )
 
 
-def recoded(seen: Observation) -> Iterator[Finding]:
+def recoded(observation: Observation) -> Iterator[Finding]:
     """Report batches that cannot pass unchanged, by the lanes' counts: they cost much more CPU."""
-    batches, costly = seen.batches
-    if not seen.is_slow or costly <= MUCH * batches:
+    batches, costly = observation.batches
+    if not observation.is_slow or costly <= MUCH * batches:
         return
     why = "gaps of compaction, LogAppendTime, too large for the target, or another codec"
-    if seen.decoded:
-        why = "; ".join(f"{topic}: {why}" for topic, why in [*seen.decoded.items()][:3])
+    if observation.decoded:
+        why = "; ".join(f"{topic}: {why}" for topic, why in [*observation.decoded.items()][:3])
     todo = "give them more lanes (tasks.max), or change that config of the source's topic"
-    if seen.tuning.recompression is not None:
+    if observation.tuning.recompression is not None:
         todo = "remove compression.type of the target's producer: then batches keep their codec"
     yield Finding(
         Likelihood.LIKELY,
@@ -381,10 +388,10 @@ def recoded(seen: Observation) -> Iterator[Finding]:
     )
 
 
-def decoded(seen: Observation) -> Iterator[Finding]:
+def decoded(observation: Observation) -> Iterator[Finding]:
     """Report the same from the configuration, if no lane has reported counts."""
-    recompression, is_counted = seen.tuning.recompression, seen.batches[0] > 0
-    if not seen.is_slow:
+    recompression, is_counted = observation.tuning.recompression, observation.batches[0] > 0
+    if not observation.is_slow:
         return
     if recompression is not None and not is_counted:
         which = "every batch" if recompression.every else "batches without a codec"
@@ -394,37 +401,36 @@ def decoded(seen: Observation) -> Iterator[Finding]:
             f"{which} may be repacked with {recompression.codec.name.lower()}, as configured",
             "remove compression.type of the target's producer: then batches keep their codec",
         )
-    if seen.tuning.join_bytes:
+    if observation.tuning.join_bytes:
         yield Finding(
             Likelihood.POSSIBLE,
             "joined",
-            f"small batches are joined up to batch.size = {seen.tuning.join_bytes}",
+            f"small batches are joined up to batch.size = {observation.tuning.join_bytes}",
             "set batch.size = 0 for the target's producer: then batches pass unchanged",
         )
-    if seen.decoded and not is_counted:
-        decoded = plural(len(seen.decoded), "topic")
-        behind = {partition.topic for partition in seen.behind}
-        why = next(iter(seen.decoded.values()))
+    if observation.decoded and not is_counted:
+        behind = {partition.topic for partition in observation.behind}
+        why = next(iter(observation.decoded.values()))
         yield Finding(
             Likelihood.POSSIBLE,
             "decoded",
-            f"batches of {decoded}, of {len(behind)} that are behind, may "
-            f"be decoded and encoded again ({first_few(seen.decoded)}: {why})",
+            f"{len(observation.decoded)} of {plural(len(behind), 'topic')} with a lag may have "
+            f"batches that are decoded and encoded again ({first_few(observation.decoded)}: {why})",
             "give them more lanes (tasks.max), or change that config of the source's topic",
         )
 
 
-def at_its_limits(seen: Observation) -> Iterator[Finding]:
+def at_its_limits(observation: Observation) -> Iterator[Finding]:
     """Report a slow flow without any other finding: the machine or the network is the limit."""
-    if not seen.is_slow:
+    if not observation.is_slow:
         return
-    rate = "an unknown rate" if seen.rate is None else f"{size(seen.rate)}/s"
+    rate = "an unknown rate" if observation.rate is None else f"{size(observation.rate)}/s"
     yield Finding(
         Likelihood.POSSIBLE,
         "at_its_limits",
-        f"{count(seen.lag)} records have waited for {duration(seen.lag_ms / 1000)}; "
-        f"{plural(seen.snapshot.lanes, 'lane')} copy {rate}; "
-        f"round trips: {seen.round_trips or 'unknown'}",
+        f"{count(observation.lag)} records have waited for {duration(observation.lag_ms / 1000)}; "
+        f"{plural(observation.snapshot.lanes, 'lane')} copy {rate}; "
+        f"round trips: {observation.round_trips or 'unknown'}",
         "check CPU, disks and network of the brokers and of this host; docs/capacity.md shows "
         "what to expect",
     )
@@ -450,9 +456,9 @@ def advice_of(code: str) -> str:
     return MARKDOWN_LINK.sub(r"\1: docs/\2", text).replace("`", "") or AS_SAID
 
 
-def unreachable(seen: Observation) -> Iterator[Finding]:
+def unreachable(observation: Observation) -> Iterator[Finding]:
     """Report clusters that are unreachable from this host."""
-    for side in (seen.source, seen.target):
+    for side in (observation.source, observation.target):
         if side.problem:
             yield _certain_finding(
                 "unreachable",
@@ -468,22 +474,22 @@ def _named(alias: str, problem: str) -> str:
     return f"{alias} cannot be reached from this host: {problem}"
 
 
-def not_running(seen: Observation) -> Iterator[Finding]:
+def not_running(observation: Observation) -> Iterator[Finding]:
     """Report that no process is known to lead the flow."""
-    is_unheard = seen.snapshot.state is FlowState.UNKNOWN and not seen.snapshot.code
-    if is_unheard or seen.snapshot.state in (FlowState.NOT_RUNNING, FlowState.STOPPED):
-        waiting = f"{count(seen.lag)} records wait" if seen.lag else ""
-        reasons = ("no process is known to run it", waiting, seen.snapshot.reason)
-        todo = f"twinlog mirror {quote(seen.file)}; if another host runs it, check there"
+    is_unheard = observation.snapshot.state is FlowState.UNKNOWN and not observation.snapshot.code
+    if is_unheard or observation.snapshot.state in (FlowState.NOT_RUNNING, FlowState.STOPPED):
+        waiting = f"{count(observation.lag)} records wait" if observation.lag else ""
+        reasons = ("no process is known to run it", waiting, observation.snapshot.reason)
+        todo = f"twinlog mirror {quote(observation.file)}; if another host runs it, check there"
         yield _certain_finding("not_running", "; ".join(filter(None, reasons)), todo)
 
 
-def failed(seen: Observation) -> Iterator[Finding]:
+def failed(observation: Observation) -> Iterator[Finding]:
     """Report that the flow cannot run, or that a cluster is unreachable for it."""
-    snapshot = seen.snapshot
+    snapshot = observation.snapshot
     is_failed = snapshot.state is FlowState.FAILED
     is_unasked = snapshot.state is FlowState.UNKNOWN and bool(snapshot.code)
-    if (is_failed or is_unasked) and not (seen.source.problem or seen.target.problem):
+    if (is_failed or is_unasked) and not (observation.source.problem or observation.target.problem):
         yield _certain_finding("failed", snapshot.reason, advice_of(snapshot.code))
     if snapshot.state is FlowState.DEGRADED:
         yield _certain_finding("degraded", snapshot.reason, _advice(snapshot))
@@ -499,26 +505,27 @@ def _advice(snapshot: FlowStatus) -> str:
     )
 
 
-def silent(seen: Observation) -> Iterator[Finding]:
+def silent(observation: Observation) -> Iterator[Finding]:
     """Report a live process that has stopped reporting."""
-    if seen.silent_ms > SILENT_MS:
+    if observation.silent_ms > SILENT_MS:
         yield _certain_finding(
             "silent",
-            f"its process is alive, but has not reported for {duration(seen.silent_ms / 1000)}",
+            "its process is alive, but has not reported for "
+            f"{duration(observation.silent_ms / 1000)}",
             "check if the host swaps, or if the process is suspended (kill -CONT); then restart it",
         )
 
 
-def paused(seen: Observation) -> Iterator[Finding]:
+def paused(observation: Observation) -> Iterator[Finding]:
     """Report a paused flow, or paused topics."""
-    if seen.pause or seen.snapshot.state is FlowState.PAUSED:
-        waiting = f"{count(seen.lag)} records wait" if seen.lag else ""
-        what = "; ".join(filter(None, (seen.pause or "paused", waiting)))
-        yield _certain_finding("paused", what, seen.command("flow resume"))
+    if observation.pause or observation.snapshot.state is FlowState.PAUSED:
+        waiting = f"{count(observation.lag)} records wait" if observation.lag else ""
+        what = "; ".join(filter(None, (observation.pause or "paused", waiting)))
+        yield _certain_finding("paused", what, observation.command("flow resume"))
         return
     parts = [
         partition
-        for partition in seen.snapshot.partitions
+        for partition in observation.snapshot.partitions
         if partition.state is PartitionState.PAUSED
     ]
     for topic, paused in _grouped_by(parts, lambda partition: partition.topic):
@@ -527,26 +534,33 @@ def paused(seen: Observation) -> Iterator[Finding]:
         yield _certain_finding(
             "topic_paused",
             f"{topic}: {why}; {count(lag)} records wait",
-            f"{seen.command('topic resume')} --topics {quote(topic)}",
+            f"{observation.command('topic resume')} --topics {quote(topic)}",
         )
 
 
-def no_lanes(seen: Observation) -> Iterator[Finding]:
+def no_lanes(observation: Observation) -> Iterator[Finding]:
     """Report that Spark runs no lane for the flow."""
-    if seen.snapshot.state is FlowState.WAITING_FOR_SPARK:
-        yield _certain_finding("no_lanes", seen.snapshot.reason, advice_of(seen.snapshot.code))
-    works = seen.snapshot.state in (FlowState.RUNNING, FlowState.PARTLY_FAILED, FlowState.STARTING)
-    if works and not seen.snapshot.lanes and seen.behind:
+    if observation.snapshot.state is FlowState.WAITING_FOR_SPARK:
+        yield _certain_finding(
+            "no_lanes", observation.snapshot.reason, advice_of(observation.snapshot.code)
+        )
+    works = observation.snapshot.state in (
+        FlowState.RUNNING,
+        FlowState.PARTLY_FAILED,
+        FlowState.STARTING,
+    )
+    if works and not observation.snapshot.lanes and observation.behind:
         yield _certain_finding(
             "no_lanes",
-            f"no lane runs ({seen.snapshot.state}), and {count(seen.lag)} records wait",
+            f"no lane runs ({observation.snapshot.state}), "
+            f"and {count(observation.lag)} records wait",
             "check that Spark has free cores for a job of this application, and check its log",
         )
 
 
-def stopped_by_codes(seen: Observation) -> Iterator[Finding]:
+def stopped_by_codes(observation: Observation) -> Iterator[Finding]:
     """Report partitions that have stopped with a code or are retried; the most frequent first."""
-    parts = [partition for partition in seen.snapshot.partitions if partition.code]
+    parts = [partition for partition in observation.snapshot.partitions if partition.code]
     groups = sorted(
         _grouped_by(parts, lambda partition: partition.code), key=lambda item: -len(item[1])
     )
@@ -562,22 +576,24 @@ def stopped_by_codes(seen: Observation) -> Iterator[Finding]:
         )
 
 
-def leaderless(seen: Observation) -> Iterator[Finding]:
+def leaderless(observation: Observation) -> Iterator[Finding]:
     """Report partitions without a leader on the clusters, if no partition reports it itself."""
-    if any(partition.code == "NO_LEADER" for partition in seen.snapshot.partitions):
+    if any(partition.code == "NO_LEADER" for partition in observation.snapshot.partitions):
         return
-    for side in (seen.source, seen.target):
+    for side in (observation.source, observation.target):
         if side.leaderless:
             yield _certain_finding(
                 "no_leader", _side_text(side, side.leaderless, "no leader"), advice_of("NO_LEADER")
             )
 
 
-def under_min_isr(seen: Observation) -> Iterator[Finding]:
+def under_min_isr(observation: Observation) -> Iterator[Finding]:
     """Report partitions of the target with too few replicas in sync to accept records."""
-    if any(partition.code == "TARGET_UNDER_MIN_ISR" for partition in seen.snapshot.partitions):
+    if any(
+        partition.code == "TARGET_UNDER_MIN_ISR" for partition in observation.snapshot.partitions
+    ):
         return
-    side = seen.target
+    side = observation.target
     if side.under_min_isr:
         what = _side_text(
             side, side.under_min_isr, "fewer replicas in sync than min.insync.replicas"
@@ -595,9 +611,11 @@ def _side_text(side: ClusterView, tps: Sequence[object], what: str) -> str:
     )
 
 
-def retention_near(seen: Observation) -> Iterator[Finding]:
+def retention_near(observation: Observation) -> Iterator[Finding]:
     """Report records that will be deleted before they are copied."""
-    near = [partition for partition in seen.snapshot.partitions if partition.is_near_deletion]
+    near = [
+        partition for partition in observation.snapshot.partitions if partition.is_near_deletion
+    ]
     for topic, of_topic in _grouped_by(near, lambda partition: partition.topic):
         first = min(of_topic, key=lambda partition: partition.left_ms or 0)
         needs = (
@@ -610,16 +628,16 @@ def retention_near(seen: Observation) -> Iterator[Finding]:
             "retention_near",
             f"{topic}-{first.partition}: in {left} the source may delete records not copied yet, "
             f"and the copy needs: {needs}",
-            f"raise retention.ms or retention.bytes of {topic} on {seen.source.alias} until it "
-            "has caught up",
+            f"raise retention.ms or retention.bytes of {topic} on {observation.source.alias} "
+            "until it has caught up",
         )
 
 
 def _grouped_by(
-    parts: Iterable[PartitionStatus], key: Callable[[PartitionStatus], str]
+    partitions: Iterable[PartitionStatus], key: Callable[[PartitionStatus], str]
 ) -> Iterator[tuple[str, list[PartitionStatus]]]:
     out: dict[str, list[PartitionStatus]] = {}
-    for part in parts:
+    for part in partitions:
         out.setdefault(key(part), []).append(part)
     yield from out.items()
 
@@ -648,27 +666,27 @@ CHECKS: Final[tuple[Callable[[Observation], Iterator[Finding]], ...]] = (
 """Order of findings of the same likelihood."""
 
 
-def printed(seen: Observation, findings_of: list[Finding]) -> dict[str, Any]:
+def printed(observation: Observation, findings_of: list[Finding]) -> dict[str, Any]:
     """Return the measurements and findings of a flow, as they are printed for programs."""
     return {
-        "flow": seen.flow,
-        "state": seen.snapshot.state,
-        "lag": seen.lag,
-        "lag_ms": seen.lag_ms,
-        "lanes": seen.snapshot.lanes,
-        "bytes_per_second": None if seen.rate is None else round(seen.rate),
+        "flow": observation.flow,
+        "state": observation.snapshot.state,
+        "lag": observation.lag,
+        "lag_ms": observation.lag_ms,
+        "lanes": observation.snapshot.lanes,
+        "bytes_per_second": None if observation.rate is None else round(observation.rate),
         "round_trips_ms": {
             cluster.alias: {str(node): round(ms, 3) for node, ms in cluster.round_trips_ms.items()}
-            for cluster in (seen.source, seen.target)
+            for cluster in (observation.source, observation.target)
         },
-        "notes": seen.notes,
+        "notes": observation.notes,
         "findings": findings_of,
     }
 
 
-def findings(seen: Observation) -> list[Finding]:
+def findings(observation: Observation) -> list[Finding]:
     """Return the findings, or an empty list if the flow is neither slow nor stopped."""
-    results = [finding for check in CHECKS for finding in check(seen)]
+    results = [finding for check in CHECKS for finding in check(observation)]
     if not results:
-        results = list(at_its_limits(seen))
+        results = list(at_its_limits(observation))
     return sorted(results, key=lambda finding: finding.likelihood)

@@ -113,7 +113,7 @@ class _Observer:
             self._notes.append(f"the copy rate is unknown: {error}")
             return None
 
-    def _with_rates(self, seen: Observation, first: ProcessReport) -> Observation:
+    def _with_rates(self, observation: Observation, first: ProcessReport) -> Observation:
         """Add the rates since the first report, or how long the next report is overdue."""
         deadline = time.monotonic() + HEARD_FOR_S
         last = first
@@ -123,7 +123,7 @@ class _Observer:
         cores = os.cpu_count()
         seconds = (last.written_ms - first.written_ms) / 1000
         if seconds <= 0:
-            return replace(seen, cores=cores, silent_ms=last.late_ms)
+            return replace(observation, cores=cores, silent_ms=last.late_ms)
         before = {(p.topic, p.partition): p.bytes for p in first.snapshot.partitions}
         rates = {
             TopicPartition(p.topic, p.partition): max(
@@ -132,7 +132,7 @@ class _Observer:
             / seconds
             for p in last.snapshot.partitions
         }
-        return replace(seen, snapshot=last.snapshot, cores=cores, rates=rates)
+        return replace(observation, snapshot=last.snapshot, cores=cores, rates=rates)
 
     # -- the clusters
 
@@ -179,15 +179,15 @@ class _Observer:
             self._notes.append(f"unknown whether it is paused or limited: {error}")
             return FlowIntents()
 
-    def _decoding_reasons(self, parts: Iterable[PartitionStatus]) -> dict[str, str]:
+    def _decoding_reasons(self, partitions: Iterable[PartitionStatus]) -> dict[str, str]:
         try:
-            return self._query_configs(parts)
+            return self._query_configs(partitions)
         except TwinlogError as error:
             self._notes.append(f"configs of the source's topics are unknown: {error}")
             return {}
 
-    def _query_configs(self, parts: Iterable[PartitionStatus]) -> dict[str, str]:
-        topics = list(dict.fromkeys(part.topic for part in parts if part.lag))[:BEHIND_AT_MOST]
+    def _query_configs(self, partitions: Iterable[PartitionStatus]) -> dict[str, str]:
+        topics = list(dict.fromkeys(part.topic for part in partitions if part.lag))[:BEHIND_AT_MOST]
         if not topics:
             return {}
         out = {}
@@ -233,23 +233,25 @@ def heard(mirrors: Iterable[RunningMirror], flow: str) -> ProcessReport | None:
     return None
 
 
-def leaderless(seen: ClusterMetadata, tps: Iterable[TopicPartition]) -> Iterator[TopicPartition]:
+def leaderless(
+    metadata: ClusterMetadata, tps: Iterable[TopicPartition]
+) -> Iterator[TopicPartition]:
     """Yield partitions without a leader."""
     for tp in tps:
-        partition = seen.partition(tp)
+        partition = metadata.partition(tp)
         if partition is not None and partition.leader < 0:
             yield tp
 
 
 def under_min_isr(
-    client: ClusterClient, seen: ClusterMetadata, tps: Iterable[TopicPartition]
+    client: ClusterClient, metadata: ClusterMetadata, tps: Iterable[TopicPartition]
 ) -> Iterator[TopicPartition]:
     """Yield partitions whose leader rejects acks=all. Configs are queried only for topics with a
     replica that is out of sync.
     """
     short: dict[str, list[tuple[TopicPartition, int]]] = {}
     for tp in tps:
-        partition = seen.partition(tp)
+        partition = metadata.partition(tp)
         if (
             partition is not None
             and partition.leader >= 0

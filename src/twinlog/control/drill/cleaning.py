@@ -174,7 +174,10 @@ def _delete(client: ClusterClient, remains: Leftovers) -> Iterator[str]:
 
 def _forget(client: ClusterClient, tp: TopicPartition, keys: tuple[bytes, ...]) -> None:
     now_ms = int(time.time() * 1000)
-    rows = [Record(offset=at, timestamp=now_ms, key=key, value=None) for at, key in enumerate(keys)]
+    rows = [
+        Record(offset=index, timestamp=now_ms, key=key, value=None)
+        for index, key in enumerate(keys)
+    ]
     append(client, tp, rows)
 
 

@@ -89,10 +89,10 @@ class DrillPlan:
         yield f"{' and '.join(self.parts)}, with {rate} for {duration(self.load.seconds)} each"
         if Part.SWITCHOVER in self.parts:
             how = {
-                FenceKind.ACL: "by ACLs on its own topics",
-                FenceKind.NONE: "by stopping them: the source has no ACLs",
+                FenceKind.ACL: "fenced off by ACLs on its own topics",
+                FenceKind.NONE: "stopped, because the source has no ACLs",
             }
-            yield f"its producers are fenced off {how[self.fence]}"
+            yield f"its producers are {how[self.fence]}"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -139,7 +139,7 @@ class Drill:
         self._write(line)
 
     def plan(
-        self, topics: NamePattern | None, most: int, load: Load, parts: Sequence[Part]
+        self, topics: NamePattern | None, limit: int, load: Load, parts: Sequence[Part]
     ) -> DrillPlan:
         """Return the plan, changing nothing. Raises FlowError (NOTHING_TO_DRILL)."""
         with CutoverScope(self._setup, topics) as scope:
@@ -156,13 +156,13 @@ class Drill:
                     ),
                     configs=configs,
                 )
-                for name, configs in _configs(scope.source, names[:most]).items()
+                for name, configs in _configs(scope.source, names[:limit]).items()
             ]
             fence = _fence(scope.source)
         if not shapes:
             raise FlowError(
-                "the source has no topic that the flow mirrors and --topics "
-                "selects: see twinlog topology",
+                "the flow mirrors no topic of the source that --topics selects: "
+                "`twinlog topology` lists the topics that it mirrors",
                 flow=self._setup.name,
                 code="NOTHING_TO_DRILL",
             )

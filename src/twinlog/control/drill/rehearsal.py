@@ -324,7 +324,7 @@ class Defect:
 
 
 def findings(
-    part: str, where: str, tp: TopicPartition, on_target: Sequence[int], wanted: Sequence[int]
+    part: str, where: str, tp: TopicPartition, actual: Sequence[int], expected: Sequence[int]
 ) -> Iterator[Defect]:
     """Yield how records differ from the wanted ones: each number once, in ascending order."""
 
@@ -333,14 +333,14 @@ def findings(
         text = f"{plural(len(numbers), 'record')} {what}: {shown}"
         return Defect(part=part, where=f"{where} {tp}", what=text)
 
-    counts = Counter(on_target)
-    if lost := sorted({*wanted} - {*counts}):
+    counts = Counter(actual)
+    if lost := sorted({*expected} - {*counts}):
         yield finding(lost, "lost")
     if doubled := sorted(number for number, times in counts.items() if times > 1):
         yield finding(doubled, "doubled")
-    if strange := sorted({*counts} - {*wanted}):
+    if strange := sorted({*counts} - {*expected}):
         yield finding(strange, "not written by the drill")
-    firsts = list(dict.fromkeys(on_target))  # a doubled record does not count as moved as well
+    firsts = list(dict.fromkeys(actual))  # a doubled record does not count as moved as well
     if moved := [b for a, b in pairwise(firsts) if b < a]:
         yield finding(moved, "moved")
 
@@ -457,8 +457,8 @@ class DrillWriter(DrillClient):
     def _batch(self, tp: TopicPartition) -> bytes:
         first, now_ms = self.written[tp], int(time.time() * 1000)
         records = [
-            Record(offset=at, timestamp=now_ms, key=b"%d" % (first + at), value=self._value)
-            for at in range(self._at_once)
+            Record(offset=index, timestamp=now_ms, key=b"%d" % (first + index), value=self._value)
+            for index in range(self._at_once)
         ]
         return bytes(encode_batch(records, codec=Codec.NONE))
 

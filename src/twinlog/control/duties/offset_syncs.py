@@ -242,16 +242,16 @@ class OffsetSyncs:
         return written is not None and written.reach == view.reach and not written.is_delayed
 
     def _due_syncs(
-        self, view: PartitionView, known: PartitionMap, written: _Written, now: float
+        self, view: PartitionView, partition_map: PartitionMap, written: _Written, now: float
     ) -> list[SyncPoint]:
         """Return the syncs to write for one partition, and update `written` accordingly."""
         is_quiet, written.reach = written.reach == view.reach, view.reach
         if is_quiet and not written.is_delayed:
             return []  # the usual case, also with thousands of partitions
-        newest = None if view.reach is None else newest_point(known.runs, *view.reach)
+        newest = None if view.reach is None else newest_point(partition_map.runs, *view.reach)
         if newest is None:
             return []
-        points = self._new_points(view, known, written, newest)
+        points = self._new_points(view, partition_map, written, newest)
         if points:
             written.point = points[-1]
         is_late = is_quiet or now - written.at >= DELAYED_AT_MOST_S
@@ -264,23 +264,23 @@ class OffsetSyncs:
         return points
 
     def _new_points(
-        self, view: PartitionView, known: PartitionMap, written: _Written, newest: SyncPoint
+        self, view: PartitionView, partition_map: PartitionMap, written: _Written, newest: SyncPoint
     ) -> list[SyncPoint]:
         if written.point is None:
-            written.point = self._start_point(view, known)
+            written.point = self._start_point(view, partition_map)
         before = written.point
         continues = before is not None and before.ordinal <= newest.ordinal
-        if before is not None and continues and is_still_there(known.runs, before):
-            return points_after(known.runs, before, newest, self._config.lag_max)
+        if before is not None and continues and is_still_there(partition_map.runs, before):
+            return points_after(partition_map.runs, before, newest, self._config.lag_max)
         if not self._may_read:
             return [newest]  # the topic's syncs are unknown; a history would reset MM2's clients
-        return history(known.runs, newest, self._config.lag_max)
+        return history(partition_map.runs, newest, self._config.lag_max)
 
-    def _start_point(self, view: PartitionView, known: PartitionMap) -> SyncPoint | None:
+    def _start_point(self, view: PartitionView, partition_map: PartitionMap) -> SyncPoint | None:
         newest = None if self._found is None else self._found.get(view.source)
         if newest is None:
             return None
-        return point_at(known.runs, newest.upstream_offset, newest.downstream_offset)
+        return point_at(partition_map.runs, newest.upstream_offset, newest.downstream_offset)
 
     def _read(self) -> dict[TopicPartition, OffsetSync]:
         out: dict[TopicPartition, OffsetSync] = {}
@@ -303,8 +303,8 @@ class OffsetSyncs:
     def _write(self, syncs: Iterable[OffsetSync]) -> None:
         now_ms = int(time.time() * 1000)
         records = [Record(0, now_ms, sync.key(), sync.value()) for sync in syncs]
-        for at in range(0, len(records), RECORDS_PER_BATCH):
-            self._log.append(records[at : at + RECORDS_PER_BATCH])
+        for index in range(0, len(records), RECORDS_PER_BATCH):
+            self._log.append(records[index : index + RECORDS_PER_BATCH])
 
     def close(self) -> None:
         self._source.close()

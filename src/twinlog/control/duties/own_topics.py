@@ -224,7 +224,7 @@ class MapPruning:
             keys = [removal.key for removal in removals if home in removal.homes]
             for first in range(0, len(keys), RECORDS_PER_BATCH):
                 portion = keys[first : first + RECORDS_PER_BATCH]
-                records = [Record(at, now_ms, key, None) for at, key in enumerate(portion)]
+                records = [Record(index, now_ms, key, None) for index, key in enumerate(portion)]
                 append(self._target, TopicPartition(self._topic, home), records)
 
     def close(self) -> None:
@@ -233,21 +233,26 @@ class MapPruning:
 
 
 def _unneeded_below(
-    known: PartitionMap,
+    partition_map: PartitionMap,
     view: PartitionView | None,
     starts: dict[TopicPartition, tuple[int, int]],
 ) -> int:
     """Return the ordinal below which the map is no longer needed, or -1 if unknown."""
-    if known.key.branches:
-        return -1 if known.mark is None else known.mark.ordinal
-    if view is None or view.source not in starts or view.map_key != known.key or not known.runs:
+    if partition_map.key.branches:
+        return -1 if partition_map.mark is None else partition_map.mark.ordinal
+    if (
+        view is None
+        or view.source not in starts
+        or view.map_key != partition_map.key
+        or not partition_map.runs
+    ):
         return -1
     source_start, target_start = starts[view.source]
     ordinals = []
     for start, field in ((source_start, UPSTREAM), (target_start, DOWNSTREAM)):
-        at = following(known.runs, start, field)
+        at = following(partition_map.runs, start, field)
         if not at:
             return -1
-        run = known.runs[at - 1]
+        run = partition_map.runs[at - 1]
         ordinals.append(run.ordinal)  # the run of the first record at or before the start
     return min(ordinals)

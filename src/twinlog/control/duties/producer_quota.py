@@ -64,7 +64,7 @@ class ProducerQuota:
         return CHECK_EVERY_S if self._rate is None else EVERY_S
 
     def round(self) -> None:
-        wanted = self._wanted_rate()
+        rate = self._wanted_rate()
         if self._rate is not None and self._rate.is_in_vain:
             self._flow.log_once(
                 f"{self._flow.name}: throttling producers of "
@@ -72,7 +72,7 @@ class ProducerQuota:
                 "copy itself is throttled; the quota is removed, and it is tried again every "
                 "10 minutes [PRODUCERS_HELD]"
             )
-        if wanted is None:
+        if rate is None:
             now = time.monotonic()
             if self._may_be_held or now >= self._next_check:
                 self._next_check = now + CHECK_EVERY_S
@@ -80,11 +80,11 @@ class ProducerQuota:
             return
         if time.monotonic() < self._refused_until:
             return
-        if wanted != self._flow.held_rate.bytes_per_second:
+        if rate != self._flow.held_rate.bytes_per_second:
             self._flow.confirm()  # after a promotion no process would remove the quota
         self._may_be_held = True
         try:
-            quota = self._hold.hold(wanted)
+            quota = self._hold.hold(rate)
         except Unauthorized as error:
             self._refused_until = time.monotonic() + REFUSED_PAUSE_S
             self._flow.log_once(
@@ -100,14 +100,14 @@ class ProducerQuota:
                 "not the flow's; replace it by quotas of single users, or set "
                 "twinlog.rpo.enforce=none"
             )
-        elif wanted != self._flow.held_rate.bytes_per_second:
+        elif rate != self._flow.held_rate.bytes_per_second:
             self._log.warning(
                 "the RPO is exceeded: each user may write %s/s to each broker of %s until the flow "
                 "has caught up [PRODUCERS_HELD]",
-                size(wanted),
+                size(rate),
                 self._flow.source.alias,
             )
-            self._flow.held_rate.bytes_per_second = wanted
+            self._flow.held_rate.bytes_per_second = rate
 
     def last_round(self) -> None:
         """Remove the quota, because this process no longer watches the producers."""

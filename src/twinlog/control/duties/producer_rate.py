@@ -62,14 +62,14 @@ class HeldRate:
     """The rate of each user at each broker, or None if there is no quota."""
 
 
-def curable_loss_ms(parts: Iterable[PartitionSnapshot]) -> int | None:
+def curable_loss_ms(partitions: Iterable[PartitionSnapshot]) -> int | None:
     """Return the loss that slower producers would reduce: of partitions that are copied and lag. It
     is None if it is unknown.
 
     A partition that has failed with a code, is paused, or waits for the end of a transaction would
     lag however slow producers are. The producers of all others must not be throttled for it.
     """
-    behind = [part for part in parts if part.lag and not part.code and part.state in MOVING]
+    behind = [part for part in partitions if part.lag and not part.code and part.state in MOVING]
     return largest(part.loss_ms for part in behind) if behind else 0
 
 
@@ -80,16 +80,16 @@ class Waiting(NamedTuple):
     records: int
 
     @classmethod
-    def of(cls, parts: Iterable[PartitionSnapshot]) -> Self:
+    def of(cls, partitions: Iterable[PartitionSnapshot]) -> Self:
         """Count only partitions that slower producers would help."""
-        lags = known(part.lag for part in parts if not part.code and part.state in MOVING)
+        lags = known(part.lag for part in partitions if not part.code and part.state in MOVING)
         return cls(len(lags), sum(lags))
 
 
-def _add_measurement(seen: deque[tuple[float, T]], at: float, value: T) -> tuple[float, T]:
+def _add_measurement(seen: deque[tuple[float, T]], now: float, value: T) -> tuple[float, T]:
     """Add a value to those of the last seconds, and return the oldest of them."""
-    seen.append((at, value))
-    while len(seen) > 2 and seen[1][0] <= at - MEASURED_S:
+    seen.append((now, value))
+    while len(seen) > 2 and seen[1][0] <= now - MEASURED_S:
         seen.popleft()
     return seen[0]
 
@@ -112,14 +112,14 @@ class ProducerRate:
         """Bytes per second of each user at each broker, or None without a quota."""
 
     def see(
-        self, at: float, loss_ms: int | None, copied: int, brokers: int, waiting: Waiting
+        self, now: float, loss_ms: int | None, copied: int, brokers: int, waiting: Waiting
     ) -> int | None:
         """Return the new rate. `copied`: bytes since the flow began; `loss_ms`: the possible loss,
         or None if unknown.
         """
-        speed, falls_behind = self._speed(at, copied), self._falls_behind(at, waiting)
-        stands = self._moved_at is None or at - self._moved_at > STANDS_AFTER_S
-        self.is_in_vain = self.is_in_vain and at < self._not_before
+        speed, falls_behind = self._speed(now, copied), self._falls_behind(now, waiting)
+        stands = self._moved_at is None or now - self._moved_at > STANDS_AFTER_S
+        self.is_in_vain = self.is_in_vain and now < self._not_before
         if stands or (loss_ms is not None and loss_ms <= self._rpo_ms // 2):
             self.rate = None
         elif loss_ms is None:
@@ -128,38 +128,38 @@ class ProducerRate:
             is_late = loss_ms > self._rpo_ms and falls_behind
             if is_late and speed is not None and not self.is_in_vain:
                 self._lowered = 0
-                self._set(at, loss_ms, SHARE * speed / max(brokers, 1))
-        elif at >= self._next:
+                self._set(now, loss_ms, SHARE * speed / max(brokers, 1))
+        elif now >= self._next:
             grows = loss_ms >= self._last_loss_ms and falls_behind
             self._lowered += grows
-            self._set(at, loss_ms, self.rate * LESS if grows else self.rate)
+            self._set(now, loss_ms, self.rate * LESS if grows else self.rate)
             if self._lowered > MOST_LOWERINGS:
                 # users have quotas of their own, or the flow back is throttled as this flow's user
-                self.rate, self.is_in_vain, self._not_before = None, True, at + IN_VAIN_S
+                self.rate, self.is_in_vain, self._not_before = None, True, now + IN_VAIN_S
         return self.rate
 
-    def _set(self, at: float, loss_ms: int, rate: float) -> None:
+    def _set(self, now: float, loss_ms: int, rate: float) -> None:
         self.rate = max(int(rate), LEAST)
-        self._next, self._last_loss_ms = at + ADJUST_S, loss_ms
+        self._next, self._last_loss_ms = now + ADJUST_S, loss_ms
 
-    def _falls_behind(self, at: float, waiting: Waiting) -> bool:
+    def _falls_behind(self, now: float, waiting: Waiting) -> bool:
         """Return True if at least as many records wait as some seconds ago; False if it is too
         early to know.
         """
         seen = self._waiting
         if seen and waiting.partitions != seen[-1][1].partitions:
             seen.clear()
-        began, before = _add_measurement(seen, at, waiting)
-        return at - began >= 1.0 and waiting.records >= max(before.records, 1)
+        began, before = _add_measurement(seen, now, waiting)
+        return now - began >= 1.0 and waiting.records >= max(before.records, 1)
 
-    def _speed(self, at: float, copied: int) -> float | None:
+    def _speed(self, now: float, copied: int) -> float | None:
         """Return bytes per second over the last seconds, or None (none yet, or too early)."""
         seen = self._seen
         # partitions have left, and their bytes are no longer counted
         if seen and copied < seen[-1][1]:
             seen.clear()
         if seen and copied > seen[-1][1]:
-            self._moved_at = at
-        began, before = _add_measurement(seen, at, copied)
-        took = at - began
+            self._moved_at = now
+        began, before = _add_measurement(seen, now, copied)
+        took = now - began
         return (copied - before) / took if took >= 1.0 and copied > before else None

@@ -66,9 +66,9 @@ USUAL: Final = frozenset(
 )
 
 
-def is_unusual(part: PartitionSnapshot) -> bool:
+def is_unusual(partition: PartitionSnapshot) -> bool:
     """Return True if the partition has a code, or is not being copied normally."""
-    return bool(part.code) or part.state not in USUAL
+    return bool(partition.code) or partition.state not in USUAL
 
 
 def publication(flow: LedFlow) -> Duty | None:
@@ -219,9 +219,9 @@ def published(snapshot: FlowSnapshot, *, every_ms: int) -> PublishedStatus:
     )
 
 
-def kept_of(parts: tuple[PartitionSnapshot, ...]) -> Kept:
+def kept_of(partitions: tuple[PartitionSnapshot, ...]) -> Kept:
     """Return how soon the source deletes uncopied records of these partitions."""
-    known = [part for part in parts if part.is_left_known]
+    known = [part for part in partitions if part.is_left_known]
     ending = [(part.left_ms, part) for part in known if part.left_ms is not None]
     first = min(ending, key=lambda pair: pair[0], default=None)
     near = dict.fromkeys(part.topic for _, part in ending if part.is_near_deletion)
@@ -229,11 +229,11 @@ def kept_of(parts: tuple[PartitionSnapshot, ...]) -> Kept:
         ms=None if first is None else first[0],
         topic="" if first is None else first[1].topic,
         near_deletion=(*near,)[:MOST_NAMED],
-        is_known=len(known) == len(parts),
+        is_known=len(known) == len(partitions),
     )
 
 
-def _uncopied_ranges(parts: tuple[PartitionSnapshot, ...]) -> Iterator[Behind]:
+def _uncopied_ranges(partitions: tuple[PartitionSnapshot, ...]) -> Iterator[Behind]:
     """Yield the known ranges of uncopied source records, in case the source is lost."""
     late = [
         Behind(
@@ -242,7 +242,7 @@ def _uncopied_ranges(parts: tuple[PartitionSnapshot, ...]) -> Iterator[Behind]:
             upstream=part.upstream,
             end=part.upstream + part.loss_records,
         )
-        for part in parts
+        for part in partitions
         if part.loss_records and part.upstream is not None
     ]
     yield from sorted(late, key=lambda late_range: late_range.upstream - late_range.end)[
@@ -250,9 +250,9 @@ def _uncopied_ranges(parts: tuple[PartitionSnapshot, ...]) -> Iterator[Behind]:
     ]
 
 
-def _unusual(parts: list[PartitionSnapshot]) -> Iterator[Unusual]:
+def _unusual(partitions: list[PartitionSnapshot]) -> Iterator[Unusual]:
     # partitions with a code first, because in a paused flow all partitions are unusual
-    for part in sorted(parts, key=lambda part: not part.code)[:MOST_UNUSUAL]:
+    for part in sorted(partitions, key=lambda part: not part.code)[:MOST_UNUSUAL]:
         yield Unusual(
             topic=part.topic,
             partition=part.partition,
@@ -281,10 +281,10 @@ class SetUpPublication:
         self,
         config: FlowConfig,
         target: ClusterSettings,
-        seen: FlowSnapshot,
+        snapshot: FlowSnapshot,
         log_once: Callable[[str], None],
     ) -> None:
-        self.seen = seen
+        self.seen = snapshot
         """The current snapshot of the flow, which its creator replaces."""
         self._client = ClusterClient(target, api_timeout_s=GIVES_UP_S)
         self._topic = _TopicOfOurs(self._client, config, log_once)

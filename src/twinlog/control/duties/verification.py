@@ -197,20 +197,22 @@ class Verification:
         return None
 
     def _mapped_copy(self, view: PartitionView, maps: Maps) -> MappedCopy:
-        known = maps.get(view.map_key)
+        partition_map = maps.get(view.map_key)
         if (
-            known is None
-            or not known.runs
-            or known.transformed
+            partition_map is None
+            or not partition_map.runs
+            or partition_map.transformed
             or maps.problem(view.source) is not None
         ):
             return MappedCopy()
         reach = view.reach
         if self._is_shared:  # the map has all records of this flow below its mark
-            if known.mark is None:
+            if partition_map.mark is None:
                 return MappedCopy()
-            reach = reach_at(known.runs, known.mark.ordinal, known.mark.downstream)
-        return MappedCopy(runs=known.runs, mark=known.mark, reach=reach)
+            reach = reach_at(
+                partition_map.runs, partition_map.mark.ordinal, partition_map.mark.downstream
+            )
+        return MappedCopy(runs=partition_map.runs, mark=partition_map.mark, reach=reach)
 
     def _verify_section(self, section: _Section) -> None:
         self._last = section.view.source
@@ -228,11 +230,11 @@ class Verification:
             wanted = min(wanted, self._offsets * SECTION_BYTES // compared.bytes)
         self._offsets = min(max(wanted, LEAST_OFFSETS), MOST_OFFSETS, 2 * self._offsets)
 
-    def _record_result(self, view: PartitionView, compared: Compared) -> None:
+    def _record_result(self, view: PartitionView, result: Compared) -> None:
         self._flow.verified.compared(
-            compared.equal, compared.bytes, int(time.time() * 1000), int(1000 * self._cpu_s())
+            result.equal, result.bytes, int(time.time() * 1000), int(1000 * self._cpu_s())
         )
-        for difference in compared.differences:
+        for difference in result.differences:
             line = _difference_line(view, difference)
             if self._flow.verified.differs(line):
                 error = PartitionError(
@@ -261,7 +263,7 @@ class Verification:
         reach = written.reach or Reach(0, 0)
         source_start = log_starts(self._source, [view.source])[view.source]
         target_start = log_starts(self._target, [view.target])[view.target]
-        wanted = VerifyTask(
+        task = VerifyTask(
             source=view.source,
             target=view.target,
             here=PartitionBounds(start=source_start, end=reach.upstream),
@@ -280,7 +282,7 @@ class Verification:
         )
         compared = Compared()
         verify_partition(
-            with_needed_runs(wanted),
+            with_needed_runs(task),
             self._source,
             self._target,
             lambda _: None,

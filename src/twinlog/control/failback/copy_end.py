@@ -62,14 +62,14 @@ class CopyEnd:
 class SearchView(ClusterLogView):
     """The target's logs, as seen by the reads of one search."""
 
-    def __init__(self, reads: LogReads) -> None:
-        super().__init__(reads.client)
-        self._reads = reads
+    def __init__(self, logs: LogReads) -> None:
+        super().__init__(logs.client)
+        self._reads = logs
 
     def _fetch(
-        self, wanted: Mapping[TopicPartition, FetchFrom]
+        self, positions: Mapping[TopicPartition, FetchFrom]
     ) -> Mapping[TopicPartition, FetchedRecords | TwinlogError]:
-        return {tp: self._reads.read(tp, *fetch) for tp, fetch in wanted.items()}
+        return {tp: self._reads.read(tp, *fetch) for tp, fetch in positions.items()}
 
 
 class CopyEnds:
@@ -89,20 +89,20 @@ class CopyEnds:
         self._mapped = mapped_copies(scope.name, rows.of(scope.name))
         self._replayed = rows.intents(scope.name).topics(IntentKind.REPLAY)
         self._copies = [row for row in rows.copies.values() if row.flow == scope.name]
-        wanted = [tp for tp in targets if self.topic_id(tp) is not None]
+        tps = [tp for tp in targets if self.topic_id(tp) is not None]
         self._picture = read_flow(
             self._client,
-            wanted,
+            tps,
             Want.STARTS | Want.PRODUCERS,
             after=NO_ENDS,
             is_shared=scope.setup.is_identity,
             new_owners=lambda: lambda _: True,
             maps=scope.config.flow,
-            seen=self._metadata,
+            metadata=self._metadata,
         )
-        self._cleaned = may_lack_offsets(self._client, {tp.topic for tp in wanted})
+        self._cleaned = may_lack_offsets(self._client, {tp.topic for tp in tps})
         self._view = ClusterLogView(scope.target)
-        self._logs = self._view.ends({*wanted}) if scope.setup.is_identity else {}
+        self._logs = self._view.ends({*tps}) if scope.setup.is_identity else {}
         self._reads = LogReads(scope.target)
         """The reads of the current search."""
 
@@ -129,12 +129,14 @@ class CopyEnds:
         if replica.key is None:
             self._require_never_copied(source, target, topic_id, self.bounds(target))
             return None
-        known = self._picture.maps[replica.key]
+        partition_map = self._picture.maps[replica.key]
         if replica.key.branches:
             raise self._unknown_end(
                 target, "its records are partitioned by key, so offsets cannot be translated"
             )
-        shifts = {run.downstream - run.ordinal for run in (known.runs[0], known.runs[-1])}
+        shifts = {
+            run.downstream - run.ordinal for run in (partition_map.runs[0], partition_map.runs[-1])
+        }
         # accepted foreign records are in between
         if self._scope.setup.is_identity or len(shifts) > 1:
             ordinal, downstream = self._in_shared(replica.key, target)
@@ -142,9 +144,9 @@ class CopyEnds:
             ordinal, downstream = self._in_unshared_topic(replica)
         return CopyEnd(
             key=replica.key,
-            known=known,
+            known=partition_map,
             ordinal=ordinal,
-            reach=reach_of(known, ordinal, downstream),
+            reach=reach_of(partition_map, ordinal, downstream),
             behind=max(0, self.bounds(target)[1] - downstream),
         )
 
@@ -204,24 +206,26 @@ class CopyEnds:
     # -- topics that other clients may have written to before
 
     def _in_shared(self, key: PartitionKey, target: TopicPartition) -> tuple[int, int]:
-        known = self._picture.maps[key]
-        mark = known.mark or Mark(known.runs[0].ordinal, max(0, known.runs[0].downstream))
-        tail = self._tail(target, known, mark)
+        partition_map = self._picture.maps[key]
+        mark = partition_map.mark or Mark(
+            partition_map.runs[0].ordinal, max(0, partition_map.runs[0].downstream)
+        )
+        tail = self._tail(target, partition_map, mark)
         is_cleaned = target.topic in self._cleaned
         if tail is None and is_cleaned and not mark.is_final:
             raise self._unknown_end(
                 target, "the topic is compacted, and its brokers have forgotten the flow's producer"
             )
-        runs, runs_from = runs_for_start(known, 1)
+        runs, runs_from = runs_for_start(partition_map, 1)
         request = StartRequest(
-            source=TopicPartition(known.topic, key.partition),
+            source=TopicPartition(partition_map.topic, key.partition),
             target=target,
             source_topic_id=key.source_topic_id,
             target_topic_id=key.target_topic_id,
             runs=runs,
             runs_from=runs_from,
             mark=mark,
-            our_producers=frozenset(known.producers),
+            our_producers=frozenset(partition_map.producers),
             may_lose_batches=is_cleaned,
         )
         logs = self._logs or self._view.ends({target})
@@ -238,7 +242,9 @@ class CopyEnds:
             return end.ordinal, end.downstream
         return end.ordinal, max(mark.downstream, log_end.log_start)
 
-    def _tail(self, target: TopicPartition, known: PartitionMap, mark: Mark) -> ProducerTail | None:
+    def _tail(
+        self, target: TopicPartition, partition_map: PartitionMap, mark: Mark
+    ) -> ProducerTail | None:
         """Return the state of the flow's producer ID that wrote last, or None if the leader dropped
         it.
         """
@@ -250,7 +256,7 @@ class CopyEnds:
                 ),
             )
             for id_, state in self._picture.ownership.producers.get(target, {}).items()
-            if id_ in known.producers
+            if id_ in partition_map.producers
             if (ahead := sequences_ahead(state.last_sequence + 1, sequence_of(mark.ordinal))) >= 0
         ]
         return max(tails, key=lambda pair: pair[0], default=(0, None))[1]
@@ -309,9 +315,9 @@ class LogReads:
 class Unread(Exception):
     """Raised if a search needs a batch that has not been read yet."""
 
-    def __init__(self, reads: RoundReads, tp: TopicPartition, wanted: FetchFrom) -> None:
-        super().__init__(tp, wanted)
-        self.reads, self.tp, self.wanted = reads, tp, wanted
+    def __init__(self, round_reads: RoundReads, tp: TopicPartition, position: FetchFrom) -> None:
+        super().__init__(tp, position)
+        self.reads, self.tp, self.wanted = round_reads, tp, position
 
 
 class RoundReads(LogReads):

@@ -370,34 +370,34 @@ class Comparing:
 
 
 def _batches(
-    reads: LogReads, tp: TopicPartition, position: int, end: int
+    logs: LogReads, tp: TopicPartition, position: int, end: int
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
     """Yield the batches of [position, end)."""
     while position < end:
-        answer = or_raise(reads.read(tp, position, FIRST_BYTES))
+        answer = or_raise(logs.read(tp, position, FIRST_BYTES))
         before = position
-        for header, at in read_headers(answer.records):
+        for header, start in read_headers(answer.records):
             if header.base_offset < end and header.next_offset > position:
-                yield header, answer.records[at : at + header.length]
+                yield header, answer.records[start : start + header.length]
             position = max(position, header.next_offset)
         if position == before:
             return
 
 
-def record_at(reads: LogReads, tp: TopicPartition, offset: int) -> tuple[Record, bool] | None:
+def record_at(logs: LogReads, tp: TopicPartition, offset: int) -> tuple[Record, bool] | None:
     """Return the record at an offset, and whether the broker set its timestamp, or None if it is
     missing.
     """
-    answer = reads.read(tp, offset, FIRST_BYTES)
+    answer = logs.read(tp, offset, FIRST_BYTES)
     if isinstance(answer, BrokerRefused) and answer.code == "OFFSET_OUT_OF_RANGE":
         return None
     answer = or_raise(answer)
-    for header, at in read_headers(answer.records):
+    for header, start in read_headers(answer.records):
         if header.base_offset > offset:
             return None
         if header.is_control:
             return MARKER
-        for record in decode(header, answer.records[at : at + header.length]):
+        for record in decode(header, answer.records[start : start + header.length]):
             if record.offset == offset:
                 return record, header.magic >= 2 and header.is_log_append_time
     return None

@@ -154,21 +154,25 @@ def reverse_start(flow: str, divergence: LogDivergence) -> ReverseStart | None:
         return ReverseStart(
             tp=divergence.source, key=key, runs=(run,), mark=Mark(0, divergence.log[1])
         )
-    known, common = copy.known, copy.ordinal - divergence.lost_records
-    first = known.runs[0]
+    partition_map, common = copy.known, copy.ordinal - divergence.lost_records
+    first = partition_map.runs[0]
     k = first.downstream - first.ordinal
     apart = [
-        run for run in known.runs if run.ordinal < common and run.downstream - run.ordinal != k
+        run
+        for run in partition_map.runs
+        if run.ordinal < common and run.downstream - run.ordinal != k
     ]
     start = 0 if divergence.target_log is None else divergence.target_log[0]
     if apart or copy.reach.downstream != k + copy.ordinal:
         raise _unknown_tail(flow, divergence, "between the copied records")
-    if known.before is None and start < first.downstream:
+    if partition_map.before is None and start < first.downstream:
         raise _unknown_tail(
             flow, divergence, f"before offset {first.downstream}, where the copy began"
         )
     runs = [
-        Run(run.ordinal, run.downstream, run.upstream) for run in known.runs if run.ordinal < common
+        Run(run.ordinal, run.downstream, run.upstream)
+        for run in partition_map.runs
+        if run.ordinal < common
     ]
     following = Run(common, k + common, divergence.log[1])
     if not runs or not following.continues(runs[-1]):
@@ -284,7 +288,7 @@ class Reverse:
             if names:
                 yield (
                     f"  {first_few(names)}: copies from {scope.config.flow.source}, "
-                    f"so not copied back: {count(behind)} offsets of new owners stay there"
+                    f"so not copied back: {count(behind)} offsets of new producers stay there"
                 )
             yield "  groups fail back by its group sync (docs/groups.md)"
         yield f"  when it has caught up: twinlog switchover run FILE --flow '{self.name}'"

@@ -312,12 +312,12 @@ class Replay:
             self._say(f"replay: {task_text}: {plural(appended, 'record')} appended")
         return appended
 
-    def _records(self, work: TailWork, at: int) -> Iterator[Record]:
+    def _records(self, work: TailWork, offset: int) -> Iterator[Record]:
         for file in work.files:
-            if file.span.next <= at:
+            if file.span.next <= offset:
                 continue
             for fields in self._saved.records(file):
-                if fields["transaction"] == Transaction.ABORTED or fields["offset"] < at:
+                if fields["transaction"] == Transaction.ABORTED or fields["offset"] < offset:
                     continue
                 if skip_at(work.skips, fields["offset"]) is not None:
                     continue
@@ -400,7 +400,7 @@ def compacted_lines(scope: CutoverScope, topics: set[str]) -> Iterator[str]:
         for topic in sorted(may_lack_offsets(scope.target, topics)):
             yield (
                 f"  {topic} of the target is compacted, as far as is known: a replayed record "
-                "becomes the newest of its key, even if a new owner has written a later one; "
+                "becomes the newest of its key, even if a new producer has written a later one; "
                 "--tail keep leaves it"
             )
 

@@ -132,8 +132,8 @@ def _assign_producer_ids(target: ClusterClient, flow: str, ids: dict[int, int]) 
     now_ms, claimant = int(time.time() * 1000), uuid.uuid4().hex
     rows = [giving_producer(flow, number, claimant, ids[number]) for number in sorted(ids)]
     records = [
-        Record(offset=at, timestamp=now_ms, key=key, value=value, headers=())
-        for at, (key, value) in enumerate(rows)
+        Record(offset=index, timestamp=now_ms, key=key, value=value, headers=())
+        for index, (key, value) in enumerate(rows)
     ]
     # not retried, because compaction would keep the repeated row, which may be after another
     # process's row

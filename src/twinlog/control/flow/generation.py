@@ -61,11 +61,11 @@ class TopicRefresh:
         setup.handed = handed(run.partitions.values())
         setup.acts = self.prepared.generation, run.intents
 
-        def failed(error: TwinlogError) -> None:
+        def on_failed(error: TwinlogError) -> None:
             run.wants_discovery = run.wants_discovery or was_wanted
             self._failed(error)
 
-        background(self.prepared.discover, self._apply_discovery, failed)
+        background(self.prepared.discover, self._apply_discovery, on_failed)
 
     def _apply_discovery(self, plans: list[PartitionPlan]) -> None:
         self._is_discovering = self._has_failed = False

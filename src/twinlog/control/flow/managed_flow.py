@@ -418,7 +418,7 @@ class ManagedFlow:
         self.life.take(Step.RESTS if rests else Step.CLOSES)
         hands_over = Step.HANDED_OVER in why and successor is None
 
-        def failed(error: TwinlogError) -> None:
+        def on_failed(error: TwinlogError) -> None:
             self.log.warning("the end could not be noted on the target: %s", error)
             self.closed(successor)
 
@@ -432,7 +432,7 @@ class ManagedFlow:
             rests=rests and not hands_over,
             successor=successor,
         )
-        self.process.background(end, lambda _: self.closed(successor), failed)
+        self.process.background(end, lambda _: self.closed(successor), on_failed)
 
     def closed(self, heir: FlowSetup | None) -> None:
         """Note that the end was recorded. `heir`: the successor that has the membership."""

@@ -27,7 +27,10 @@ def note_transforms(target: ClusterClient, flow: str, config: TransformsConfig) 
     if not config.entries:
         return
     now_ms = int(time.time() * 1000)
-    rows = {TransformedTopics.of(flow, one.topics, one.compares, now_ms) for one in config.entries}
+    rows = {
+        TransformedTopics.of(flow, transform.topics, transform.compares, now_ms)
+        for transform in config.entries
+    }
     missing = rows - {structs.replace(row, at_ms=now_ms) for row in _noted(target, flow)}
     if missing:
         append_rows(target, HOME, [row.encode() for row in missing], now_ms)

@@ -150,6 +150,10 @@ class Shown:
         return shown
 
 
-def _without_lag(part: PartitionSnapshot) -> PartitionSnapshot:
+def _without_lag(partition: PartitionSnapshot) -> PartitionSnapshot:
     """Clear the lag, which was known only before the outage."""
-    return part if part.state is PartitionState.DONE else replace(part, lag=None, lag_ms=None)
+    return (
+        partition
+        if partition.state is PartitionState.DONE
+        else replace(partition, lag=None, lag_ms=None)
+    )

@@ -208,16 +208,20 @@ def flow_snapshot(
     )
 
 
-def _with_intent(part: PartitionSnapshot, intents: FlowIntents) -> PartitionSnapshot:
+def _with_intent(partition: PartitionSnapshot, intents: FlowIntents) -> PartitionSnapshot:
     """Return the partition with the intent, if its topic was paused or promoted by name."""
-    if part.state is PartitionState.PAUSED and not part.code:
-        return replace(part, message=intents.paused(part.topic))
-    promotion = intents.get(IntentKind.PROMOTE, part.topic)
-    if promotion is None or part.state not in NOT_MIRRORED:
-        return part
+    if partition.state is PartitionState.PAUSED and not partition.code:
+        return replace(partition, message=intents.paused(partition.topic))
+    promotion = intents.get(IntentKind.PROMOTE, partition.topic)
+    if promotion is None or partition.state not in NOT_MIRRORED:
+        return partition
     message = topic_promoted(promotion)
     return replace(
-        part, state=PartitionState.PROMOTED, message=message, since_ms=promotion.at_ms, lag=None
+        partition,
+        state=PartitionState.PROMOTED,
+        message=message,
+        since_ms=promotion.at_ms,
+        lag=None,
     )
 
 
@@ -254,16 +258,16 @@ def kept_rows(
     return tuple(_waiting(partition_snapshot(p, now_ms), trouble) for p in known)
 
 
-def _waiting(part: PartitionSnapshot, trouble: Trouble) -> PartitionSnapshot:
+def _waiting(partition: PartitionSnapshot, trouble: Trouble) -> PartitionSnapshot:
     """Return the partition with the flow's problem, unless it is idle or has failed. If the
     partition has its own code, that is kept, and only the state is replaced.
     """
-    if part.state in AT_REST or part.state is PartitionState.FAILED:
-        return part
-    if part.code:
-        return replace(part, state=PartitionState.RETRYING)
+    if partition.state in AT_REST or partition.state is PartitionState.FAILED:
+        return partition
+    if partition.code:
+        return replace(partition, state=PartitionState.RETRYING)
     return replace(
-        part,
+        partition,
         state=PartitionState.RETRYING,
         code=trouble.error.code,
         message=trouble.error.message,
@@ -272,7 +276,7 @@ def _waiting(part: PartitionSnapshot, trouble: Trouble) -> PartitionSnapshot:
 
 
 def _flow_state(
-    flow: FlowRun, parts: tuple[PartitionSnapshot, ...], *, is_held_up: bool, throttled: bool
+    flow: FlowRun, partitions: tuple[PartitionSnapshot, ...], *, is_held_up: bool, throttled: bool
 ) -> FlowState:
     """Return the first of these states that applies."""
     if flow.is_stopping and not is_held_up:
@@ -283,6 +287,6 @@ def _flow_state(
         return FlowState.DEGRADED
     if flow.current is None and flow.has_work:
         return FlowState.STARTING
-    if any(part.state is PartitionState.FAILED for part in parts):
+    if any(part.state is PartitionState.FAILED for part in partitions):
         return FlowState.PARTLY_FAILED
     return FlowState.THROTTLED if throttled else FlowState.RUNNING

@@ -125,11 +125,11 @@ class Steering:
             self._limit(intents.limit)
         self.followed(intents)
 
-    def _limit(self, wanted: int | None) -> None:
+    def _limit(self, bytes_per_second: int | None) -> None:
         """Apply a rate limit. Whether a lane has a budget is fixed when it is started, so lanes are
         renewed. Until then the old ones that have a budget get their shares.
         """
-        pacer = pacer_of(self.config, wanted)
+        pacer = pacer_of(self.config, bytes_per_second)
         if pacer is not None or self.run.pacer is None:
             self.run.pacer = pacer
         else:

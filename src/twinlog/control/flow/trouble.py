@@ -99,8 +99,8 @@ class FlowTrouble:
 
     def see(self, lanes: Iterable[Lane], pulse: SourceLiveness | None) -> None:
         """Note whether lanes reach both clusters, and whether the source responds."""
-        known = list(lanes)
-        away = next((lane.degraded for lane in known if lane.degraded), None)
+        all_lanes = list(lanes)
+        away = next((lane.degraded for lane in all_lanes if lane.degraded), None)
         silence = None if pulse is None else pulse.silence
         if away is not None:
             self._degraded(
@@ -112,7 +112,7 @@ class FlowTrouble:
             self._degraded(silence, is_of_all=True)
             self._seen_at = seen_at  # a lane that never lost the cluster need not reach it again
         elif self._seen_at == NEVER or any(
-            lane.is_ready and lane.reached_at > self._seen_at for lane in known
+            lane.is_ready and lane.reached_at > self._seen_at for lane in all_lanes
         ):
             self.is_over()
 

@@ -133,8 +133,14 @@ def lane_bytes(flow: FlowConfig) -> int:
     return LANE_BYTES + int(BUFFERS * flow.lanes.memory_bytes)
 
 
+def transforms_bytes(flow: FlowConfig) -> int:
+    """Return the memory of the application of a flow's transforms, or 0 if it has none."""
+    return flow.transforms.memory_bytes if flow.transforms.entries else 0
+
+
 def lanes_in_memory(flows: Sequence[FlowConfig], limit: int | None) -> int:
     """Return how many lanes each flow may have within a cgroup's limit in bytes, at least 1."""
     if limit is None or not flows:
         return MANY
-    return max(1, (limit - PROCESS_BYTES) // sum(map(lane_bytes, flows)))
+    free = limit - PROCESS_BYTES - sum(map(transforms_bytes, flows))
+    return max(1, free // sum(map(lane_bytes, flows)))

@@ -151,8 +151,10 @@ class CheckpointDuty:
     # -- groups and their offsets
 
     def _find_groups(self) -> None:
-        listed = list_groups(self._groups_there)
-        selected = {name: group for name, group in listed.items() if self._config.selects(name)}
+        listed_groups = list_groups(self._groups_there)
+        selected = {
+            name: group for name, group in listed_groups.items() if self._config.selects(name)
+        }
         self._groups = tuple(name for name, group in selected.items() if group.has_offsets)
         self._unhandled = {
             name: why for name, group in selected.items() if (why := group.why_left_alone)
@@ -160,12 +162,12 @@ class CheckpointDuty:
         if self._unhandled:
             self._flow.log_once(
                 f"{self._flow.name}: {plural(len(self._unhandled), 'group')} of "
-                f"{self._source.alias} left alone ({first_few(sorted(self._unhandled))}): "
+                f"{self._source.alias} not translated ({first_few(sorted(self._unhandled))}): "
                 f"{self._unhandled[min(self._unhandled)]}"
             )
         self._shares.choose(selected.values())
         self._log_skipped()
-        if not listed and not lists_groups(self._source):
+        if not listed_groups and not lists_groups(self._source):
             self._flow.log_once(hidden_groups_line(self._flow.config))
 
     def _translate(self) -> None:
@@ -246,8 +248,8 @@ class CheckpointDuty:
 
     def _append(self, due: Sequence[CheckpointRow]) -> None:
         assert self._written is not None  # noqa: S101 (read just before)
-        for at in range(0, len(due), RECORDS_PER_BATCH):
-            portion = due[at : at + RECORDS_PER_BATCH]
+        for index in range(0, len(due), RECORDS_PER_BATCH):
+            portion = due[index : index + RECORDS_PER_BATCH]
             now_ms = int(time.time() * 1000)
             self._log.append([row.record(now_ms) for row in portion])
             checkpoints = [row.checkpoint for row in portion]

@@ -38,10 +38,10 @@ from twinlog.wire.mm2_records import Checkpoint
 class Skipped(StrEnum):
     """Why a group, or a partition of it, is not changed on the target."""
 
-    ACTIVE = "it is active there"
-    AHEAD = "it is further there"
-    NOT_A_CONSUMER = "a group of another type has that name there"
-    REFUSED = "the cluster refused it"
+    ACTIVE = "in use on the target"
+    AHEAD = "further on the target"
+    NOT_A_CONSUMER = "a group of another type has that name on the target"
+    REFUSED = "the target refused its offsets"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,13 +116,15 @@ class GroupSyncer:
         self.recreated: frozenset[str] = frozenset()
         """Topics that the last round found deleted or re-created; nothing was set in them."""
 
-    def sync(self, wanted: Mapping[str, Sequence[Checkpoint]], ids: Mapping[str, TopicId]) -> None:
+    def sync(
+        self, checkpoints: Mapping[str, Sequence[Checkpoint]], ids: Mapping[str, TopicId]
+    ) -> None:
         """Run one round for these groups. `ids`: the topics that their offsets belong to."""
         now = time.monotonic()
         self._refused_until = {g: at for g, at in self._refused_until.items() if at > now}
-        due = {g: c for g, c in wanted.items() if g not in self._refused_until}
+        due = {g: c for g, c in checkpoints.items() if g not in self._refused_until}
         self.recreated = frozenset()
-        self.skipped = {g: r for g, r in self.skipped.items() if g in wanted and g not in due}
+        self.skipped = {g: r for g, r in self.skipped.items() if g in checkpoints and g not in due}
         if not due:
             return
         states = self._states(due)
@@ -141,11 +143,11 @@ class GroupSyncer:
 
         Groups that are not listed are queried as well, because they may be hidden from this user.
         """
-        listed = list_groups(self._there)
+        listed_groups = list_groups(self._there)
         out: dict[str, TargetGroup | None] = {}
         idle: list[str] = []
         for group in groups:
-            listed_group = listed.get(group)
+            listed_group = listed_groups.get(group)
             if listed_group is None:
                 idle.append(group)
                 continue
@@ -162,7 +164,7 @@ class GroupSyncer:
                 continue
             known = {tp: committed.offset for tp, committed in offsets.items()}
             target_group = TargetGroup(is_active=False, has_offsets=True, offsets=known)
-            out[group] = target_group if group in listed or known else None
+            out[group] = target_group if group in listed_groups or known else None
         return out
 
     def _commit(self, syncs: Mapping[str, GroupSync], ids: Mapping[str, TopicId]) -> None:

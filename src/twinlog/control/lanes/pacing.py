@@ -143,11 +143,11 @@ class Pacer:
         self._balanced_at, self._bytes = now, copied
 
 
-def pacer_of(config: FlowConfig, wanted: int | None = None) -> Pacer | None:
-    """Return the flow's pacer, or None if it has no limit. `wanted` replaces the
+def pacer_of(config: FlowConfig, bytes_per_second: int | None = None) -> Pacer | None:
+    """Return the flow's pacer, or None if it has no limit. `bytes_per_second` replaces the
     configured limit.
     """
-    limit = wanted or config.lanes.max_bytes_per_second
+    limit = bytes_per_second or config.lanes.max_bytes_per_second
     return None if limit is None else Pacer(limit=limit, priorities=config.lanes.priorities)
 
 

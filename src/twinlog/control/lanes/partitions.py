@@ -74,26 +74,26 @@ class RecoveryPoint:
             return None if self.end else 0
         return max(0, self.end - self.upstream)
 
-    def see(self, end: int, at: float, upstream: int | None) -> None:
+    def see(self, end: int, noted_at: float, upstream: int | None) -> None:
         """Note the source's log end at this time, and the offset up to which it was copied then."""
-        self.end, self._seen_at = end, at
+        self.end, self._seen_at = end, noted_at
         if end < (upstream or 0):
-            self.doubt(at)
+            self.doubt(noted_at)
         elif end <= (self.upstream or 0):
             self._pending.clear()  # the source has lost the later ends that were observed
-            self.at, self.was_known, self.waits_since = at, True, None
+            self.at, self.was_known, self.waits_since = noted_at, True, None
         else:
-            self.waits_since = self.waits_since if self._pending else at
+            self.waits_since = self.waits_since if self._pending else noted_at
             while self._pending and self._pending[-1][0] >= end:
                 self._pending.pop()
-            self._pending.append((end, at))
+            self._pending.append((end, noted_at))
             if len(self._pending) > MOST_OBSERVATIONS:
                 newest = self._pending.pop()
                 self._pending = deque([*list(self._pending)[::2], newest])
 
-    def doubt(self, at: float) -> None:
+    def doubt(self, noted_at: float) -> None:
         """Note that the source's log is not the one that was copied."""
-        self.at, self.doubtful_since = None, self.doubtful_since or at
+        self.at, self.doubtful_since = None, self.doubtful_since or noted_at
         self.waits_since = None
         self._pending.clear()
 
@@ -596,21 +596,21 @@ def view_of(partition: Partition) -> PartitionView:
     is_another = failure is not None and has(failure.code, Trait.ANOTHER_TOPIC)
     is_stale = partition.is_replaced or is_another
     is_broken = failure is not None and has(failure.code, Trait.NO_OFFSETS)
-    at = None if is_stale or is_broken else partition.progress
+    progress = None if is_stale or is_broken else partition.progress
     not_ours = _foreign_code(partition, is_stale=is_stale)
     return PartitionView(
         source=plan.source,
         target=plan.target,
         source_topic_id=plan.source_topic_id,
         target_topic_id=plan.target_topic_id,
-        reach=None if at is None else Reach(at.upstream, at.downstream),
+        reach=None if progress is None else Reach(progress.upstream, progress.downstream),
         is_broken=is_broken,
-        is_unseen=at is None and not_ours != PartitionState.TAKEN_OVER,
+        is_unseen=progress is None and not_ours != PartitionState.TAKEN_OVER,
         is_keyed=plan.targets > 0,
         is_begun=partition.is_begun,
         has_others=plan.targets > 0 or partition.is_behind_others,
         # without a lane, rows that the map may have lost are not written again
-        map_epoch=None if at is None or partition.lane is None else at.map_epoch,
+        map_epoch=None if progress is None or partition.lane is None else progress.map_epoch,
         not_ours=not_ours,
     )
 

@@ -59,11 +59,13 @@ def take_of(
 ) -> TakePartition:
     """Return the message for one partition, with its map if the lane is to search its position."""
     plan = partition.plan
-    known = maps.get(plan.map_key)
+    partition_map = maps.get(plan.map_key)
     fan = None if not plan.targets else _fan(plan, maps)
-    searches = known is not None and partition.handed is None
+    searches = partition_map is not None and partition.handed is None
     runs, runs_from = (
-        runs_for_start(known, most_runs) if known is not None and searches else ((), -1)
+        runs_for_start(partition_map, most_runs)
+        if partition_map is not None and searches
+        else ((), -1)
     )
     return TakePartition(
         source=plan.source,
@@ -77,18 +79,20 @@ def take_of(
         compresses=plan.compresses,
         start=start,
         group_at=_group_start(plan, maps),
-        began_at=-1 if known is not None else _began_at(plan, maps),
-        former=() if known is not None else former_targets(plan, maps),
-        is_another=known is None and _is_another(plan, maps),
+        began_at=-1 if partition_map is not None else _began_at(plan, maps),
+        former=() if partition_map is not None else former_targets(plan, maps),
+        is_another=partition_map is None and _is_another(plan, maps),
         # of a keyed partition it only says that one of the branches has written
         had_row=plan.had_row or (partition.has_written and not plan.targets),
         end=plan.end,
         runs=runs,
         runs_from=runs_from,
-        open_from=known.open_from if known is not None and searches else -1,
-        mark=None if known is None else known.mark,
-        fingerprints={} if known is None or not searches else _fingerprints(known, runs_from),
-        our_producers=() if known is None else tuple(sorted(known.producers)),
+        open_from=partition_map.open_from if partition_map is not None and searches else -1,
+        mark=None if partition_map is None else partition_map.mark,
+        fingerprints={}
+        if partition_map is None or not searches
+        else _fingerprints(partition_map, runs_from),
+        our_producers=() if partition_map is None else tuple(sorted(partition_map.producers)),
         acked_ordinal=partition.acked_ordinal,
         acked_epoch=partition.acked_epoch,
         lost=partition.lost,
@@ -97,8 +101,8 @@ def take_of(
         skips=tuple(skip.skip for skip in partition.skips),
         accepted=tuple(acceptance.accepted for acceptance in partition.accepted),
         transform=plan.transform,
-        written_by="" if known is None else known.transform,
-        transformed=() if known is None else known.transformed,
+        written_by="" if partition_map is None else partition_map.transform,
+        transformed=() if partition_map is None else partition_map.transformed,
         late_requests_ms=int(partition.waits_s() * 1000),
     )
 
@@ -148,7 +152,7 @@ def may_begin(partitions: Iterable[Partition], maps: Maps, flow: str) -> list[Pa
 
 def transformed_as_before(
     cold: Iterable[Partition],
-    every: Iterable[Partition],
+    all_partitions: Iterable[Partition],
     maps: Maps,
     removed: NamePattern,
 ) -> list[Partition]:
@@ -158,13 +162,15 @@ def transformed_as_before(
     (`removed`): a line may be lost, or this process may have another file than the one before it.
     Then new topics do not start either, because that file may have transforms for them.
 
-    `every`: all partitions of the flow. Topics are compared by name, because a transform is meant
-    for a re-created topic as well.
+    `all_partitions`: all partitions of the flow. Topics are compared by name, because a transform
+    is meant for a re-created topic as well.
     """
     by_term = sorted(maps.values(), key=attrgetter("term"))
     newest = {(known.topic, known.key.partition): known for known in by_term}
     before = {known.topic for known in newest.values() if known.transform}
-    unchanged = {partition.plan.source.topic for partition in every if not partition.plan.transform}
+    unchanged = {
+        partition.plan.source.topic for partition in all_partitions if not partition.plan.transform
+    }
     lost = {topic for topic in before & unchanged if not removed.matches(topic)}
     if not lost:
         return [*cold]
@@ -236,14 +242,14 @@ def _fan(plan: PartitionPlan, maps: Maps) -> Fan:
     return Fan(producer_id=plan.producer_id, branches=tuple(branches))
 
 
-def _from_mark(known: PartitionMap) -> tuple[Run, ...]:
+def _from_mark(partition_map: PartitionMap) -> tuple[Run, ...]:
     """Return the runs in which the end of the branch's copy can be: those from its mark on, because
     the copy has reached the mark. The first run is always included.
     """
-    if known.mark is None:
-        return tuple(known.runs)
-    begin = max(0, following(known.runs, known.mark.ordinal - 1, ORDINAL) - 1)
-    return (*known.runs[: min(1, begin)], *known.runs[begin:])
+    if partition_map.mark is None:
+        return tuple(partition_map.runs)
+    begin = max(0, following(partition_map.runs, partition_map.mark.ordinal - 1, ORDINAL) - 1)
+    return (*partition_map.runs[: min(1, begin)], *partition_map.runs[begin:])
 
 
 def _began_at(plan: PartitionPlan, maps: Maps) -> int:
@@ -251,22 +257,22 @@ def _began_at(plan: PartitionPlan, maps: Maps) -> int:
     source topic, so that a re-created target loses nothing.
     """
     before = [
-        known
-        for key, known in maps.items()
+        partition_map
+        for key, partition_map in maps.items()
         if key.source_topic_id == plan.source_topic_id
         and key.target_topic_id != plan.target_topic_id
         and key.source_topic_id != NO_TOPIC_ID
         and key.partition == plan.source.partition
-        and known.runs
+        and partition_map.runs
     ]
     if not before:
         return -1
-    newest = max(before, key=lambda known: known.term).key
+    newest = max(before, key=lambda partition_map: partition_map.term).key
     # branches began together, although the first run of one may be its first record
     return min(
-        known.runs[0].upstream
-        for known in before
-        if known.key[:3] == newest[:3] and known.key.branches == newest.branches
+        partition_map.runs[0].upstream
+        for partition_map in before
+        if partition_map.key[:3] == newest[:3] and partition_map.key.branches == newest.branches
     )
 
 
@@ -313,5 +319,5 @@ def _is_another(plan: PartitionPlan, maps: Maps) -> bool:
     )
 
 
-def _fingerprints(known: PartitionMap, runs_from: int) -> dict[int, int]:
-    return {at: crc for at, crc in known.fingerprints.items() if at >= runs_from}
+def _fingerprints(partition_map: PartitionMap, runs_from: int) -> dict[int, int]:
+    return {at: crc for at, crc in partition_map.fingerprints.items() if at >= runs_from}

@@ -17,7 +17,7 @@ def replan(
     partitions: Partitions,
     plans: Iterable[PartitionPlan],
     intents: FlowIntents,
-    new: Callable[[PartitionPlan], Partition],
+    create: Callable[[PartitionPlan], Partition],
 ) -> list[Partition]:
     """Update the table. Return the partitions that must leave their lanes, if they have one.
 
@@ -30,7 +30,7 @@ def replan(
     for tp, plan in wanted.items():
         known = partitions.get(tp)
         if known is None:
-            partitions[tp] = new(plan)
+            partitions[tp] = create(plan)
             continue
         if known.plan.targets != plan.targets:
             known.handed = None

@@ -96,20 +96,22 @@ def why_foreign(
     maps = read_maps(target, flow.flow, after=NO_ENDS)
     maps.require_all()
     ids = topic.source_id, topic.target_id
-    known = [known_map for key, known_map in maps.items() if key[:2] == ids and known_map.runs]
+    maps_of_topic = [
+        known_map for key, known_map in maps.items() if key[:2] == ids and known_map.runs
+    ]
     why, code = "", ""
-    if not known and any(key.target_topic_id == topic.target_id for key in maps):
+    if not maps_of_topic and any(key.target_topic_id == topic.target_id for key in maps):
         why, code = "it holds the copy of an earlier source topic of that name", "SOURCE_RECREATED"
-    elif not known:
+    elif not maps_of_topic:
         why = "the offset map has no row of it"
     elif flow.policy.kind is PolicyKind.IDENTITY and any(
         partition_map.runs[-1].downstream != partition_map.runs[-1].ordinal
-        for partition_map in known
+        for partition_map in maps_of_topic
     ):
         why = "other clients write to it"
     if why:
         return why, code
-    producers = frozenset(id_ for known_map in known for id_ in known_map.producers)
+    producers = frozenset(id_ for known_map in maps_of_topic for id_ in known_map.producers)
     ends = {tp: Span(span.next - 1, span.next) for tp, span in spans.items()}
     if _written_by_others(target, ends, producers, unread):
         return "another client wrote to it last", ""

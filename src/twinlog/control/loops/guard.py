@@ -192,7 +192,7 @@ class LoopGuard:
         return verdict
 
     def _has_noted(
-        self, target: ClusterClient, verdict: TopicVerdicts, fresh: list[CopyRow]
+        self, target: ClusterClient, verdict: TopicVerdicts, fresh_rows: list[CopyRow]
     ) -> bool:
         """Write the rows of topics whose copies begin. Return False if the intents cannot be read.
         Raises NotNow.
@@ -200,7 +200,7 @@ class LoopGuard:
         While intents cannot be read, nothing new starts, and running copies continue.
         """
         try:
-            self._write(target, fresh)
+            self._write(target, fresh_rows)
         except CorruptData as error:
             why = PartitionError(
                 f"nothing new begins: {error}",
@@ -208,7 +208,7 @@ class LoopGuard:
                 code=error.code,
                 fate=Fate.RETRIABLE,
             )
-            verdict.leave({row.source_topic: why for row in fresh if not row.begun})
+            verdict.leave({row.source_topic: why for row in fresh_rows if not row.begun})
             return False
         return True
 
@@ -415,7 +415,8 @@ class LoopGuard:
             if not other.is_from(row.source_cluster_id, topic, row.source_topic_id):
                 continue
             remote = _current_topic_of(other, row, at_target)
-            if remote and not (row.begun and remote != row.topic):
+            may_differ = row.begun or self.neighbours.is_beside(self.config, other.flow)
+            if remote and not (may_differ and remote != row.topic):
                 return copied_already(self.config, topic, other, remote)
         if row.begun:
             return None  # it was first: the flow that would close the loop is refused
@@ -520,7 +521,8 @@ def same_clusters(flow: FlowConfig, topic: str, other: FlowConfig) -> PartitionE
         "SAME_CLUSTER",
         f"{other.flow} leads from the same cluster to the same cluster under other "
         f"aliases, and would copy topic {topic} a second time; correct bootstrap.servers, or leave "
-        f"the topic out of one of them ({other.flow}.topics.exclude)",
+        f"the topic out of one of them ({other.flow}.topics.exclude); if each copies a part of the "
+        f"records to a topic of its own, add {flow.flow}.twinlog.beside = {other.flow}",
     )
 
 
@@ -571,7 +573,9 @@ def copied_already(flow: FlowConfig, topic: str, row: CopyRow, remote: str) -> P
         "COPIED_TWICE",
         f"topic {topic} of {source} is already copied to {remote} of {target} by "
         f"{row.flow}: these are the same clusters under other aliases, and all of it would be "
-        f"copied again; use the aliases of {row.flow}, and its copy resumes at its position",
+        f"copied again; use the aliases of {row.flow}, and its copy resumes at its position; if "
+        "each copies a part of the records to a topic of its own, add "
+        f"{flow.flow}.twinlog.beside = {row.flow}",
     )
 
 

@@ -64,7 +64,7 @@ class SiblingFlows:
 
     def twin(self, flow: FlowConfig, topic: str) -> FlowConfig | None:
         """Return another flow, with other aliases, that copies this topic between the same two
-        clusters, or None.
+        clusters, or None. A flow beside this one counts only if both give the topic one name.
         """
         with self._lock:
             flows, ids = self._flows, dict(self._ids)
@@ -76,7 +76,19 @@ class SiblingFlows:
         if None in own:
             return None
         same = (other for other in flows if other.flow != flow.flow and ends(other) == own)
-        return next((flow for flow in same if self._takes(flow, topic)), None)
+        for other in same:
+            may_differ = self.is_beside(flow, str(other.flow))
+            differs = may_differ and _remote(flow, topic) != _remote(other, topic)
+            if not differs and self._takes(other, topic):
+                return other
+        return None
+
+    def is_beside(self, flow: FlowConfig, other: str) -> bool:
+        """Return True if one of two flows lists the other one in `twinlog.beside`."""
+        name = str(flow.flow)
+        return other in flow.beside or any(
+            str(one.flow) == other and name in one.beside for one in self._flows
+        )
 
     def leading_from(self, alias: str) -> tuple[FlowConfig, ...]:
         """Return the flows whose source is the cluster of that alias."""
@@ -134,12 +146,15 @@ class SiblingFlows:
                 if end == home:
                     return longer
                 if end not in clusters:
-                    name = policy_of(other).format_remote_topic(other.source_alias, topic)
-                    ways.append(((*clusters, end), name, longer))
+                    ways.append(((*clusters, end), _remote(other, topic), longer))
         return ()
 
     def _takes(self, flow: FlowConfig, topic: str) -> bool:
         return TopicSelector.of(flow).selects(topic) and not self.is_named_copy(flow, topic)
+
+
+def _remote(flow: FlowConfig, topic: str) -> str:
+    return policy_of(flow).format_remote_topic(flow.source_alias, topic)
 
 
 def _puts_alias_in_front(flow: FlowConfig) -> bool:

@@ -77,7 +77,7 @@ class CommandPort:
         The future has the outcome, or the TwinlogError because of which nothing was done.
         """
         why = f": {command.reason}" if command.reason else ""
-        log.info("%s, asked by %s%s", type(command).__name__.lower(), command.who, why)
+        log.info("%s, requested by %s%s", type(command).__name__.lower(), command.who, why)
         asked = QueuedCommand(command)
         if isinstance(command, Stop):
             self.stopping.set()

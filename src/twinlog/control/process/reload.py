@@ -130,11 +130,11 @@ class Reloads:
     _waiting: list[QueuedCommand] = field(default_factory=list)
     _reading: list[QueuedCommand] = field(default_factory=list)
 
-    def ask(self, asked: QueuedCommand) -> None:
+    def ask(self, queued: QueuedCommand) -> None:
         if self.reloader is None:
-            asked.refuse(UsageError("this process reads its configuration once: it has --once"))
+            queued.refuse(UsageError("this process reads its configuration once: it has --once"))
             return
-        self._waiting.append(asked)
+        self._waiting.append(queued)
         self._begin(self.reloader)
 
     def _begin(self, reloader: Reloader) -> None:
@@ -142,7 +142,7 @@ class Reloads:
             return
         self._reading, self._waiting = self._waiting, []
 
-        def followed(reloaded: Reloaded) -> None:
+        def on_reloaded(reloaded: Reloaded) -> None:
             is_followed = self.change(reloaded)
             for asked in self._ended(reloader):
                 if is_followed:
@@ -150,11 +150,11 @@ class Reloads:
                 else:
                     asked.refuse(shutdown_error())
 
-        def failed(error: TwinlogError) -> None:
+        def on_failed(error: TwinlogError) -> None:
             for asked in self._ended(reloader):
                 asked.refuse(error)
 
-        self.background(reloader.read, followed, failed)
+        self.background(reloader.read, on_reloaded, on_failed)
 
     def _ended(self, reloader: Reloader) -> Iterable[QueuedCommand]:
         ended, self._reading = self._reading, []

@@ -155,7 +155,7 @@ def _reloader(
     if options.read_again is None:
         return None
 
-    def adopted(now: MirrorConfig) -> None:
+    def on_adopted(now: MirrorConfig) -> None:
         neighbours.change(now.flows, admins_of(now.flows))
         options.on_config(now)
 
@@ -163,7 +163,7 @@ def _reloader(
         config,
         read=options.read_again,
         setup=lambda flow: flow_setup(flow, options.adopts(flow), neighbours),
-        adopted=adopted,
+        adopted=on_adopted,
     )
 
 

@@ -167,7 +167,7 @@ class Sharing:
             self._given[process] = (peer.leads + count, until)
             for flow in free[-count:]:
                 flow.log.news(
-                    "handing over to %s, which leads %d flows and this process %d",
+                    "handing this flow over to %s, which leads %d flows; this process leads %d",
                     peer.who,
                     peer.leads,
                     self._leads,

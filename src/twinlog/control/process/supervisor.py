@@ -168,12 +168,12 @@ class Supervisor:
             for flow in self.flows:
                 flow.cut()
 
-    def _run_command(self, asked: QueuedCommand) -> None:
-        match asked.command:
+    def _run_command(self, queued: QueuedCommand) -> None:
+        match queued.command:
             case Reload():
-                self._reloads.ask(asked)
+                self._reloads.ask(queued)
             case Stop():
-                asked.answer(*self._stop())
+                queued.answer(*self._stop())
 
     def _change(self, to: Reloaded) -> bool:
         """Apply a changed configuration: only the changed flows restart."""
@@ -329,18 +329,18 @@ class FailedSetUps:
         """Set the current snapshots of all flows, each with its set-up."""
         if not self.publishes:
             return
-        failed = {setup: seen for setup, seen in flows if _fails(setup, seen)}
+        failed = {setup: snapshot for setup, snapshot in flows if _fails(setup, snapshot)}
         for setup in self._published.keys() - failed.keys():
             self._ending[setup] = self._published.pop(setup)[1]
             self._ending[setup].stop()
         self._ending = {setup: duties for setup, duties in self._ending.items() if duties.is_alive}
-        for setup, seen in failed.items():
+        for setup, snapshot in failed.items():
             if setup in self._published:
-                self._published[setup][0].seen = seen
+                self._published[setup][0].seen = snapshot
                 continue
             if setup in self._ending:
                 continue
-            duty = SetUpPublication(setup.config, setup.target, seen, setup.log_once)
+            duty = SetUpPublication(setup.config, setup.target, snapshot, setup.log_once)
             duties = Duties(setup.name, [duty])
             self._published[setup] = duty, duties
             duties.start()
@@ -360,8 +360,8 @@ class FailedSetUps:
             duties.join(max(0.0, until - time.monotonic()))
 
 
-def _fails(setup: FlowSetup, seen: FlowSnapshot) -> bool:
-    is_failed = seen.generation is None and seen.state in WRONG
+def _fails(setup: FlowSetup, snapshot: FlowSnapshot) -> bool:
+    is_failed = snapshot.generation is None and snapshot.state in WRONG
     return is_failed and bool(setup.config.status_interval_seconds)
 
 

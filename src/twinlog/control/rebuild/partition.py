@@ -216,8 +216,8 @@ class Rebuild:
             return  # compacted in the meantime
         extended = RunList(k=runs.k)
         extended.add(ordinal - back, began.offset)
-        for at in range(len(runs)):
-            extended.add(runs[at].ordinal, runs[at].upstream)
+        for index in range(len(runs)):
+            extended.add(runs[index].ordinal, runs[index].upstream)
         runs.ordinals, runs.upstreams = extended.ordinals, extended.upstreams
 
     # -- both logs
@@ -426,14 +426,14 @@ def _batches(
         answer = _fetch(log, position)
         before = position
         rolled_back = RolledBack(answer.aborted)
-        for header, at in read_headers(answer.records):
+        for header, start in read_headers(answer.records):
             skip = skip_at(log.skips, max(header.base_offset, position))
             if skip is not None and skip.is_batch and header.base_offset < log.end:
                 position = skip.next
                 yield header._replace(last_offset_delta=skip.next - 1 - header.base_offset), None
                 break  # fetch again: an aborted transaction may end inside the skipped range
-            verify_crc(answer.records, at, header)
-            batch = answer.records[at : at + header.length]
+            verify_crc(answer.records, start, header)
+            batch = answer.records[start : start + header.length]
             is_gone = rolled_back.skip(header, batch)
             if header.next_offset <= before or header.base_offset >= log.end:
                 continue

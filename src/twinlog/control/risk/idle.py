@@ -123,7 +123,7 @@ class IdleWatch:
         self._asked |= {plan.source for plan in plans}
         self._is_asking, self._next_ask = True, now + ASK_EVERY_S
 
-        def found(positions: IdlePositions) -> None:
+        def on_found(positions: IdlePositions) -> None:
             self._is_asking = False
             for plan in plans:
                 partition = self.run.partitions.get(plan.source)
@@ -135,10 +135,10 @@ class IdleWatch:
                 if partition.recovery.upstream is None:  # no lane has begun it in the meantime
                     partition.keeping.rests(*next_record)
 
-        def failed(_: TwinlogError) -> None:
+        def on_failed(_: TwinlogError) -> None:
             self._is_asking = False
 
-        background(lambda: self.find(plans), found, failed)
+        background(lambda: self.find(plans), on_found, on_failed)
 
     def _idle(self) -> Iterable[Partition]:
         for tp, partition in self.run.partitions.items():

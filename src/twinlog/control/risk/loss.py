@@ -86,9 +86,9 @@ def _in_doubt_ms(partition: Partition) -> int | None:
     return None if since is None else int((partition.clock.boot() - since) * 1000)
 
 
-def loss_of(parts: Sequence[PartitionSnapshot]) -> Loss:
+def loss_of(partitions: Sequence[PartitionSnapshot]) -> Loss:
     """Return the possible loss of a flow from its partitions."""
-    at_risk = [part for part in parts if part.state not in NOT_AT_RISK]
+    at_risk = [part for part in partitions if part.state not in NOT_AT_RISK]
     timed = [(part.loss_ms, part) for part in at_risk if part.loss_ms is not None]
     waiting = [(ms, part) for ms, part in timed if part.loss_records != 0 or ms > UNSEEN_MS]
     _, worst = max(waiting, key=lambda pair: pair[0], default=(0, None))
@@ -214,10 +214,10 @@ def outlook_of(partition: Partition, retentions: Mapping[str, int], now_ms: int)
     )
 
 
-def warnings(parts: Sequence[PartitionSnapshot]) -> dict[str, str]:
+def warnings(partitions: Sequence[PartitionSnapshot]) -> dict[str, str]:
     """Return a line for each topic that will lose records before they are copied."""
     topics: dict[str, list[PartitionSnapshot]] = {}
-    for part in parts:
+    for part in partitions:
         if part.is_near_deletion:
             topics.setdefault(part.topic, []).append(part)
     retentions = {}

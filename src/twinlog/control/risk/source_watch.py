@@ -317,28 +317,28 @@ class HeldBackWatch:
         self._next_ask = now + min(HELD_BACK_EVERY_S, ASK_AFTER_S)
         return held
 
-    def found(self, asked: Iterable[TopicPartition], answer: OpenTransactions) -> None:
+    def found(self, tps: Iterable[TopicPartition], answer: OpenTransactions) -> None:
         """Report the transactions in the source's answer that are open for too long."""
         limit_s = min(answer.limit_s or USUAL_LIMIT_S, LONGEST_S) + GRACE_S
         now = self.run.clock.boot()
-        for tp in asked:
-            held, partition = self._held.get(tp), self.run.partitions.get(tp)
+        for tp in tps:
+            entry, partition = self._held.get(tp), self.run.partitions.get(tp)
             if (
-                held is None
+                entry is None
                 or partition is None
                 or partition.held_back
-                or now - held.since < limit_s
+                or now - entry.since < limit_s
             ):
                 continue
             # the oldest transaction determines the last stable offset
             transactions = (each for each in answer.found if each.tp == tp)
             oldest = min(transactions, key=lambda each: each.start_offset, default=None)
-            since_ms = self.run.clock.wall_ms() - int((now - held.since) * 1000)
+            since_ms = self.run.clock.wall_ms() - int((now - entry.since) * 1000)
             if oldest is not None and oldest.since_ms >= 0:
                 since_ms = min(since_ms, oldest.since_ms)
-            code, text = OPEN_TRANSACTION, _hold_text(tp, held.stable, oldest, since_ms)
+            code, text = OPEN_TRANSACTION, _hold_text(tp, entry.stable, oldest, since_ms)
             partition.held_back = Failure(
-                code=code, message=text, since_ms=since_ms, began=held.since
+                code=code, message=text, since_ms=since_ms, began=entry.since
             )
             self.run.errors[code] += 1
             self.log.info("%s [%s]", text, code, partition=tp, code=code)
@@ -427,7 +427,7 @@ class SourceWatch:
         asked_at = self.run.clock.boot()
         held_back = self._held_back.due()
 
-        def found(answers: SourceAnswers) -> None:
+        def on_found(answers: SourceAnswers) -> None:
             took_s = self.run.clock.monotonic() - now
             if answers.ids:  # the last query, which any broker answers
                 self.answered_at = now + took_s
@@ -438,11 +438,13 @@ class SourceWatch:
             if answers.open_transactions is not None:
                 self._held_back.found(held_back, answers.open_transactions)
 
-        def failed(_: TwinlogError) -> None:
+        def on_failed(_: TwinlogError) -> None:
             # the lanes report the error; unseen partitions are reported as unknown
             self._done(self.run.clock.monotonic(), AFTER_FAILURE_S)
 
-        background(lambda: self.source.answers(wanted, behind, topics, held_back), found, failed)
+        background(
+            lambda: self.source.answers(wanted, behind, topics, held_back), on_found, on_failed
+        )
 
     def _starts_due(self, now: float) -> Collection[TopicPartition]:
         """Return the partitions whose log start is due; they have been behind for a while."""

@@ -274,15 +274,15 @@ class LaneReports:
         for partition in held:
             partition.reached(away)
 
-    def released(self, lane: Lane, one: ReleasedPartition) -> None:
+    def released(self, lane: Lane, returned: ReleasedPartition) -> None:
         """Handle a partition that a lane has returned after draining it: it is done, or the next
         lane resumes there.
         """
-        partition = lane.partitions.pop(one.source, None)
-        lane.releasing.discard(one.source)
-        if partition is None or one.term != partition.term:
+        partition = lane.partitions.pop(returned.source, None)
+        lane.releasing.discard(returned.source)
+        if partition is None or returned.term != partition.term:
             return
-        if one.done:
+        if returned.done:
             partition.leave(Placement.DONE)
             partition.failure = None
             return
@@ -290,7 +290,7 @@ class LaneReports:
         may_continue = (
             partition.is_wanted and not partition.is_paused and not partition.plan.targets
         )
-        partition.handed = one.handed if may_continue and not partition.is_replaced else None
+        partition.handed = returned.handed if may_continue and not partition.is_replaced else None
         partition.retry_at = 0.0
 
     def troubled(self, lane: Lane, trouble: Troubled) -> None:

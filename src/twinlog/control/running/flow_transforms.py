@@ -164,10 +164,10 @@ class FlowTransforms:
         self._log.warning("%s; starting it again in %.0f s", self.problem, pause_s)
 
 
-def _failure(said: ApplicationFailed) -> tuple[str, Fate]:
-    if said.code == UNAVAILABLE:
-        return said.message, Fate.RETRIABLE
-    return f"{said.message} [{said.code}]", Fate.FATAL
+def _failure(message: ApplicationFailed) -> tuple[str, Fate]:
+    if message.code == UNAVAILABLE:
+        return message.message, Fate.RETRIABLE
+    return f"{message.message} [{message.code}]", Fate.FATAL
 
 
 def transforms_work(config: FlowConfig) -> TransformsWork:
@@ -176,14 +176,15 @@ def transforms_work(config: FlowConfig) -> TransformsWork:
         flow=str(config.flow),
         steps=tuple(
             TransformStep(
-                name=one.name,
-                topics=one.topics.entries,
-                compares=one.compares,
-                is_negated=one.topics.is_negated,
-                function=one.function,
-                sql=one.sql,
+                name=transform.name,
+                topics=transform.topics.entries,
+                compares=transform.compares,
+                is_negated=transform.topics.is_negated,
+                function=transform.function,
+                sql=transform.sql,
             )
-            for one in config.transforms.entries
+            for transform in config.transforms.entries
         ),
         on_error=config.transforms.on_error,
+        memory_bytes=config.transforms.memory_bytes,
     )

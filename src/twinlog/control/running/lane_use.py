@@ -83,8 +83,8 @@ class LaneUse:
     @property
     def _is_behind(self) -> bool:
         before = self.run.clock.boot() - BEHIND_S
-        held = (one for lane in self.run.lanes() for one in lane.partitions.values())
-        return any((one.recovery.waits_since or inf) < before for one in held)
+        held = (partition for lane in self.run.lanes() for partition in lane.partitions.values())
+        return any((partition.recovery.waits_since or inf) < before for partition in held)
 
     def _use_one(self) -> None:
         """Move all partitions to one lane. This includes those that a lost lane has left to others,
@@ -95,7 +95,9 @@ class LaneUse:
             return  # it has not reported yet
         run.uses_one_lane = True
         lanes = run.lanes()
-        run.release(one for lane in lanes if lane not in run.takers for one in _movable(lane))
+        run.release(
+            partition for lane in lanes if lane not in run.takers for partition in _movable(lane)
+        )
 
     def _use_all(self) -> None:
         run = self.run
@@ -103,10 +105,12 @@ class LaneUse:
         run.uses_one_lane, self._light_since = False, None
         self._doublings = min(self._doublings + 1, MOST_DOUBLINGS)
         lanes = len(run.takers)
-        run.release(one for at, one in enumerate(held) if at % lanes)
+        run.release(partition for index, partition in enumerate(held) if index % lanes)
 
 
 def _movable(lane: Lane) -> list[Partition]:
     """Return the partitions that another lane can continue without a search of its position."""
-    held = (one for _, one in sorted(lane.partitions.items()))
-    return [one for one in held if not (one.plan.targets or one.plan.transform)]
+    held = (partition for _, partition in sorted(lane.partitions.items()))
+    return [
+        partition for partition in held if not (partition.plan.targets or partition.plan.transform)
+    ]

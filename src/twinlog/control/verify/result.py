@@ -228,7 +228,7 @@ class Asked:
     deep: bool
 
 
-def run_of(verified: VerifiedFlow, asked: Asked) -> VerifyRun:
+def run_of(verified: VerifiedFlow, scope: Asked) -> VerifyRun:
     ranges: Counter[str] = Counter()
     for part in verified.partitions:
         ranges.update(difference.kind.value for difference in part.compared.differences)
@@ -236,14 +236,14 @@ def run_of(verified: VerifiedFlow, asked: Asked) -> VerifyRun:
             ranges["others"] += part.compared.unkept
     return VerifyRun(
         flow=verified.flow,
-        began_ms=asked.began_ms,
+        began_ms=scope.began_ms,
         ended_ms=int(time.time() * 1000),
         who=f"{user_name()}@{socket.gethostname()}",
         answer=verified.answer.value,
-        topics=asked.topics,
-        since=asked.since,
-        until=asked.until,
-        deep=asked.deep,
+        topics=scope.topics,
+        since=scope.since,
+        until=scope.until,
+        deep=scope.deep,
         partitions=len(verified.partitions),
         equal_records=sum(part.compared.equal for part in verified.partitions),
         ranges=dict(ranges),
@@ -257,9 +257,9 @@ def run_of(verified: VerifiedFlow, asked: Asked) -> VerifyRun:
 class Records:
     """Records the results of one command."""
 
-    def __init__(self, flows: Iterable[FlowConfig], asked: Asked, *, is_off: bool) -> None:
+    def __init__(self, flows: Iterable[FlowConfig], scope: Asked, *, is_off: bool) -> None:
         self._flows = {str(flow.flow): flow for flow in flows}
-        self._asked = asked
+        self._asked = scope
         self._is_off = is_off
 
     def add(self, verified: VerifiedFlow) -> list[str]:

@@ -150,7 +150,9 @@ class _Flow:
 
     # -- partitions without a target
 
-    def _never_made(self, discovery: Discovery, out: VerifiedFlow) -> Iterator[VerifiedPartition]:
+    def _never_made(
+        self, discovery: Discovery, verified: VerifiedFlow
+    ) -> Iterator[VerifiedPartition]:
         """Yield partitions of missing remote topics, and of topics that cannot be mirrored."""
         policy, alias = self._setup.policy, self._setup.config.source_alias
         why = {problem.topic: str(problem.error) for problem in discovery.problems}
@@ -177,7 +179,7 @@ class _Flow:
             missing = Range(start or 0, end or 0)
             missing = _in_scope(missing, _since(since.get(tp, 0)), _until(until.get(tp)))
             if not problem and missing.next > missing.first:
-                if out.is_led:
+                if verified.is_led:
                     compared.pending = missing
                 else:
                     compared = never_made(missing)
@@ -186,7 +188,7 @@ class _Flow:
     # -- partitions with one
 
     def _compare_partitions(
-        self, discovery: Discovery, out: VerifiedFlow
+        self, discovery: Discovery, verified: VerifiedFlow
     ) -> Iterable[VerifiedPartition]:
         plans = [plan for plan in discovery.plans if self._scope.matches(plan.source.topic)]
         targets = [plan.target for plan in plans]
@@ -202,10 +204,10 @@ class _Flow:
         self._read_state()  # again, because a skipped record before these ends is not missing
         there_later = read_ends(self._target, targets)
         here_later = self._source_ends([plan.source for plan in plans])
-        lacking_here = may_lack_offsets(self._source, {plan.source.topic for plan in plans})
-        lacking_there = may_lack_offsets(self._target, {plan.target.topic for plan in plans})
+        source_lacking = may_lack_offsets(self._source, {plan.source.topic for plan in plans})
+        target_lacking = may_lack_offsets(self._target, {plan.target.topic for plan in plans})
         since, until = self._scoped([plan.source for plan in plans])
-        wanted: list[VerifyTask | VerifiedPartition] = []
+        tasks: list[VerifyTask | VerifiedPartition] = []
         for plan in plans:
             replica = picture.replica(plan, plan.targets)
             source_bounds, target_bounds = _bounds(replica.source), _bounds(replica.target)
@@ -218,13 +220,13 @@ class _Flow:
             elif transform not in ("", plan.transform):
                 why = OTHER_TRANSFORM if plan.transform else NO_TRANSFORM
             if why or source_bounds is None or target_bounds is None:
-                wanted.append(_unknown_partition(plan, why or NO_BOUNDS))
+                tasks.append(_unknown_partition(plan, why or NO_BOUNDS))
                 continue
             first = _since(since.get(plan.source, 0))
             if first < begin:
                 self._partly[plan.source] = f"{EARLIER_TRANSFORM} {begin}"
             later_end = here_later[plan.source].end
-            wanted.append(
+            tasks.append(
                 VerifyTask(
                     source=plan.source,
                     target=plan.target,
@@ -240,18 +242,18 @@ class _Flow:
                         is_deep=self._scope.is_deep,
                     ),
                     isolation=self._setup.config.isolation_level,
-                    is_led=out.is_led,
-                    source_may_lack=plan.source.topic in lacking_here,
-                    target_may_lack=plan.target.topic in lacking_there,
+                    is_led=verified.is_led,
+                    source_may_lack=plan.source.topic in source_lacking,
+                    target_may_lack=plan.target.topic in target_lacking,
                     since=max(first, begin),
                     until=_until(until.get(plan.source)),
                     transform=transform,
                 )
             )
-        self._note_wider(plans, out)
-        return self._verified(wanted)
+        self._note_wider(plans, verified)
+        return self._verified(tasks)
 
-    def _note_wider(self, plans: Sequence[PartitionPlan], out: VerifiedFlow) -> None:
+    def _note_wider(self, plans: Sequence[PartitionPlan], verified: VerifiedFlow) -> None:
         """Note target partitions with records for which there is no source partition or map."""
         topics = {plan.target.topic: plan.source.topic for plan in plans if not plan.targets}
         if self._setup.is_identity or not topics:
@@ -268,7 +270,7 @@ class _Flow:
         ]
         for tp, log in read_ends(self._target, surplus, Want.STARTS).items():
             if log.problem is not None or log.start != log.end:
-                out.leave_out(f"{tp}: {NO_SUCH_PARTITION}")
+                verified.leave_out(f"{tp}: {NO_SUCH_PARTITION}")
 
     def _mapped_copy(self, replica: Replica, later: LogState) -> MappedCopy:
         # in a shared topic the log must show the end of the copy
@@ -340,15 +342,15 @@ class _Flow:
         )
 
 
-def _newest_transform(plan: PartitionPlan, known: PartitionMap | None) -> tuple[str, int]:
+def _newest_transform(plan: PartitionPlan, partition_map: PartitionMap | None) -> tuple[str, int]:
     """Return the digest of the transforms of the newest records, and the source offset from which
     on records have them.
     """
-    if known is None or not known.runs:
+    if partition_map is None or not partition_map.runs:
         return plan.transform, 0
-    ordinal = known.transform_begins
-    run = run_at(known.runs, ordinal) if ordinal > known.runs[0].ordinal else None
-    return known.transform, 0 if run is None else run.upstream_of(ordinal)
+    ordinal = partition_map.transform_begins
+    run = run_at(partition_map.runs, ordinal) if ordinal > partition_map.runs[0].ordinal else None
+    return partition_map.transform, 0 if run is None else run.upstream_of(ordinal)
 
 
 def _bounds(log: LogState) -> PartitionBounds | None:
@@ -369,8 +371,8 @@ def _since(offset: int) -> int:
     return FOREVER if offset < 0 else offset
 
 
-def _producers(known: PartitionMap | None) -> frozenset[int]:
-    return frozenset() if known is None else frozenset(known.producers)
+def _producers(partition_map: PartitionMap | None) -> frozenset[int]:
+    return frozenset() if partition_map is None else frozenset(partition_map.producers)
 
 
 def _until(offset: int | None) -> int | None:
@@ -401,26 +403,26 @@ def target_offsets_of(coordinators: Coordinators, selects: Callable[[str], bool]
 
 
 def verify_groups(
-    led: LedFlow,
+    led_flow: LedFlow,
     source_groups: Coordinators,
     target_groups: Coordinators,
     before: Offsets,
-    out: VerifiedFlow,
+    verified: VerifiedFlow,
 ) -> None:
     """Verify every offset of a selected group that has a counterpart on the target. `before` is the
     result of `target_offsets_of`, queried earlier.
     """
-    survey = survey_groups(led, source_groups, target_groups)
+    survey = survey_groups(led_flow, source_groups, target_groups)
     for group in survey.selected:
         target_offsets = before.get(group.name, {})
         source_offsets = survey.offsets[group.name]
         for problem in (target_offsets, source_offsets):
             if isinstance(problem, TwinlogError):
-                out.leave_out(f"group {group.name} is not compared: {problem}")
+                verified.leave_out(f"group {group.name} is not compared: {problem}")
         if not isinstance(target_offsets, TwinlogError) and not isinstance(
             source_offsets, TwinlogError
         ):
-            out.groups += _verify_group(group, survey, source_offsets, target_offsets)
+            verified.groups += _verify_group(group, survey, source_offsets, target_offsets)
 
 
 def _verify_group(

@@ -52,9 +52,9 @@ class WalkProgress:
     One thread at a time updates it; others may read.
     """
 
-    def __init__(self, wanted: Sequence[VerifyTask], *, is_again: bool = False) -> None:
-        self._of_each = [extent(task) for task in wanted]
-        self._done = [0] * len(wanted)
+    def __init__(self, tasks: Sequence[VerifyTask], *, is_again: bool = False) -> None:
+        self._of_each = [extent(task) for task in tasks]
+        self._done = [0] * len(tasks)
         self.is_again = is_again
         """The walks repeat earlier comparisons."""
         self.total = sum(self._of_each)
@@ -72,17 +72,17 @@ class WalkProgress:
         self.reach(number, self._of_each[number])
 
 
-def extent(wanted: VerifyTask) -> int:
+def extent(task: VerifyTask) -> int:
     """Return the number of target offsets that a walk will pass, from the bounds known so far."""
-    runs, reach = wanted.written.runs, wanted.written.reach
+    runs, reach = task.written.runs, task.written.reach
     if not runs:
         return 0
-    pairs, target_bounds = Pairs(runs), wanted.there
-    since = min(wanted.since, wanted.here.end)
-    begin = pairs.first_counterpart(max(wanted.here.start, pairs.first.upstream, since))
+    pairs, target_bounds = Pairs(runs), task.there
+    since = min(task.since, task.here.end)
+    begin = pairs.first_counterpart(max(task.here.start, pairs.first.upstream, since))
     end = target_bounds.end
-    if wanted.until is not None and (reach is None or wanted.until < reach.upstream):
-        end = min(end, pairs.first_counterpart(wanted.until))
+    if task.until is not None and (reach is None or task.until < reach.upstream):
+        end = min(end, pairs.first_counterpart(task.until))
     return max(0, end - max(begin, target_bounds.start))
 
 
@@ -117,7 +117,7 @@ class VerifyWorkers(Protocol):
     """Compares partitions, several at a time."""
 
     def verify(
-        self, clusters: ClusterPair, wanted: Sequence[VerifyTask], on_step: OnStep
+        self, clusters: ClusterPair, tasks: Sequence[VerifyTask], on_step: OnStep
     ) -> list[Found]: ...
 
 
@@ -129,12 +129,12 @@ class Threads:
     """Needed for transformed partitions."""
 
     def verify(
-        self, clusters: ClusterPair, wanted: Sequence[VerifyTask], on_step: OnStep
+        self, clusters: ClusterPair, tasks: Sequence[VerifyTask], on_step: OnStep
     ) -> list[Found]:
         """Return results in order; `on_step` is called by one thread at a time."""
-        count = max(1, min(MOST_THREADS, os.cpu_count() or 1, len(wanted)))
+        count = max(1, min(MOST_THREADS, os.cpu_count() or 1, len(tasks)))
         of_thread, lock, is_over = threading.local(), threading.Lock(), threading.Event()
-        progress = WalkProgress(wanted)
+        progress = WalkProgress(tasks)
 
         def stepping(number: int) -> Callable[[int], None]:
             done = 0
@@ -173,7 +173,7 @@ class Threads:
 
             pool = stack.enter_context(ThreadPoolExecutor(count, initializer=enter))
             try:
-                return list(pool.map(verify, range(len(wanted)), wanted))
+                return list(pool.map(verify, range(len(tasks)), tasks))
             finally:
                 is_over.set()
                 if self.functions is not None:
@@ -219,11 +219,11 @@ class Tasks:
         self._job = _Job(number=0, work=(), progress=WalkProgress(()))
 
     def verify(
-        self, clusters: ClusterPair, wanted: Sequence[VerifyTask], on_step: OnStep
+        self, clusters: ClusterPair, tasks: Sequence[VerifyTask], on_step: OnStep
     ) -> list[Found]:
         """Return results in order. Raises TwinlogError if a task failed repeatedly."""
-        offsets = size(wanted)
-        parts = [split(task, offsets) for task in wanted]
+        offsets = size(tasks)
+        parts = [split(task, offsets) for task in tasks]
         all_sections = [section for sections in parts for section in sections]
         flat = self._run(clusters, all_sections, WalkProgress(all_sections), on_step)
         of_each, at = list[list[Found]](), 0

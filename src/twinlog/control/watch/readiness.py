@@ -91,22 +91,22 @@ class Readiness:
         return out
 
     def _flow(self, now: float, flow: FlowSnapshot) -> FlowReadiness:
-        known = self._flows.setdefault(flow.flow, _Known(now))
-        moved = [_has_progressed(known, partition) for partition in flow.partitions]
+        entry = self._flows.setdefault(flow.flow, _Known(now))
+        moved = [_has_progressed(entry, partition) for partition in flow.partitions]
         if any(moved) or flow.state in RESTING or _is_at_end(flow):
-            known.good_at, known.is_late = now, False
-        if len(known.furthest) > len(flow.partitions):
+            entry.good_at, entry.is_late = now, False
+        if len(entry.furthest) > len(flow.partitions):
             current = {(part.topic, part.partition) for part in flow.partitions}
-            known.furthest = {
-                key: furthest for key, furthest in known.furthest.items() if key in current
+            entry.furthest = {
+                key: furthest for key, furthest in entry.furthest.items() if key in current
             }
-        good_at = known.good_at
-        silent_s = now - (known.since if good_at is None else good_at)
+        good_at = entry.good_at
+        silent_s = now - (entry.since if good_at is None else good_at)
         # a flow that reports why it makes no progress is not waited for
         is_away = flow.state is FlowState.DEGRADED and has(flow.code, Trait.AWAY)
         is_explained = is_away or flow.state is FlowState.FAILED
         within_s = self._outage_within_s if is_explained else self._within_s
-        known.is_late = known.is_late or silent_s > within_s
+        entry.is_late = entry.is_late or silent_s > within_s
         stopped = (
             f"{partition.message} [{partition.code}]"
             for partition in flow.partitions
@@ -114,7 +114,7 @@ class Readiness:
         )
         return FlowReadiness(
             flow=flow.flow,
-            is_ready=not known.is_late,
+            is_ready=not entry.is_late,
             silent_s=silent_s,
             state=flow.state,
             reason=flow.why(int(time.time() * 1000)) or next(stopped, ""),

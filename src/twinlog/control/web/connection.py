@@ -105,7 +105,7 @@ class CountedConnection(H11Protocol):
             abort=transport.abort,
             repeat=self._repeat,
         )
-        self.app = partial(self._front, held=self._held)
+        self.app = partial(self._front, slot=self._held)
         if self._early:
             early, self._early = self._early, b""
             self.data_received(early)
@@ -136,14 +136,14 @@ class CountedConnection(H11Protocol):
         if not is_between and not self.transport.is_closing():
             self._held.begun()  # a part of the next request has arrived
 
-    def _answer_again(self, held: ConnectionSlot, repeat: Repeat) -> None:
+    def _answer_again(self, slot: ConnectionSlot, repeat: Repeat) -> None:
         self._unset_keepalive_if_required()  # `OpenRequests` closes it when it is idle
         self.transport.write(repeat.answer)
         if self.transport.get_write_buffer_size():
-            held.asked()
-            held.allow(LONG_S)
+            slot.asked()
+            slot.allow(LONG_S)
         else:
-            held.answered()
+            slot.answered()
         if repeat.closes:
             self._whole = None
             self.transport.close()

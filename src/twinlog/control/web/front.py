@@ -112,14 +112,14 @@ class Front:
         self,
         *,
         monitor: Monitor,
-        rest: RestConfig,
+        rest_config: RestConfig,
         tokens: Tokens | None,
         own_name: str | None,
         load_api: LoadApi | None,
     ) -> None:
         """`own_name`: the host name of a local listener; None if other machines reach it."""
         self._monitor = monitor
-        self._rest = rest
+        self._rest = rest_config
         self._tokens = tokens
         self._own_name = own_name
         self._load_api = load_api
@@ -146,7 +146,7 @@ class Front:
         self.is_stopping = True
 
     async def __call__(
-        self, scope: Scope, receive: Receive, send: Send, held: ConnectionSlot
+        self, scope: Scope, receive: Receive, send: Send, slot: ConnectionSlot
     ) -> None:
         path = str(scope["path"])
         try:
@@ -158,12 +158,12 @@ class Front:
             body = await _body(scope, receive)
             if body is None:
                 return  # the client disconnected
-            held.asked()
+            slot.asked()
             if path in PATHS:
                 answer = await self._probe(scope, path)
                 await _send(scope, send, answer)
                 return
-            await self._rest_answer(scope, path, body, receive, send, held)
+            await self._rest_answer(scope, path, body, receive, send, slot)
         except TwinlogError as error:
             await _refuse(scope, send, error, path)
         except Exception:
@@ -206,7 +206,7 @@ class Front:
         body: bytes,
         receive: Receive,
         send: Send,
-        held: ConnectionSlot,
+        slot: ConnectionSlot,
     ) -> None:
         if self._load_api is None:
             raise RequestRefused(
@@ -221,13 +221,13 @@ class Front:
         client = self._client_of(scope)
         if scope["method"] not in READS and not client.may_operate:
             raise RequestRefused(f"{client.name} may read, but not operate", code="ROLE_TOO_SMALL")
-        held.allow(LONG_S)
+        slot.allow(LONG_S)
         api = await self._loaded(self._load_api)
         asked = scope
         scope = {
             **scope,
             "path": path,
-            HELD: held,
+            HELD: slot,
             CLIENT: client,
             IS_KNOWN: lambda: self._is_known(asked),
         }

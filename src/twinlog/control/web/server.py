@@ -51,22 +51,22 @@ class WebServer:
         self,
         monitor: Monitor,
         address: Address,
-        rest: RestConfig = OPEN,
+        rest_config: RestConfig = OPEN,
         load_api: LoadApi | None = None,
     ) -> None:
         """Bind the address. Raises CannotListen, ListenUnguarded if other machines reach it and no
-        key of `rest` allows that, and ConfigError for unusable files.
+        key of `rest_config` allows that, and ConfigError for unusable files.
         `load_api` loads the application for `/api/v1` and Connect's paths, or is None.
         """
-        self._tls = _tls(rest)
-        tokens = None if rest.tokens_file is None else Tokens(rest.tokens_file)
-        self._socket, is_local = _bound(address, rest)
+        self._tls = _tls(rest_config)
+        tokens = None if rest_config.tokens_file is None else Tokens(rest_config.tokens_file)
+        self._socket, is_local = _bound(address, rest_config)
         host, port = self._socket.getsockname()[:2]
         self.address = Address(str(host), int(port))
         self.open_requests = OpenRequests()
         self.front = Front(
             monitor=monitor,
-            rest=rest,
+            rest_config=rest_config,
             tokens=tokens,
             own_name=address.host.lower() if is_local else None,
             load_api=load_api,
@@ -178,7 +178,7 @@ async def _placeholder_app(scope: Any, receive: Any, send: Any) -> None:
     """Placeholder: each connection sets its own application."""
 
 
-def _bound(address: Address, rest: RestConfig) -> tuple[socket.socket, bool]:
+def _bound(address: Address, rest_config: RestConfig) -> tuple[socket.socket, bool]:
     """Return a listening socket, and whether only this machine reaches it."""
     is_local = False
     try:
@@ -187,7 +187,7 @@ def _bound(address: Address, rest: RestConfig) -> tuple[socket.socket, bool]:
         )
         family, _, _, _, where = addresses[0]
         is_local = is_loopback(str(where[0]))
-        if not is_local and not rest.may_serve_others:
+        if not is_local and not rest_config.may_serve_others:
             raise ListenUnguarded(address)
         bound = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -198,7 +198,7 @@ def _bound(address: Address, rest: RestConfig) -> tuple[socket.socket, bool]:
             bound.close()
             raise
     except (OSError, UnicodeError) as error:  # the name is too long or malformed
-        if not is_local and not rest.may_serve_others:
+        if not is_local and not rest_config.may_serve_others:
             raise ListenUnguarded(address) from error  # a name that does not resolve yet
         reason = getattr(error, "strerror", None) or str(error)
         raise CannotListen(
@@ -208,17 +208,17 @@ def _bound(address: Address, rest: RestConfig) -> tuple[socket.socket, bool]:
     return bound, is_local
 
 
-def _tls(rest: RestConfig) -> ssl.SSLContext | None:
+def _tls(rest_config: RestConfig) -> ssl.SSLContext | None:
     """Return the TLS context, or None without a certificate. Raises ConfigError on bad files."""
-    if rest.certificate_file is None:
+    if rest_config.certificate_file is None:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    at = rest.certificate_file
+    at = rest_config.certificate_file
     try:
-        context.load_cert_chain(at, rest.private_key_file, password=_no_password)
-        if rest.client_ca_file is not None:
-            at = rest.client_ca_file
+        context.load_cert_chain(at, rest_config.private_key_file, password=_no_password)
+        if rest_config.client_ca_file is not None:
+            at = rest_config.client_ca_file
             context.load_verify_locations(at)
             context.verify_mode = ssl.CERT_REQUIRED
     except (OSError, ValueError) as error:  # ssl.SSLError is one

@@ -367,7 +367,7 @@ class ClusterSide:
             )
             return HotConnection(connection, self.settings.client_id, self.pool, self.traffic)
 
-        def opened(connection: HotConnection) -> None:
+        def on_opened(connection: HotConnection) -> None:
             self._connecting.discard(node)
             pause.reset()
             self.problem = None
@@ -376,7 +376,7 @@ class ClusterSide:
             self.selector.register(connection, selectors.EVENT_READ, (self, node))
             self.on_connected(node)
 
-        def failed(error: TwinlogError) -> None:
+        def on_failed(error: TwinlogError) -> None:
             self._connecting.discard(node)
             now = self.clock.monotonic()
             pause.grow(now)
@@ -387,7 +387,7 @@ class ClusterSide:
                 self.problem = away(error)
             self._ask_for_leaders_of(node)
 
-        self.background.submit(JobKind.CONNECTION, open_connection, opened, failed)
+        self.background.submit(JobKind.CONNECTION, open_connection, on_opened, on_failed)
 
     def throttled(self, connection: HotConnection, ms: int) -> None:
         """Note that this broker does not read from the connection for this long."""

@@ -98,9 +98,9 @@ class ClusterLogView:
         }
 
     def _fetch(
-        self, wanted: Mapping[TopicPartition, FetchFrom]
+        self, positions: Mapping[TopicPartition, FetchFrom]
     ) -> Mapping[TopicPartition, FetchedRecords | TwinlogError]:
-        return fetch_records(self._client, wanted)
+        return fetch_records(self._client, positions)
 
     def producers(
         self, tps: set[TopicPartition], producer_id: int

@@ -84,11 +84,11 @@ class RangePort:
 
     # -- the lane's thread
 
-    def offer(self, one: SourceRange) -> None:
+    def offer(self, source_range: SourceRange) -> None:
         now = self._clock.monotonic()
         with self._lock:
-            self._waiting[one.number] = _Waiting(one, offered_at=now, since=now)
-        self._send_offers([one])
+            self._waiting[source_range.number] = _Waiting(source_range, offered_at=now, since=now)
+        self._send_offers([source_range])
 
     def withdraw(self, number: int) -> None:
         with self._lock:
@@ -106,22 +106,24 @@ class RangePort:
         with self._lock:
             collected, self._answers = self._answers, []
             late = self._late(now) if now >= self._next_check else []
-        self._send_offers([one.range for one in late])
+        self._send_offers([entry.range for entry in late])
         return collected
 
     def _late(self, now: float) -> list[_Waiting]:
         """Return the ranges that have waited for too long. They are offered now."""
         self._next_check = now + 1.0
-        late = [one for one in self._waiting.values() if now - one.offered_at >= OFFERED_AGAIN_S]
-        for one in late:
-            one.offered_at = now
+        late = [
+            entry for entry in self._waiting.values() if now - entry.offered_at >= OFFERED_AGAIN_S
+        ]
+        for entry in late:
+            entry.offered_at = now
         return late
 
     def unanswered(self, after_s: float) -> list[SourceRange]:
         """Return the ranges that have waited for `after_s` although it was their turn."""
         until = self._clock.monotonic() - after_s
         with self._lock:
-            return [one.range for one in self._waiting.values() if one.since <= until]
+            return [entry.range for entry in self._waiting.values() if entry.since <= until]
 
     def _send_offers(self, ranges: list[SourceRange]) -> None:
         if not ranges:
@@ -145,7 +147,7 @@ class RangePort:
             case Subscribe():
                 with self._lock:
                     self._subscribed.add(peer)
-                    waiting = [one.range for one in self._waiting.values()]
+                    waiting = [entry.range for entry in self._waiting.values()]
                 peer.send(Offered(tuple(map(_offer_of, waiting))))
             case TakeRange(number):
                 with self._lock:
@@ -163,20 +165,20 @@ class RangePort:
                 return  # a second answer, or nobody waits for it any more
             self._answers.append(answer)
             now = self._clock.monotonic()
-            for number, one in self._waiting.items():
-                if number > answer.number or not one.is_overtaken:
-                    one.since = now
-                one.is_overtaken |= number < answer.number
+            for number, entry in self._waiting.items():
+                if number > answer.number or not entry.is_overtaken:
+                    entry.since = now
+                entry.is_overtaken |= number < answer.number
         self._wake()
 
 
-def _offer_of(one: SourceRange) -> RangeOffer:
+def _offer_of(source_range: SourceRange) -> RangeOffer:
     return RangeOffer(
-        number=one.number,
-        topic=one.topic,
-        partition=one.partition,
-        transform=one.transform,
-        first=one.first,
-        end=one.end,
-        size=len(one.batches),
+        number=source_range.number,
+        topic=source_range.topic,
+        partition=source_range.partition,
+        transform=source_range.transform,
+        first=source_range.first,
+        end=source_range.end,
+        size=len(source_range.batches),
     )

@@ -121,12 +121,12 @@ class SectionedRead:
         """Return whether the log has this many more sections before `end`."""
         return self.next_offset + number * self.offsets_per_section <= end
 
-    def next_section(self, *, end: int, most: int, has_room: bool) -> LogSection | None:
+    def next_section(self, *, end: int, limit: int, has_room: bool) -> LogSection | None:
         """Return the section to request now, or None. `end`: no section ends after this offset."""
         first = next(iter(self.sections), None)
         if first is not None and first.sent_at is None:
             return first
-        is_full = self.in_flight >= min(most, self.window.size)
+        is_full = self.in_flight >= min(limit, self.window.size)
         if is_full or not has_room or not self.has_sections(1, end=end):
             return None
         section = LogSection(self.next_offset, self.section_bytes)

@@ -228,26 +228,26 @@ class SourceSide:
         room, reads = self.room_bytes, self._in[WaitsFor.SECTIONS]
         most = -(-MOST_SECTIONS // len(reads))
         for tp, state in list(reads.items()):
-            ahead, copy = state.ahead, state.copy
-            if ahead is None:
+            read, copy = state.ahead, state.copy
+            if read is None:
                 continue
             end = min(state.source_end, copy.end)
-            load = self._load(copy) + ahead.held_bytes
-            size = ahead.section_bytes
+            load = self._load(copy) + read.held_bytes
+            size = read.section_bytes
             limit = max(self._share(), self._fair_share())
             for key, connection in free_connections(self.side, state.node):
                 has_room = room >= size and load + size <= limit
-                section = ahead.next_section(end=end, most=most, has_room=has_room)
+                section = read.next_section(end=end, limit=most, has_room=has_room)
                 if section is None:
                     break
                 is_next = section.offset == copy.intake.position
                 last_epoch = copy.intake.last_fetched_epoch if is_next else -1
-                ahead.send(section, connection, last_epoch, self.clock.monotonic())
+                read.send(section, connection, last_epoch, self.clock.monotonic())
                 self.side.flush(key, connection)
                 room -= section.most_bytes
                 load += section.most_bytes
                 reads[tp] = reads.pop(tp)  # another partition gets the next free connection
-            if not ahead.sections:
+            if not read.sections:
                 self._seek(state)  # the end is near, or there is no room or no connection
 
     def _refresh(self) -> None:
@@ -415,30 +415,30 @@ class SourceSide:
             self._steady_until = now + HELD_S
 
     def _on_section(
-        self, asked: SectionRequest, connection: HotConnection, view: memoryview
+        self, request: SectionRequest, connection: HotConnection, view: memoryview
     ) -> None:
-        ahead, section = asked
-        answer = ahead.session.parse(view)
+        read, section = request
+        answer = read.session.parse(view)
         self.side.throttled(connection, answer.throttle_ms)
-        state, broker = self.partitions.get(ahead.tp), self._brokers.get(ahead.node)
-        if state is None or state.ahead is not ahead or broker is None:
+        state, broker = self.partitions.get(read.tp), self._brokers.get(read.node)
+        if state is None or state.ahead is not read or broker is None:
             return
         broker.answered_at = self.clock.monotonic()
-        is_full = ahead.in_flight >= ahead.window.size
-        fetched = ahead.on_answer(section, answer)
+        is_full = read.in_flight >= read.window.size
+        fetched = read.on_answer(section, answer)
         if fetched is None:
             self._seek(state)
             return
         self._note_ends(state, fetched)
         took_s = broker.answered_at - (section.sent_at or 0.0)
-        ahead.window.adapt(took_s, connection.trip_s, is_full=is_full)
-        while (due := ahead.pop_due(state.copy.intake.position)) is not None:
+        read.window.adapt(took_s, connection.trip_s, is_full=is_full)
+        while (due := read.pop_due(state.copy.intake.position)) is not None:
             section, fetched = due
             before = state.copy.intake.position
             if not self._take_in(state, fetched):
                 return
             position = state.copy.intake.position
-            ahead.learn(section, len(fetched.records or EMPTY), before, position)
+            read.learn(section, len(fetched.records or EMPTY), before, position)
             if not state.copy.wants_fetch:
                 self._enter(state, WaitsFor.NOTHING)
             self.events.arrived(state.copy)
@@ -534,7 +534,7 @@ class SourceSide:
             or not is_far(self.side.connections.get(node))
         ):
             return False
-        ahead = SectionedRead(
+        read = SectionedRead(
             tp=tp,
             topic_id=copy.source_topic_id,
             node=node,
@@ -544,12 +544,12 @@ class SourceSide:
             next_offset=position,
             bytes_per_offset=size / (position - before),
         )
-        is_behind = ahead.has_sections(LEAST_SECTIONS, end=min(state.source_end, copy.end))
+        is_behind = read.has_sections(LEAST_SECTIONS, end=min(state.source_end, copy.end))
         if not is_behind or next(free_connections(self.side, node), None) is None:
             return False
         session.forget(tp)
         self._enter(state, WaitsFor.SECTIONS, node)
-        state.ahead = ahead
+        state.ahead = read
         return True
 
     def _on_error(self, state: SourceState, error: int) -> None:

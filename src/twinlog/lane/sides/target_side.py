@@ -338,7 +338,7 @@ class TargetSide:
     ) -> None:
         """Note a lost connection: the outcome of everything in flight on it is unknown."""
         self._ready.pop(node, None)
-        lost = [one for sent in unanswered for one in sent.batches.values()]
+        lost = [pair for sent in unanswered for pair in sent.batches.values()]
         self.in_flight_bytes -= sum(len(batch.data) for _, batch in lost)
         for state in self.copies.values():
             if state.node == node:

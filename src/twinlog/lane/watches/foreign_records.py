@@ -119,16 +119,16 @@ class ForeignRecordWatch:
 
     def _begin(
         self,
-        asked: list[_Asked],
+        checks: list[_Asked],
         ended: dict[TopicPartition, int],
         taken: list[PartitionCopy],
     ) -> None:
         self._is_checking = True
 
-        def seen(found: tuple[dict[TopicPartition, Writers], set[TopicPartition]]) -> None:
+        def on_checked(found: tuple[dict[TopicPartition, Writers], set[TopicPartition]]) -> None:
             self._is_checking = False
             writers, continues = found
-            for one in asked:
+            for one in checks:
                 if (what := writers.get(one.copy.target)) is not None:
                     self._learn(one, what)
                 elif one.copy.others.unknown is not None:
@@ -140,76 +140,76 @@ class ForeignRecordWatch:
                         f"{ended[copy.source]}"
                     )
 
-        def failed(error: TwinlogError) -> None:
+        def on_failed(error: TwinlogError) -> None:
             self._is_checking = False
             self._to_recheck.update(
-                one.copy for one in asked if one.copy.others.unknown is not None
+                check.copy for check in checks if check.copy.others.unknown is not None
             )
             log.debug("the check for other writers failed error=%s", error)
 
-        by_target = {one.copy.target: one for one in asked}
+        by_target = {check.copy.target: check for check in checks}
         self.ports.background.submit(
-            JobKind.WATCH, lambda: self._check(by_target, ended), seen, failed
+            JobKind.WATCH, lambda: self._check(by_target, ended), on_checked, on_failed
         )
 
-    def _learn(self, one: _Asked, writers: Writers) -> None:
-        copy = one.copy
+    def _learn(self, check: _Asked, writers: Writers) -> None:
+        copy = check.copy
         if writers.repeat is not None:
             copy.trouble = copy.trouble or _repeated(copy.target, writers.repeat)
             return
         # an unknown client may have written after the checked span
-        seen = min(writers.end, one.span.next)
+        seen = min(writers.end, check.span.next)
         copy.others.passed = max(seen, copy.others.passed)
         copy.others.has_other_flow |= writers.others
         if writers.stranger is not None:
-            is_still = copy.acked_downstream == one.acked
+            is_still = copy.acked_downstream == check.acked
             if is_still or copy.others.has_other_flow or copy.others.unknown is not None:
                 copy.trouble = copy.trouble or _taken_over(
                     f"{copy.target}: other clients wrote at target offset {writers.stranger}"
                 )
-        elif copy.others.unknown == one.span and writers.end >= one.span.next:
+        elif copy.others.unknown == check.span and writers.end >= check.span.next:
             copy.others.unknown = None
             self.events.known(copy)
         elif copy.others.unknown is not None:
             self._to_recheck.add(copy)  # more was written in the meantime, or cannot be read yet
-        if copy.is_idle and copy.acked_downstream == one.acked and not copy.late_requests:
+        if copy.is_idle and copy.acked_downstream == check.acked and not copy.late_requests:
             copy.others.reach = max(copy.others.reach, writers.end)
 
     def _check(
-        self, asked: dict[TopicPartition, _Asked], ended: dict[TopicPartition, int]
+        self, checks: dict[TopicPartition, _Asked], ended: dict[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, Writers], set[TopicPartition]]:
         writers: dict[TopicPartition, Writers] = {}
-        if asked:
+        if checks:
             with self.ports.target.borrowed() as client:
-                writers = self._writers(client, asked)
+                writers = self._writers(client, checks)
         if not ended:
             return writers, set()
         with self.ports.source.borrowed() as client:
             return writers, self._new_at_source(client, ended)
 
     def _writers(
-        self, client: ClusterClient, asked: dict[TopicPartition, _Asked]
+        self, client: ClusterClient, checks: dict[TopicPartition, _Asked]
     ) -> dict[TopicPartition, Writers]:
         by_partition: dict[TopicPartition, Writers] = {}
         view = ClusterLogView(client)
-        for tp, end in log_ends(client, asked, timeout_s=ASK_S).items():
+        for tp, end in log_ends(client, checks, timeout_s=ASK_S).items():
             if isinstance(end, TwinlogError):
                 continue  # a problem of the partition shows when it is written to
-            by_partition[tp] = self._writers_of(view, asked[tp], end.end_offset)
+            by_partition[tp] = self._writers_of(view, checks[tp], end.end_offset)
         return by_partition
 
-    def _writers_of(self, view: ClusterLogView, one: _Asked, end: int) -> Writers:
-        others, span = False, one.span
-        headers = Headers(view, one.copy.target, span.first, min(span.next, end))
+    def _writers_of(self, view: ClusterLogView, check: _Asked, end: int) -> Writers:
+        others, span = False, check.span
+        headers = Headers(view, check.copy.target, span.first, min(span.next, end))
         for header in headers:
             if header.base_offset >= span.next:
                 break
-            if one.is_repeat(header):
+            if check.is_repeat(header):
                 repeat = Span(header.base_offset, header.next_offset)
                 return Writers(end, None, others, repeat)
             if is_foreign(header, self.known_producers):
                 return Writers(end, max(header.base_offset, span.first), others)
-            others |= header.producer_id != one.producer_id
+            others |= header.producer_id != check.producer_id
             if headers.reads > MOST_READS:
                 break
         if headers.reads:

@@ -180,16 +180,16 @@ class StallWatch:
     def poll(self) -> None:
         """Begin a check if one is due. Called about once a second."""
         now = self.ports.clock.monotonic()
-        asked = {one.tp: one for one in self.source.asked_in_vain()}
+        asked = {partition.tp: partition for partition in self.source.asked_in_vain()}
         since = self._since
         self._since = {
-            tp: since[tp] if tp in since and since[tp][0] == one else (one, now)
-            for tp, one in asked.items()
+            tp: since[tp] if tp in since and since[tp][0] == partition else (partition, now)
+            for tp, partition in asked.items()
         }
         due = {
-            tp: one.position
-            for tp, (one, began) in self._since.items()
-            if now - began >= _patience_s(one)
+            tp: partition.position
+            for tp, (partition, began) in self._since.items()
+            if now - began >= _patience_s(partition)
         }
         if due and not self._is_checking:
             self._is_checking = True
@@ -270,7 +270,9 @@ class StallWatch:
             isolation=isolation,
             timeout_s=ASK_S,
         )
-        return {tp: one for tp, one in answers.items() if not isinstance(one, TwinlogError)}
+        return {
+            tp: answer for tp, answer in answers.items() if not isinstance(answer, TwinlogError)
+        }
 
     def _end(self, answer: FetchedRecords) -> int:
         return (
@@ -280,8 +282,8 @@ class StallWatch:
         )
 
 
-def _patience_s(asked: AskedPartition) -> float:
-    return min(STALLED_AFTER_S, BOUNDED_AFTER_S) if asked.is_bounded else STALLED_AFTER_S
+def _patience_s(partition: AskedPartition) -> float:
+    return min(STALLED_AFTER_S, BOUNDED_AFTER_S) if partition.is_bounded else STALLED_AFTER_S
 
 
 def _offsets_to_try(position: int, end: int) -> Iterator[int]:

@@ -130,8 +130,8 @@ class DeadLetters(PartitionCopy):
 
     def __init__(self, to: DeadLetterTarget, copy: PartitionCopy, **given: Any) -> None:
         """`given`: as for the copy, whose start shows which dead letters there are."""
-        known: DeadLettersThere | None = given["start"].dead_letters
-        epoch = known.epoch if known is not None and known.topic_id == to.topic_id else -1
+        there: DeadLettersThere | None = given["start"].dead_letters
+        epoch = there.epoch if there is not None and there.topic_id == to.topic_id else -1
         super().__init__(
             source=copy.source,
             target=to.home,
@@ -159,23 +159,23 @@ class DeadLetters(PartitionCopy):
         self.origin = origin_of_copy(
             to.flow, copy.source, copy.source_topic_id, copy.target_topic_id
         )
-        self.there = set(() if known is None else known.offsets)
+        self.there = set(() if there is None else there.offsets)
         """Source offsets of the dead letters on the target, at or after the position of the last
         answer that had some.
         """
 
-    def are_there(self, asked: Stretch, answer: RangeAnswer, position: int, now_ms: int) -> bool:
+    def are_there(self, stretch: Stretch, answer: RangeAnswer, position: int, now_ms: int) -> bool:
         """Return whether the dead letters of an answer are on the target. Sends them at the first
         call. `position`: all records below it are decided.
         """
-        if not asked.is_quarantined:
+        if not stretch.is_quarantined:
             self.there = {at for at in self.there if at >= position}
-            checked(asked, answer)
-            (batches,) = asked.batches
+            checked(stretch, answer)
+            (batches,) = stretch.batches
             records = [*failed_records(batches, answer.quarantined)]  # all of them, or none is sent
             for record, failure in zip(records, answer.quarantined, strict=True):
                 self.queue(self._batch(record, failure), now_ms)
-            asked.is_quarantined = True
+            stretch.is_quarantined = True
         return self.is_idle and self.trouble is None
 
     def there_from(self, position: int) -> DeadLettersThere:
@@ -218,7 +218,7 @@ def failed_records(batches: memoryview, failures: Iterable[RangeFailure]) -> Ite
     """Yield the records of a range for which a transform fails. Raises CorruptData if the range
     lacks one.
     """
-    wanted = iter([one.offset for one in failures])
+    wanted = iter([failure.offset for failure in failures])
     at = next(wanted, None)
     for header, begin in read_headers(batches):
         if at is None or at >= header.next_offset:

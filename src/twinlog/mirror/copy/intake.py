@@ -189,23 +189,23 @@ class Intake:
     def _rewritten(
         self,
         records: memoryview,
-        at: int,
+        start: int,
         end: int,
         rolled_back: RolledBack,
-        out: list[OutBatch],
+        batches: list[OutBatch],
     ) -> int:
-        """Append the batches from `at` on that pass unchanged, up to the first other batch.
+        """Append the batches from `start` on that pass unchanged, up to the first other batch.
 
-        Returns its position, or 0 if it is the one at `at`.
+        Returns its position, or 0 if it is the one at `start`.
         """
         position, ordinal, run = self.position, self.ordinal, self._last_run
         if not self._rewrites or position >= end or _is_alone(position, self._skips, rolled_back):
             return 0
-        if self.join_bytes and _is_followed(records, at):
+        if self.join_bytes and _is_followed(records, start):
             return 0
         begins = run is None or not Run(ordinal, position, self.k + ordinal).continues(run)
         rewrite = BatchRewrite(
-            at,
+            start,
             position,
             self.last_fetched_epoch,
             begins,
@@ -216,11 +216,11 @@ class Intake:
             self._producer_id,
             sequence_of(ordinal),
         )
-        most = min(REWRITTEN_TOGETHER, (len(records) - at) // HEADER_BYTES)
+        most = min(REWRITTEN_TOGETHER, (len(records) - start) // HEADER_BYTES)
         rewritten = CHOSEN.kernels.rewrite(records, rewrite, most)
         for begin, length, base, count, first, latest, epoch, mark in rewritten.rows:
             begun = None if mark < 0 else self._run(ordinal, base)
-            out.append(
+            batches.append(
                 OutBatch(
                     ordinal=ordinal,
                     count=count,
@@ -238,31 +238,31 @@ class Intake:
             self.batches += 1
         self.ordinal, self.position = ordinal, rewritten.next_offset
         self.last_fetched_epoch = rewritten.leader_epoch
-        return rewritten.at if rewritten.at > at else 0
+        return rewritten.at if rewritten.at > start else 0
 
     def _next(
         self,
         records: memoryview,
-        at: int,
+        start: int,
         end: int,
         rolled_back: RolledBack,
-        out: list[OutBatch],
+        batches: list[OutBatch],
     ) -> int | None:
-        """Handle the batch at `at`, or several that are joined.
+        """Handle the batch at `start`, or several that are joined.
 
         Returns the position of the next batch, or None if no other batch is to be read.
         """
-        header, _ = next(read_headers(records, at), (None, at))
+        header, _ = next(read_headers(records, start), (None, start))
         if header is None:
-            if at:
+            if start:
                 return None
             # a broker always sends the first batch whole, whatever its size
             raise CorruptData(
                 f"batch at offset {self.position}: its length is more than the {len(records)} "
                 "bytes that the source has of it"
             )
-        next_at = at + header.length
-        batch = records[at:next_at]
+        next_at = start + header.length
+        batch = records[start:next_at]
         if header.next_offset <= self.position:
             rolled_back.skip(header, batch)
             return next_at
@@ -274,18 +274,18 @@ class Intake:
             # the batch may contain an abort marker, so `rolled_back` may be wrong from here on; the
             # next response lists the aborted transactions again
             return None
-        joined = self._joined(header, records, at, end, rolled_back)
+        joined = self._joined(header, records, start, end, rolled_back)
         if joined is not None:
-            out.append(joined[0])
+            batches.append(joined[0])
             return joined[1]
-        out += self._one(header, records, at, rolled_back)
+        batches += self._one(header, records, start, rolled_back)
         return next_at
 
     def _joined(
         self,
         header: BatchHeader,
         records: memoryview,
-        at: int,
+        start: int,
         end: int,
         rolled_back: RolledBack,
     ) -> tuple[OutBatch, int] | None:
@@ -294,7 +294,7 @@ class Intake:
         Returns the joined batch and the position of the next one, or None if this batch must be
         handled alone.
         """
-        if not self.join_bytes or not _is_followed(records, at):
+        if not self.join_bytes or not _is_followed(records, start):
             return None
         if header.magic < MAGIC_V2 or header.base_offset < self.position:
             return None
@@ -303,7 +303,7 @@ class Intake:
             return None
         joined = join_run(
             records,
-            at,
+            start,
             header,
             end=end,
             most_bytes=self.join_bytes,
@@ -315,7 +315,7 @@ class Intake:
         run = self._run(self.ordinal, header.base_offset)
         mark = None
         if run is not None:
-            mark = fingerprint(first_record(records[at : at + header.length]))
+            mark = fingerprint(first_record(records[start : start + header.length]))
         view = memoryview(joined.data)
         rewrite_header(view, producer_id=self._producer_id, base_sequence=sequence_of(self.ordinal))
         out = OutBatch(
@@ -345,26 +345,28 @@ class Intake:
         return wanted.codec
 
     def _one(
-        self, header: BatchHeader, records: memoryview, at: int, rolled_back: RolledBack
+        self, header: BatchHeader, records: memoryview, start: int, rolled_back: RolledBack
     ) -> Sequence[OutBatch]:
         try:
-            out = self._taken_in(header, records[at : at + header.length], rolled_back)
+            out = self._taken_in(header, records[start : start + header.length], rolled_back)
         except CorruptData as error:
-            error.poison = self._bounds(header, records, at)
+            error.poison = self._bounds(header, records, start)
             raise
         # `position` is after this batch now, so its epoch is that of the offset before `position`;
         # messages of old formats have none (-1)
         self.last_fetched_epoch = header.leader_epoch
         return out
 
-    def _bounds(self, header: BatchHeader, records: memoryview, at: int) -> tuple[int, int] | None:
+    def _bounds(
+        self, header: BatchHeader, records: memoryview, start: int
+    ) -> tuple[int, int] | None:
         """Return the offsets of a batch that cannot be read, or None if its end is unknown.
 
         The batch's own header may be wrong, but the base offset of the next batch also shows where
         it ends. If there is no next batch, the header must at least be consistent. Otherwise the
         end is unknown, and a guess could skip records that are still to come.
         """
-        next_at = at + header.length
+        next_at = start + header.length
         following = header.next_offset
         if next_at + _BASE_OFFSET.size <= len(records):
             (begin,) = _BASE_OFFSET.unpack_from(records, next_at)
@@ -537,14 +539,14 @@ class Intake:
         return run
 
 
-def _is_followed(records: memoryview, at: int) -> bool:
-    """Return whether the batch at `at` is small and another one is contiguous with it."""
-    if len(records) - at < HEADER_BYTES:
+def _is_followed(records: memoryview, start: int) -> bool:
+    """Return whether the batch at `start` is small and another one is contiguous with it."""
+    if len(records) - start < HEADER_BYTES:
         return False
-    offset, length, count = _BEGIN_AND_COUNT.unpack_from(records, at)
+    offset, length, count = _BEGIN_AND_COUNT.unpack_from(records, start)
     if not 0 < count <= FEW_RECORDS:
         return False
-    next_at = at + LENGTH_PREFIX_BYTES + length
+    next_at = start + LENGTH_PREFIX_BYTES + length
     following = (offset + count).to_bytes(9, "big", signed=True)[1:]  # it may exceed 63 bits
     is_next: bool = records[next_at : next_at + 8] == following
     return is_next

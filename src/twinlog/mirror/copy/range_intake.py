@@ -69,16 +69,16 @@ class Stretch:
         self.batches.append(batch)
         self.size += len(batch)
 
-    def cut(self, at: int) -> Stretch:
-        """End this stretch at `at`, where the answer to its range ends. Return the rest, which has
-        the batches that end after `at`. Only for a stretch whose range was offered.
+    def cut(self, offset: int) -> Stretch:
+        """End this stretch at `offset`, where the answer to its range ends. Return the rest, which
+        has the batches that end after `offset`. Only for a stretch whose range was offered.
         """
-        rest = Stretch(first=at, end=self.end, epoch=self.epoch, end_epoch=self.end_epoch)
+        rest = Stretch(first=offset, end=self.end, epoch=self.epoch, end_epoch=self.end_epoch)
         (view,) = self.batches
         for header, begin in read_headers(view):
-            if header.next_offset > at:
+            if header.next_offset > offset:
                 rest.add(view[begin : begin + header.length])
-        self.end, self.end_epoch = at, self.epoch
+        self.end, self.end_epoch = offset, self.epoch
         return rest
 
 
@@ -104,8 +104,8 @@ class RangeIntake(Intake):
             stretches = [Stretch(first=begin, epoch=self.last_fetched_epoch)]
         if stretches:
             stretches[0].first = begin
-            for one, after in itertools.pairwise(stretches):
-                one.end, one.end_epoch = after.first, one.epoch
+            for stretch, after in itertools.pairwise(stretches):
+                stretch.end, stretch.end_epoch = after.first, stretch.epoch
             stretches[-1].end, stretches[-1].end_epoch = self.position, self.last_fetched_epoch
         self._stretches = []
         return stretches
@@ -114,7 +114,7 @@ class RangeIntake(Intake):
         self,
         header: BatchHeader,
         records: memoryview,
-        at: int,
+        start: int,
         end: int,
         rolled_back: RolledBack | None,
     ) -> None:
@@ -163,26 +163,26 @@ class RangeIntake(Intake):
 
     # -- answers of the application
 
-    def encode(self, asked: Stretch, answer: RangeAnswer) -> Iterator[OutBatch]:
+    def encode(self, stretch: Stretch, answer: RangeAnswer) -> Iterator[OutBatch]:
         """Yield the batches of an answer. It must be the one after the last that was encoded.
 
         Raises CorruptData if the answer does not fit its range, and PartitionError
         (RECORD_TOO_LARGE) if a record fits in no batch.
         """
         # the whole answer is checked before a part of it is used
-        offsets, decoded = checked(asked, answer)
+        offsets, decoded = checked(stretch, answer)
         done = 0
         for raw, rows in zip(answer.batches, decoded, strict=True):
-            yield from self._sized(asked, raw, rows, offsets[done : done + len(rows)])
+            yield from self._sized(stretch, raw, rows, offsets[done : done + len(rows)])
             done += len(rows)
 
     def _sized(
-        self, asked: Stretch, raw: bytes, rows: Rows, offsets: array[int]
+        self, stretch: Stretch, raw: bytes, rows: Rows, offsets: array[int]
     ) -> Iterator[OutBatch]:
         groups = list(self._before_wrap(rows))
         if len(raw) <= self.limit_bytes and len(groups) == 1:
             _, least, most = rows.measure()
-            yield self._made(asked, bytearray(raw), rows, offsets, (least, most))
+            yield self._made(stretch, bytearray(raw), rows, offsets, (least, most))
             return
         codec, done = read_header(memoryview(raw)).codec, 0
         for group in groups:
@@ -190,16 +190,16 @@ class RangeIntake(Intake):
                 sized = encode_sized(group, codec=codec, limit_bytes=self.limit_bytes)
             except PartitionError as error:
                 raise _too_large(error, offsets, self.limit_bytes) from None
-            for one in sized:
-                count = len(one.rows)
-                stamps = one.least_timestamp, one.most_timestamp
+            for batch in sized:
+                count = len(batch.rows)
+                stamps = batch.least_timestamp, batch.most_timestamp
                 some = offsets[done : done + count]
-                yield self._made(asked, one.data, one.rows, some, stamps)
+                yield self._made(stretch, batch.data, batch.rows, some, stamps)
                 done += count
 
     def _made(
         self,
-        asked: Stretch,
+        stretch: Stretch,
         data: bytearray,
         rows: Rows,
         offsets: array[int],
@@ -222,7 +222,7 @@ class RangeIntake(Intake):
             fingerprint=fingerprint(rows.record(-1)),
             max_timestamp=stamps[1],
             oldest_timestamp=stamps[0],
-            leader_epoch=asked.epoch,
+            leader_epoch=stretch.epoch,
             offsets=offsets,
         )
         self.ordinal += len(rows)
@@ -232,9 +232,9 @@ class RangeIntake(Intake):
         """Yield a run for each record that does not follow the one before it."""
         before = offsets[0] - 1
         has_gaps = offsets[-1] - offsets[0] + 1 > len(offsets)
-        for at, offset in enumerate(offsets if has_gaps else offsets[:1], self.ordinal):
-            if offset != before + 1 or at == self.ordinal:
-                run = self._run(at, offset)
+        for index, offset in enumerate(offsets if has_gaps else offsets[:1], self.ordinal):
+            if offset != before + 1 or index == self.ordinal:
+                run = self._run(index, offset)
                 if run is not None:
                     yield run
             before = offset
@@ -249,18 +249,18 @@ def dense_batch(rows: Rows, first: int) -> memoryview:
     return view
 
 
-def checked(asked: Stretch, answer: RangeAnswer) -> tuple[array[int], list[Rows]]:
+def checked(stretch: Stretch, answer: RangeAnswer) -> tuple[array[int], list[Rows]]:
     """Return the source offsets of an answer, and the records of its batches. Raises CorruptData if
     the answer does not fit its range.
     """
-    offsets = _offsets(asked, answer)
+    offsets = _offsets(stretch, answer)
     decoded = [_decoded(raw) for raw in answer.batches]
     if (count := sum(map(len, decoded))) != len(offsets):
         raise CorruptData(f"an answer has {len(offsets)} offsets, but {count} records")
-    failed = [one.offset for one in answer.quarantined]
+    failed = [failure.offset for failure in answer.quarantined]
     if failed and not (
         all(map(operator.lt, failed, failed[1:]))
-        and asked.first <= failed[0]
+        and stretch.first <= failed[0]
         and failed[-1] < answer.end
         and set(failed).isdisjoint(offsets)
     ):
@@ -268,25 +268,25 @@ def checked(asked: Stretch, answer: RangeAnswer) -> tuple[array[int], list[Rows]
     return offsets, decoded
 
 
-def _offsets(asked: Stretch, answer: RangeAnswer) -> array[int]:
+def _offsets(stretch: Stretch, answer: RangeAnswer) -> array[int]:
     """Return the source offset of each record. Raises CorruptData if they do not fit the range."""
     offsets = array("q")
     try:
         offsets.frombytes(answer.offsets)
     except ValueError:
         raise CorruptData("the offsets of an answer are no whole numbers") from None
-    end = asked.end if answer.failure is None else answer.failure.offset
-    if answer.end != end or not asked.first <= end <= asked.end:
+    end = stretch.end if answer.failure is None else answer.failure.offset
+    if answer.end != end or not stretch.first <= end <= stretch.end:
         raise CorruptData(
-            f"an answer ends at offset {answer.end}, its range is [{asked.first}, {asked.end})"
+            f"an answer ends at offset {answer.end}, its range is [{stretch.first}, {stretch.end})"
         )
-    if answer.failure is not None and end == asked.end:
+    if answer.failure is not None and end == stretch.end:
         raise CorruptData(f"an answer fails at offset {end}, after its range")
     is_rising = all(map(operator.lt, offsets, offsets[1:]))
-    if offsets and not (is_rising and asked.first <= offsets[0] and offsets[-1] < end):
+    if offsets and not (is_rising and stretch.first <= offsets[0] and offsets[-1] < end):
         raise CorruptData(
             f"the offsets of an answer, {offsets[0]} to {offsets[-1]}, do not rise within its "
-            f"range [{asked.first}, {end})"
+            f"range [{stretch.first}, {end})"
         )
     return offsets
 

@@ -54,7 +54,7 @@ from twinlog.mirror.start_point import DeadLettersThere
 class Transformer(Protocol):
     """The application of the transforms, as a lane sees it."""
 
-    def offer(self, one: SourceRange) -> None:
+    def offer(self, source_range: SourceRange) -> None:
         """Have this range transformed."""
 
     def withdraw(self, number: int) -> None:
@@ -76,7 +76,7 @@ class RangeDesk:
         self._given: dict[int, TransformedCopy] = {}
         """The copies of the ranges without an answer, by number."""
 
-    def offer(self, copy: TransformedCopy, asked: Stretch) -> int:
+    def offer(self, copy: TransformedCopy, stretch: Stretch) -> int:
         """Offer a stretch of this copy to the transforms' application. Returns the number of its
         range.
         """
@@ -86,11 +86,11 @@ class RangeDesk:
             topic=copy.source.topic,
             partition=copy.source.partition,
             transform=copy.transform,
-            first=asked.first,
-            end=asked.end,
-            batches=b"".join(asked.batches),
+            first=stretch.first,
+            end=stretch.end,
+            batches=b"".join(stretch.batches),
         )
-        asked.batches = [memoryview(lent.batches)]  # nothing is kept twice
+        stretch.batches = [memoryview(lent.batches)]  # nothing is kept twice
         self._given[number] = copy
         self._transformer.offer(lent)
         return number
@@ -104,10 +104,10 @@ class RangeDesk:
         """Yield each copy that has waited for the answer to a range for `after_s`, with the first
         such range. All ranges of the copy are withdrawn.
         """
-        for one in self._transformer.unanswered(after_s):
-            if (copy := self._given.get(one.number)) is not None:
+        for source_range in self._transformer.unanswered(after_s):
+            if (copy := self._given.get(source_range.number)) is not None:
                 copy.let_go()
-                yield copy, one
+                yield copy, source_range
 
     def deliver(self, now_ms: int) -> Iterator[TransformedCopy]:
         """Give the answers that have arrived to their copies, and yield these copies.
@@ -169,9 +169,9 @@ class TransformedCopy(PartitionCopy):
         has_failed = self.trouble is not None or self.source_trouble is not None
         return self.state is CopyState.COPYING and not has_failed
 
-    def _ask(self, stretch: Stretch, at: int | None = None) -> None:
-        """Offer a stretch. `at`: its place among those that were offered before."""
-        self._asked.insert(len(self._asked) if at is None else at, stretch)
+    def _ask(self, stretch: Stretch, index: int | None = None) -> None:
+        """Offer a stretch. `index`: its place among those that were offered before."""
+        self._asked.insert(len(self._asked) if index is None else index, stretch)
         self.queued_bytes += stretch.size
         if stretch.batches:
             stretch.number = self._desk.offer(self, stretch)
@@ -180,7 +180,7 @@ class TransformedCopy(PartitionCopy):
 
     def on_answer(self, answer: RangeAnswer, now_ms: int) -> None:
         """Process the answer to a range, or to its beginning. Answers may arrive in any order."""
-        asked = next((one for one in self._asked if one.number == answer.number), None)
+        asked = next((stretch for stretch in self._asked if stretch.number == answer.number), None)
         if asked is None or not self._reads:
             return
         if answer.is_part and answer.failure is None and asked.first < answer.end < asked.end:
@@ -210,10 +210,12 @@ class TransformedCopy(PartitionCopy):
                 self._fail(_unusable(self, asked, error))
         self.has_read()
 
-    def _is_quarantined(self, asked: Stretch, answer: RangeAnswer, now_ms: int) -> bool:
+    def _is_quarantined(self, stretch: Stretch, answer: RangeAnswer, now_ms: int) -> bool:
         if self.dead_letters is None:
-            raise CorruptData("an answer has failed records, but none may be left out")
-        return self.dead_letters.are_there(asked, answer, self.acked_upstream, now_ms)
+            raise CorruptData(
+                "an answer has records for a dead-letter topic, but on-error is not quarantine"
+            )
+        return self.dead_letters.are_there(stretch, answer, self.acked_upstream, now_ms)
 
     def heed_dead_letters(self) -> None:
         """Give the partition back if a dead letter was not written."""
@@ -228,17 +230,17 @@ class TransformedCopy(PartitionCopy):
             return None
         return letters.there_from(self.acked_upstream)
 
-    def _use(self, asked: Stretch, answer: RangeAnswer, now_ms: int) -> None:
-        for batch in self.intake.encode(asked, answer):
+    def _use(self, stretch: Stretch, answer: RangeAnswer, now_ms: int) -> None:
+        for batch in self.intake.encode(stretch, answer):
             self._end_run(batch)  # the run's fingerprint is that of the batch's last record
             self.queue(batch, now_ms, always=True)
-            self._decided, self._decided_epoch = batch.upstream_next, asked.epoch
+            self._decided, self._decided_epoch = batch.upstream_next, stretch.epoch
         if answer.failure is None:
-            self._decided, self._decided_epoch = asked.end, asked.end_epoch
+            self._decided, self._decided_epoch = stretch.end, stretch.end_epoch
             return
         at = answer.failure.offset
-        if at > asked.first:
-            self._decided, self._decided_epoch = at, asked.epoch
+        if at > stretch.first:
+            self._decided, self._decided_epoch = at, stretch.epoch
         error = PartitionError(
             f"{self.source}: the transform fails at upstream record {at}: {answer.failure.text}",
             code="RECORD_NOT_TRANSFORMED",
@@ -305,13 +307,13 @@ class TransformedCopy(PartitionCopy):
         return run
 
 
-def _unusable(copy: TransformedCopy, asked: Stretch, error: TwinlogError) -> TwinlogError:
+def _unusable(copy: TransformedCopy, stretch: Stretch, error: TwinlogError) -> TwinlogError:
     """Return the error of a partition that cannot use an answer."""
     if not isinstance(error, CorruptData):
-        return unreadable(error, copy.source, asked.first)
+        return unreadable(error, copy.source, stretch.first)
     return PartitionError(
         f"{copy.source}: the answer of the transforms' application for upstream records "
-        f"[{asked.first}, {asked.end}) cannot be used: {error.message}",
+        f"[{stretch.first}, {stretch.end}) cannot be used: {error.message}",
         code="TRANSFORM_UNAVAILABLE",
         fate=Fate.RETRIABLE,
     )

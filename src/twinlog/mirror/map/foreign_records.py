@@ -56,7 +56,9 @@ class BorderUnknown(Exception):
 
 
 def copy_border(
-    known: PartitionMap, log: tuple[int, int], batch_from: Callable[[int, int], BatchHeader | None]
+    partition_map: PartitionMap,
+    log: tuple[int, int],
+    batch_from: Callable[[int, int], BatchHeader | None],
 ) -> int:
     """Return the offset after the flow's last record in a log with these bounds.
 
@@ -64,16 +66,20 @@ def copy_border(
     before `end`. Raises BorderUnknown if retention or the cleaner deleted the batches around the
     border, because they may have been the flow's.
     """
-    first = known.runs[0]
+    first = partition_map.runs[0]
     low, foreign = max(log[0], first.downstream), log[1]
     if log[0] > first.downstream:
         header = batch_from(low, foreign)
-        if header is None or header.producer_id not in known.producers:
+        if header is None or header.producer_id not in partition_map.producers:
             raise BorderUnknown(f"retention has deleted the border: the log begins at {log[0]}")
     while low < foreign:
         middle = (low + foreign) // 2
         header = batch_from(middle, foreign)
-        if header is not None and header.magic >= 2 and header.producer_id in known.producers:
+        if (
+            header is not None
+            and header.magic >= 2
+            and header.producer_id in partition_map.producers
+        ):
             low = header.next_offset
         else:
             foreign = (

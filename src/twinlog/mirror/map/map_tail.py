@@ -173,20 +173,20 @@ class MapTail:
         return self._rebuild(run, 0)
 
     def _rebuild(self, run: Run, distance: int) -> bool:
-        known = [each for chunk in self._chunks() for each in chunk]
+        known = [old_run for chunk in self._chunks() for old_run in chunk]
         if run.ordinal < known[0].ordinal:
             return False
         later = [
-            each._replace(downstream=each.downstream + distance)
-            for each in known
-            if each.ordinal > run.ordinal
+            old_run._replace(downstream=old_run.downstream + distance)
+            for old_run in known
+            if old_run.ordinal > run.ordinal
         ]
-        before = [each for each in known if each.ordinal < run.ordinal]
+        before = [old_run for old_run in known if old_run.ordinal < run.ordinal]
         self.chunk += 1  # a new key, because the first run of a chunk never changes
         self._full = [full for full in self._full if full.transform != self.transform]
         self._closed, self.runs = [], []
-        for each in (*before, run, *later):
-            self._append(each)
+        for old_run in (*before, run, *later):
+            self._append(old_run)
         self.durable_ordinal = min(self.durable_ordinal, run.ordinal - 1)
         self.fingerprint = None
         self.dirty = True
@@ -311,7 +311,7 @@ class MapTail:
 
 
 def first_runs(
-    known: Iterable[Run],
+    known_runs: Iterable[Run],
     open_from: int,
     corrected: Sequence[Run],
     position: Run,
@@ -326,6 +326,6 @@ def first_runs(
     """
     merged = [*corrected, position]
     cut = merged[0].ordinal
-    runs = [run for run in known if 0 <= open_from <= run.ordinal < cut] + merged
+    runs = [run for run in known_runs if 0 <= open_from <= run.ordinal < cut] + merged
     is_needed = begins_chunk or len(runs) == 1 or not position.continues(runs[-2])
     return runs if is_needed else runs[:-1]

@@ -71,10 +71,10 @@ _DOWNSTREAM: Final = attrgetter("downstream")
 
 
 def _offset_after(
-    pairs: Sequence[Pair], at: int, from_side: attrgetter[int], to_side: attrgetter[int]
+    pairs: Sequence[Pair], offset: int, from_side: attrgetter[int], to_side: attrgetter[int]
 ) -> int | None:
-    following = bisect_right(pairs, at, key=from_side)
+    following = bisect_right(pairs, offset, key=from_side)
     if following == 0:
         return None
     pair = pairs[following - 1]
-    return to_side(pair) if from_side(pair) == at else to_side(pair) + 1
+    return to_side(pair) if from_side(pair) == offset else to_side(pair) + 1

@@ -434,18 +434,18 @@ class PartitionMap:
 
     def _store_entry(self, entry: _Entry) -> None:
         entries, first = self._entries, _first_ordinal(entry)
-        at = bisect_left(entries, _id(entry), key=_id)
-        if at < len(entries) and _id(entries[at]) == _id(entry):
-            del entries[at]
-        if at < len(entries):
-            until = _first_ordinal(entries[at])
+        index = bisect_left(entries, _id(entry), key=_id)
+        if index < len(entries) and _id(entries[index]) == _id(entry):
+            del entries[index]
+        if index < len(entries):
+            until = _first_ordinal(entries[index])
             if first >= until:
                 self._runs = None
                 return  # newer chunks void all of it
             entry = _without_runs_from(entry, until)
-        begin = bisect_left(entries, first, hi=at, key=_first_ordinal)
+        begin = bisect_left(entries, first, hi=index, key=_first_ordinal)
         kept = [_without_runs_from(entries[begin - 1], first)] if begin else []
-        entries[max(begin - 1, 0) : at] = [*kept, entry]
+        entries[max(begin - 1, 0) : index] = [*kept, entry]
         self._runs = None
 
     def remove(self, term: Term, chunk: int) -> None:

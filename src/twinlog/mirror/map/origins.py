@@ -73,30 +73,30 @@ class OriginStretch(NamedTuple):
 
 
 def origin_of(
-    known: PartitionMap, cluster: str, first: int, end: int, log_end: int
+    partition_map: PartitionMap, cluster: str, first: int, end: int, log_end: int
 ) -> Origin | None:
     """Return the part of a map that a task needs for target offsets [first, end), or None if no
     record of this flow can be there.
 
     The log ended at `log_end` or later.
     """
-    runs = known.runs
+    runs = partition_map.runs
     # other clients' records only move a record of this flow to a later offset than the map's
     until = following(runs, end - 1, DOWNSTREAM)
     if not until or first >= end:
         return None
-    if known.mark is None:
+    if partition_map.mark is None:
         begin = following(runs, first, DOWNSTREAM) - 1
     else:
         # other clients write, too: this bounds how many of this flow's records are below the mark
         # and after `first`
-        most = max(log_end, known.mark.downstream) - first
-        begin = following(runs, known.mark.ordinal - most, ORDINAL) - 1
+        most = max(log_end, partition_map.mark.downstream) - first
+        begin = following(runs, partition_map.mark.ordinal - most, ORDINAL) - 1
     begin = max(0, min(begin, until - 1))
     return Origin(
         cluster=cluster,
-        source=TopicPartition(known.topic, known.key.partition),
-        producers=frozenset(known.producers),
+        source=TopicPartition(partition_map.topic, partition_map.key.partition),
+        producers=frozenset(partition_map.producers),
         runs=PackedChunk.of(runs[begin:until]),
         is_cut=begin > 0,
     )
@@ -145,9 +145,9 @@ class Origins:
         origin = self.known[number]
         if origin.is_cut:
             raise PartitionError(
-                f"target offset {begin} has a record of {origin.source} that the offset map had "
-                "elsewhere when the read was planned, as in the first seconds of a copy: read "
-                "again",
+                f"target offset {begin} has a record of {origin.source}, for which the offset map "
+                "had another position when the read was planned, as in the first seconds of a "
+                "copy: read again",
                 code="MAP_UNREADABLE",
                 fate=Fate.RETRIABLE,
             )

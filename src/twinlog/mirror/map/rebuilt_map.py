@@ -406,13 +406,13 @@ def rows(
 
 def _part_of_runs(runs: RunList, begin: int) -> Iterator[Run]:
     if len(runs) - begin <= RUNS_PER_CHUNK:
-        yield from (runs[at] for at in range(begin, len(runs)))
+        yield from (runs[index] for index in range(begin, len(runs)))
         return
-    yield from (runs[at] for at in range(begin, begin + RUNS_PER_ROW))
+    yield from (runs[index] for index in range(begin, begin + RUNS_PER_ROW))
     bridged, newest = runs[begin + RUNS_PER_ROW], runs[len(runs) - NEWEST_RUNS]
     upstream = newest.upstream - (newest.ordinal - bridged.ordinal)
     yield bridged._replace(upstream=upstream)  # the bridged run continues into the newest runs
-    yield from (runs[at] for at in range(len(runs) - NEWEST_RUNS + 1, len(runs)))
+    yield from (runs[index] for index in range(len(runs) - NEWEST_RUNS + 1, len(runs)))
 
 
 def _marked(key: bytes, value: bytes, *, is_open: bool) -> tuple[bytes, bytes]:

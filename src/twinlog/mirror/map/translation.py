@@ -99,15 +99,15 @@ def downstream_of(runs: Sequence[Run], reach: Reach, upstream: int) -> Translati
 
 
 def downstream_within(
-    known: PartitionMap | None, reach: Reach, log: tuple[int, int], upstream: int
+    partition_map: PartitionMap | None, reach: Reach, log: tuple[int, int], upstream: int
 ) -> Translation:
     """Return the same as `downstream_of`, limited to the target's log (start, end).
 
     The result is never after a record that may be in the log before the map begins.
     """
-    runs = () if known is None else known.runs
-    if known is not None and _is_before_map(runs, log[0], upstream):
-        earlier = downstream_before(known.before or (), upstream)
+    runs = () if partition_map is None else partition_map.runs
+    if partition_map is not None and _is_before_map(runs, log[0], upstream):
+        earlier = downstream_before(partition_map.before or (), upstream)
         return Translation(offset=max(log[0], 0 if earlier is None else earlier), is_exact=False)
     translation = downstream_of(runs, reach, upstream)
     return Translation(offset=translation.within(*log), is_exact=translation.is_exact)
@@ -122,16 +122,22 @@ def _is_before_map(runs: Sequence[Run], log_start: int, upstream: int) -> bool:
     return bool(runs) and upstream < runs[0].upstream and log_start < runs[0].downstream
 
 
-def upstream_within(known: PartitionMap | None, reach: Reach, downstream: int) -> Translation:
+def upstream_within(
+    partition_map: PartitionMap | None, reach: Reach, downstream: int
+) -> Translation:
     """Return the same as `upstream_of`, but never an offset after a record that MirrorMaker 2
     copied before the map begins.
     """
-    if known is None:
+    if partition_map is None:
         return upstream_of((), reach, downstream)
-    if known.before is not None and known.runs and downstream < known.runs[0].downstream:
-        earlier = upstream_before(known.before, downstream)
+    if (
+        partition_map.before is not None
+        and partition_map.runs
+        and downstream < partition_map.runs[0].downstream
+    ):
+        earlier = upstream_before(partition_map.before, downstream)
         return Translation(offset=0 if earlier is None else earlier, is_exact=False)
-    return upstream_of(known.runs, reach, downstream)
+    return upstream_of(partition_map.runs, reach, downstream)
 
 
 def upstream_of(runs: Sequence[Run], reach: Reach, downstream: int) -> Translation:
@@ -155,29 +161,32 @@ def reach_at(runs: Sequence[Run], ordinal: int, downstream: int) -> Reach:
     return Reach(last.upstream_of(ordinal - 1) + 1, downstream)
 
 
-def reach_of(known: PartitionMap, ordinal: int, downstream: int) -> Reach:
+def reach_of(partition_map: PartitionMap, ordinal: int, downstream: int) -> Reach:
     """Return the same as `reach_at`, or the announced source offset of the next record if a
     transform decides about the records before it: those after the last record are filtered.
     """
-    reach, run = reach_at(known.runs, ordinal, downstream), run_at(known.runs, ordinal)
-    decided = (is_transformed(known.transformed, at) for at in (ordinal - 1, ordinal))
+    reach, run = (
+        reach_at(partition_map.runs, ordinal, downstream),
+        run_at(partition_map.runs, ordinal),
+    )
+    decided = (is_transformed(partition_map.transformed, at) for at in (ordinal - 1, ordinal))
     if run is None or not any(decided):
         return reach
     return reach._replace(upstream=max(reach.upstream, run.upstream_of(ordinal)))
 
 
-def _counterpart_of(runs: Sequence[Run], at: int, from_field: int, to_field: int) -> int | None:
-    """Return the other side's offset of the first record at or after `at` on this side.
+def _counterpart_of(runs: Sequence[Run], offset: int, from_field: int, to_field: int) -> int | None:
+    """Return the other side's offset of the first record at or after `offset` on this side.
 
     A run ends where the next run's ordinal begins. Offsets after that are a gap.
     """
     if not runs:
         return None
-    next_index = following(runs, at, from_field)
+    next_index = following(runs, offset, from_field)
     if next_index == 0:
         return runs[0][to_field]
     run = runs[next_index - 1]
-    distance = at - run[from_field]
+    distance = offset - run[from_field]
     if next_index < len(runs) and distance >= runs[next_index].ordinal - run.ordinal:
         return runs[next_index][to_field]
     return run[to_field] + distance

@@ -61,10 +61,10 @@ class AclRules:
         An ACL of another topic grants no right to a copy, even if its name would be mirrored.
         """
         copies = (
-            self._copy(one, topics)
+            self._copy(expanded, topics)
             for acl in source
             if not (_is_for_writers(acl) or shuts_writers_out(acl))
-            for one in self._meant(acl, topics)
+            for expanded in self._meant(acl, topics)
         )
         return {acl for acl in copies if acl is not None}
 
@@ -95,7 +95,7 @@ class AclRules:
     def leftover(
         self,
         target: Iterable[TopicAcl],
-        wanted: Collection[TopicAcl],
+        wanted_acls: Collection[TopicAcl],
         remotes: Collection[str],
     ) -> set[TopicAcl]:
         """Return ACLs that an earlier sync could have created for these remote topics and that are
@@ -109,7 +109,7 @@ class AclRules:
         return {
             acl
             for acl in target
-            if acl not in wanted and self._could_be_ours(acl, stem) and _is_about(acl, remotes)
+            if acl not in wanted_acls and self._could_be_ours(acl, stem) and _is_about(acl, remotes)
         }
 
     def _could_be_ours(self, acl: TopicAcl, stem: str) -> bool:

@@ -52,20 +52,20 @@ def wanted_configs(
     }
 
 
-def own_values(wanted: Mapping[str, str | None]) -> dict[str, str]:
+def own_values(configs: Mapping[str, str | None]) -> dict[str, str]:
     """Return the configs of `wanted_configs` for which the remote topic has a value of its own."""
-    return {name: value for name, value in wanted.items() if value is not None}
+    return {name: value for name, value in configs.items() if value is not None}
 
 
 def differences(
-    wanted: Mapping[str, str | None], target: Iterable[ConfigEntry]
+    configs: Mapping[str, str | None], target: Iterable[ConfigEntry]
 ) -> list[ConfigDiff]:
     """Return the configs to change, without those that the target's older Kafka lacks."""
     out = []
     for entry in target:
-        if entry.name not in wanted:
+        if entry.name not in configs:
             continue
-        new, is_own = wanted[entry.name], entry.source == ConfigSource.DYNAMIC_TOPIC
+        new, is_own = configs[entry.name], entry.source == ConfigSource.DYNAMIC_TOPIC
         if (new is not None and (not is_own or entry.value != new)) or (new is None and is_own):
             out.append(ConfigDiff(name=entry.name, new=new, old=entry.value, was_own=is_own))
     return out
@@ -78,28 +78,28 @@ DEFAULT_RETENTION: Final = {"retention.ms": 604_800_000, "retention.bytes": FOR_
 LIFE: Final = frozenset({"cleanup.policy", *DEFAULT_RETENTION})
 
 
-def shortens_life(one: ConfigDiff) -> bool:
+def shortens_life(diff: ConfigDiff) -> bool:
     """Return whether the change would delete or compact away records that are kept now."""
-    if one.name == "cleanup.policy":
-        old, new = _policies(one.old), _policies("delete" if one.new is None else one.new)
+    if diff.name == "cleanup.policy":
+        old, new = _policies(diff.old), _policies("delete" if diff.new is None else diff.new)
         return bool(new - old)
-    if one.name == "remote.storage.enable":  # tiered records may be deleted if it is disabled
-        return one.old == "true" and one.new != "true"
-    default = DEFAULT_RETENTION.get(one.name)
+    if diff.name == "remote.storage.enable":  # tiered records may be deleted if it is disabled
+        return diff.old == "true" and diff.new != "true"
+    default = DEFAULT_RETENTION.get(diff.name)
     if default is None:
         return False
-    old_limit = _limit(one.old, default)
-    new_limit = _limit(one.new, default)
+    old_limit = _limit(diff.old, default)
+    new_limit = _limit(diff.new, default)
     return new_limit != FOR_EVER and (old_limit == FOR_EVER or new_limit < old_limit)
 
 
-def may_shorten_life(one: ConfigDiff) -> bool:
+def may_shorten_life(diff: ConfigDiff) -> bool:
     """Return the same as `shortens_life`, but True if it is unknown.
 
     The value that applies after a removal is up to the target's brokers, which may keep less than
     Kafka's default.
     """
-    return shortens_life(one) or (one.new is None and one.name in LIFE)
+    return shortens_life(diff) or (diff.new is None and diff.name in LIFE)
 
 
 def _policies(text: str | None) -> set[str]:
@@ -113,10 +113,10 @@ def _limit(text: str | None, default: int) -> int:
         return default
 
 
-def unknown_names(wanted: Mapping[str, str | None], target: Iterable[ConfigEntry]) -> list[str]:
+def unknown_names(configs: Mapping[str, str | None], target: Iterable[ConfigEntry]) -> list[str]:
     """Return the configs to set that the target's brokers do not know."""
     known = {entry.name for entry in target}
-    return [name for name in own_values(wanted) if name not in known]
+    return [name for name in own_values(configs) if name not in known]
 
 
 def unknown_line(target: str, unknown: Iterable[Iterable[str]]) -> str:

@@ -111,7 +111,7 @@ def _why_no_name(policy: DefaultReplicationPolicy, alias: str, topic: str) -> st
         return f"a name of {len(remote)} characters, and Kafka takes {LONGEST_NAME}"
     if policy.is_heartbeats_topic(renamed) or policy.is_heartbeats_topic(remote):
         return f"{renamed}, which would pass for heartbeats"
-    if any(policy.is_internal_topic(one) or is_own_topic(one) for one in (renamed, remote)):
+    if any(policy.is_internal_topic(name) or is_own_topic(name) for name in (renamed, remote)):
         return f"{renamed}, which is the name of an internal topic"
     return None
 

@@ -89,37 +89,39 @@ class Alignment:
         """
         # the hole after the last record is unknown until more is read
         known = len(self.source) - (0 if is_end else 1)
-        for at in range(self._searched + 1, known):
-            self._searched = at
+        for index in range(self._searched + 1, known):
+            self._searched = index
             following = (
-                self.source_offsets[at + 1] if at + 1 < len(self.source_offsets) else source_end
+                self.source_offsets[index + 1]
+                if index + 1 < len(self.source_offsets)
+                else source_end
             )
             if following <= self.noted:
                 continue
-            hole = following - self.source_offsets[at] - 1 if self.source_may_lack else 0
-            skipped = self._skipped(at, hole)
+            hole = following - self.source_offsets[index] - 1 if self.source_may_lack else 0
+            skipped = self._skipped(index, hole)
             if skipped is None:
                 continue
             last = len(self.target) - 1 - skipped
-            fits, jumped = self._fits(at, last)
+            fits, jumped = self._fits(index, last)
             if fits and not jumped:
-                return Aligned(upstream=self.source_offsets[at], jumped_back=False)
+                return Aligned(upstream=self.source_offsets[index], jumped_back=False)
             if fits and self._jumped is None:
-                self._jumped, self._jumped_at = self._aligned_after_jump(at), at
+                self._jumped, self._jumped_at = self._aligned_after_jump(index), index
             elif not fits:
-                self._suspects.append((at, last))
+                self._suspects.append((index, last))
         is_far = self._jumped is not None and self._searched - self._jumped_at > BEHIND_A_JUMP
         return self._lowest_jumped() if is_end or is_far else None
 
-    def _aligned_after_jump(self, at: int) -> Aligned:
-        return Aligned(upstream=self.source_offsets[at], jumped_back=True)
+    def _aligned_after_jump(self, index: int) -> Aligned:
+        return Aligned(upstream=self.source_offsets[index], jumped_back=True)
 
-    def _skipped(self, at: int, hole: int) -> int | None:
+    def _skipped(self, index: int, hole: int) -> int | None:
         """Return how many of the target's last records are in the hole after this source record, or
         None if no record matches.
         """
         for skipped in range(min(hole, len(self.target) - 1, MOST_SKIPPED) + 1):
-            if self.target[-1 - skipped] == self.source[at]:
+            if self.target[-1 - skipped] == self.source[index]:
                 return skipped
         return None
 
@@ -132,9 +134,9 @@ class Alignment:
                 return self._aligned_after_jump(at)
         return self._jumped
 
-    def _fits(self, at: int, last: int) -> tuple[bool, bool]:
+    def _fits(self, index: int, last: int) -> tuple[bool, bool]:
         """Return (whether everything before matches, whether there is an explained jump back)."""
-        source_at, target_at = at, last
+        source_at, target_at = index, last
         while source_at > 0 and target_at > 0:
             step = self._step_back(source_at, target_at)
             if step is None:

@@ -50,7 +50,7 @@ def holds_records(
             return False
         before = low
         raw = read(low)
-        for header, at in read_headers(raw):
+        for header, start in read_headers(raw):
             if header.next_offset <= low:
                 continue
             if header.base_offset >= high:
@@ -60,7 +60,7 @@ def holds_records(
                 low = max(skip.next, low) if skip.is_batch else header.next_offset
                 continue
             low = header.next_offset
-            if _decides(header, raw[at : at + header.length], open_producers, isolation):
+            if _decides(header, raw[start : start + header.length], open_producers, isolation):
                 return True
         if low == before:
             return False  # compaction has removed all further batches
@@ -92,9 +92,9 @@ def rolled_back(answers: Iterable[memoryview]) -> set[int]:
     Responses may overlap, and may be in any order.
     """
     batches = {
-        header.base_offset: (header, raw[at : at + header.length])
+        header.base_offset: (header, raw[start : start + header.length])
         for raw in answers
-        for header, at in read_headers(raw)
+        for header, start in read_headers(raw)
         if header.magic >= 2 and header.is_transactional
     }
     out: set[int] = set()
@@ -328,22 +328,22 @@ class Newest(NamedTuple):
 
 
 def newest_first(
-    read: Callable[[int], memoryview], wanted: Sequence[int], *, max_reads: int = MAX_READS
+    read: Callable[[int], memoryview], offsets: Sequence[int], *, max_reads: int = MAX_READS
 ) -> Newest:
     """Return responses with the newest of these offsets (given in rising order), and older ones
     within the limits.
     """
     answers: list[memoryview] = []
-    top, step = len(wanted), len(wanted)
+    top, step = len(offsets), len(offsets)
     done: list[tuple[int, int]] = []
     reads = size = 0
     while top > 0 and reads < max_reads and size < MAX_BYTES:
         held = max((reached for _, reached in done if reached < top), default=0)
         at = max(held, top - step)
-        raw = read(wanted[at])
+        raw = read(offsets[at])
         answers.append(raw)
         reads, size = reads + 1, size + len(raw)
-        reached = _count_reached(raw, wanted)
+        reached = _count_reached(raw, offsets)
         if reached >= top:
             top = at
             step = max(step, reached - at)
@@ -354,14 +354,16 @@ def newest_first(
             (done_range for done_range in done if done_range[0] < top <= done_range[1]), None
         ):
             top = older[0]
-    if top < len(wanted):
-        return Newest(answers, wanted[top])
-    return Newest(answers, wanted[-1] + 1 if wanted else 0)  # the limit was reached before the end
+    if top < len(offsets):
+        return Newest(answers, offsets[top])
+    return Newest(
+        answers, offsets[-1] + 1 if offsets else 0
+    )  # the limit was reached before the end
 
 
-def _count_reached(raw: memoryview, wanted: Sequence[int]) -> int:
+def _count_reached(raw: memoryview, offsets: Sequence[int]) -> int:
     """Return how many of the wanted offsets are before the end of a response."""
     after = -1
     for header, _ in read_headers(raw):
         after = header.next_offset
-    return len(wanted) if after < 0 else bisect_left(wanted, after)
+    return len(offsets) if after < 0 else bisect_left(offsets, after)

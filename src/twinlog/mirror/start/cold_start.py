@@ -83,9 +83,9 @@ class ReadAhead:
             return None
         if offset <= begin:
             return records if offset == begin else None
-        for header, at in read_headers(records.records):
+        for header, start in read_headers(records.records):
             if header.next_offset > offset:
-                return replace(records, records=records.records[at:])
+                return replace(records, records=records.records[start:])
         return None
 
     def producers(

@@ -215,12 +215,12 @@ class LostRuns:
         run = run_at(self._runs, ordinal)
         return -1 if run is None else run.upstream_of(ordinal)
 
-    def _followed_back(self, low: int, least: int, known: Pair) -> list[Pair]:
+    def _followed_back(self, low: int, least: int, known_pair: Pair) -> list[Pair]:
         """Return pairs in falling order, from a known one to `low` or as far as possible.
 
         `least` is the lowest upstream offset that `low` can have.
         """
-        pairs = [known]
+        pairs = [known_pair]
         for _ in range(MOST_PORTIONS):
             ordinal, upstream = pairs[-1]
             gaps = (upstream - least) - (ordinal - low)
@@ -233,9 +233,9 @@ class LostRuns:
                 source_records = self._logs.around(upstream, lowest).records
             except CorruptData:
                 break
-            known = self._k + ordinal, upstream
+            known_pair = self._k + ordinal, upstream
             matched = paired_back(
-                target_records, source_records, known, compare_timestamp=self._own_time
+                target_records, source_records, known_pair, compare_timestamp=self._own_time
             )
             if not matched:
                 break
@@ -256,7 +256,7 @@ class LostRuns:
 def paired_back(
     target_records: Sequence[Record],
     source_records: Mapping[int, Known],
-    known: tuple[int, int],
+    known_pair: tuple[int, int],
     *,
     compare_timestamp: bool,
 ) -> list[tuple[int, int]]:
@@ -266,7 +266,7 @@ def paired_back(
     offsets in between. The search ends at the first record for which this is not so.
     """
     pairs: list[tuple[int, int]] = []
-    offset, upstream = known
+    offset, upstream = known_pair
     left = len(target_records)
     for at in sorted((at for at in source_records if at < upstream), reverse=True):
         while left and target_records[left - 1].offset >= offset:

@@ -125,11 +125,15 @@ class _Walk:
     """Reads the batch headers from the mark on."""
 
     def __init__(
-        self, request: StartRequest, target_ends: LogEnds, target: LogView, known: frozenset[int]
+        self,
+        request: StartRequest,
+        target_ends: LogEnds,
+        target: LogView,
+        known_producers: frozenset[int],
     ) -> None:
         first = request.runs[0]
         self.request, self.target_ends = request, target_ends
-        self._target, self._known = target, known
+        self._target, self._known = target, known_producers
         self.first = first.ordinal
         self.mark = request.mark or Mark(first.ordinal, max(0, first.downstream))
         self.last = _offset_of(request, self.mark.ordinal - 1)
@@ -320,13 +324,13 @@ def record_before(
     """Return this flow's record at `downstream` - 1 in fetched bytes, and whether it has its own
     timestamp, or None if the record is gone or foreign.
     """
-    for header, at in read_headers(raw):
+    for header, start in read_headers(raw):
         if (
             header.next_offset == downstream
             and header.magic >= 2
             and header.producer_id in producer_ids
         ):
-            records = decode_batch(raw[at : at + header.length])
+            records = decode_batch(raw[start : start + header.length])
             if records and records[-1].offset == downstream - 1:
                 return records[-1], not header.is_log_append_time
     return None
@@ -412,8 +416,8 @@ def under_min_isr(target: TopicPartition, count: int) -> PartitionError:
     )
 
 
-def is_foreign(header: BatchHeader, known: frozenset[int]) -> bool:
+def is_foreign(header: BatchHeader, known_producers: frozenset[int]) -> bool:
     """Return whether the batch was written by none of the known flows."""
     if header.magic < 2:
         return True
-    return not header.is_control and header.producer_id not in known
+    return not header.is_control and header.producer_id not in known_producers

@@ -293,7 +293,7 @@ class StartSearch:
             )
 
     def _k_broken(self, ordinal: int, k: int, off: int, witness: str) -> PartitionError:
-        at = find_break(
+        broken_at = find_break(
             self.logs.read_target,
             low=max(self.target_ends.log_start, k),
             high=self.target_ends.log_end,
@@ -304,15 +304,15 @@ class StartSearch:
         detail = f"{witness} is at ordinal {ordinal - 1 + off}, but the log has {ordinal} records"
         if off > 0:
             where = f"somewhere below offset {end}"
-            if at is not None and at.distance > 0:
-                lost = upstream_range(self.request.runs, at.offset - k, at.distance)
+            if broken_at is not None and broken_at.distance > 0:
+                lost = upstream_range(self.request.runs, broken_at.offset - k, broken_at.distance)
                 where = (
-                    f"before offset {at.offset}: upstream records {lost} of {self.request.source} "
-                    "are not on the target"
+                    f"before offset {broken_at.offset}: upstream records {lost} of "
+                    f"{self.request.source} are not on the target"
                 )
             what = f"{off} records are missing {where} ({detail})"
             return self._wrong(what, code="GAP_WRITTEN", source=self.request.source)
-        where = f"below offset {end}" if at is None else f"from offset {at.offset} on"
+        where = f"below offset {end}" if broken_at is None else f"from offset {broken_at.offset} on"
         what = f"{-off} records {where} were not written by this flow, or twice ({detail})"
         return self._wrong(what, code="EXTRA_RECORDS")
 
@@ -461,11 +461,11 @@ class StartSearch:
 
     # -- topics of either kind
 
-    def _epoch(self, upstream: int, known: int = -1) -> int:
+    def _epoch(self, upstream: int, known_epoch: int = -1) -> int:
         """Return the leader epoch of the source record before a position. An idle copy would learn
         it only with its next record.
         """
-        return known if known >= 0 else self.logs.epoch_before(upstream)
+        return known_epoch if known_epoch >= 0 else self.logs.epoch_before(upstream)
 
     def _check_source(self, upstream: int) -> int:
         end = self.source_ends.log_end

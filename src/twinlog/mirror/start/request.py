@@ -107,19 +107,19 @@ class StartRules:
     """Producer IDs of all known flows. Their records are not foreign."""
 
 
-def runs_for_start(known: PartitionMap, most: int) -> tuple[tuple[Run, ...], int]:
+def runs_for_start(partition_map: PartitionMap, limit: int) -> tuple[tuple[Run, ...], int]:
     """Return the part of a map that a start needs, and the ordinal from which on it is complete
     (-1: from the first).
 
     The part is the first run, which has K, and the newest runs: all of the newest chunk, and all
     from the last record before the mark on.
     """
-    runs = known.runs
-    begin = max(0, len(runs) - most)
-    if known.open_from >= 0:
-        begin = min(begin, max(0, following(runs, known.open_from, ORDINAL) - 1))
-    if known.mark is not None:
-        begin = min(begin, max(0, following(runs, known.mark.ordinal - 1, ORDINAL) - 1))
+    runs = partition_map.runs
+    begin = max(0, len(runs) - limit)
+    if partition_map.open_from >= 0:
+        begin = min(begin, max(0, following(runs, partition_map.open_from, ORDINAL) - 1))
+    if partition_map.mark is not None:
+        begin = min(begin, max(0, following(runs, partition_map.mark.ordinal - 1, ORDINAL) - 1))
     if begin <= 1:
         return tuple(runs), -1
     newest = runs[begin:]

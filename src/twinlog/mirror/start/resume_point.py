@@ -99,7 +99,7 @@ class TailCheck:
             downstream=self._k + self._ordinal,
         )
 
-    def _corrected(self, upstream: int, known: dict[int, Known]) -> ResumePoint | None:
+    def _corrected(self, upstream: int, known_records: dict[int, Known]) -> ResumePoint | None:
         """Return another resume point that the last records prove, or None without evidence.
 
         The newest rows of a map may announce records that were never written, because another lane
@@ -117,8 +117,8 @@ class TailCheck:
             if void is False:
                 break  # the announced record is there, so this row and all before it are right
             earlier, fewer = without_newest(runs, prints, count)
-            known |= self._logs.sources(self._tail, earlier, self._k)
-            comparison = self._compare(earlier, known, fewer)
+            known_records |= self._logs.sources(self._tail, earlier, self._k)
+            comparison = self._compare(earlier, known_records, fewer)
             if not comparison.holds:
                 continue
             right = run_continued_at(earlier, dropped.ordinal)
@@ -189,14 +189,14 @@ class TailCheck:
         tail, around, own_time = self._tail, near.records, not self._tail.is_log_append_time
         start, behind = self._logs.source_ends.log_start, list(tail.records)
         after = start - 1 if near.low <= start else None
-        for at, record in enumerate(tail.records, 1):
+        for index, record in enumerate(tail.records, 1):
             run = run_at(self._runs, record.offset - self._k)
             upstream = -1 if run is None else run.upstream_of(record.offset - self._k)
             if record.offset < tail.whole_from or upstream not in around:
                 continue
             if not same_record(around[upstream][0], record, compare_timestamp=own_time):
                 break
-            after, behind = upstream, list(tail.records[at:])
+            after, behind = upstream, list(tail.records[index:])
         if after is None or not behind:
             return None
         pairs = pairs_in_order(behind, around, after, compare_timestamp=own_time)
@@ -206,6 +206,9 @@ class TailCheck:
         return self._resume_after(newest, around, runs_of(pairs, self._k), len(pairs))
 
     def _compare(
-        self, runs: Sequence[Run], known: Mapping[int, Known], fingerprints: Mapping[int, int]
+        self,
+        runs: Sequence[Run],
+        known_records: Mapping[int, Known],
+        fingerprints: Mapping[int, int],
     ) -> Comparison:
-        return compare(self._tail, runs, known, k=self._k, fingerprints=fingerprints)
+        return compare(self._tail, runs, known_records, k=self._k, fingerprints=fingerprints)

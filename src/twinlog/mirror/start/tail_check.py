@@ -84,14 +84,14 @@ def read_tail(raw: memoryview, low: int, log_end: int) -> TargetTail:
     records: list[Record] = []
     last: BatchHeader | None = None
     append_time = False
-    for header, at in read_headers(raw):
+    for header, start in read_headers(raw):
         if header.base_offset >= log_end:
             break
         last = header
         append_time = append_time or (header.magic >= 2 and header.is_log_append_time)
         if header.next_offset <= low or header.is_control:
             continue
-        decoded = decode(header, raw[at : at + header.length])
+        decoded = decode(header, raw[start : start + header.length])
         records += (record for record in decoded if low <= record.offset < log_end)
     return TargetTail(records=tuple(records), last_header=last, is_log_append_time=append_time)
 
@@ -148,7 +148,7 @@ def source_records(
     """
     out: dict[int, tuple[Record, int]] = {}
     after = -1
-    for header, at in read_headers(raw):
+    for header, start in read_headers(raw):
         if upto is not None and header.base_offset > upto and header.magic >= 2:
             break
         skip = skip_at(skips, header.base_offset)
@@ -159,7 +159,7 @@ def source_records(
         if header.is_control:
             continue
         epoch = header.leader_epoch if header.magic >= 2 else -1
-        for record in decode(header, raw[at : at + header.length]):
+        for record in decode(header, raw[start : start + header.length]):
             out[record.offset] = (record, epoch)
     return out, after
 

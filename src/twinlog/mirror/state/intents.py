@@ -305,20 +305,20 @@ def is_intent_row(key: bytes | None, flow: str) -> bool:
 def flow_intents(
     flow: str,
     rows: Iterable[tuple[bytes | None, bytes | None]],
-    known: FlowIntents | None = None,
+    earlier: FlowIntents | None = None,
     corrupt: set[tuple[IntentKind, str]] | None = None,
 ) -> FlowIntents:
     """Return the intents, from (key, value) in log order. Raises CorruptData if a newest row cannot
     be read.
 
-    `known`: earlier intents, which stay set unless a row revokes them, because the topic may have
+    `earlier`: earlier intents, which stay set unless a row revokes them, because the topic may have
     been re-created. `corrupt`: receives kind and topic of pauses and limits that are STATE_CORRUPT.
     These then do not raise.
     """
-    known = known or FlowIntents()
-    intents = dict(known._set)
-    skips = {skip.record_key: skip for skip in known.skips}
-    accepted = {acceptance.record_key: acceptance for acceptance in known.accepted}
+    earlier = earlier or FlowIntents()
+    intents = dict(earlier._set)
+    skips = {skip.record_key: skip for skip in earlier.skips}
+    accepted = {acceptance.record_key: acceptance for acceptance in earlier.accepted}
     for key, value in _newest(flow, rows):
         try:
             parts, fields = read_row(key, value)

@@ -63,26 +63,26 @@ class Pairs:
         """Return the source offset of the first copied record at or after a target offset."""
         return self._first(downstream, DOWNSTREAM, UPSTREAM)
 
-    def _first(self, at: int, from_field: int, to_field: int) -> int:
-        mapped = self._mapped(at, from_field, to_field)
+    def _first(self, offset: int, from_field: int, to_field: int) -> int:
+        mapped = self._mapped(offset, from_field, to_field)
         if mapped is None:
             return self.first[to_field]
         if mapped.is_known:
             return mapped.offset
         return self.runs[self._at[from_field] + 1][to_field]
 
-    def _mapped(self, at: int, from_field: int, to_field: int) -> MappedOffset | None:
+    def _mapped(self, offset: int, from_field: int, to_field: int) -> MappedOffset | None:
         number = self._at[from_field]
         run = self.runs[number]
         length = self._length(number)
-        distance = at - run[from_field]
+        distance = offset - run[from_field]
         if not 0 <= distance < length:
-            number = following(self.runs, at, from_field) - 1
+            number = following(self.runs, offset, from_field) - 1
             if number < 0:
                 return None
             self._at[from_field] = number
             run, length = self.runs[number], self._length(number)
-            distance = at - run[from_field]
+            distance = offset - run[from_field]
         is_known = distance < length
         return MappedOffset(
             run[to_field] + distance, is_known, length - distance if is_known else 0
@@ -155,21 +155,25 @@ def find_realignment(
     """
     source_indexes, target_indexes = range(len(source)), range(len(target))
     if may_lack:
-        known_there = {seen.number for seen in target}
-        known_here = {seen.number for seen in source}
-        here_kept = [at for at in source_indexes if source[at].number in known_there]
-        there_kept = [at for at in target_indexes if target[at].number in known_here]
+        target_numbers_known = {seen.number for seen in target}
+        source_numbers_known = {seen.number for seen in source}
+        source_kept = [
+            index for index in source_indexes if source[index].number in target_numbers_known
+        ]
+        target_kept = [
+            index for index in target_indexes if target[index].number in source_numbers_known
+        ]
     else:
-        here_kept, there_kept = list(source_indexes), list(target_indexes)
+        source_kept, target_kept = list(source_indexes), list(target_indexes)
     ends = [END] * ALIKE if is_whole else []
-    source_numbers: list[object] = [source[at].number for at in here_kept] + ends
-    target_numbers: list[object] = [target[at].number for at in there_kept] + ends
+    source_numbers: list[object] = [source[index].number for index in source_kept] + ends
+    target_numbers: list[object] = [target[index].number for index in target_kept] + ends
     match = _nearest(source_numbers, target_numbers)
     if match is None:
         return None
     return (
-        here_kept[match[0]] if match[0] < len(here_kept) else len(source),
-        there_kept[match[1]] if match[1] < len(there_kept) else len(target),
+        source_kept[match[0]] if match[0] < len(source_kept) else len(source),
+        target_kept[match[1]] if match[1] < len(target_kept) else len(target),
     )
 
 
@@ -177,17 +181,17 @@ def _nearest(
     source_numbers: Sequence[object], target_numbers: Sequence[object]
 ) -> tuple[int, int] | None:
     starts: dict[tuple[object, ...], list[int]] = {}
-    for at in range(len(target_numbers) - ALIKE + 1):
-        starts.setdefault(tuple(target_numbers[at : at + ALIKE]), []).append(at)
+    for index in range(len(target_numbers) - ALIKE + 1):
+        starts.setdefault(tuple(target_numbers[index : index + ALIKE]), []).append(index)
     best: tuple[int, int] | None = None
-    for at in range(len(source_numbers) - ALIKE + 1):
-        if best is not None and at >= sum(best):
+    for index in range(len(source_numbers) - ALIKE + 1):
+        if best is not None and index >= sum(best):
             break
         # if distances are equal, the match that keeps the pairing is preferred
-        for other in starts.get(tuple(source_numbers[at : at + ALIKE]), ()):
-            rank = at + other, abs(at - other)
+        for other in starts.get(tuple(source_numbers[index : index + ALIKE]), ()):
+            rank = index + other, abs(index - other)
             if best is None or rank < (sum(best), abs(best[0] - best[1])):
-                best = at, other
+                best = index, other
     return best
 
 

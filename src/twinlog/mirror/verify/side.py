@@ -77,7 +77,7 @@ class ReadSide:
         *,
         start: Callable[[], int],
         may_lack: bool,
-        compared: Compared,
+        result: Compared,
     ) -> None:
         self.begin, self.limit = begin, limit
         self.start = start
@@ -86,7 +86,7 @@ class ReadSide:
         self.hidden: deque[Range] = deque(maxlen=HIDDEN_KEPT)
         """Ranges of offsets that were passed and that no reader sees."""
         self._pieces = pieces
-        self._compared = compared
+        self._compared = result
         self._piece: Piece | None = None
         self._rows: RecordTable | None = None
         self._entries: deque[Entry] = deque()

@@ -72,14 +72,14 @@ class LogWalk:
         source: ReadSide,
         target: ReadSide,
         rules: Rules,
-        compared: Compared,
+        result: Compared,
         on_step: Callable[[int], None] = lambda _: None,
     ) -> None:
         """`on_step` gets the target offset that was reached."""
         self._pairs = pairs
         self._source, self._target = source, target
         self._rules = rules
-        self._compared = compared
+        self._compared = result
         self._on_step = on_step
         self._shift = 0
         """Distance of records to their positions in the map."""
@@ -278,13 +278,15 @@ class LogWalk:
         origin = self._pairs.origin(offset - self._shift)
         return GapCause.OTHERS if origin is not None and not origin.is_known else None
 
-    def _why_gone_on_target(self, mapped: MappedOffset, at: int) -> GapCause | None:
+    def _why_gone_on_target(self, mapped: MappedOffset, offset: int) -> GapCause | None:
         if not mapped.is_known:
             return None
-        if at < self._target.start():
+        if offset < self._target.start():
             return GapCause.TARGET_DELETED
         return (
-            GapCause.TARGET_CLEANED if self._target.may_lack and at < self._target.limit else None
+            GapCause.TARGET_CLEANED
+            if self._target.may_lack and offset < self._target.limit
+            else None
         )
 
     def _source_lacks(self, target_entry: Entry, source_entry: Entry | None) -> bool:
@@ -307,7 +309,7 @@ class LogWalk:
     def _realign(self) -> None:
         source_entries: list[Entry] = []
         target_entries: list[Entry] = []
-        seen: tuple[list[Seen], list[Seen]] = ([], [])
+        entries: tuple[list[Seen], list[Seen]] = ([], [])
         met: tuple[int, int] | None = None
         is_whole = False
         for size in WINDOWS:
@@ -315,12 +317,12 @@ class LogWalk:
                 self._fill(self._source, source_entries, size)
                 | self._fill(self._target, target_entries, size)
             )
-            seen = self._as_seen(source_entries, target_entries)
+            entries = self._as_seen(source_entries, target_entries)
             may_lack = self._source.may_lack or self._target.may_lack
-            met = find_realignment(*seen, is_whole=is_whole, may_lack=may_lack)
+            met = find_realignment(*entries, is_whole=is_whole, may_lack=may_lack)
             if met is not None or is_whole:
                 break
-        until = self._as_far_as_both(*seen) if met is None else met
+        until = self._as_far_as_both(*entries) if met is None else met
         if met == (0, 0) and not self._moves(source_entries, target_entries):
             # equal except for timestamps, among records with the target's own
             pair = (
@@ -335,7 +337,7 @@ class LogWalk:
             return
         self._sort_out(
             (source_entries[: until[0]], target_entries[: until[1]]),
-            (seen[0][: until[0]], seen[1][: until[1]]),
+            (entries[0][: until[0]], entries[1][: until[1]]),
         )
         self._source.give_back(source_entries[until[0] :])
         self._target.give_back(target_entries[until[1] :])
@@ -433,15 +435,15 @@ class LogWalk:
             # this is not a source offset, so that the digests of both sides differ
             self._count(target_by_offset[other.offset], ~other.offset, lambda day: day.target)
 
-    def _sort_out_missing(self, seen: Seen) -> bool:
+    def _sort_out_missing(self, record: Seen) -> bool:
         """Report a missing record. Returns False if there is a valid reason for it."""
-        mapped = self._pairs.counterpart(seen.offset)
-        reason = None if mapped is None else self._why_gone_on_target(mapped, seen.at)
+        mapped = self._pairs.counterpart(record.offset)
+        reason = None if mapped is None else self._why_gone_on_target(mapped, record.at)
         if reason is not None:
             self._compared.gaps[reason] += 1
             return False
         why = "" if mapped is None or mapped.is_known else NOT_IN_MAP
-        self._compared.differs(DifferenceKind.MISSING, _span([seen]), None, 1, why)
+        self._compared.differs(DifferenceKind.MISSING, _span([record]), None, 1, why)
         return True
 
     def _sort_out_extra(self, other: Seen, last: int | None, problem: str) -> bool:
@@ -491,17 +493,17 @@ def _span(records: Sequence[Seen]) -> Range:
 # batches.
 
 
-def are_equal(source: Piece, target: Piece, compared: Compared, *, is_deep: bool) -> bool:
+def are_equal(source: Piece, target: Piece, result: Compared, *, is_deep: bool) -> bool:
     """Count equal batches by day and return True, or False if records must be compared."""
     if not _may_be_equal(source.header, target.header):
         return False
     try:
         verify_crc(target.data, 0, target.header)  # consumers check it, too
         if is_deep:
-            return _by_records(source, target, compared)
+            return _by_records(source, target, result)
         if source.header.attributes & CODEC_MASK == target.header.attributes & CODEC_MASK:
-            return _by_bytes(source, target, compared)
-        return _by_payload(source, target, compared)
+            return _by_bytes(source, target, result)
+        return _by_payload(source, target, result)
     except CorruptData:
         return False  # the comparison by record finds the error again and reports it
 
@@ -517,45 +519,45 @@ def _may_be_equal(header: BatchHeader, other: BatchHeader) -> bool:
     )
 
 
-def _by_bytes(source: Piece, target: Piece, compared: Compared) -> bool:
+def _by_bytes(source: Piece, target: Piece, result: Compared) -> bool:
     header = source.header
     # copies, because memoryviews are compared value by value
     if bytes(source.data[HEADER_BYTES:]) != bytes(target.data[HEADER_BYTES:]):
         return False
-    compared.by_bytes += header.count
-    compared.day(header.base_timestamp).both.add_batch(header.count, header.length)
+    result.by_bytes += header.count
+    result.day(header.base_timestamp).both.add_batch(header.count, header.length)
     return True
 
 
-def _by_payload(source: Piece, target: Piece, compared: Compared) -> bool:
+def _by_payload(source: Piece, target: Piece, result: Compared) -> bool:
     header = source.header
     verify_crc(source.data, 0, header)
     payload = _payload(source)
     if payload != _payload(target):
         return False
-    compared.day(header.base_timestamp).both.add_records(header.count, len(payload))
+    result.day(header.base_timestamp).both.add_records(header.count, len(payload))
     return True
 
 
-def _by_records(source: Piece, target: Piece, compared: Compared) -> bool:
+def _by_records(source: Piece, target: Piece, result: Compared) -> bool:
     verify_crc(source.data, 0, source.header)
     table = decode_table(source.data)
     if table.data != _payload(target):
         return False
     rows = RecordTable(table, 0, table.rows, is_own_time=False)
-    _count_rows(rows, table.rows, compared, is_deep=True)
+    _count_rows(rows, table.rows, result, is_deep=True)
     return True
 
 
 def count_equal(
-    source: RecordTable, target: RecordTable, most: int, compared: Compared, *, is_deep: bool
+    source: RecordTable, target: RecordTable, limit: int, result: Compared, *, is_deep: bool
 ) -> int:
-    """Count, by day, how many of the next records (at most `most`) are equal and contiguous on both
-    sides.
+    """Count, by day, how many of the next records (at most `limit`) are equal and contiguous on
+    both sides.
     """
     if source.is_own_time or target.is_own_time:
         return 0
-    count = min(most, source.end - source.at, target.end - target.at)
+    count = min(limit, source.end - source.at, target.end - target.at)
     if count <= 0:
         return 0
     source_columns, target_columns = _columns(source, count), _columns(target, count)
@@ -570,7 +572,7 @@ def count_equal(
         if time != their_time or data[begin:end] != other[their_begin:their_end]:
             break
         equal += 1
-    _count_rows(source, equal, compared, is_deep=is_deep)
+    _count_rows(source, equal, result, is_deep=is_deep)
     return equal
 
 
@@ -580,16 +582,16 @@ def _columns(rows: RecordTable, count: int) -> tuple[Sequence[int], ...]:
     return tuple(rows.table.column(column, rows.at, rows.at + count) for column in columns)
 
 
-def _count_rows(rows: RecordTable, count: int, compared: Compared, *, is_deep: bool) -> None:
+def _count_rows(rows: RecordTable, count: int, result: Compared, *, is_deep: bool) -> None:
     if not count:
         return
     offsets, times, begins, ends = _columns(rows, count)
-    first, last = compared.day(min(times)).both, compared.day(max(times)).both
+    first, last = result.day(min(times)).both, result.day(max(times)).both
     if first is last and not is_deep:
         first.add_records(count, sum(ends) - sum(begins))
         return
     for offset, timestamp, begin, end in zip(offsets, times, begins, ends, strict=True):
-        both = first if first is last else compared.day(timestamp).both
+        both = first if first is last else result.day(timestamp).both
         if is_deep:
             both.add_digest(offset, timestamp, rows.table.data[begin:end])
         else:

@@ -239,12 +239,12 @@ class Appender:
 
     def _fetch(self, tp: TopicPartition, log: _Log) -> None:
         answer = fetch_partition(self._client, tp, log.position, FETCH_BYTES)
-        for header, at in read_headers(answer.records):
+        for header, start in read_headers(answer.records):
             if header.next_offset <= log.position:
                 continue
             if self._is_ours(header, log):
-                verify_crc(answer.records, at, header)
-                batch = answer.records[at : at + header.length]
+                verify_crc(answer.records, start, header)
+                batch = answer.records[start : start + header.length]
                 log.has_own_times &= not header.is_log_append_time
                 for table, picked in decode_rows(batch, DECOMPRESSED_LIMIT_BYTES).parts:
                     log.there.update(_digest(log, table, row) for row in picked)

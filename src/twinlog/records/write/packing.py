@@ -78,7 +78,11 @@ class PackedBatch:
             return self
         if self.most_ms == UNTIMED_MS:
             write_header(
-                self.data, codec=self.codec, count=len(self), base_timestamp=now_ms, most=now_ms
+                self.data,
+                codec=self.codec,
+                count=len(self),
+                base_timestamp=now_ms,
+                max_timestamp=now_ms,
             )
             return self
         table = decode_table(memoryview(self.data))

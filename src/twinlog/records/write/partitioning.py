@@ -78,7 +78,7 @@ def _is_kept(plan: Any, kept: Mapping[str, str], topic: str) -> bool:
 
 def _attributes(plan: Any) -> dict[str, str]:
     output = plan.output()
-    attributes = (output.apply(at) for at in range(output.size()))
+    attributes = (output.apply(index) for index in range(output.size()))
     return {attribute.name(): attribute.exprId().toString() for attribute in attributes}
 
 

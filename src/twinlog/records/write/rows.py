@@ -35,6 +35,7 @@ from twinlog.records.columns import (
     TOPIC,
     VALUE,
 )
+from twinlog.records.decoding import number_array
 from twinlog.records.given import TOPIC_MISSING, no_topic
 from twinlog.records.write import packing
 from twinlog.records.write.packing import UNTIMED_MS, PackedBatch
@@ -222,7 +223,7 @@ def table_of_columns(
 def strings_of(column: Any) -> Strings:
     """Return a column of text or bytes as strings of the kernels."""
     column = column.cast(pa.binary())
-    sizes = pc.fill_null(pc.binary_length(column), -1)
+    sizes = pc.fill_null(pc.binary_length(column), _scalar(-1, pa.int32()))
     _, ends, data = column.buffers()
     starts = pa.Array.from_buffers(pa.int32(), len(column), [None, ends], offset=column.offset)
     return Strings(data.to_pybytes() if data else b"", numbers_of(starts), numbers_of(sizes))
@@ -237,15 +238,23 @@ def numbers_of(column: Any) -> array[int]:
     return out
 
 
+def _scalar(number: int, kind: pa.DataType) -> pa.Scalar:
+    """Return an Arrow scalar. `pa.scalar`, also inside of `pyarrow.compute`, would load pandas, and
+    each worker would need half a second and 30 MB for it.
+    """
+    return number_array(array("q", [number]), pa.int64()).cast(kind)[0]
+
+
 def _times(column: Any, now_ms: int, least_ms: int) -> array[int]:
     known = column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
     if known.null_count < len(known) and pc.min(known).as_py() < 1000 * least_ms:
         raise invalid("rows have timestamps before 1970, which Kafka does not accept")
-    return numbers_of(pc.fill_null(pc.divide(known, 1000), now_ms))
+    milliseconds = pc.divide(known, _scalar(1000, pa.int64()))
+    return numbers_of(pc.fill_null(milliseconds, _scalar(now_ms, pa.int64())))
 
 
 def _headers(column: Any) -> Strings:
-    counts = numbers_of(pc.fill_null(pc.list_value_length(column), 0))
+    counts = numbers_of(pc.fill_null(pc.list_value_length(column), _scalar(0, pa.int32())))
     headers = pc.list_flatten(column)
     key, value = (pc.struct_field(headers, name) for name in ("key", "value"))
     if key.null_count:

@@ -93,24 +93,24 @@ class Library:
         self._pack_headers = loaded.twinlog_pack_headers
         self._join, self._rewrite = loaded.twinlog_join, loaded.twinlog_rewrite
 
-    def scan(self, data: bytes, state: ScanState[int], most: int) -> Table | None:
+    def scan(self, data: bytes, state: ScanState[int], limit: int) -> Table | None:
         # a record has at least 7 bytes, so an invalid count does not allocate too much memory
-        stride = min(most, state[1], len(data) // 7)
+        stride = min(limit, state[1], len(data) // 7)
         cells = array("q", bytes(8 * COLUMNS * stride))
         at, _ = cells.buffer_info()
         rows = self._scan(data, len(data), state.buffer_info()[0], stride, at, stride)
-        if rows == _BAD or (rows < most and state[1]):
+        if rows == _BAD or (rows < limit and state[1]):
             return None
         return Table(data, cells, stride, rows)
 
     def measure(
-        self, table: Table, picked: array[int], number: int, base: int
+        self, table: Table, row_numbers: array[int], number: int, base: int
     ) -> tuple[int, int, int]:
         times = array("q", (0, 0))
         size = self._measure(
             table.cells.buffer_info()[0],
             table.stride,
-            *picked.buffer_info(),
+            *row_numbers.buffer_info(),
             number,
             base,
             times.buffer_info()[0],
@@ -120,7 +120,7 @@ class Library:
     def rebuild(
         self,
         table: Table,
-        picked: array[int],
+        row_numbers: array[int],
         number: int,
         base: int,
         out: bytearray,
@@ -131,7 +131,7 @@ class Library:
             len(table.data),
             table.cells.buffer_info()[0],
             table.stride,
-            *picked.buffer_info(),
+            *row_numbers.buffer_info(),
             number,
             base,
             _address(out, start),
@@ -139,22 +139,22 @@ class Library:
         )
         return written
 
-    def breaks(self, table: Table, picked: array[int]) -> array[int]:
-        at_breaks = array("q", bytes(8 * len(picked)))
+    def breaks(self, table: Table, row_numbers: array[int]) -> array[int]:
+        at_breaks = array("q", bytes(8 * len(row_numbers)))
         count = self._breaks(
-            table.cells.buffer_info()[0], *picked.buffer_info(), at_breaks.buffer_info()[0]
+            table.cells.buffer_info()[0], *row_numbers.buffer_info(), at_breaks.buffer_info()[0]
         )
         return at_breaks[:count]
 
-    def partition(self, table: Table, picked: array[int], partitions: int) -> list[array[int]]:
-        where, by_partition = (array("q", bytes(8 * len(picked))) for _ in range(2))
+    def partition(self, table: Table, row_numbers: array[int], partitions: int) -> list[array[int]]:
+        where, by_partition = (array("q", bytes(8 * len(row_numbers))) for _ in range(2))
         counts = array("q", bytes(8 * (partitions + 1)))
         self._partition(
             table.data,
             len(table.data),
             table.cells.buffer_info()[0],
             table.stride,
-            *picked.buffer_info(),
+            *row_numbers.buffer_info(),
             partitions,
             *(cells.buffer_info()[0] for cells in (where, by_partition, counts)),
         )
@@ -268,16 +268,16 @@ class Library:
         )
         return filled
 
-    def rewrite(self, buffer: memoryview, rewrite: BatchRewrite, most: int) -> RewrittenBatches:
+    def rewrite(self, buffer: memoryview, rewrite: BatchRewrite, limit: int) -> RewrittenBatches:
         if buffer.readonly:
-            return TWIN.rewrite(buffer, rewrite, most)
-        numbers = bytearray(_REWRITE.size + _REWRITTEN.size * most)
+            return TWIN.rewrite(buffer, rewrite, limit)
+        numbers = bytearray(_REWRITE.size + _REWRITTEN.size * limit)
         _REWRITE.pack_into(numbers, 0, *rewrite)
         count = self._rewrite(
             ctypes.addressof(ctypes.c_char.from_buffer(buffer)),
             len(buffer),
             ctypes.addressof(ctypes.c_char.from_buffer(numbers)),
-            most,
+            limit,
         )
         at, next_offset, epoch, *_ = _REWRITE.unpack_from(numbers)
         end = _REWRITE.size + _REWRITTEN.size * max(0, count)

@@ -161,11 +161,11 @@ class HeaderColumns(NamedTuple):
 class Kernels(Protocol):
     """The kernels. `picked` are row numbers of the table, in order."""
 
-    def scan(self, data: bytes, state: ScanState[int], most: int) -> Table | None:
-        """Return at most `most` records, or None if they are corrupt: the twin finds the reason."""
+    def scan(self, data: bytes, state: ScanState[int], limit: int) -> Table | None:
+        """Return at most `limit` records, or None if they are corrupt: the twin finds why."""
 
     def measure(
-        self, table: Table, picked: array[int], number: int, base: int
+        self, table: Table, row_numbers: array[int], number: int, base: int
     ) -> tuple[int, int, int]:
         """Return the size of these rows in a batch (bytes), and their least and greatest timestamp.
 
@@ -175,7 +175,7 @@ class Kernels(Protocol):
     def rebuild(
         self,
         table: Table,
-        picked: array[int],
+        row_numbers: array[int],
         number: int,
         base: int,
         out: bytearray,
@@ -186,8 +186,8 @@ class Kernels(Protocol):
         Returns the number of bytes written, or -1 if there is not enough room.
         """
 
-    def breaks(self, table: Table, picked: array[int]) -> array[int]:
-        """Return the indexes in `picked` before which at least one offset is missing."""
+    def breaks(self, table: Table, row_numbers: array[int]) -> array[int]:
+        """Return the indexes in `row_numbers` before which at least one offset is missing."""
 
     def gather(
         self, table: Table, column: int, first: int, end: int
@@ -198,7 +198,7 @@ class Kernels(Protocol):
         (set if it is not null), and the number of nulls.
         """
 
-    def partition(self, table: Table, picked: array[int], partitions: int) -> list[array[int]]:
+    def partition(self, table: Table, row_numbers: array[int], partitions: int) -> list[array[int]]:
         """Return the rows of each partition, as Kafka's Java producer partitions by key."""
 
     def pack(self, key: Strings, value: Strings, headers: Strings, times: array[int]) -> Table:
@@ -231,8 +231,8 @@ class Kernels(Protocol):
         Stops before the first batch that cannot be sent unchanged, or for which there is no room.
         """
 
-    def rewrite(self, buffer: memoryview, rewrite: BatchRewrite, most: int) -> RewrittenBatches:
-        """Rewrite the headers of at most `most` consecutive batches as batches of this producer.
+    def rewrite(self, buffer: memoryview, rewrite: BatchRewrite, limit: int) -> RewrittenBatches:
+        """Rewrite the headers of at most `limit` consecutive batches as batches of this producer.
 
         Each must be contiguous with the previous one, have a valid CRC, and need no other change.
         Control batches in between are skipped, and a run begins after them. The first batch of a

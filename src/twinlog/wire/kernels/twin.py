@@ -48,8 +48,8 @@ def murmur2(data: bytes) -> int:
     """Return the same hash as `Utils.murmur2` of Kafka's clients, as an unsigned number."""
     whole = len(data) & ~3
     value = _SEED ^ len(data)
-    for at in range(0, whole, 4):
-        part = int.from_bytes(data[at : at + 4], "little") * _M & _INT
+    for index in range(0, whole, 4):
+        part = int.from_bytes(data[index : index + 4], "little") * _M & _INT
         part = (part ^ part >> _R) * _M & _INT
         value = value * _M & _INT ^ part
     rest = data[whole:]
@@ -78,11 +78,11 @@ _LENGTHS: Final = bytes(_length(number) for number in range(_MANY))
 class Twin:
     """All kernels in Python, without state."""
 
-    def scan(self, data: bytes, state: ScanState[int], most: int) -> Table:
+    def scan(self, data: bytes, state: ScanState[int], limit: int) -> Table:
         """Raises CorruptData. `LEFT` of the state then shows which record is corrupt."""
         columns: list[list[int]] = [[] for _ in range(shapes.COLUMNS)]
         try:
-            _parse(data, state, most, columns)
+            _parse(data, state, limit, columns)
         except IndexError:
             raise CorruptData("the data ends inside it") from None
         times = columns[shapes.TIMESTAMP]
@@ -95,31 +95,31 @@ class Twin:
         return Table(data, cells, rows, rows)
 
     def measure(
-        self, table: Table, picked: array[int], number: int, base: int
+        self, table: Table, row_numbers: array[int], number: int, base: int
     ) -> tuple[int, int, int]:
         size, length = 0, _LENGTHS
         times, rests, ends = (
             table.column(column) for column in (shapes.TIMESTAMP, shapes.REST, shapes.END)
         )
-        for at, row in enumerate(picked, number):
+        for index, row in enumerate(row_numbers, number):
             delta = times[row] - base
             body = 1 + ends[row] - rests[row]
             body += length[delta] if 0 <= delta < _MANY else _length(wrapped(delta))
-            body += length[at] if at < _MANY else _length(at)
+            body += length[index] if index < _MANY else _length(index)
             size += body + (length[body] if body < _MANY else _length(body))
-        picked_times = [times[row] for row in picked]
+        picked_times = [times[row] for row in row_numbers]
         return size, min(picked_times), max(picked_times)
 
     def rebuild(
         self,
         table: Table,
-        picked: array[int],
+        row_numbers: array[int],
         number: int,
         base: int,
         out: bytearray,
         start: int,
     ) -> int:
-        payload = _payload(table, picked, number, base)
+        payload = _payload(table, row_numbers, number, base)
         if len(payload) > len(out) - start:
             return -1
         out[start : start + len(payload)] = payload
@@ -131,27 +131,33 @@ class Twin:
         count = end - first
         out, ends, present, nulls = bytearray(), array("i", [0]), bytearray((count + 7) // 8), 0
         sizes = table.column(column + 1, first, end)
-        for row, (at, size) in enumerate(zip(table.column(column, first, end), sizes, strict=True)):
+        for row, (index, size) in enumerate(
+            zip(table.column(column, first, end), sizes, strict=True)
+        ):
             if size < 0:
                 nulls += 1
             else:
-                out += table.data[at : at + size]
+                out += table.data[index : index + size]
                 present[row >> 3] |= 1 << (row & 7)
             ends.append(len(out))
         return out, bytearray(ends.tobytes()), present, nulls
 
-    def breaks(self, table: Table, picked: array[int]) -> array[int]:
+    def breaks(self, table: Table, row_numbers: array[int]) -> array[int]:
         offsets = table.column(shapes.OFFSET)
         return array(
             "q",
-            (n for n in range(1, len(picked)) if offsets[picked[n]] - 1 != offsets[picked[n - 1]]),
+            (
+                n
+                for n in range(1, len(row_numbers))
+                if offsets[row_numbers[n]] - 1 != offsets[row_numbers[n - 1]]
+            ),
         )
 
-    def partition(self, table: Table, picked: array[int], partitions: int) -> list[array[int]]:
+    def partition(self, table: Table, row_numbers: array[int], partitions: int) -> list[array[int]]:
         by_partition = [array("q") for _ in range(partitions)]
         data, offsets = table.data, table.column(shapes.OFFSET)
         keys, sizes = table.column(shapes.KEY), table.column(shapes.KEY_SIZE)
-        for row in picked:
+        for row in row_numbers:
             size, at = sizes[row], keys[row]
             # a hash, because with transactions records may have only even or only odd offsets
             key = data[at : at + size] if size >= 0 else offsets[row].to_bytes(8, "big")
@@ -246,7 +252,7 @@ class Twin:
         out[start : start + len(joining.payload)] = joining.payload
         return len(joining.payload)
 
-    def rewrite(self, buffer: memoryview, rewrite: BatchRewrite, most: int) -> RewrittenBatches:
+    def rewrite(self, buffer: memoryview, rewrite: BatchRewrite, limit: int) -> RewrittenBatches:
         """Rewrite no batch: the intake, which handles each alone, is the reference."""
         return RewrittenBatches(rewrite.at, rewrite.next_offset, rewrite.leader_epoch, ())
 
@@ -333,10 +339,11 @@ def scan_state(header: BatchHeader) -> ScanState[int]:
     )
 
 
-def _payload(table: Table, picked: array[int], number: int, base: int) -> bytearray:
+def _payload(table: Table, row_numbers: array[int], number: int, base: int) -> bytearray:
     times = table.column(shapes.TIMESTAMP)
     return bytearray().join(
-        _record(table, row, wrapped(times[row] - base), at) for at, row in enumerate(picked, number)
+        _record(table, row, wrapped(times[row] - base), index)
+        for index, row in enumerate(row_numbers, number)
     )
 
 
@@ -348,9 +355,9 @@ def _record(table: Table, row: int, time_delta: int, delta: int) -> bytes:
 
 
 def _parse(  # noqa: C901, PLR0912, PLR0915 - one loop without calls, see below
-    data: bytes, state: ScanState[int], most: int, columns: list[list[int]]
+    data: bytes, state: ScanState[int], limit: int, columns: list[list[int]]
 ) -> None:
-    """Parse at most `most` records into the columns.
+    """Parse at most `limit` records into the columns.
 
     Varints of one and two bytes are decoded in place, because a call for each of the seven numbers
     of a record would double the time.
@@ -359,7 +366,7 @@ def _parse(  # noqa: C901, PLR0912, PLR0915 - one loop without calls, see below
     offsets, timestamps, rests, keys, key_sizes, values, value_sizes, headers, ends = (
         column.append for column in columns
     )
-    size, last = len(data), max(0, left - most)
+    size, last = len(data), max(0, left - limit)
     while left > last:
         state[shapes.LEFT] = left
         raw = data[position]
@@ -483,6 +490,6 @@ def _headers(data: bytes, start: int, end: int) -> Iterator[tuple[bytes, bytes |
 
 def _bits(flags: array[int]) -> bytearray:
     out = bytearray((len(flags) + 7) // 8)
-    for at, flag in enumerate(flags):
-        out[at >> 3] |= flag << (at & 7)
+    for index, flag in enumerate(flags):
+        out[index >> 3] |= flag << (index & 7)
     return out

@@ -159,19 +159,19 @@ class _Series:
         self._known(metric, labels, None if ms is None else ms / 1000)
 
     def _totals(
-        self, flow: FlowSnapshot, parts: Sequence[PartitionSnapshot], labels: tuple[str, str]
+        self, flow: FlowSnapshot, partitions: Sequence[PartitionSnapshot], labels: tuple[str, str]
     ) -> None:
         copied = self._reading.totals.get(flow.flow, Count())
         self._add(metrics.FLOW_RECORDS, labels, copied.records)
         self._add(metrics.FLOW_BYTES, labels, copied.bytes)
-        held = [part for part in parts if part.state not in NOT_MIRRORED]
+        held = [part for part in partitions if part.state not in NOT_MIRRORED]
         least_kept_ms = min(known(part.left_ms for part in held), default=None)
         self._known(metrics.FLOW_LAG_RECORDS, labels, total(part.lag for part in held))
         self._known_ms(metrics.FLOW_LAG_SECONDS, labels, largest(part.lag_ms for part in held))
         self._known_ms(metrics.FLOW_KEPT_SECONDS, labels, least_kept_ms)
         if flow.generation is not None:
             at, rate = self._reading.at, self._reading.rate
-            records = sum(rate(at, flow.flow, part).records for part in parts)
+            records = sum(rate(at, flow.flow, part).records for part in partitions)
             for metric in metrics.TASK_RATES:
                 self._add(metric, (connector(flow), "0"), records)
             self._load(flow)
@@ -249,22 +249,24 @@ class _Series:
             _times(self._adder_for(flow), metrics.CHECKPOINT_LATENCY, timing.latency, group)
 
     def _partition(
-        self, flow: FlowSnapshot, part: PartitionSnapshot, labels: tuple[str, str]
+        self, flow: FlowSnapshot, partition: PartitionSnapshot, labels: tuple[str, str]
     ) -> None:
-        upstream = (*labels, part.topic, str(part.partition))
-        self._add(metrics.RECORDS, upstream, part.records)
-        self._add(metrics.BYTES, upstream, part.bytes)
-        if part.state in NOT_MIRRORED:
+        upstream = (*labels, partition.topic, str(partition.partition))
+        self._add(metrics.RECORDS, upstream, partition.records)
+        self._add(metrics.BYTES, upstream, partition.bytes)
+        if partition.state in NOT_MIRRORED:
             return  # its log end is no longer queried
-        if part.lag is not None:
-            self._add(metrics.LAG_RECORDS, upstream, part.lag)
+        if partition.lag is not None:
+            self._add(metrics.LAG_RECORDS, upstream, partition.lag)
             at = f'"{consumer(flow)}"', *upstream[2:]
-            self._add(metrics.CONSUMER_LAG, at, part.lag)
-            self._add(metrics.FETCHER_LAG, (consumer(flow), *at), part.lag)
-        self._known_ms(metrics.LAG_SECONDS, upstream, part.lag_ms)
-        self._known_ms(metrics.KEPT_SECONDS, upstream, part.left_ms)
-        if part.target_topic:
-            self._as_mm2(flow, part, (*labels, part.target_topic, str(part.partition)))
+            self._add(metrics.CONSUMER_LAG, at, partition.lag)
+            self._add(metrics.FETCHER_LAG, (consumer(flow), *at), partition.lag)
+        self._known_ms(metrics.LAG_SECONDS, upstream, partition.lag_ms)
+        self._known_ms(metrics.KEPT_SECONDS, upstream, partition.left_ms)
+        if partition.target_topic:
+            self._as_mm2(
+                flow, partition, (*labels, partition.target_topic, str(partition.partition))
+            )
 
     def _as_connect(self) -> None:
         flows = self._reading.flows
@@ -275,15 +277,17 @@ class _Series:
         for metric in metrics.CONNECTED:
             self._add(metric, (), lanes)
 
-    def _as_mm2(self, flow: FlowSnapshot, part: PartitionSnapshot, labels: tuple[str, ...]) -> None:
-        rate = self._reading.rate(self._reading.at, flow.flow, part)
+    def _as_mm2(
+        self, flow: FlowSnapshot, partition: PartitionSnapshot, labels: tuple[str, ...]
+    ) -> None:
+        rate = self._reading.rate(self._reading.at, flow.flow, partition)
         add = self._adder_for(flow)
-        add(metrics.RECORD_COUNT, labels, part.records)
+        add(metrics.RECORD_COUNT, labels, partition.records)
         add(metrics.RECORD_RATE, labels, rate.records)
-        add(metrics.BYTE_COUNT, labels, part.bytes)
+        add(metrics.BYTE_COUNT, labels, partition.bytes)
         add(metrics.BYTE_RATE, labels, rate.bytes)
-        _times(add, metrics.RECORD_AGE, part.age, labels)
-        _times(add, metrics.REPLICATION_LATENCY, part.latency, labels)
+        _times(add, metrics.RECORD_AGE, partition.age, labels)
+        _times(add, metrics.REPLICATION_LATENCY, partition.latency, labels)
 
     def _adder_for(self, flow: FlowSnapshot) -> _Add:
         """Return a function that adds a series of MirrorMaker 2 under each name that is enabled."""

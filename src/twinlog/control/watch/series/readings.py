@@ -78,19 +78,19 @@ class PartitionRates:
             known = {(f.flow, part.topic, part.partition) for f in flows for part in f.partitions}
             self._samples = {key: sample for key, sample in self._samples.items() if key in known}
 
-    def _take(self, now: float, key: PartitionKey, part: PartitionSnapshot) -> None:
+    def _take(self, now: float, key: PartitionKey, partition: PartitionSnapshot) -> None:
         samples = self._samples.get(key)
         if samples is None:
-            self._samples[key] = deque((_Sample(now, part.records, part.bytes),))
+            self._samples[key] = deque((_Sample(now, partition.records, partition.bytes),))
             return
         if now - samples[-1].at >= SAMPLE_EVERY_S:
-            samples.append(_Sample(now, part.records, part.bytes))
+            samples.append(_Sample(now, partition.records, partition.bytes))
         while len(samples) > 1 and samples[1].at <= now - RATE_WINDOW_S:
             samples.popleft()
 
-    def rate(self, now: float, flow: str, part: PartitionSnapshot) -> Rate:
+    def rate(self, now: float, flow: str, partition: PartitionSnapshot) -> Rate:
         """Return the rate of a partition at that time."""
-        samples = self._samples.get((flow, part.topic, part.partition))
+        samples = self._samples.get((flow, partition.topic, partition.partition))
         if samples is None:
             return Rate()
         first = samples[0]  # this is never empty
@@ -99,8 +99,8 @@ class PartitionRates:
         # if a flow has lost the leadership, its counts restart
         seconds = now - first.at
         return Rate(
-            max(0, part.records - first.records) / seconds,
-            max(0, part.bytes - first.bytes) / seconds,
+            max(0, partition.records - first.records) / seconds,
+            max(0, partition.bytes - first.bytes) / seconds,
         )
 
 

@@ -123,48 +123,48 @@ class Endpoint:
     """Whether the answer is cached, because many clients poll it."""
 
 
-async def _flows(asked: CheckedRequest) -> Answer:
-    return shown.compact(await asked.site.flows())
+async def _flows(request: CheckedRequest) -> Answer:
+    return shown.compact(await request.site.flows())
 
 
-async def _flow(asked: CheckedRequest) -> Answer:
-    return shown.compact(await asked.site.flow(asked.flow))
+async def _flow(request: CheckedRequest) -> Answer:
+    return shown.compact(await request.site.flow(request.flow))
 
 
 def _printing(make: Callable[[CheckedRequest], Any]) -> Handler:
     """Return a handler that prints what `make` returns."""
 
-    async def run(asked: CheckedRequest) -> Answer:
-        return shown.printed(make(asked))
+    async def run(request: CheckedRequest) -> Answer:
+        return shown.printed(make(request))
 
     return run
 
 
-async def _partitions(asked: CheckedRequest) -> Answer:
-    query: inputs.PartitionQuery = asked.query
-    parts = await asked.site.parts(asked.flow)
-    total, rows = await asked.site.pages.run(lambda: shown.page(parts.partitions, query))
-    return shown.compact(_head(asked, "partitions", parts, total) | {"partitions": rows})
+async def _partitions(request: CheckedRequest) -> Answer:
+    query: inputs.PartitionQuery = request.query
+    parts = await request.site.parts(request.flow)
+    total, rows = await request.site.pages.run(lambda: shown.page(parts.partitions, query))
+    return shown.compact(_head(request, "partitions", parts, total) | {"partitions": rows})
 
 
-async def _topics(asked: CheckedRequest) -> Answer:
-    query: inputs.TopicQuery = asked.query
-    parts = await asked.site.parts(asked.flow)
-    total, rows = await asked.site.pages.run(lambda: shown.topic_page(parts.partitions, query))
-    return shown.compact(_head(asked, "topics", parts, total) | {"topics": rows})
+async def _topics(request: CheckedRequest) -> Answer:
+    query: inputs.TopicQuery = request.query
+    parts = await request.site.parts(request.flow)
+    total, rows = await request.site.pages.run(lambda: shown.topic_page(parts.partitions, query))
+    return shown.compact(_head(request, "topics", parts, total) | {"topics": rows})
 
 
-def _head(asked: CheckedRequest, rows: str, parts: Parts, total: int) -> dict[str, Any]:
+def _head(request: CheckedRequest, rows: str, parts: Parts, total: int) -> dict[str, Any]:
     """Return the fields of a page other than its rows."""
     age_ms = int(parts.age_s * 1000)
-    query: inputs.PageQuery = asked.query
+    query: inputs.PageQuery = request.query
     following, after = None, query.offset + query.limit
     if after < total:
         names = query.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-        path = f"{ROOT}/flows/{quote(asked.flow, safe='')}/{rows}"
+        path = f"{ROOT}/flows/{quote(request.flow, safe='')}/{rows}"
         following = f"{path}?{urlencode(names | {'offset': after})}"
     return {
-        "flow": asked.flow,
+        "flow": request.flow,
         "total": total,
         "offset": query.offset,
         "next": following,
@@ -174,22 +174,22 @@ def _head(asked: CheckedRequest, rows: str, parts: Parts, total: int) -> dict[st
     }
 
 
-async def _logs(asked: CheckedRequest) -> Answer:
-    query: inputs.LogsQuery = asked.query
-    config, parts = asked.site.flow_config(asked.flow), await asked.site.parts(asked.flow)
+async def _logs(request: CheckedRequest) -> Answer:
+    query: inputs.LogsQuery = request.query
+    config, parts = request.site.flow_config(request.flow), await request.site.parts(request.flow)
     known = {part.partition: part for part in parts.partitions if part.topic == query.topic}
     numbers = dict.fromkeys(map(int, query.partitions.split(",")))
     missing = next((number for number in numbers if number not in known), None)
     if missing is not None:
         raise RequestRefused(
-            f"{asked.flow} has no partition {query.topic[:200]}-{missing}", code="NOT_FOUND"
+            f"{request.flow} has no partition {query.topic[:200]}-{missing}", code="NOT_FOUND"
         )
-    wanted = [known[number] for number in numbers]
-    source_partitions = [TopicPartition(part.topic, part.partition) for part in wanted]
+    selected = [known[number] for number in numbers]
+    source_partitions = [TopicPartition(part.topic, part.partition) for part in selected]
     target_partitions = [
-        TopicPartition(part.target_topic, part.partition) for part in wanted if part.target_topic
+        TopicPartition(part.target_topic, part.partition) for part in selected if part.target_topic
     ]
-    source, target = await asked.site.questions.run(
+    source, target = await request.site.questions.run(
         lambda: both_logs(config, source_partitions, target_partitions)
     )
     rows = [
@@ -200,10 +200,10 @@ async def _logs(asked: CheckedRequest) -> Answer:
             "source": source[TopicPartition(part.topic, part.partition)],
             "target": target.get(TopicPartition(part.target_topic, part.partition)),
         }
-        for part in wanted
+        for part in selected
     ]
     as_of_ms = int(time.time() * 1000)
-    fields = {"flow": asked.flow, "topic": query.topic, "partitions": rows, "as_of_ms": as_of_ms}
+    fields = {"flow": request.flow, "topic": query.topic, "partitions": rows, "as_of_ms": as_of_ms}
     return shown.printed(fields)
 
 
@@ -212,19 +212,19 @@ def _querying(read: Callable[[CheckedRequest, MirrorConfig], Any]) -> Handler:
     queries the clusters, because the answer may be large.
     """
 
-    async def run(asked: CheckedRequest) -> Answer:
-        config = asked.site.alone(asked.flow)
-        return await asked.site.questions.run(lambda: shown.printed(read(asked, config)))
+    async def run(request: CheckedRequest) -> Answer:
+        config = request.site.alone(request.flow)
+        return await request.site.questions.run(lambda: shown.printed(read(request, config)))
 
     return run
 
 
-def _groups(asked: CheckedRequest, config: MirrorConfig) -> Any:
-    names = [asked.query.group] if asked.query.group else []
+def _groups(request: CheckedRequest, config: MirrorConfig) -> Any:
+    names = [request.query.group] if request.query.group else []
     (groups,) = ready_groups(config, names)
     if names and not groups.groups:
         raise RequestRefused(
-            f"{asked.flow} has no group {names[0][:200]} on its source", code="NOT_FOUND"
+            f"{request.flow} has no group {names[0][:200]} on its source", code="NOT_FOUND"
         )
     return groups
 
@@ -243,14 +243,14 @@ def _matching(topics: str | None) -> Callable[[str], bool]:
         ) from None
 
 
-def _diff(asked: CheckedRequest, config: MirrorConfig) -> Any:
-    matches, every = _matching(asked.query.topics), bool(asked.query.all)
+def _diff(request: CheckedRequest, config: MirrorConfig) -> Any:
+    matches, every = _matching(request.query.topics), bool(request.query.all)
     (comparisons,) = compare_flows(config, matches, with_left_alone=every, say=lambda _: None)
     return comparisons.printed(with_left_alone=every)
 
 
-def _doctor(asked: CheckedRequest, config: MirrorConfig) -> Any:
-    (seen,) = observe(config, asked.site.file)
+def _doctor(request: CheckedRequest, config: MirrorConfig) -> Any:
+    (seen,) = observe(config, request.site.file)
     return diagnosis(seen, findings(seen))
 
 
@@ -262,10 +262,10 @@ def _planning(make: Callable[[CutoverScope], Switchover | Failover]) -> Handler:
     return _querying(plan)
 
 
-async def _events(asked: CheckedRequest) -> Answer:
-    query: inputs.EventQuery = asked.query
-    await asked.site.read_reports()
-    events = asked.site.events.since(query.since)
+async def _events(request: CheckedRequest) -> Answer:
+    query: inputs.EventQuery = request.query
+    await request.site.read_reports()
+    events = request.site.events.since(query.since)
     last = events[-1].number if events else query.since
     wanted = [event for event in events if query.flow in ("", *Flow.of(event.flow).spellings)]
     wanted.sort(key=lambda event: event.time)
@@ -273,16 +273,16 @@ async def _events(asked: CheckedRequest) -> Answer:
     return shown.compact({"events": rows, "last": last})
 
 
-async def _code(asked: CheckedRequest) -> Answer:
-    name = asked.path["code"]
+async def _code(request: CheckedRequest) -> Answer:
+    name = request.path["code"]
     if name not in conditions():
         raise RequestRefused(f"no code {name[:200]}", code="NOT_FOUND")
     return shown.printed(shown.code(name))
 
 
-async def _in_effect(asked: CheckedRequest) -> Answer:
-    name = str(asked.site.flow_config(asked.flow).flow)
-    heard = (await asked.site.read_reports()).get(name, NOT_HEARD)
+async def _in_effect(request: CheckedRequest) -> Answer:
+    name = str(request.site.flow_config(request.flow).flow)
+    heard = (await request.site.read_reports()).get(name, NOT_HEARD)
     intents = None if heard.reported is None else heard.reported.intents
     if intents is None:
         why = heard.problem or (heard.reported.problem if heard.reported else "")
@@ -311,12 +311,12 @@ def _steering_handler(act: Callable[[FlowSteering, Any], Any], nothing: str = ""
     error if there is nothing to act on.
     """
 
-    async def run(asked: CheckedRequest) -> Answer:
-        body = asked.body
+    async def run(request: CheckedRequest) -> Answer:
+        body = request.body
         return await wished(
-            asked.site,
-            asked.client,
-            asked.flow,
+            request.site,
+            request.client,
+            request.flow,
             lambda steering: list(act(steering, body)),
             reason=body.reason,
             dry_run=body.dry_run,

@@ -119,16 +119,18 @@ def _shared_fields(flow: FlowSnapshot | PublishedStatus) -> dict[str, Any]:
     return {**picked(flow, _ALIKE), "loss": picked(flow, _LOSS)}
 
 
-def _snapshot_fields(seen: FlowSnapshot, now_ms: int, age_s: float) -> dict[str, Any]:
+def _snapshot_fields(snapshot: FlowSnapshot, now_ms: int, age_s: float) -> dict[str, Any]:
     return {
-        **_shared_fields(seen),
-        "state": seen.state,
-        "partitions": len(seen.partitions),
-        "unusual_partitions": sum(map(is_unusual, seen.partitions)),
-        "lag_unknown_partitions": seen.lag_unknown,
-        "latency": picked(seen.latency, _LATENCY),
-        "retention": picked(kept_of(seen.partitions), _RETENTION) if seen.is_led_here else None,
-        "verified": picked(seen.verified, _VERIFIED),
+        **_shared_fields(snapshot),
+        "state": snapshot.state,
+        "partitions": len(snapshot.partitions),
+        "unusual_partitions": sum(map(is_unusual, snapshot.partitions)),
+        "lag_unknown_partitions": snapshot.lag_unknown,
+        "latency": picked(snapshot.latency, _LATENCY),
+        "retention": picked(kept_of(snapshot.partitions), _RETENTION)
+        if snapshot.is_led_here
+        else None,
+        "verified": picked(snapshot.verified, _VERIFIED),
         "reported_by": HERE,
         "as_of_ms": now_ms - int(age_s * 1000),
         "age_ms": int(age_s * 1000),
@@ -226,14 +228,14 @@ _COLUMNS: Final[dict[str, Callable[[PartitionSnapshot], int]]] = {
 
 
 def page(
-    parts: Iterable[PartitionSnapshot], query: PartitionQuery
+    partitions: Iterable[PartitionSnapshot], query: PartitionQuery
 ) -> tuple[int, list[dict[str, Any]]]:
     """Return the number of matching partitions and the page's rows. Ties are sorted by topic and
     partition.
     """
     matching = [
         part
-        for part in parts
+        for part in partitions
         if query.topic in part.topic
         and (not query.of_topic or part.topic == query.of_topic)
         and _is_wanted(part, query)
@@ -242,9 +244,9 @@ def page(
     return len(matching), [picked(part, _PARTITION) for part in rows]
 
 
-def _is_wanted(part: PartitionSnapshot, query: PartitionQuery | TopicQuery) -> bool:
-    is_in_state = query.state is None or part.state is query.state
-    return is_in_state and (not query.code or part.code == query.code)
+def _is_wanted(partition: PartitionSnapshot, query: PartitionQuery | TopicQuery) -> bool:
+    is_in_state = query.state is None or partition.state is query.state
+    return is_in_state and (not query.code or partition.code == query.code)
 
 
 def _sorted(
@@ -333,13 +335,13 @@ _TOPIC_COLUMNS: Final[dict[str, Callable[[Parts], int]]] = {
 
 
 def topic_page(
-    parts: Iterable[PartitionSnapshot], query: TopicQuery
+    partitions: Iterable[PartitionSnapshot], query: TopicQuery
 ) -> tuple[int, list[dict[str, Any]]]:
     """Return the number of matching topics and the page's rows. Ties are sorted by name. A topic
     matches if one partition has both the state and the code.
     """
     groups: dict[str, list[PartitionSnapshot]] = {}
-    for part in parts:
+    for part in partitions:
         groups.setdefault(part.topic, []).append(part)
     matching: list[Parts] = [
         group

@@ -141,10 +141,10 @@ class Site:
             self.events.add_published(chain.from_iterable(reported))
         return heard
 
-    def _flow(self, config: FlowConfig, heard: dict[str, LeaderReport]) -> dict[str, Any]:
+    def _flow(self, config: FlowConfig, reports: dict[str, LeaderReport]) -> dict[str, Any]:
         name = str(config.flow)
         return shown.flow(
-            config, self.snapshot(name), self._monitor.age_s, heard.get(name, NOT_HEARD)
+            config, self.snapshot(name), self._monitor.age_s, reports.get(name, NOT_HEARD)
         )
 
     def snapshot(self, name: str) -> FlowSnapshot | None:
@@ -191,7 +191,7 @@ class Site:
         return asking
 
     async def _ask(self, name: str, config: FlowConfig) -> Parts:
-        at, alone = time.monotonic(), self.alone(name)
+        asked_at, alone = time.monotonic(), self.alone(name)
 
         def ask() -> tuple[FlowSnapshot, float]:
             began = time.thread_time()
@@ -202,7 +202,7 @@ class Site:
         if answer.error is not None:
             raise answer.error
         parts = Parts(
-            partitions=answer.partitions, at=at, is_here=False, config=config, cost_s=cost_s
+            partitions=answer.partitions, at=asked_at, is_here=False, config=config, cost_s=cost_s
         )
         self._asked[name] = parts
         return parts

@@ -1,0 +1,64 @@
+"""Restricts this process's Spark to its own executors.
+
+Spark's ports are part of the copy: the block manager distributes the tasks' code, and the scheduler
+receives results. Without a secret they serve every client that connects, and on one machine every
+user can. So authentication and encryption are always on. Local masters, YARN and Kubernetes create
+a secret for each application. The daemons of a standalone cluster share one that an operator sets,
+and a master without it is rejected: see docs/adr/0011.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from twinlog.errors import ConfigError
+from twinlog.spark.options import is_local
+
+LOOPBACK: Final = "127.0.0.1"
+SECRET: Final = "spark.authenticate.secret"  # noqa: S105 (the name of the key)
+FLAG: Final = "--allow-unauthenticated-spark"
+
+AUTHENTICATED: Final = {
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+    # otherwise a peer that claims to know no encryption would be served without it
+    "spark.network.crypto.saslFallback": "false",
+}
+OPEN: Final = {"spark.authenticate": "false", "spark.network.crypto.enabled": "false"}
+
+PINNED: Final = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+"""Lanes of this machine need no network, whatever SPARK_LOCAL_IP says for other work."""
+
+NEEDED_BECAUSE: Final = (
+    "without authentication, every client that reaches Spark's ports can read the lanes' tasks, "
+    "including the credentials of both clusters"
+)
+
+
+def makes_its_secret(master: str | None) -> bool:
+    """Return whether Spark itself creates a secret for each application there."""
+    return is_local(master) or master == "yarn" or str(master).startswith("k8s://")
+
+
+def security_settings(
+    master: str | None, configured: Mapping[str, str], *, may_be_open: bool
+) -> dict[str, str]:
+    """Return Spark's security settings. `configured` is the content of its own files.
+
+    If the operator passes the flag, Spark is open only if no secret is configured. Without the
+    flag ConfigError is raised.
+    """
+    if is_local(master):
+        return {**AUTHENTICATED, **PINNED}
+    if makes_its_secret(master) or configured.get(SECRET):
+        return dict(AUTHENTICATED)
+    if may_be_open:
+        return dict(OPEN)
+    raise ConfigError(
+        f"{master} creates no secret of its own, and {SECRET} is not set: {NEEDED_BECAUSE}; set "
+        f"`spark.authenticate true`, `spark.network.crypto.enabled true` and one long random "
+        f"`{SECRET}` in conf/spark-defaults.conf of the master, of every worker and here "
+        f"(SPARK_CONF_DIR), or, if no other client reaches those ports, pass {FLAG}",
+        code="SPARK_UNAUTHENTICATED",
+    )
