@@ -76,7 +76,7 @@ def test_idle_groups_follow_and_active_ones_are_left_unchanged(
 
         eventually(lambda: committed(pair.b, new, pair.remote) == 4)
         eventually(lambda: {*active, ahead} <= set(skipped()))
-        assert all("active" in skipped()[group] for group in active)
+        assert all("in use" in skipped()[group] for group in active)
         assert "further" in skipped()[ahead]
         assert committed(pair.b, ahead, pair.remote) == 9
         assert all(committed(pair.b, group, pair.remote) == -1 for group in active)
@@ -93,7 +93,7 @@ def test_idle_groups_follow_and_active_ones_are_left_unchanged(
     lines = [record.getMessage() for record in caplog.records]
     for group in active:
         (line,) = [line for line in lines if f"group {group} " in line]
-        assert "active" in line
+        assert "in use" in line
 
 
 def test_group_that_was_moved_back_on_the_source_stays_there(

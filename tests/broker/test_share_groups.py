@@ -166,4 +166,4 @@ def test_idle_share_groups_follow_and_others_are_left_unchanged(
             assert committed(pair.b, consumers, pair.remote) == 3
             mirror.stop()
     lines = [record.getMessage() for record in caplog.records]
-    assert len([line for line in lines if f"group {active} " in line and "active" in line]) == 1
+    assert len([line for line in lines if f"group {active} " in line and "in use" in line]) == 1

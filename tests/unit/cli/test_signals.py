@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,15 @@ def test_a_signal_in_the_midst_of_a_wait_stops_nothing_permanently() -> None:
     assert (found.stdout, found.returncode) == ("SIGHUP SIGTERM\n", 0), found.stderr
 
 
+@pytest.fixture
+def _interruptible() -> Iterator[None]:
+    """Let commands react to SIGINT, which shells ignore for what runs in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interruptible")
 @pytest.mark.parametrize("command", ["check", "status", "support-bundle", "verify"])
 def test_a_signal_ends_a_command_that_waits_for_a_cluster(command: str, tmp_path: Path) -> None:
     file, is_asked = tmp_path / "mm2.properties", threading.Event()
