@@ -3,9 +3,9 @@
 Each folder's `__init__` describes its content. The modules beside them serve all layers: `errors`
 (the tree of errors) and `model` (values such as partitions and flows) first; then `clock`,
 `threads`, `metrics` (every series of `/metrics`; `control.watch.series` fills them), `flow_log`
-(log lines about one flow), `shown` (makes text safe to print), `shown` (removes secrets from
-text), `quantities` (numbers for people), `addresses`, `folders`, `folders`, `java`, `machine`
-(cores and memory) and `extras` (optional packages).
+(log lines about one flow), `shown` (makes text safe to print, and removes secrets from it),
+`encoded` (values for programs), `quantities` (numbers for people), `addresses`, `folders` (also
+private files), `java`, `machine` (cores and memory) and `extras` (optional packages).
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Freed(Enum):
 
     NOTHING = "there was no quota"
     REMOVED = "the quota was removed"
-    CHANGED = "the quota was changed by another client, and is not changed"
+    CHANGED = "another client has changed the quota, so Twinlog does not remove it"
 
 
 class ProducerHold:

@@ -142,8 +142,9 @@ def _unnamed_warnings(raw: Settings, aliases: Collection[str]) -> Iterator[Confi
     """Yield warnings about lines that enable a flow of a cluster that is missing in `clusters`, or
     misspell `enabled`.
     """
+    misspelt = tuple(f" {flow}.enabled?" for flow in candidate_flows(aliases))
     for unnamed in audit_keys(raw, aliases):
-        if "->" in unnamed.key and ".enabled?" in unnamed.message:
+        if unnamed.message.endswith(misspelt):
             yield unnamed
         setting = raw.get(unnamed.key)
         is_of_flow = "->" in unnamed.key and unnamed.key.endswith(".enabled")

@@ -1,5 +1,5 @@
-"""`twinlog diff`: compares the two clusters of each flow by what its mirror keeps equal, which its
-replication policy, filters and syncs determine. Only reads.
+"""`twinlog diff`: compares what a mirror keeps equal on the two clusters of each flow. Replication
+policy, filters and syncs determine that. Only reads.
 """
 
 from __future__ import annotations

@@ -65,8 +65,8 @@ class PartitionPlan(Pairing):
     begin_at: int = -1
     """Upstream offset at which a partition begins that was never copied; -1: as configured."""
     refusal: Refusal | None = None
-    """Why it must not begin without a row, because a MirrorMaker 2 copied it before
-    (`control.adopt.adoption`).
+    """Why its copy must not begin if the offset map has no row of it: a MirrorMaker 2 copied it
+    before (`control.adopt.adoption`).
     """
 
     @property

@@ -50,7 +50,9 @@ def load() -> None:
 def limit_data() -> None:
     """Limit the data of this process, and of those that it forks."""
     if limit := os.environ.get(DATA_BYTES):
-        resource.setrlimit(resource.RLIMIT_DATA, (int(limit), int(limit)))
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        data = int(limit) if hard == resource.RLIM_INFINITY else min(int(limit), hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (data, data))
 
 
 def seed(daemon: int) -> None:

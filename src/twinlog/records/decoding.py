@@ -182,6 +182,8 @@ class ColumnDecoder:
                 if self._is_full or at < until:
                     yield from self.rest()
         scan.check_end()
+        if scan.size > self._chunk_bytes:  # the remaining rows would keep the whole payload
+            yield from self.rest()
 
     def _stretches(self, header: BatchHeader, first: int) -> Sequence[OriginStretch]:
         return () if self._origins is None else self._origins.stretches(header, first)

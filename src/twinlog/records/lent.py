@@ -33,7 +33,7 @@ from twinlog.errors import ClusterError, CorruptData, EnvironmentMissing, Twinlo
 from twinlog.mirror.copy.ranges import RangeAnswer, RangeBounds, RangeFailure, SourceRange
 from twinlog.records.connections import task_begins
 from twinlog.records.decoding import binary_array, number_array
-from twinlog.records.ranges import RangeEncoder, rows_of_range, turn_of
+from twinlog.records.ranges import TURN_WITHIN_S, RangeEncoder, rows_of_range, turn_of
 from twinlog.wire.compression import DECOMPRESSED_LIMIT_BYTES
 from twinlog.wire.record_batch import Codec
 
@@ -42,9 +42,15 @@ PARTS: Final = "twinlog.transforms.parts"
 ENCODED: Final = "number bigint, batches array<binary>, offsets binary"
 """The columns that the last stage returns, one row for each range: those of `RangeAnswer`."""
 SCRATCH: Final = "SPARK_LOCAL_DIRS"
-"""Environment variable with folders that all workers of an application have, and no other one."""
-NOT_UNPACKED: Final = "its batch cannot be unpacked within twinlog.transforms.memory.bytes"
-"""Begins the reason why a record has no answer although no transform has seen it."""
+"""Spark's environment variable with its scratch folders. All workers of an application have the
+same ones, and no other application has them.
+"""
+NOT_UNPACKED: Final = (
+    "its batch is damaged, or unpacks to more than an eighth of twinlog.transforms.memory.bytes"
+)
+"""Prefix of the reason if a batch cannot be decompressed. No function has seen its records, so
+`on-error` does not apply.
+"""
 MOST_KEPT: Final = 8
 
 
@@ -83,6 +89,7 @@ class LentRanges:
         for _ in batches:  # Spark does not reuse a worker that has not read its input
             pass
         turn = turn_of(os.environ.get(SCRATCH, "").partition(",")[0])
+        turn.left_s = TURN_WITHIN_S
         for part in own_parts():
             with self._connected(part) as port:
                 taken = port.take(part.number)

@@ -16,11 +16,13 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from operator import lt
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from twinlog.clock import GrowingPause
 from twinlog.errors import ClusterError
 from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
 from twinlog.model import TopicPartition
@@ -29,7 +31,7 @@ from twinlog.records.decoding import ColumnDecoder, binary_array, number_array
 from twinlog.records.write.packing import UNTIMED_MS, Cuts, Gatherer
 from twinlog.records.write.rows import numbers_of, table_of_columns
 from twinlog.wire.compression import DECOMPRESSED_LIMIT_BYTES
-from twinlog.wire.record_batch import Codec, read_headers, rewrite_header, verify_crc
+from twinlog.wire.record_batch import BatchHeader, Codec, read_headers, rewrite_header, verify_crc
 from twinlog.wire.records import encode_rows
 from twinlog.wire.rows import Rows
 
@@ -40,24 +42,30 @@ has several copies of them.
 """
 LARGE_BYTES: Final = 16 << 20
 """Payload of a batch above which workers take turns."""
+_MOST_RATIO: Final = {Codec.NONE: 1, Codec.SNAPPY: 64, Codec.LZ4: 255, Codec.GZIP: 1032}
+"""Upper bounds of the compression ratio. Zstandard has none."""
 TURN_WITHIN_S: Final = 5.0
 TURN_TICK_S: Final = 0.01
 _FALSE: Final = pa.Array.from_buffers(pa.bool_(), 1, [None, pa.py_buffer(b"\0")])[0]
 
 
 class Turn:
-    """Lets only one worker at a time hold the payload of a large batch, by a lock on a folder."""
+    """Lets only one worker at a time hold the payload of a large batch, by a lock on a file."""
 
     def __init__(self, path: str) -> None:
-        """`path`: the folder, or an empty text for no lock."""
-        self._file = os.open(path, os.O_RDONLY) if path else None
+        """`path`: the folder of the file, or an empty text for no lock."""
+        flags = os.O_RDWR | os.O_CREAT
+        self._file = os.open(Path(path) / "turn", flags, 0o600) if path else None
+        self.left_s = TURN_WITHIN_S
 
     def begin(self) -> None:
-        """Wait for the turn, but not for long: the other worker may hang."""
+        """Wait for the turn, at most `left_s` in a task, because the other worker may hang."""
         if self._file is not None:
-            deadline = time.monotonic() + TURN_WITHIN_S
-            while not self._is_locked(self._file) and time.monotonic() < deadline:
-                time.sleep(TURN_TICK_S)
+            pause = GrowingPause(first_s=0.0002, most_s=TURN_TICK_S)
+            while not self._is_locked(self._file) and self.left_s > 0:
+                pause_s = pause.next_s()
+                self.left_s -= pause_s
+                time.sleep(pause_s)
 
     def unpacked(self, size: int) -> None:
         """End the turn now if the payload is small."""
@@ -106,7 +114,8 @@ def rows_of_range(
         if header.base_offset < source_range.end and header.next_offset > source_range.first:
             verify_crc(buffer, start, header)
             batch = buffer[start : start + header.length]
-            turn.begin()
+            if _may_be_large(header):
+                turn.begin()
             try:
                 yield from _without_offsets(
                     left_out, decoder.take(header, batch, source_range.first, source_range.end)
@@ -114,6 +123,11 @@ def rows_of_range(
             finally:
                 turn.end()
     yield from _without_offsets(left_out, decoder.rest())
+
+
+def _may_be_large(header: BatchHeader) -> bool:
+    ratio = _MOST_RATIO.get(header.codec)
+    return ratio is None or header.length * ratio > LARGE_BYTES
 
 
 def _without_offsets(

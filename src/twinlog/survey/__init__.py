@@ -3,5 +3,6 @@
 Read `discovery` first (the partitions that a flow mirrors), then `map_reader` (the offset map),
 `replica` (how far a partition is copied, and what says so), `picture` (the order of the reads),
 `rights` and `capabilities` (permissions and broker behaviour), `cluster_state` (which topics are
-copies) and `open_transactions`. `verify` compares both logs of a partition.
+copies) and `open_transactions`. `verify` compares both logs of a partition,
+`transformed_source` those of a transformed one.
 """

@@ -9,8 +9,6 @@ whatever is missing on the target is a problem until another client creates it.
 
 **Stale metadata**
 
-Topics that a broker does not show may be deleted, or its metadata may be stale.
-
 A broker answers from the metadata that it has. A broker that was frozen, starved or cut off from
 the controller has old metadata, and still lists itself as alive. So a topic in a response exists or
 existed, and a topic missing from it may exist nevertheless. If a response were trusted, `--once`

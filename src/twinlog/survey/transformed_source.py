@@ -1,14 +1,14 @@
-"""The source side of a transformed partition: what its transforms make of its records (ADR 40).
+"""The source side of a transformed partition: the records that its transforms return (ADR 40).
 
     log       [100..104] marker [107..110]      the batches of the source
     range     first 100, end 111                passed to the functions, as a lane passes them
     answer    101, 103, 108                     the records that they return
     pieces    [101] [103] [108]                 compared with the target, by the offset map
 
-So a verification runs the functions of the configuration again. Filtered records are on neither
-side. If a function gives another result than it did for the copy, that is a difference. A record on
-which it fails is on neither side with `on-error` skip and quarantine. With stop the comparison ends
-there.
+So a verification runs the functions of the configuration again. Filtered records, and those that an
+operator has skipped, are on neither side. If a function gives another result than it did for the
+copy, that is a difference. A record on which it fails is on neither side with `on-error` skip and
+quarantine. With stop the comparison ends there.
 """
 
 from __future__ import annotations
@@ -16,21 +16,28 @@ from __future__ import annotations
 import itertools
 from array import array
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from twinlog.errors import PartitionError
 from twinlog.mirror.copy.intake import MAGIC_V2
-from twinlog.mirror.copy.range_intake import RANGE_BYTES, Stretch, checked, dense_batch
+from twinlog.mirror.copy.range_intake import (
+    RANGE_BYTES,
+    Stretch,
+    checked,
+    dense_batch,
+    dense_batches,
+)
 from twinlog.mirror.copy.ranges import RangeAnswer
+from twinlog.mirror.skips import Skip, skip_at
 from twinlog.mirror.verify.side import Piece
 from twinlog.model import TopicPartition
-from twinlog.wire.record_batch import read_header, verify_crc
-from twinlog.wire.records import Rows
+from twinlog.wire.record_batch import BatchHeader, read_header, verify_crc
+from twinlog.wire.records import Rows, decode_rows
 
 AHEAD: Final = 2
-"""Ranges of a partition that wait for answers, so that the next one is computed meanwhile."""
+"""Maximum number of a partition's ranges without an answer, besides the one that is compared."""
 
 
 class Functions(Protocol):
@@ -49,17 +56,19 @@ class TransformedSource:
 
     _tp: TopicPartition
     _functions: Functions
-    _asked: deque[tuple[Stretch, list[Piece]]] = field(default_factory=deque)
+    _skips: Sequence[Skip] = ()
+    """Records that an operator has skipped. They are not transformed."""
+    _asked: deque[tuple[Stretch, deque[Piece]]] = field(default_factory=deque)
     """Stretches without an answer, each with the batches in it that no reader sees."""
 
     def pieces(self, log: Iterator[Piece], begin: int) -> Iterator[Piece]:
         """Yield the batches that the transforms make of a log from offset `begin` on."""
-        stretch, hidden = Stretch(first=begin, epoch=-1), list[Piece]()
+        stretch, hidden = Stretch(first=begin, epoch=-1), deque[Piece]()
         for piece in log:
             header = piece.header
             if stretch.size and stretch.size + len(piece.data) > RANGE_BYTES:
                 yield from self._ask(stretch, hidden)
-                stretch, hidden = Stretch(first=stretch.end, epoch=-1), []
+                stretch, hidden = Stretch(first=stretch.end, epoch=-1), deque()
             stretch.end = header.next_offset
             if piece.hides is not None:
                 hidden.append(piece)
@@ -69,13 +78,29 @@ class TransformedSource:
                     f"{self._tp}: offset {header.base_offset} has a message of an old format, and "
                     "transformed records are compared only with batches of Kafka 0.11 and later"
                 )
-            verify_crc(piece.data, 0, header)
-            stretch.add(piece.data)
+            for batch in self._without_skips(header, piece.data):
+                stretch.add(batch)
         yield from self._ask(stretch, hidden)
         while self._asked:
             yield from self._next()
 
-    def _ask(self, stretch: Stretch, hidden: list[Piece]) -> Iterator[Piece]:
+    def _without_skips(self, header: BatchHeader, batch: memoryview) -> Iterator[memoryview]:
+        """Yield the batch, or its other records if some of them are skipped."""
+        skips = [
+            skip
+            for skip in self._skips
+            if skip.first < header.next_offset and header.base_offset < skip.next
+        ]
+        if any(skip.is_batch for skip in skips):
+            return
+        verify_crc(batch, 0, header)
+        if skips:
+            rows = decode_rows(batch)
+            yield from dense_batches(rows.where(lambda offset: skip_at(skips, offset) is None))
+        else:
+            yield batch
+
+    def _ask(self, stretch: Stretch, hidden: deque[Piece]) -> Iterator[Piece]:
         if stretch.size:
             self._functions.offer(self._tp, stretch)
         self._asked.append((stretch, hidden))
@@ -85,14 +110,17 @@ class TransformedSource:
     def _next(self) -> Iterator[Piece]:
         """Yield the batches of the first stretch."""
         stretch, hidden = self._asked.popleft()
-        yield from hidden
         while stretch.size:
             answer = self._functions.answer(self._tp, stretch)
             rest = Stretch(first=stretch.end, epoch=-1)
             if answer.is_part and stretch.first < answer.end < stretch.end:
                 rest = stretch.cut(answer.end)
-                self._functions.offer(self._tp, rest)
-            yield from _batches(*checked(stretch, answer))
+                if rest.size:
+                    self._functions.offer(self._tp, rest)
+            for batch in _batches(*checked(stretch, answer)):
+                while hidden and hidden[0].header.base_offset < batch.header.base_offset:
+                    yield hidden.popleft()
+                yield batch
             if answer.failure is not None:
                 raise PartitionError(
                     f"{self._tp}: the transforms fail at offset {answer.failure.offset}: "
@@ -100,6 +128,7 @@ class TransformedSource:
                     code="RECORD_NOT_TRANSFORMED",
                 )
             stretch = rest
+        yield from hidden
 
 
 def _batches(offsets: array[int], decoded: list[Rows]) -> Iterator[Piece]:

@@ -369,7 +369,9 @@ class _Partition:
         first = max(begin, self._here.start)
         pieces = self._here.pieces(first)
         if self._wanted.transform and self._functions is not None:
-            pieces = TransformedSource(self._wanted.source, self._functions).pieces(pieces, first)
+            pieces = TransformedSource(
+                self._wanted.source, self._functions, self._wanted.rules.skips
+            ).pieces(pieces, first)
         return ReadSide(
             pieces,
             begin,

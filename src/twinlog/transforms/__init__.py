@@ -13,7 +13,8 @@ here return such functions:
 
 Read `json_fields` and `rows` (the helpers), `loading` (transforms of a configuration), `plan` (the
 check that a transform is row by row), then `trial` (`twinlog transform try`). `application` runs
-transforms for lanes (ADR 40). `rounds` has its jobs, `failing` finds records on which they fail.
+transforms for lanes (ADR 40). `rounds` has its jobs, `failing` finds records on which they fail,
+and `memory` bounds the application's processes.
 docs/transforms.md has recipes.
 """
 

@@ -33,6 +33,7 @@ from twinlog.config.keys.key_table import TRANSFORMS_MEMORY
 from twinlog.config.regex.patterns import compile_names
 from twinlog.config.values.origin import Setting
 from twinlog.errors import TwinlogError
+from twinlog.mirror.copy.range_intake import RANGE_BYTES
 from twinlog.mirror.copy.ranges import SourceRange
 from twinlog.quantities import first_few
 from twinlog.records.daemon import DATA_BYTES
@@ -136,6 +137,11 @@ class Application:
     _has_ended: threading.Event = field(default_factory=threading.Event)
     """Set when a round ends."""
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a range is computed."""
+        return bool(self._running)
+
     def step(self, within_s: float | None = None) -> bool:
         """Wait for offers, and run one round. Return False if no range is offered in time."""
         with self._picking:
@@ -231,10 +237,8 @@ class Application:
         ranges = (
             f"{offer.topic}-{offer.partition} [{offer.first}, {offer.end})" for _, offer in running
         )
-        return TwinlogError(
-            f"{why} while it computed upstream records of {first_few(sorted(ranges))}",
-            code="TRANSFORM_UNAVAILABLE",
-        )
+        during = f", while it computed upstream records of {first_few(sorted(ranges))}"
+        return TwinlogError(why + (during if running else ""), code="TRANSFORM_UNAVAILABLE")
 
 
 def _bytes(offered: Iterable[Offered]) -> int:
@@ -281,7 +285,8 @@ def run(work: TransformsWork, watch: LanePortWatch, say: Callable[[Message], Non
                 on_error=work.on_error,
                 name=", ".join(transform.name for transform in chain),
                 cores=CORES,
-                round_bytes=at_once // ROUNDS_AT_ONCE,
+                # a round may exceed it by one range
+                round_bytes=at_once // ROUNDS_AT_ONCE - RANGE_BYTES,
                 is_deterministic=all(plans[transform.name].is_deterministic for transform in chain),
             )
 
@@ -289,11 +294,13 @@ def run(work: TransformsWork, watch: LanePortWatch, say: Callable[[Message], Non
 
         def exceeded(used: int) -> None:
             limit = f"{TRANSFORMS_MEMORY} = {work.memory_bytes}"
-            say(failed(application.ended(f"its processes used {used} bytes, more than {limit},")))
+            say(failed(application.ended(f"its processes used {used} bytes, more than {limit}")))
             os._exit(1)
 
         threading.Thread(
-            target=memory.watch, args=[work.memory_bytes, exceeded], daemon=True
+            target=memory.watch,
+            args=[work.memory_bytes, exceeded, lambda: application.is_busy],
+            daemon=True,
         ).start()
         varying = (name for name, plan in plans.items() if not plan.is_deterministic)
         say(ApplicationReady(varying=tuple(varying)))

@@ -54,7 +54,7 @@ def check_transform(spark: SparkSession, config: TransformConfig) -> TransformPl
             error.what, code=error.code, file=origin.file, line=origin.line, key=origin.key
         ) from error
     if plan.routes:
-        what = f"{config.name} sets the topic of records, and a flow has one topic for each topic"
+        what = f"{config.name} sets the topic of records, and a flow copies a topic to one topic"
         todo = (
             "keep the column topic, and give each route a flow of its own with a filter "
             "(docs/transforms.md#routing), or use the function in a stream of your own"

@@ -1,6 +1,7 @@
 """Keeps the processes of the application within `twinlog.transforms.memory.bytes`.
 
-    Python's modules, JVM without its heap    some 450 MiB, for any records
+    Python's modules, JVM without its heap    some 450 MiB
+    Arrow's buffers in the JVM                a few chunks of 1 MiB, or of one record
     heap of the JVM                           `heap_bytes`, enforced by the JVM
     data of each Python worker                `worker_bytes`, enforced by the kernel (RLIMIT_DATA)
     all of it                                 `watch`, which ends the application
@@ -60,11 +61,11 @@ def jvm_flags(limit: int) -> tuple[str, ...]:
     )
 
 
-def watch(limit: int, exceeded: Callable[[int], object]) -> None:
+def watch(limit: int, exceeded: Callable[[int], object], is_busy: Callable[[], bool]) -> None:
     """Call `exceeded` with the bytes that this process and its descendants use, as soon as they are
-    above the limit.
+    above the limit. They are added up only while `is_busy`.
     """
-    while (used := _used(limit)) <= limit:
+    while not is_busy() or (used := _used(limit)) <= limit:
         time.sleep(LOOK_S)
     exceeded(used)
 
@@ -83,5 +84,6 @@ def _used(limit: int) -> int:
         return resident
     for one in family:
         with suppress(psutil.Error):
-            pss += one.memory_full_info().pss
+            # without PSS in this kernel, only the limits of heap and workers apply
+            pss += getattr(one.memory_full_info(), "pss", 0)
     return pss

@@ -51,7 +51,7 @@ def local_session(
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[SparkSession]:
     """Start Spark in this process, and end it with the `with` block. Raises EnvironmentMissing.
-    `flags`: of its JVM. `settings`: more settings.
+    `flags`: additional flags of its JVM. `settings`: additional settings, which override SETTINGS.
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable  # the JVM also reads this
     for logger in LOGGERS:

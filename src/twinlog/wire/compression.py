@@ -35,7 +35,7 @@ GZIP_LEVEL = 6
 _LEAST_GUESS_BYTES = 64 << 10
 _GUESSED_RATIO = 8
 _LARGE_BYTES = 1 << 20
-"""Buffers of this size are mapped: they take memory only as far as they are written."""
+"""Buffers of at least this size are mapped: only written pages take memory."""
 _PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 _SMALL_BYTES = 1 << 10
 _LEAST_OF_SMALL_BYTES = 4 << 10

@@ -9,6 +9,7 @@ import pytest
 from tests.support.properties import IDENTITY, flows_of
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.loops.neighbours import SiblingFlows
+from twinlog.model import Flow
 
 
 def way(flows: dict[str, FlowConfig], first: str, topic: str, **ids: str) -> tuple[str, ...]:
@@ -88,10 +89,9 @@ def test_two_flows_beside_each_other(tmp_path: Path, line: str) -> None:
     neighbours = SiblingFlows(flows.values())
     neighbours.learn({"A": "one", "B": "two", "Z": "one"})
     assert neighbours.twin(flows["A->B"], "pay") is neighbours.twin(flows["Z->B"], "pay") is None
-    assert neighbours.is_beside(flows["A->B"], "Z->B") and neighbours.is_beside(
-        flows["Z->B"], "A->B"
-    )
-    assert not neighbours.is_beside(flows["Z->B"], "B->A")
+    assert neighbours.is_beside(flows["A->B"], Flow("Z", "B"))
+    assert neighbours.is_beside(flows["Z->B"], Flow("A", "B"))
+    assert not neighbours.is_beside(flows["Z->B"], Flow("B", "A"))
     every = ("A->B.topics = .*", "Z->B.topics = .*")
     same = flows_of(tmp_path, *every, line, "source.cluster.alias = A")
     neighbours.change(same.values(), {})

@@ -20,6 +20,7 @@ from twinlog.control.verify.functions import FlowFunctions
 from twinlog.errors import TwinlogError
 from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
 from twinlog.mirror.map.offset_map import Mark, Run
+from twinlog.mirror.skips import Skip
 from twinlog.mirror.verify.difference import Compared, DifferenceKind, GapCause, Range
 from twinlog.mirror.verify.walk import Rules
 from twinlog.model import Isolation, TopicPartition
@@ -38,6 +39,15 @@ HERE, THERE = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
 NOW = 1_750_000_000_000
 COUNT = 60
 Function = Callable[[Record], Record | None]
+TRANSFORMS = SimpleNamespace(
+    entries=(),
+    on_error="stop",
+    environment=(),
+    memory_bytes=1 << 30,
+    of_topic=lambda _: (SimpleNamespace(name="mask"),),
+    digest_of=lambda _: "ab",
+)
+CONFIG = cast("Any", SimpleNamespace(flow="A->B", transforms=TRANSFORMS))
 
 
 @pytest.fixture(autouse=True)
@@ -140,17 +150,8 @@ def functions() -> Iterator[Callable[..., FlowFunctions]]:
     made: list[FlowFunctions] = []
 
     def make(function: Function, **more: Any) -> FlowFunctions:
-        transforms = SimpleNamespace(
-            entries=(),
-            on_error="stop",
-            environment=(),
-            memory_bytes=1 << 30,
-            of_topic=lambda _: (SimpleNamespace(name="mask"),),
-            digest_of=lambda _: "ab",
-        )
-        config = cast("Any", SimpleNamespace(flow="A->B", transforms=transforms))
         start = cast("Any", lambda *_, **__: Application(function, **more))
-        made.append(FlowFunctions(config, start))
+        made.append(FlowFunctions(CONFIG, start))
         return made[-1]
 
     yield make
@@ -221,11 +222,31 @@ def test_record_that_fails_ends_the_comparison(functions: Callable[..., FlowFunc
     assert found.differences == []
 
 
+def test_skipped_records_are_not_transformed(functions: Callable[..., FlowFunctions]) -> None:
+    """An operator skips a record on which the function fails, and the copy goes on without it."""
+
+    def failing(record: Record) -> Record | None:
+        if record.offset == 30:
+            raise ValueError("bad")
+        return masked(record)
+
+    found = Copy().compared(functions(failing), rules=Rules(skips=(Skip(first=30, next=31),)))
+    assert (found.differences, found.equal) == ([], COUNT - COUNT // 5)
+
+
+def test_process_that_cannot_be_started() -> None:
+    def start(*_: object, **__: object) -> Application:
+        raise OSError("no memory")
+
+    with pytest.raises(TwinlogError, match="it cannot be started: no memory"):
+        FlowFunctions(CONFIG, cast("Any", start))
+
+
 @pytest.mark.parametrize(
     ("first", "says"),
     [
         (ApplicationFailed(message="no module company", code="TRANSFORM_FAILED"), "no module"),
-        (ApplicationReady(varying=("mask",)), "mask gives other records each time"),
+        (ApplicationReady(varying=("mask",)), "other records each time from mask"),
     ],
     ids=["application does not start", "not deterministic"],
 )

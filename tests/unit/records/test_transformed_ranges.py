@@ -71,13 +71,12 @@ def test_workers_take_turns_with_large_batches(
     while, because the first one may hang.
     """
     monkeypatch.setattr(ranges_module, "LARGE_BYTES", 1000)
-    monkeypatch.setattr(ranges_module, "TURN_WITHIN_S", 0.05)
     small = Record(9, 0, None, b"x", ())
     one = range_of([small, *RECORDS], first=9, batches=batches_of([small]) + batches_of(RECORDS))
     here, there = Turn(str(tmp_path)), Turn(str(tmp_path))
 
     def is_free() -> bool:
-        before = time.monotonic()
+        before, there.left_s = time.monotonic(), 0.05
         there.begin()
         there.end()
         return time.monotonic() - before < 0.05

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ import psutil
 import pytest
 
 from tests.support.eventually import eventually
+from twinlog.records import daemon
 from twinlog.records.daemon import DATA_BYTES
 from twinlog.transforms import memory
 from twinlog.transforms.memory import MEBIBYTE
@@ -53,7 +55,8 @@ def test_memory_of_descendants_counts(
     child.stdout.readline()
     limit = psutil.Process().memory_full_info().pss + 120 * MEBIBYTE
     seen: list[int] = []
-    thread = threading.Thread(target=memory.watch, args=[limit, seen.append], daemon=True)
+    arguments = [limit, seen.append, lambda: True]
+    thread = threading.Thread(target=memory.watch, args=arguments, daemon=True)
     thread.start()
     looks = iter(range(3))
     eventually(lambda: thread.is_alive() and next(looks, None) is None, what="some looks")
@@ -63,6 +66,23 @@ def test_memory_of_descendants_counts(
     thread.join(60.0)
     (used,) = seen
     assert limit < used < limit + 200 * MEBIBYTE
+
+
+def test_memory_is_not_added_up_while_nothing_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "LOOK_S", 0.001)
+    looks, seen = iter([False, False, True]), list[int]()
+    memory.watch(0, seen.append, lambda: next(looks))
+    assert len(seen) == 1 and next(looks, None) is None
+
+
+def test_a_lower_limit_of_the_system_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(DATA_BYTES, str(800 * MEBIBYTE))
+    limits: list[tuple[int, int]] = []
+    hard = 500 * MEBIBYTE
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (hard, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, both: limits.append(both))
+    daemon.limit_data()
+    assert limits == [(hard, hard)]
 
 
 def test_a_worker_gets_no_more_than_its_limit() -> None:

@@ -204,7 +204,7 @@ def problems(verified: VerifiedFlow) -> Iterator[str]:
         )
     if len(verified.configs) > SHOWN_EACH:
         yield f"and {count(len(verified.configs) - SHOWN_EACH)} more configs (twinlog diff has all)"
-    wrong = [partition for partition in verified.groups if partition.is_wrong]
+    wrong = [group for group in verified.groups if group.is_wrong]
     for group in wrong[:SHOWN_EACH]:
         yield (
             f"group {group.group} is at {group.stands} in {group.target}, but its translated "

@@ -185,8 +185,8 @@ def ask_leaders(
     while pending:
         round_.failed.clear()
         leaders = round_.group(pending, deadline.left_s, is_first=not failures)
-        for node, leds in leaders.items():
-            round_.ask(node, leds, ask)
+        for node, partitions in leaders.items():
+            round_.ask(node, partitions, ask)
         pending = [
             tp
             for tp, error in round_.failed.items()

@@ -213,7 +213,7 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
         ),
         same_partitions=values.choice_or("twinlog.target.partitions", "grow") == "same",
         keyed_partitions=values.choice_or("twinlog.target.partitions", "grow") == "keyed",
-        beside=_flow_names(values.setting(BESIDE)),
+        beside=_flows(values.setting(BESIDE)),
         accept_source_loss=values.choice_or("twinlog.source.loss", "stop") == "accept",
         rpo_seconds=values.number_or_none("twinlog.rpo.seconds"),
         rpo_enforced=values.choice_or("twinlog.rpo.enforce", "none") == "quota",
@@ -247,12 +247,12 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
     )
 
 
-def _flow_names(setting: Setting) -> frozenset[str]:
-    names = to_list(setting)
-    for name in names:
-        if not all(name.partition("->")):
-            raise refuse(setting, f"{name!r} is not the name of a flow", "write A->B")
-    return frozenset(names)
+def _flows(setting: Setting) -> frozenset[Flow]:
+    flows = frozenset(map(Flow.of, to_list(setting)))
+    for flow in flows:
+        if not (flow.source and flow.target):
+            raise refuse(setting, f'"{setting.value}" has no flow\'s name', "write A->B")
+    return flows
 
 
 def _isolation(consumer: ClientProperties) -> Isolation:

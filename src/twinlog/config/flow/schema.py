@@ -239,8 +239,8 @@ class FlowConfig:
     """
     keyed_partitions: bool
     """twinlog.target.partitions = keyed: records of such topics are distributed by key."""
-    beside: frozenset[str]
-    """twinlog.beside: names of flows that may copy the same topics."""
+    beside: frozenset[Flow]
+    """twinlog.beside: flows that may copy the same topics."""
     accept_source_loss: bool
     """twinlog.source.loss: resume after records that the source deleted before they were copied."""
     rpo_seconds: int | None

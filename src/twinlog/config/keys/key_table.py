@@ -497,8 +497,8 @@ OWN_KEYS: Final = (
          "unchanged from now on: names or Java regular expressions. Without it a topic that was "
          "transformed stops (`TRANSFORMS_DIFFER`)"),
     _key(TRANSFORMS_MEMORY, _LONG, str(1024 * _MEBIBYTE), _ACTS,
-         "maximum memory of the processes that run the functions of transforms, with their JVM; if "
-         "they need more, they are ended, and started again (docs/transforms.md)",
+         "maximum memory of the processes that run the functions of a flow's transforms, with "
+         "their JVM; if they need more, they are ended, and started again (docs/transforms.md)",
          low=1024 * _MEBIBYTE),
     _key("twinlog.target.producer.id.expiration.ms", _LONG, None, _ACTS,
          "the target's producer.id.expiration.ms, if the mirror's user is not permitted to read "

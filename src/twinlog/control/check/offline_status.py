@@ -410,11 +410,12 @@ class _OfflineFlow:
         """Add from the target which process runs the flow, or ran it last."""
         run, status, problem = self._last_run()
         reason = "; ".join(filter(None, (self._intents.paused(), run.text, problem)))
-        seen = _snapshot(self.setup.name, run.state, reason, self._history, tuple(partitions))
-        seen = replace(seen, code=run.code)
+        snapshot = _snapshot(self.setup.name, run.state, reason, self._history, tuple(partitions))
+        snapshot = replace(snapshot, code=run.code)
         if status is None:
-            return seen
-        return _overlaid(seen, status) if status.is_of_leader else _with_setup_problem(seen, status)
+            return snapshot
+        add = _overlaid if status.is_of_leader else _with_setup_problem
+        return add(snapshot, status)
 
     def _last_run(self) -> tuple[LastRun, PublishedStatus | None, str]:
         """Return how the flow last ran, the current row of its leader or of a process that fails to

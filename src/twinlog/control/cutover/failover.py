@@ -198,7 +198,7 @@ class Failover:
             say("promote: already done")
         else:
             self._groups.set_all(self._survey()[1], say)  # the plan may be outdated
-            say("promote: the point of no return: only twinlog flow demote reverts it,")
+            say("promote: the point of no return. Only twinlog flow demote reverts the promotion,")
             say("  if no client has written to the remote topics")
             promote(scope, topics)
             say(f"promote: {'the flow' if scope.is_whole else plural(len(topics), 'topic')}")

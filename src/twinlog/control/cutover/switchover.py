@@ -248,8 +248,12 @@ class Switchover:
         self.before_groups()
         self._groups(ends)
         self._check_again(plan.topics, proof, ends, drain)
-        self.say("promote: the point of no return: instead of switchover abort, only twinlog flow")
-        self.say("  demote reverts it, if no client has written to the remote topics")
+        self.say(
+            "promote: the point of no return. switchover abort is refused after it. Only twinlog"
+        )
+        self.say(
+            "  flow demote reverts the promotion, if no client has written to the remote topics"
+        )
         promote(self.scope, plan.topics)
         return began
 

@@ -146,7 +146,9 @@ class ProducerQuota:
         self._flow.held_rate.bytes_per_second = None
         if freed is not Freed.NOTHING:
             self._log.warning(
-                "producers of %s are no longer throttled: %s", self._flow.source.alias, freed.value
+                "%s: Twinlog's limit for producers has ended: %s",
+                self._flow.source.alias,
+                freed.value,
             )
 
     def _end(self) -> None:

@@ -39,7 +39,7 @@ from twinlog.mirror.names.naming import STATE_TOPIC, ReplicationPolicy
 from twinlog.mirror.names.renaming import is_renamed, refused_names
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.copies import CopyRow
-from twinlog.model import NO_TOPIC_ID, TopicId
+from twinlog.model import NO_TOPIC_ID, Flow, TopicId
 from twinlog.survey.cluster_state import (
     ClusterState,
     cluster_state,
@@ -390,7 +390,7 @@ class LoopGuard:
         are.
         """
         topic, before, holds = row.source_topic, "", ""
-        for other in begun.beside(row):
+        for other in begun.related(row):
             where = _current_topic_of(other, row, at_target)
             if where == row.topic and other.source_topic != topic:
                 holds = other.source_topic
@@ -415,7 +415,7 @@ class LoopGuard:
             if not other.is_from(row.source_cluster_id, topic, row.source_topic_id):
                 continue
             remote = _current_topic_of(other, row, at_target)
-            may_differ = row.begun or self.neighbours.is_beside(self.config, other.flow)
+            may_differ = row.begun or self.neighbours.is_beside(self.config, Flow.of(other.flow))
             if remote and not (may_differ and remote != row.topic):
                 return copied_already(self.config, topic, other, remote)
         if row.begun:
@@ -470,7 +470,7 @@ class BegunCopies:
             if row.source_topic_id != NO_TOPIC_ID:
                 self._by_source[row.source_topic_id].append(row)
 
-    def beside(self, row: CopyRow) -> Iterator[CopyRow]:
+    def related(self, row: CopyRow) -> Iterator[CopyRow]:
         """Yield the rows of the same remote topic or the same source topic; some twice."""
         for other in (
             *self._by_remote.get(row.topic, ()),

@@ -17,6 +17,7 @@ from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.errors import TwinlogError
 from twinlog.mirror.names.filters import TopicSelector, policy_of
+from twinlog.model import Flow
 
 ANSWERS_WITHIN_S: Final = 2.0
 """A cluster of another flow that is down delays a start no longer than this."""
@@ -77,17 +78,16 @@ class SiblingFlows:
             return None
         same = (other for other in flows if other.flow != flow.flow and ends(other) == own)
         for other in same:
-            may_differ = self.is_beside(flow, str(other.flow))
+            may_differ = self.is_beside(flow, other.flow)
             differs = may_differ and _remote(flow, topic) != _remote(other, topic)
             if not differs and self._takes(other, topic):
                 return other
         return None
 
-    def is_beside(self, flow: FlowConfig, other: str) -> bool:
+    def is_beside(self, flow: FlowConfig, other: Flow) -> bool:
         """Return True if one of two flows lists the other one in `twinlog.beside`."""
-        name = str(flow.flow)
         return other in flow.beside or any(
-            str(one.flow) == other and name in one.beside for one in self._flows
+            config.flow == other and flow.flow in config.beside for config in self._flows
         )
 
     def leading_from(self, alias: str) -> tuple[FlowConfig, ...]:

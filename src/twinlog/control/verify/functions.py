@@ -34,7 +34,7 @@ CHECKED_EVERY_S: Final = 1.0
 
 
 class FlowFunctions:
-    """Passes ranges of several partitions to the functions of one flow. For several threads."""
+    """Passes ranges of several partitions to the functions of one flow. Thread-safe."""
 
     def __init__(
         self,
@@ -51,7 +51,11 @@ class FlowFunctions:
         self._began, self._is_ready = CLOCK.monotonic(), False
         self._port = RangePort(CLOCK, self._collect)
         work = transforms_work(config)
-        self._application = start(work, environment=config.transforms.environment)
+        try:
+            self._application = start(work, environment=config.transforms.environment)
+        except OSError as error:
+            self._port.close()
+            raise _unavailable(f"it cannot be started: {error}") from None
         threading.Thread(target=self._listen, name="twinlog-functions", daemon=True).start()
 
     def offer(self, tp: TopicPartition, stretch: Stretch) -> None:
@@ -80,9 +84,9 @@ class FlowFunctions:
                 self._check()
             if varying := sorted(names & self._varying):
                 raise TwinlogError(
-                    f"{tp}: {', '.join(varying)} gives other records each time, so they cannot be "
+                    f"{tp}: other records each time from {', '.join(varying)}, so they cannot be "
                     "compared",
-                    code="TRANSFORMS_DIFFER",
+                    code="RECORD_NOT_TRANSFORMED",
                 )
             return self._answers.pop(stretch.number)
 
@@ -108,8 +112,7 @@ class FlowFunctions:
     def _fail(self, why: str) -> None:
         with self._changed:
             if self._problem is None:
-                text = f"the application of the transforms does not run: {why}"
-                self._problem = TwinlogError(text, code=UNAVAILABLE)
+                self._problem = _unavailable(why)
             self._changed.notify_all()
 
     def _listen(self) -> None:
@@ -125,3 +128,7 @@ class FlowFunctions:
         except (TwinlogError, ValueError, OSError) as error:  # ValueError: `close` closed the pipe
             self._fail(str(error))
         self._fail(ENDED)
+
+
+def _unavailable(why: str) -> TwinlogError:
+    return TwinlogError(f"the application of the transforms does not run: {why}", code=UNAVAILABLE)

@@ -114,7 +114,7 @@ class _Flow:
     _intents: FlowIntents = field(default_factory=FlowIntents)
     _producers: frozenset[int] = frozenset()
     _partly: dict[TopicPartition, str] = field(default_factory=dict)
-    """Why partitions are compared in part."""
+    """Reasons why only a part of a partition is compared."""
 
     def verified(self) -> VerifiedFlow:
         coordinators = Coordinators(self._target)

@@ -156,10 +156,7 @@ class RangeIntake(Intake):
             return
         old = header.magic < MAGIC_V2
         rows = self._fresh(rows_of(decode_legacy(batch)) if old else decode_rows(batch))
-        begins = [at for at, _ in rows.breaks()] if rows else []
-        for begin, end in itertools.pairwise([*begins, len(rows)]):
-            part = rows.slice(begin, end)
-            yield dense_batch(part, part.offset(0))
+        yield from dense_batches(rows)
 
     # -- answers of the application
 
@@ -238,6 +235,14 @@ class RangeIntake(Intake):
                 if run is not None:
                     yield run
             before = offset
+
+
+def dense_batches(rows: Rows) -> Iterator[memoryview]:
+    """Yield the records in batches without gaps, at their offsets."""
+    begins = [index for index, _ in rows.breaks()] if rows else []
+    for begin, end in itertools.pairwise([*begins, len(rows)]):
+        part = rows.slice(begin, end)
+        yield dense_batch(part, part.offset(0))
 
 
 def dense_batch(rows: Rows, first: int) -> memoryview:

@@ -159,7 +159,7 @@ class HeaderColumns(NamedTuple):
 
 
 class Kernels(Protocol):
-    """The kernels. `picked` are row numbers of the table, in order."""
+    """The kernels. `row_numbers` are rows of the table, in order."""
 
     def scan(self, data: bytes, state: ScanState[int], limit: int) -> Table | None:
         """Return at most `limit` records, or None if they are corrupt: the twin finds why."""
