@@ -20,7 +20,7 @@ from benchmarks.others import TOO_MUCH
 from benchmarks.payload import KEY_BYTES, VALUE_BYTES
 from benchmarks.results import MIRROR_MAKER, TWINLOG, Latency, RunResult
 from benchmarks.rows import Row
-from benchmarks.scale import Scale
+from benchmarks.scale import STEADY_CASES, Scale
 from benchmarks.stage import BROKER_HEAP_MB
 from benchmarks.summary import median
 from benchmarks.table import render_rows, render_table
@@ -40,7 +40,6 @@ class Report:
     rounds: int
     cases: Sequence[str]
     seconds: float
-    linger: str
     runs: Sequence[RunResult]
     rows: Sequence[Row]
     floor: Latency | None
@@ -80,7 +79,7 @@ class Report:
 
     def _notes(self) -> list[str]:
         notes = [
-            f"FAILED: round {run.round}, {run.case}, {run.system} {run.variant}: {run.failure}"
+            f"FAILED: round {run.round}, {run.case}, {run.system}: {run.failure}"
             for run in self.runs
             if run.failure
         ]
@@ -92,9 +91,9 @@ class Report:
         ]
         notes += [
             f"{run.latency.expected - run.latency.records:,} records never arrived or were never"
-            f" sent in the window: round {run.round}, {run.system} {run.variant}"
+            f" sent in the window: round {run.round}, {run.case}, {run.system}"
             for run in self.runs
-            if run.case == "latency"
+            if run.case in STEADY_CASES
             if run.latency is not None and run.latency.records < 0.99 * run.latency.expected
         ]
         notes += [
@@ -117,8 +116,6 @@ class Report:
         ]
         notes += self._others()
         notes += self._cost_of_no_protection()
-        if self.linger:
-            notes.append(f"latency: {MIRROR_MAKER} with {self.linger}, its better one")
         if self.floor is not None:
             notes.append(
                 "latency of a consumer on the source itself, without a copier:"
@@ -192,7 +189,8 @@ def _settings(report: Report) -> dict[str, Any]:
         "broker_heap_mb": BROKER_HEAP_MB,
         "mirror_maker_jvm": list(JVM_OPTIONS),
         "mirror_maker_producer": TUNED,
-        "mirror_maker_producer_latency": [LINGER_0, DEFAULT_LINGER],
+        "mirror_maker_producer_latency": DEFAULT_LINGER,
+        "mirror_maker_producer_lowest": LINGER_0,
         "twinlog_lease_s_latency": scale.lease_s,
     }
 
@@ -211,9 +209,9 @@ def _settings_text(report: Report) -> str:
             f" backlog {scale.backlog_records:,}, unprotected {scale.old_records:,},"
             f" latency {scale.rate:,}/s for {scale.window_s:g} s after {scale.warm_up_s:g} s",
             f"{MIRROR_MAKER}  {KAFKA_VERSION}, {' '.join(JVM_OPTIONS[:2])},"
-            f" tasks.max={scale.partitions}, {producer}; latency: linger.ms 0 or default",
+            f" tasks.max={scale.partitions}, {producer}; latency: linger.ms 5, lowest: 0",
             f"Twinlog        {version('twinlog')} on Spark {version('pyspark')}, the same file;"
-            f" latency: --lease {scale.lease_s:g}",
+            f" latency: --lease {scale.lease_s:g}; lowest: twinlog.latency=lowest",
             f"run            medians of {report.rounds} round(s), {report.seconds / 60:.1f} min",
         )
     )

@@ -34,7 +34,6 @@ class RunResult:
     case: str
     system: str
     alias: str
-    variant: str = ""
     failure: str = ""
     first_record_s: float | None = None
     """From the start of the process to the first record seen at the target's log ends."""

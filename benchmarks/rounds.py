@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 from confluent_kafka import KafkaException
 
@@ -27,6 +26,7 @@ from benchmarks.payload import KEY_BYTES, VALUE_BYTES
 from benchmarks.phases import phases_of
 from benchmarks.progress import Progress
 from benchmarks.results import MIRROR_MAKER, WARM_UP, Latency, RunResult
+from benchmarks.scale import STEADY_CASES
 from benchmarks.stage import (
     BACKLOG_TOPIC,
     GROUPS_TOPIC,
@@ -36,12 +36,9 @@ from benchmarks.stage import (
     STEADY_TOPIC,
     Stage,
 )
-from benchmarks.summary import geometric_mean, median
 from benchmarks.watch import watch_copy
 
-__all__ = ["LINGERS", "Rounds"]
-
-LINGERS: Final = {"linger 0": LINGER_0, "default linger": DEFAULT_LINGER}
+__all__ = ["Rounds"]
 
 
 @dataclass(slots=True)
@@ -66,31 +63,15 @@ class Rounds:
         for number in range(1, self.rounds + 1):
             order = tuple(self.programs)[:: 1 if number % 2 else -1]
             for case in self.cases:
-                if case == "latency" and self.floor is None:
+                if case in STEADY_CASES and self.floor is None:
                     self._measure_floor()
                 for system in order:
-                    yield from self._runs_of(number, case, system)
-
-    def _runs_of(self, number: int, case: str, system: str) -> Iterator[RunResult]:
-        if case != "latency":
-            yield self._one(RunResult(round=number, case=case, system=system, alias=""))
-            return
-        if system != MIRROR_MAKER:
-            variant = f"lease {self.stage.scale.lease_s:g} s"
-            yield self._one(
-                RunResult(round=number, case=case, system=system, alias="", variant=variant)
-            )
-            return
-        for linger in LINGERS:
-            yield self._one(
-                RunResult(round=number, case=case, system=system, alias="", variant=linger)
-            )
+                    yield self._one(RunResult(round=number, case=case, system=system, alias=""))
 
     def _one(self, result: RunResult) -> RunResult:
         result = replace(result, alias=self.stage.next_alias())
-        what = " ".join(filter(None, (result.system, result.variant)))
         turn = "warm-up" if result.is_warm_up else f"round {result.round}/{self.rounds}"
-        self.progress.say(f"{turn}, {result.case}: {what}")
+        self.progress.say(f"{turn}, {result.case}: {result.system}")
         with Ballast(self.stage.scale.ballast_bytes(result.case)) as ballast, Others() as others:
             try:
                 result = self._measured(result)
@@ -122,11 +103,15 @@ class Rounds:
                 if listener == "SSL" and key != "bootstrap.servers"
             },
         )
-        launch = self._launch(result, flow)
         if result.case == "groups":
             return self._groups(result, flow)
-        if result.case == "latency":
-            with steady_load(flow.source, topic, self.stage.scale), Copier(launch) as copier:
+        if result.case == "lowest":
+            latency = {f"{result.alias}->B.twinlog.latency": "lowest"}
+            flow = replace(flow, more={**flow.more, **latency})
+        launch = self._launch(result, flow)
+        if result.case in STEADY_CASES:
+            scale = self.stage.scale.at_rate_of(result.case)
+            with steady_load(flow.source, topic, scale), Copier(launch) as copier:
                 result = self._steady(result, copier, flow)
         else:
             self.stage.read_source_log(topic)
@@ -173,7 +158,7 @@ class Rounds:
     def _topic(self, result: RunResult) -> str:
         if result.case == "groups":
             return GROUPS_TOPIC
-        if result.case != "latency":
+        if result.case not in STEADY_CASES:
             return {"unprotected": OLD_TOPIC, "small": SMALL_TOPIC}.get(result.case, BACKLOG_TOPIC)
         # a new one for each run, or the next copier would begin with what the last one has read
         topic = f"{STEADY_TOPIC}-{result.alias}"
@@ -183,9 +168,11 @@ class Rounds:
     def _launch(self, result: RunResult, flow: FlowFile) -> Launch:
         folder = self.stage.folder
         if result.system == MIRROR_MAKER:
-            producer = LINGERS.get(result.variant, TUNED)
+            producer = {**dict.fromkeys(STEADY_CASES, DEFAULT_LINGER), "lowest": LINGER_0}.get(
+                result.case, TUNED
+            )
             return mirror_maker_launch(flow, producer, self.jars, folder)
-        lease_s = self.stage.scale.lease_s if result.case == "latency" else None
+        lease_s = self.stage.scale.lease_s if result.case in STEADY_CASES else None
         program = self.programs[result.system]
         return twinlog_launch(flow, folder, system=result.system, program=program, lease_s=lease_s)
 
@@ -215,7 +202,8 @@ class Rounds:
 
     def _steady(self, result: RunResult, copier: Copier, flow: FlowFile) -> RunResult:
         remote = self.stage.remote(flow.alias, flow.topic)
-        numbers = watch_steady(copier, remote, flow.target, self.stage.scale)
+        scale = self.stage.scale.at_rate_of(result.case)
+        numbers = watch_steady(copier, remote, flow.target, scale)
         return replace(
             result,
             first_record_s=numbers.first_record_s,
@@ -232,27 +220,6 @@ class Rounds:
         with steady_load(source, STEADY_TOPIC, scale):
             self.floor = measure_floor(source, STEADY_TOPIC, scale)
         self.stage.source_topics.delete([STEADY_TOPIC])
-
-
-def better_linger(results: Iterable[RunResult]) -> str:
-    """MirrorMaker 2's better linger, by the medians of all three percentiles over the rounds;
-    empty when neither ran.
-    """
-    taken: dict[str, list[Latency]] = {}
-    for result in results:
-        if result.system == MIRROR_MAKER and result.variant and result.latency is not None:
-            taken.setdefault(result.variant, []).append(result.latency)
-
-    def score(variant: str) -> float:
-        latencies = taken[variant]
-        medians = (
-            median(one.p50 for one in latencies),
-            median(one.p99 for one in latencies),
-            median(one.p99_9 for one in latencies),
-        )
-        return geometric_mean([value for value in medians if value is not None])
-
-    return min(taken, key=score, default="")
 
 
 def _told(result: RunResult) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from benchmarks.results import MIRROR_MAKER, TWINLOG, RunResult
+from benchmarks.scale import STEADY_CASES
 from benchmarks.summary import median, ratio
 
 _MIB: Final = 2**20
@@ -96,6 +97,20 @@ def _latency(case: str, name: str, part: str, digits: int, goal: Goal | None = N
     )
 
 
+def _steady(case: str) -> Iterator[Measure]:
+    yield _latency(case, "p50", "p50", 1, Goal(text="at most 0.8x", at_most=0.8))
+    yield _latency(case, "p99", "p99", 1, Goal(text="at most 0.6x", at_most=0.6))
+    yield _latency(case, "p99.9", "p99_9", 1, Goal(text="at most 1x", at_most=1))
+    yield Measure(
+        cases=(case,),
+        name="CPU during the window",
+        unit="s",
+        value=lambda run: run.cpu_s,
+        digits=1,
+        goal=Goal(text="at most 1/3", at_most=1 / 3),
+    )
+
+
 _GROUPS_S: Final = Goal(text="under 5 s", at_most=5, alone=True)
 
 MEASURES: Final = (
@@ -115,17 +130,7 @@ MEASURES: Final = (
     _cpu("tls"),
     _throughput("unprotected", ", records older than a day"),
     _cpu("unprotected"),
-    _latency("latency", "p50", "p50", 1, Goal(text="at most 0.8x", at_most=0.8)),
-    _latency("latency", "p99", "p99", 1, Goal(text="at most 0.6x", at_most=0.6)),
-    _latency("latency", "p99.9", "p99_9", 1, Goal(text="at most 1x", at_most=1)),
-    Measure(
-        cases=("latency",),
-        name="CPU during the window",
-        unit="s",
-        value=lambda run: run.cpu_s,
-        digits=1,
-        goal=Goal(text="at most 1/3", at_most=1 / 3),
-    ),
+    *(measure for case in STEADY_CASES for measure in _steady(case)),
     Measure(
         cases=("groups",),
         name="all groups checkpointed",
@@ -164,7 +169,6 @@ MEASURES: Final = (
 def make_rows(
     runs: Iterable[RunResult],
     cases: Sequence[str],
-    linger: str,
     *,
     reference: str = MIRROR_MAKER,
 ) -> list[Row]:
@@ -172,15 +176,10 @@ def make_rows(
 
     `reference` is the system to compare with. The goals of the table are for MirrorMaker 2. If it
     is another version of Twinlog, no row may be worse by more than `NOISE`.
-    `linger` is MirrorMaker 2's better variant in the latency case: its other runs do not count.
     """
-    usable = [run for run in runs if not run.is_warm_up and run.variant != _other(linger)]
+    usable = [run for run in runs if not run.is_warm_up]
     wanted = [measure for measure in MEASURES if measure.cases[0] in cases]
     return [_row(measure, usable, reference) for measure in wanted]
-
-
-def _other(linger: str) -> str:
-    return {"linger 0": "default linger", "default linger": "linger 0"}.get(linger, "-")
 
 
 def _row(measure: Measure, runs: Sequence[RunResult], reference: str) -> Row:

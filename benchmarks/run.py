@@ -17,7 +17,7 @@ from benchmarks.launches import THIS_TWINLOG
 from benchmarks.progress import Progress
 from benchmarks.report import Report
 from benchmarks.results import MIRROR_MAKER, TWINLOG, RunResult
-from benchmarks.rounds import Rounds, better_linger
+from benchmarks.rounds import Rounds
 from benchmarks.rows import make_rows
 from benchmarks.scale import CASES, FULL, QUICK, Scale, positive
 from benchmarks.stage import open_stage
@@ -118,16 +118,14 @@ def main(arguments: Sequence[str]) -> int:
         )
         runs.extend(rounds.run())
         progress.say("stopping the clusters")
-    linger = better_linger(runs)
     reference = next(iter(programs)) if options.baseline else MIRROR_MAKER
     report = Report(
         scale=scale,
         rounds=scale.rounds,
         cases=cases,
         seconds=progress.seconds,
-        linger=linger,
         runs=runs,
-        rows=make_rows(runs, cases, linger, reference=reference),
+        rows=make_rows(runs, cases, reference=reference),
         reference=reference,
         floor=rounds.floor,
     )

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-__all__ = ["CASES", "FULL", "QUICK", "Scale", "positive"]
+__all__ = ["CASES", "FULL", "QUICK", "STEADY_CASES", "Scale", "positive"]
 
 CASES: Final = {
     "backlog": "copy a topic that is full: records/s, CPU, memory",
     "unprotected": "the same with records older than a day, where nothing is protected",
     "small": "a topic whose batches have one record each: records/s, CPU",
     "tls": "the backlog with TLS on both clusters: records/s, CPU",
-    "latency": "a steady 1,000 messages a second: time from record timestamp to arrival",
+    "latency": "a steady 1,000 records a second: time from record timestamp to arrival, CPU",
+    "lowest": "the same with settings for the lowest latency",
+    "busy": "the same with 10,000 records a second",
     "groups": "1,000 groups synced, and the time from a commit to its checkpoint",
     "startup": "time from the start of the process to the first record on the target",
 }
+
+STEADY_CASES: Final = ("latency", "lowest", "busy")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +43,14 @@ class Scale:
     """Over how many seconds one group commits and its checkpoints are timed."""
     partitions: int = 4
     rate: int = 1000
+    """Records per second of the latency case."""
     seed: int = 20240229
     warms_up: bool = True
     """Whether each copier first copies the backlog once for nothing."""
+
+    def at_rate_of(self, case: str) -> Scale:
+        """The same with the rate of a steady case."""
+        return replace(self, rate=self.rate * 10) if case == "busy" else self
 
     def ballast_bytes(self, case: str) -> int:
         """What a run will need: heaps, and the copy of a backlog in the page cache."""

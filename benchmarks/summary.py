@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-__all__ = ["geometric_mean", "median", "percentile", "ratio"]
+__all__ = ["median", "percentile", "ratio"]
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
@@ -33,10 +33,3 @@ def ratio(ours: float | None, theirs: float | None) -> float | None:
     if ours is None or theirs is None or theirs <= 0:
         return None
     return ours / theirs
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    """One number for several that differ in scale."""
-    if not values:
-        raise ValueError("no values")
-    return math.exp(sum(math.log(max(value, 1e-9)) for value in values) / len(values))

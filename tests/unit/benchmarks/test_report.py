@@ -34,9 +34,8 @@ def report(runs: list[RunResult] = RUNS) -> Report:
         rounds=1,
         cases=cases,
         seconds=90,
-        linger="linger 0",
         runs=runs,
-        rows=make_rows(runs, cases, "linger 0"),
+        rows=make_rows(runs, cases),
         floor=Latency(records=9, expected=9, p50=1, p99=4, p99_9=20, largest=30),
     )
 
@@ -44,7 +43,7 @@ def report(runs: list[RunResult] = RUNS) -> Report:
 def test_people_read_goals_failures_duplicates_and_costs() -> None:
     text = report().text()
     assert "6.67x  at least 5x   met" in text
-    assert "FAILED: round 1, unprotected, MirrorMaker 2 : no brokers" in text
+    assert "FAILED: round 1, unprotected, MirrorMaker 2: no brokers" in text
     assert "3 records twice on the target: round 1, backlog, Twinlog" in text
     assert "copies 100,000 records/s instead of 400,000 (0.25x)" in text
     assert "without a copier: p50 1.0, p99 4.0, p99.9 20.0 ms" in text

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.summary import geometric_mean, median, percentile, ratio
+from benchmarks.summary import median, percentile, ratio
 
 NUMBERS = st.lists(st.floats(min_value=0, max_value=1e9), min_size=1, max_size=200)
 
@@ -54,7 +54,3 @@ def test_ratio_needs_both_numbers(
     ours: float | None, theirs: float | None, expected: float | None
 ) -> None:
     assert ratio(ours, theirs) == expected
-
-
-def test_geometric_mean_weighs_scales_alike() -> None:
-    assert geometric_mean([1.0, 100.0]) == pytest.approx(10.0)
