@@ -38,6 +38,7 @@ from twinlog.mirror.skips import Skip
 from twinlog.model import SEQUENCE_MODULUS, Isolation
 from twinlog.wire.compression import Recompression, compress
 from twinlog.wire.fetch import AbortedTransaction
+from twinlog.wire.joining import JoinedBatch, join_run
 from twinlog.wire.kernels import shapes
 from twinlog.wire.kernels.chosen import CHOSEN
 from twinlog.wire.kernels.library import NAME, Library
@@ -105,6 +106,7 @@ class Fuzzer:
         self._kinds: list[tuple[int, Callable[[], None]]] = [
             (40, self.payloads),
             (25, self.joins),
+            (15, self.packed_joins),
             (20, self.answers),
             (10, self.compressed),
             (5, self.legacy),
@@ -301,9 +303,11 @@ class Fuzzer:
         data, first = self._answer()
         draw = self.random
         end, most = draw.choice((FOREVER, first + 3)), draw.choice((2**31, 5))
-        begin = (0, first, end, 8, most, draw.random() < 0.2)
+        begin = (0, first, end, 8, most, draw.random() < 0.2, Codec.NONE)
         room = draw.choice((4096, 200, 70))
-        states = [array("q", (*begin, *[0] * (shapes.JOIN_NUMBERS - 6))) for _ in range(2)]
+        states = [
+            array("q", (*begin, *[0] * (shapes.JOIN_NUMBERS - shapes.BATCHES))) for _ in range(2)
+        ]
         outs = [bytearray(room) for _ in range(2)]
         sizes = [
             one.join(memoryview(bytearray(data)), state, out, 7)
@@ -313,6 +317,41 @@ class Fuzzer:
         same(outs[0][7 : 7 + sizes[0]], outs[1][7 : 7 + sizes[1]], "joined bytes", data)
         self.accepted += states[0][shapes.BATCHES] > 1
         self.refused += states[0][shapes.BATCHES] < 1
+
+    def packed_joins(self) -> None:
+        """Join small batches in lz4, whose frames are those of several clients, some damaged.
+
+        The kernel may stop before a damaged one that the library of the twin accepts, such as one
+        with a match of distance 0.
+        """
+        draw, data, offset, is_intact = self.random, bytearray(), 0, True
+        for _ in range(draw.randrange(2, 7)):
+            count, seed = draw.choice(self._small)
+            frame = foreign(Codec.LZ4, seed.payload, draw.randrange(6))
+            sent = self.damaged(frame, 1) if draw.random() < 0.3 else frame
+            is_intact &= sent == frame
+            one = bytearray(seed.batch[:HEADER_BYTES]) + sent
+            struct.pack_into(">q", one, 0, offset)
+            struct.pack_into(">i", one, 8, len(one) - 12)
+            one[22] = Codec.LZ4
+            data += sealed(one)
+            offset += count
+        records, most = memoryview(data), draw.choice((70, 200, 2000, 1 << 16))
+        ((first, _), *_) = read_headers(records)
+
+        def joined(kernels: Kernels, end: int = FOREVER) -> JoinedBatch | None:
+            with use(kernels):
+                return join_run(
+                    records, 0, first, end=end, most_bytes=most, most_records=2**31,
+                    codec=Codec.NONE,
+                )  # fmt: skip
+
+        ours, theirs = joined(self.library), joined(TWIN)
+        if not is_intact and theirs is not None and (not ours or ours.batches < theirs.batches):
+            theirs = joined(TWIN, ours.next_offset) if ours else None
+        same(ours, theirs, "joined lz4", bytes(data))
+        self.accepted += ours is not None
+        self.refused += ours is None
 
     def answers(self) -> None:
         """Run a copy's whole input: compare the resulting batches or errors."""
@@ -526,6 +565,8 @@ def foreign(codec: Codec, data: bytes, kind: int) -> bytes:
     match codec:
         case Codec.SNAPPY if kind:
             return bytes(cramjam.snappy.compress_raw(data))
+        case Codec.LZ4 if kind > 3:
+            return packed_in_blocks(data, sums=kind > 4)
         case Codec.LZ4 if kind:
             return bytes(cramjam.lz4.compress(data, level=kind))
         case Codec.GZIP if kind:
@@ -535,6 +576,47 @@ def foreign(codec: Codec, data: bytes, kind: int) -> bytes:
                 cramjam.zstd.compress(data[half:], level=kind)
             )
     return bytes(compress(codec, data))
+
+
+def packed_in_blocks(data: bytes, *, sums: bool) -> bytes:
+    """Return an lz4 frame with its size, of several blocks, with all checksums if `sums`."""
+    flags = bytes((0x68 | 0x14 * sums, 0x50)) + struct.pack("<q", len(data))
+    out = bytearray(b"\x04\x22\x4d\x18") + flags + bytes((xxh32(flags) >> 8 & 0xFF,))
+    for at in range(0, len(data), 40):
+        part = data[at : at + 40]
+        block = bytes(cramjam.lz4.compress_block(part, store_size=False))
+        stored = len(block) >= len(part)
+        block = part if stored else block
+        out += struct.pack("<I", len(block) | stored << 31) + block
+        if sums:
+            out += struct.pack("<I", xxh32(block))
+    return bytes(out + bytes(4) + (struct.pack("<I", xxh32(data)) if sums else b""))
+
+
+def xxh32(data: bytes) -> int:
+    """xxHash32 with seed 0."""
+    mask, primes = 0xFFFFFFFF, (2654435761, 2246822519, 3266489917, 668265263, 374761393)
+    one, two, three, four, five = primes
+
+    def turned(value: int, bits: int) -> int:
+        return (value << bits | (value & mask) >> (32 - bits)) & mask
+
+    lanes, value, at = [one + two & mask, two, 0, -one & mask], five, 0
+    for at in range(0, len(data) // 16 * 16, 16):
+        for n, word in enumerate(struct.unpack_from("<4I", data, at)):
+            lanes[n] = turned(lanes[n] + word * two & mask, 13) * one & mask
+    if len(data) >= 16:
+        at += 16
+        value = sum(turned(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True))
+    value = value + len(data) & mask
+    words = at + (len(data) - at) // 4 * 4
+    for (word,) in struct.iter_unpack("<I", data[at:words]):
+        value = turned(value + word * three & mask, 17) * four & mask
+    for byte in data[words:]:
+        value = turned(value + byte * five & mask, 11) * one & mask
+    value = (value ^ value >> 15) * two & mask
+    value = (value ^ value >> 13) * three & mask
+    return value ^ value >> 16
 
 
 def same(ours: Any, theirs: Any, what: str, data: bytes) -> None:

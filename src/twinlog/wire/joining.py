@@ -22,10 +22,11 @@ For records that are so old that it may not, a joined batch is as old as its old
 and `least_timestamp` is its bound.
 
 *Cost.* A kernel passes over the batches once. It checks each CRC and each record, and writes the
-payload of the larger batch. Compressed batches are decompressed before that, and the result is
-compressed as a whole. Joining in Python, which decodes the records, took about 20 us per one-record
-batch, and takes 0.2 us in the kernel (ADR 27). From about ten records per batch, joining costs more
-than it saves, so batches of more than FEW_RECORDS records are sent unchanged.
+payload of the larger batch, which is compressed as a whole. It decompresses lz4 itself; batches of
+other codecs, and lz4 frames that it does not know, are decompressed in Python before that. Joining
+in Python, which decodes the records, took about 20 us per one-record batch, and takes 0.2 us in the
+kernel (ADR 27). From about ten records per batch, joining costs more than it saves, so batches of
+more than FEW_RECORDS records are sent unchanged.
 
 Batches with a gap between their offsets, which begin a new run of the offset map, are joined later
 (`mirror.copy.batch_sizes`).
@@ -34,6 +35,7 @@ Batches with a gap between their offsets, which begin a new run of the offset ma
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -42,6 +44,7 @@ from twinlog.wire.compression import compress, decompress
 from twinlog.wire.kernels import shapes
 from twinlog.wire.kernels.chosen import CHOSEN
 from twinlog.wire.record_batch import (
+    CODEC_MASK,
     HEADER_BYTES,
     BatchHeader,
     Codec,
@@ -85,23 +88,45 @@ def join_run(
     `first` is the header of the first batch, and `codec` the codec of the joined one, which has at
     most `most_bytes` and `most_records`. Returns None if fewer than two batches can be joined.
     """
-    next_at: list[int] = []
-    begin = start
-    if first.codec is not Codec.NONE:
-        begin, records = 0, _unpack_batches(records, start, first, most_bytes, next_at)
-        if len(next_at) < 2:
-            return None
-    state = array(
-        "q", (begin, first.base_offset, end, FEW_RECORDS, most_records, bool(next_at), *_NOTHING)
-    )
-    # the joined batch has fewer headers, so it is almost never larger than its parts
-    out = bytearray(min(most_bytes, HEADER_BYTES + len(records) - begin))
-    if len(out) <= HEADER_BYTES:
+    most = most_bytes, most_records
+    if first.codec in _KNOWN_TO_THE_KERNEL:
+        joined = _join(records, start, first, end, most, codec)
+        if joined is not None or first.codec is Codec.NONE:
+            return joined
+    unpacked, ends = _unpack_batches(records, start, first, most_bytes)
+    if len(ends) < 2:
         return None
-    size = CHOSEN.kernels.join(records, state, out, HEADER_BYTES)
+    return _join(unpacked, 0, first, end, most, codec, ends)
+
+
+def _join(
+    records: memoryview,
+    start: int,
+    first: BatchHeader,
+    end: int,
+    most: tuple[int, int],
+    codec: Codec,
+    ends: Sequence[int] = (),
+) -> JoinedBatch | None:
+    """Join batches as they are, or checked and decompressed ones that end at `ends` in the
+    response.
+    """
+    most_bytes, most_records = most
+    unpacks = first.codec is not Codec.NONE and not ends
+    state = array(
+        "q",
+        (start, first.base_offset, end, FEW_RECORDS, most_records, bool(ends),
+         first.codec if unpacks else Codec.NONE, *_NOTHING),
+    )  # fmt: skip
+    # the joined batch has fewer headers, so it is almost never larger than its parts
+    size = most_bytes if unpacks else min(most_bytes, HEADER_BYTES + len(records) - start)
+    if size <= HEADER_BYTES:
+        return None
+    out = bytearray(2 * size - HEADER_BYTES if unpacks else size)
+    filled = CHOSEN.kernels.join(records, state, out, HEADER_BYTES)
     if state[shapes.BATCHES] < 2:
         return None
-    del out[HEADER_BYTES + size :]
+    del out[HEADER_BYTES + filled :]
     if codec is not Codec.NONE:
         out[HEADER_BYTES:] = compress(codec, bytes(out[HEADER_BYTES:]))
         if len(out) > most_bytes:
@@ -118,37 +143,40 @@ def join_run(
         batches=state[shapes.BATCHES],
         records=state[shapes.RECORDS],
         next_offset=state[shapes.NEXT_OFFSET],
-        next_at=next_at[state[shapes.BATCHES] - 1] if next_at else state[shapes.AT],
+        next_at=ends[state[shapes.BATCHES] - 1] if ends else state[shapes.AT],
         most_timestamp=state[shapes.MOST_OF_BATCHES],
         least_timestamp=state[shapes.LEAST_OF_BATCHES],
     )
 
 
 def _unpack_batches(
-    records: memoryview, start: int, first: BatchHeader, most_bytes: int, next_at: list[int]
-) -> memoryview:
-    """Return the batches from `start` on as uncompressed batches, after checking their CRCs.
+    records: memoryview, start: int, first: BatchHeader, most_bytes: int
+) -> tuple[memoryview, Sequence[int]]:
+    """Return the batches from `start` on as uncompressed batches, after checking their CRCs, and
+    the end of each in the response.
 
-    The end position of each batch in the response is appended to `next_at`. Stops at a corrupt
-    batch, which is reported when it is read by itself.
+    Stops at a corrupt batch, which is reported when it is read by itself.
     """
-    out, offset = bytearray(), first.base_offset
+    out, ends, offset = bytearray(), list[int](), first.base_offset
     try:
         for header, position in read_headers(records, start):
-            is_one = header.magic == 2 and header.attributes == first.attributes
-            if not is_one or header.base_offset != offset or header.count > FEW_RECORDS:
+            is_small = header.magic == 2 and header.count <= FEW_RECORDS
+            if not is_small or header.base_offset != offset:
                 break
-            if next_at and len(out) > most_bytes + HEADER_BYTES * len(next_at):
+            if (header.attributes ^ first.attributes) & CODEC_MASK:
+                break
+            if ends and len(out) > most_bytes + HEADER_BYTES * len(ends):
                 break
             verify_crc(records, position, header)
             stop = position + header.length
             payload = decompress(first.codec, records[position + HEADER_BYTES : stop], most_bytes)
             out += with_payload(records[position:stop], Codec.NONE, payload)
-            next_at.append(stop)
+            ends.append(stop)
             offset = header.next_offset
     except CorruptData:
         pass
-    return memoryview(out)
+    return memoryview(out), ends
 
 
+_KNOWN_TO_THE_KERNEL: Final = (Codec.NONE, Codec.LZ4)
 _NOTHING: Final = [0] * (shapes.JOIN_NUMBERS - shapes.BATCHES)

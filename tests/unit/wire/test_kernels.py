@@ -108,6 +108,11 @@ def test_kernels_for_processors_without_crc_instructions(tmp_path: Path) -> None
         ("|| (begins && codec)", ""),
         ("begins = is_control;", "begins = 0;"),
         ("put32(numbers, one.value_size < 0", "put32(numbers, one.key_size < 0"),
+        ("match += 4;", "match += 3;"),
+        ("if (size - at < 8) return BAD;", ""),
+        ("if (after && little32(in + at + length) != xxh32(in + at, length)) return BAD;", ""),
+        ("if (size <= at || in[at] != (xxh32(in + 4, at - 4) >> 8 & 0xFF)) return BAD;", ""),
+        ("little32(in + at) == xxh32(out, filled) ?", "1 ?"),
     ],
     ids=[
         "fields end",
@@ -135,6 +140,11 @@ def test_kernels_for_processors_without_crc_instructions(tmp_path: Path) -> None
         "rewritten runs of codecs",
         "rewritten runs",
         "rewritten fingerprints",
+        "lz4 matches",
+        "lz4 block ends",
+        "lz4 block sums",
+        "lz4 descriptor",
+        "lz4 content sum",
     ],
 )
 def test_wrong_kernels_are_detected(

@@ -42,6 +42,7 @@ from twinlog.wire.joining import FEW_RECORDS, join_run
 from twinlog.wire.kernels.chosen import CHOSEN
 from twinlog.wire.kernels.shapes import BatchRewrite
 from twinlog.wire.record_batch import (
+    ATTRIBUTES_POSITION,
     CODEC_MASK,
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
@@ -203,6 +204,9 @@ class Intake:
             return 0
         if self.join_bytes and _is_followed(records, start):
             return 0
+        attributes = records[start + ATTRIBUTES_POSITION + 1 : start + ATTRIBUTES_POSITION + 2]
+        if not attributes or not self._codecs_kept >> (attributes[0] & CODEC_MASK) & 1:
+            return 0  # to be recompressed: the kernel would return the same
         begins = run is None or not Run(ordinal, position, self.k + ordinal).continues(run)
         rewrite = BatchRewrite(
             start,

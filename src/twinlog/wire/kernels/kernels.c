@@ -32,7 +32,7 @@ enum { POSITION, LEFT, LAST_DELTA, MOST_DELTA, BASE_OFFSET, BASE_TIME, HAS_TIME,
 /* most bytes of a record before its key length: length, attributes, two deltas */
 #define MOST_FRONT (5 + 1 + 10 + 5)
 
-EXPORT i64 twinlog_version(void) { return 4; }
+EXPORT i64 twinlog_version(void) { return 5; }
 
 /* ---- integers ---- */
 
@@ -626,47 +626,164 @@ EXPORT i64 twinlog_pack_headers(const u8 *keys, i64 keys_size, const i64 *key_at
     return header == headers ? at - out : BAD;
 }
 
+/* ---- lz4 ---- */
+
+#define LZ4_MAGIC 0x184D2204u
+/* bits of the first byte of a frame's descriptor: version 1, then what is optional */
+#define LZ4_VERSION 0x40
+#define LZ4_INDEPENDENT 0x20
+#define LZ4_BLOCK_SUMS 0x10
+#define LZ4_SIZED 0x08
+#define LZ4_SUMMED 0x04
+#define LZ4_UNKNOWN 0xC3 /* other versions, a dictionary */
+#define LZ4_STORED 0x80000000u
+
+#define PRIME1 2654435761u
+#define PRIME2 2246822519u
+#define PRIME3 3266489917u
+#define PRIME4 668265263u
+#define PRIME5 374761393u
+
+static inline u32 turned(u32 value, int bits) { return value << bits | value >> (32 - bits); }
+
+static u32 xxh32(const u8 *at, i64 size) {
+    const u8 *end = at + size;
+    u32 lane[4] = {PRIME1 + PRIME2, PRIME2, 0, 0u - PRIME1}, sum = PRIME5;
+    if (size >= 16) {
+        for (; end - at >= 16; at += 16)
+            for (int n = 0; n < 4; n++)
+                lane[n] = turned(lane[n] + little32(at + 4 * n) * PRIME2, 13) * PRIME1;
+        sum = turned(lane[0], 1) + turned(lane[1], 7) + turned(lane[2], 12) + turned(lane[3], 18);
+    }
+    sum += (u32)size;
+    for (; end - at >= 4; at += 4) sum = turned(sum + little32(at) * PRIME3, 17) * PRIME4;
+    for (; at < end; at++) sum = turned(sum + *at * PRIME5, 11) * PRIME1;
+    sum = (sum ^ sum >> 15) * PRIME2;
+    sum = (sum ^ sum >> 13) * PRIME3;
+    return sum ^ sum >> 16;
+}
+
+/* Adds the further bytes of a length whose four bits are all set. */
+static inline int read_length(const u8 *in, i64 *at, i64 end, i64 *length) {
+    u8 byte = 255;
+    while (byte == 255) {
+        if (*at >= end) return 0;
+        byte = in[(*at)++];
+        *length += byte;
+    }
+    return 1;
+}
+
+/* Decompresses a block into out[filled, room), where matches may copy from `least` on. Returns what
+ * is filled then, or BAD. It rejects what the format's own library rejects: numbers too close to
+ * the end of the block. */
+static i64 unpack_lz4_block(const u8 *in, i64 size, u8 *out, i64 least, i64 filled, i64 room) {
+    for (i64 at = 0; at < size;) {
+        u8 token = in[at++];
+        i64 literals = token >> 4, match = token & 15;
+        if (literals == 15 && !read_length(in, &at, size - 15, &literals)) return BAD;
+        if (literals > size - at || literals > room - filled) return BAD;
+        copy(out + filled, in + at, literals);
+        at += literals, filled += literals;
+        if (at == size) return filled; /* the last sequence has no match */
+        if (size - at < 8) return BAD;
+        i64 back = in[at] | in[at + 1] << 8;
+        at += 2;
+        if (match == 15 && !read_length(in, &at, size - 4, &match)) return BAD;
+        match += 4;
+        if (back < 1 || back > filled - least || match > room - filled) return BAD;
+        if (back >= match) copy(out + filled, out + filled - back, match);
+        else
+            for (i64 n = filled; n < filled + match; n++) out[n] = out[n - back];
+        filled += match;
+    }
+    return BAD;
+}
+
+/* Decompresses a frame. Returns the size, or BAD if it is damaged, has a dictionary, or needs more
+ * room. */
+static i64 unpack_lz4(const u8 *in, i64 size, u8 *out, i64 room) {
+    if (size < 7 || little32(in) != LZ4_MAGIC) return BAD;
+    u8 flags = in[4], class = in[5] >> 4;
+    i64 at = flags & LZ4_SIZED ? 14 : 6, filled = 0;
+    if ((flags & LZ4_UNKNOWN) != LZ4_VERSION || in[5] & 0x8F || class < 4) return BAD;
+    if (size <= at || in[at] != (xxh32(in + 4, at - 4) >> 8 & 0xFF)) return BAD;
+    i64 most = (i64)1 << (2 * class + 8), after = flags & LZ4_BLOCK_SUMS ? 4 : 0;
+    for (at++;;) {
+        if (size - at < 4) return BAD;
+        u32 block = little32(in + at);
+        i64 length = block & ~LZ4_STORED, begin = filled;
+        at += 4;
+        if (!block) break;
+        if (length > most || length + after > size - at) return BAD;
+        if (after && little32(in + at + length) != xxh32(in + at, length)) return BAD;
+        if (block & LZ4_STORED) {
+            if (length > room - filled) return BAD;
+            copy(out + filled, in + at, length);
+            filled += length;
+        } else {
+            i64 least = flags & LZ4_INDEPENDENT ? begin : 0;
+            filled = unpack_lz4_block(in + at, length, out, least, filled, room);
+            if (filled == BAD || filled - begin > most) return BAD;
+        }
+        at += length + after;
+    }
+    if (flags & LZ4_SIZED && little64(in + 6) != (u64)filled) return BAD;
+    if (!(flags & LZ4_SUMMED)) return at == size ? filled : BAD;
+    return size - at == 4 && little32(in + at) == xxh32(out, filled) ? filled : BAD;
+}
+
 /* ---- small batches become one ---- */
 
 #define HEADER_BYTES 61
+#define CODEC_BITS 0x07
+#define LOG_APPEND_TIME 0x08
+#define CONTROL 0x20
+#define LZ4 3
 /* inputs of a join, followed by its results */
-enum { AT, NEXT_OFFSET, END_OFFSET, FEW, MOST_RECORDS, IS_CHECKED,
+enum { AT, NEXT_OFFSET, END_OFFSET, FEW, MOST_RECORDS, IS_CHECKED, CODEC,
        BATCHES, RECORDS, EPOCH, BASE, RECORD_TIME, BATCH_TIME, OLDEST };
 
-/* Joins consecutive batches from state[AT] on that can be sent unchanged (magic 2, no codec, dense,
- * CreateTime, correct CRC, one leader epoch) to one payload of at most `room` bytes; returns its
- * size. */
+/* Joins consecutive batches from state[AT] on that can be sent unchanged (magic 2, state[CODEC],
+ * dense, CreateTime, correct CRC, one leader epoch) to one uncompressed payload of at most `room`
+ * bytes; returns its size. For lz4, the only codec, as many bytes of `out` after it are used. */
 EXPORT i64 twinlog_join(const u8 *buffer, i64 size, i64 *state, u8 *out, i64 room) {
     i64 at = state[AT], next = state[NEXT_OFFSET], records = 0, batches = 0, filled = 0;
     i64 epoch = 0, base = 0, record_time = 0, batch_time = 0, oldest = 0;
-    const u8 forbidden = 0x07 | 0x08 | 0x20; /* codec, LogAppendTime, control */
+    const u8 compared = CODEC_BITS | LOG_APPEND_TIME | CONTROL;
     struct record one;
-    if (at < 0) return BAD;
+    if (at < 0 || (state[CODEC] && state[CODEC] != LZ4)) return BAD;
     while (size - at >= HEADER_BYTES) {
         const u8 *head = buffer + at;
         i64 length = (int32_t)big32(head + 8) + (i64)12;
         i64 offset = (i64)big64(head), count = (int32_t)big32(head + 57);
         if (head[16] != 2 || length < HEADER_BYTES || length > size - at) break;
-        if (head[22] & forbidden || count < 1 || count > state[FEW]) break;
+        if ((head[22] & compared) != state[CODEC] || count < 1 || count > state[FEW]) break;
         if (offset != next || offset >= state[END_OFFSET] || offset > INT64_MAX - count) break;
         if ((i64)(int32_t)big32(head + 23) + 1 != count) break;
         if (count > state[MOST_RECORDS] - records) break;
         if (batches && (int32_t)big32(head + 12) != epoch) break;
         if (!state[IS_CHECKED] && big32(head + 17) != crc32c(head + 21, length - 21)) break;
-        i64 position = HEADER_BYTES, full = filled, latest = record_time, n = 0;
+        const u8 *payload = head;
+        i64 position = HEADER_BYTES, end = length, full = filled, latest = record_time, n = 0;
+        if (state[CODEC]) {
+            payload = out + room, position = 0;
+            end = unpack_lz4(head + HEADER_BYTES, length - HEADER_BYTES, out + room, room);
+            if (end == BAD) break;
+        }
         u64 base_time = big64(head + 27);
         i64 begin = base;
         for (; n < count; n++) {
-            if (!read_record(head, &position, length, &one) || one.delta != n) break;
+            if (!read_record(payload, &position, end, &one) || one.delta != n) break;
             i64 time = (i64)(base_time + (u64)one.time_delta);
             if (records + n == 0) begin = latest = time;
             i64 delta = (i64)((u64)time - (u64)begin);
             i64 body = 1 + size_of(delta) + size_of(records + n) + (one.end - one.rest);
             if (size_of(body) + body > room - full) break;
-            full = write_record(out + full, head, one.rest, one.end, delta, records + n) - out;
+            full = write_record(out + full, payload, one.rest, one.end, delta, records + n) - out;
             if (time > latest) latest = time;
         }
-        if (n < count || position != length) break;
+        if (n < count || position != end) break;
         i64 stamp = (i64)big64(head + 35);
         if (!batches) epoch = (int32_t)big32(head + 12);
         if (!batches || stamp > batch_time) batch_time = stamp;
@@ -699,8 +816,6 @@ enum { ROW_AT, ROW_LENGTH, ROW_OFFSET, ROW_COUNT, ROW_BASE_TIME, ROW_MOST_TIME, 
 #define CRC_FROM 21
 #define KEPT_ATTRIBUTES (0xFF & ~(0x10 | 0x40)) /* transactional, delete horizon */
 
-#define CONTROL 0x20
-#define LOG_APPEND_TIME 0x08
 #define NO_MARK (-1)
 
 /* `wire.rows.fingerprint` of the first record of an uncompressed batch, or BAD. */
@@ -742,7 +857,7 @@ EXPORT i64 twinlog_rewrite(u8 *buffer, i64 size, i64 *state, i64 most) {
         i64 length = (int32_t)big32(head + 8) + (i64)12, left = size - at - length;
         i64 offset = (i64)big64(head), count = (int32_t)big32(head + 57);
         i64 dense = (i64)(int32_t)big32(head + 23) + 1, mark = NO_MARK;
-        int is_control = head[22] & CONTROL, codec = head[22] & 7;
+        int is_control = head[22] & CONTROL, codec = head[22] & CODEC_BITS;
         if (head[16] != 2 || length < HEADER_BYTES || left < 0) break;
         if (count < 1 || (is_control ? count > dense : count != dense)) break;
         if (offset != next || offset >= state[REWRITE_END] || offset > INT64_MAX - dense) break;

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from twinlog.wire.kernels import shapes
 from twinlog.wire.kernels.shapes import (
     COLUMNS,
     BatchRewrite,
@@ -28,7 +29,7 @@ from twinlog.wire.kernels.shapes import (
 from twinlog.wire.kernels.twin import TWIN
 
 NAME: Final = "kernels.so"
-VERSION: Final = 4
+VERSION: Final = 5
 """Version of the functions and their arguments. `kernels.c` has the same number."""
 
 _BAD: Final = -1
@@ -259,12 +260,13 @@ class Library:
     def join(self, buffer: memoryview, state: JoinState[int], out: bytearray, start: int) -> int:
         if buffer.readonly:
             return TWIN.join(buffer, state, out, start)
+        room = len(out) - start
         filled: int = self._join(
             ctypes.addressof(ctypes.c_char.from_buffer(buffer)),
             len(buffer),
             state.buffer_info()[0],
             _address(out, start),
-            len(out) - start,
+            room // 2 if state[shapes.CODEC] else room,
         )
         return filled
 

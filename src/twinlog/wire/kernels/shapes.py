@@ -41,7 +41,7 @@ HAS_TIME: Final = 6
 TIME: Final = 7
 
 JoinState = array
-"""64-bit numbers: the input of a join (up to `IS_CHECKED`), then its results."""
+"""64-bit numbers: the input of a join (up to `CODEC`), then its results."""
 AT: Final = 0
 NEXT_OFFSET: Final = 1
 END_OFFSET: Final = 2
@@ -49,15 +49,17 @@ FEW: Final = 3
 MOST_RECORDS: Final = 4
 IS_CHECKED: Final = 5
 """1 if the CRCs were already checked."""
-BATCHES: Final = 6
-RECORDS: Final = 7
-EPOCH: Final = 8
-FIRST_TIMESTAMP: Final = 9
-MOST_TIMESTAMP: Final = 10
+CODEC: Final = 6
+"""Number of the batches' codec: none or lz4."""
+BATCHES: Final = 7
+RECORDS: Final = 8
+EPOCH: Final = 9
+FIRST_TIMESTAMP: Final = 10
+MOST_TIMESTAMP: Final = 11
 """The greatest timestamp in the records. The next two are from the headers of the batches."""
-MOST_OF_BATCHES: Final = 11
-LEAST_OF_BATCHES: Final = 12
-JOIN_NUMBERS: Final = 13
+MOST_OF_BATCHES: Final = 12
+LEAST_OF_BATCHES: Final = 13
+JOIN_NUMBERS: Final = 14
 
 
 class BatchRewrite(NamedTuple):
@@ -229,6 +231,8 @@ class Kernels(Protocol):
         """Join consecutive small batches into one payload, from `start` on, and return its size.
 
         Stops before the first batch that cannot be sent unchanged, or for which there is no room.
+        The payload is not compressed. For lz4 it gets half of the room, and the other half is
+        overwritten. The twin joins no compressed batch.
         """
 
     def rewrite(self, buffer: memoryview, rewrite: BatchRewrite, limit: int) -> RewrittenBatches:
