@@ -116,7 +116,7 @@ def test_plan_shows_missing_records_and_changes_nothing(
 def test_every_group_resumes_exactly_though_the_command_dies_at_each_step(
     case: Case, failover: Commands
 ) -> None:
-    """There is no mirror. Each run continues the one before."""
+    """No mirror runs. Each run of the command continues where the previous one died."""
     pair = case.pair
     groups = [pair.stop_at(offset) for offset in (0, 7, 20)]
     case.copy()

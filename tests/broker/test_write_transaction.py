@@ -243,7 +243,9 @@ def test_a_newer_run_shuts_the_older_one_out(
 def test_an_older_run_fails_without_any_task(
     source_cluster: LocalCluster, topic: str, options: WriteOptions, kind: str
 ) -> None:
-    """The newer run has fenced its tasks, so none of them tells Spark's abort which run it is."""
+    """The newer run has fenced its tasks, so Spark's abort gets no message from which the run could
+    be known.
+    """
     old = transaction.begin(options)
     with pytest.raises(Died):
         run_task(options, old, [as_batch([1, 2], 0)], die)

@@ -132,8 +132,8 @@ def test_idle_partitions_of_a_killed_lane_are_at_their_end_before_its_requests_a
 def test_thousand_idle_partitions_of_a_killed_mirror_are_copied_again(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process and its lanes, with 100 ms per round trip, also for the next driver. It counts as
-    alive for 10 of the 30 s.
+    """The process and its lanes are killed. A round trip takes 100 ms, also for the next driver.
+    For 10 of the 30 s the killed lanes count as alive.
     """
     partitions = 1_000
     create_topic(rig.source, rig.topic, partitions=partitions)

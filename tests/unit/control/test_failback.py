@@ -552,7 +552,9 @@ def test_the_first_offset_is_there_before_the_row_that_says_it_was(
 def test_a_partition_whose_tail_comes_later_is_begun_with_its_topic(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Otherwise the next run would find the topic begun, and nothing of this partition."""
+    """Its tail is empty now. If the topic's first run wrote no position for it, a later run would
+    find the replay of the topic begun, but not how far this partition is.
+    """
     other = TopicPartition("orders", 1)
     empty = LogDivergence(
         source=other, target=REMOTE._replace(partition=1), at=7, target_log=(0, 7)

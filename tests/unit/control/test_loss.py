@@ -527,8 +527,8 @@ def test_a_partition_that_is_retried_in_vain_keeps_its_outlook() -> None:
 
 @pytest.mark.parametrize("why", ["paused", "stopped"])
 def test_a_partition_that_no_lane_of_this_run_has_begun_has_its_outlook(why: str) -> None:
-    """The partition was paused or had failed when the mirror started. Two of the four hours of its
-    retention are left, and later one.
+    """The partition was paused or had failed when the mirror started. At first two of the four
+    hours of its retention are left, later one.
     """
     flow = Flow(rpo_seconds=None, begun=False)
     flow.source.kept_ms = KEPT_MS

@@ -40,7 +40,9 @@ def test_aliases_of_one_cluster_are_one(tmp_path: Path) -> None:
 
 
 def test_one_that_keeps_names_and_one_that_does_not(tmp_path: Path) -> None:
-    """A record of A has A's name on B, whatever the reverse flow would make of it."""
+    """On B, records of A are in a topic whose name has the alias A, whatever policy the reverse
+    flow has.
+    """
     flows = flows_of(tmp_path, "A->B.topics = .*", "B->A.topics = .*", f"B->A.{IDENTITY}")
     assert way(flows, "A->B", "A.pay") == ()
     assert way(flows, "B->A", "pay") == ("B->A", "A->B")

@@ -344,7 +344,7 @@ def test_lag_of_a_paused_partition_grows_with_the_source(
 
 
 def test_lanes_are_renewed_until_they_are(running: tuple[Driver, list[LaneStub]]) -> None:
-    """If the new lease fails, lanes with the old settings are replaced nevertheless."""
+    """If the new lease fails, another one is started, until all lanes have the new settings."""
     driver, _ = running
     driver.run.work = work_of(has_budget=True)
     driver.run.tick()

@@ -349,7 +349,7 @@ def test_a_lost_lead_ends_the_run_and_nothing_is_noted(config: FlowConfig) -> No
 
 
 def test_how_long_it_copied_is_counted_over_all_runs(config: FlowConfig) -> None:
-    """Records are counted in the same way."""
+    """A flow has several runs. Their times are added up, as are their records."""
     old, newest = Setup(config), Setup(config)
     process = Process(old)
     process.leads()

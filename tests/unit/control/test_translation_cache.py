@@ -219,7 +219,7 @@ def test_offset_in_a_recreated_topic_is_translated_again() -> None:
 
 @pytest.mark.parametrize("what", ["released", "broken", "re-created"])
 def test_translation_ends_with_the_copy_that_it_is_about(what: str) -> None:
-    """A group that commits nothing is not queried, but it is dropped as well."""
+    """A group without new commits is not queried, but its translation is dropped as well."""
     counterparts = KnownCounterparts(FIRST, SECOND)
     found = translations(counterparts)
     now: dict[str, GroupOffsets] = {

@@ -47,7 +47,7 @@ _NOT_IN_JAAS: Final = re.compile(r'["\\\r\n]')
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A name inside a value."""
+    """A name that is a part of a setting's value."""
 
     setting: Setting
     name: str

@@ -535,7 +535,7 @@ Copied = tuple[TopicPartition, TopicId, TopicId]
 
 @dataclass(slots=True, kw_only=True)
 class TakeOver:
-    """The verdicts in one generation of a flow."""
+    """Decides in one generation of a flow which partitions continue a MirrorMaker 2's copy."""
 
     flow: FlowConfig
     storage: OffsetStorage | None

@@ -31,7 +31,7 @@ class Trouble:
     """The problem that holds up the flow now."""
 
     state: FlowState
-    """DEGRADED; FAILED if waiting does not help; or a state that is not an error."""
+    """DEGRADED, FAILED if waiting does not help, or a state that is no error, such as STANDBY."""
     error: TwinlogError
     since_ms: int
     """Wall clock time of its first sign."""

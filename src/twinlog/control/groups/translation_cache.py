@@ -56,8 +56,8 @@ class _AppliedOffset(NamedTuple):
     exact.
     """
     ids: CopyIds | None
-    """The topics of the offset, or None for the topics at that time. A re-created topic has the
-    same offsets again.
+    """IDs of the two topics for which the offset was set, or None if its checkpoint has none.
+    A re-created topic has the same offsets again.
     """
 
     def is_of(self, commit: TranslatedCommit) -> bool:

@@ -40,9 +40,10 @@ class Count(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """The values of one moment; `at` is monotonic."""
+    """Everything from which the series of one moment are made."""
 
     at: float
+    """Monotonic time in seconds."""
     flows: Sequence[FlowSnapshot]
     readiness: Sequence[FlowReadiness]
     rate: Callable[[float, str, PartitionSnapshot], Rate] = _unknown_rate
