@@ -240,7 +240,7 @@ class OffsetReset:
             group=group, topic_ids=ids, is_share=listed is not None and listed.is_share
         )
         if listed is not None and listed.is_active:
-            return replace(out, refused=self._active(group, now.members.get(group, ())))
+            return replace(out, refused=self._active_error(group, now.members.get(group, ())))
         if listed is not None and not _can_be_reset(listed):
             return replace(out, refused=self._kind_error(listed))
         before = now.before[group]
@@ -373,7 +373,7 @@ class OffsetReset:
             return error
         listed = list_groups(self._coordinators).get(plan.group)
         members = {} if listed is None else group_members(self._coordinators, [listed])
-        return self._active(plan.group, members.get(plan.group, ()))
+        return self._active_error(plan.group, members.get(plan.group, ()))
 
     def _set_back(
         self, plan: GroupReset, refused: Mapping[TopicPartition, TwinlogError], commit: Commit
@@ -403,7 +403,7 @@ class OffsetReset:
             code=error.code,
         )
 
-    def _active(self, group: str, members: Sequence[Any] | TwinlogError) -> FlowError:
+    def _active_error(self, group: str, members: Sequence[Any] | TwinlogError) -> FlowError:
         who = str(members) if isinstance(members, TwinlogError) else members_text(members)
         return FlowError(
             f"cluster {self._client.alias}: group {group} is active ({who}), so its offsets are "

@@ -48,7 +48,7 @@ from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind
 from twinlog.mirror.state.rows import NO_ROWS
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few
-from twinlog.survey.cluster_state import never_led, target_changed
+from twinlog.survey.cluster_state import never_led_error, target_changed_error
 from twinlog.survey.discovery import mirrored_topics
 from twinlog.survey.state_reader import state_rows_if_any
 
@@ -279,9 +279,9 @@ class FlowSteering:
         history = known.history(self.flow)
         claim = None if history is None else history.latest
         if known is NO_ROWS or (claim is None and is_of_copy):
-            raise never_led(self._config)
+            raise never_led_error(self._config)
         cluster_id = self._target.metadata([]).cluster_id or ""
-        if changed := target_changed(self._config, claim, cluster_id):
+        if changed := target_changed_error(self._config, claim, cluster_id):
             raise changed
         with suppress(Unauthorized):  # the mirror also checks this
             check_policy(self._target, STATE_TOPIC)

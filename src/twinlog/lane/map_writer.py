@@ -284,10 +284,14 @@ class MapWriter:
     def _give_up(self, tp: TopicPartition, home: _Home) -> None:
         for copy in list(home.waiting):
             if copy.waits_for_map:
-                error = self._missing(copy) if self._is_another_topic() else _stuck(copy, tp, home)
+                error = (
+                    self._missing_error(copy)
+                    if self._is_another_topic()
+                    else _stuck_error(copy, tp, home)
+                )
                 self.events.map_failed(copy, error)
 
-    def _missing(self, copy: PartitionCopy) -> PartitionError:
+    def _missing_error(self, copy: PartitionCopy) -> PartitionError:
         return PartitionError(
             f"{copy.source}: the offset map topic {self.topic} was deleted on the target; without "
             "it nothing more is copied; rebuild it from both logs with twinlog offsets rebuild",
@@ -362,7 +366,7 @@ class MapWriter:
                 self.note(copy)
 
 
-def _stuck(copy: PartitionCopy, tp: TopicPartition, home: _Home) -> PartitionError:
+def _stuck_error(copy: PartitionCopy, tp: TopicPartition, home: _Home) -> PartitionError:
     return PartitionError(
         f"{copy.source}: rows of the offset map cannot be written: {tp} {home.problem}; retrying",
         code="MAP_UNWRITABLE",

@@ -205,7 +205,7 @@ _WORDS: Final = {
 }
 
 
-def in_target(target: TopicPartition, what: str, *, code: str, **more: Any) -> PartitionError:
+def target_error(target: TopicPartition, what: str, *, code: str, **more: Any) -> PartitionError:
     """Return an error about the target's log. `more`: other fields of the finding."""
     return LogFinding(code=code, what=f"{target}: {what}", target=target, **more).error()
 
@@ -241,7 +241,7 @@ def source_stalled(what: str, source: TopicPartition, leader: str) -> LogFinding
     return LogFinding(code="SOURCE_STALLED", what=what, source=source)
 
 
-def tier_stalled(what: str, leader: str) -> PartitionError:
+def tier_stalled_error(what: str, leader: str) -> PartitionError:
     """Return the error for records that may still be in remote storage, and are not lost then."""
     return PartitionError(
         f"{what}. If the topic has remote storage (remote.storage.enable), raise "

@@ -111,7 +111,7 @@ class RangeReader:
                 continue
             failures += 1
             if not self._client.patience.pause(failures, deadline):
-                raise self._stalled()
+                raise self._stalled_error()
         yield from self._decoder.rest()
         self._left_out.say()
 
@@ -173,7 +173,7 @@ class RangeReader:
         if missing and header.magic >= 2:
             self._left_out.in_batch(first, end, missing)
 
-    def _stalled(self) -> ClusterError:
+    def _stalled_error(self) -> ClusterError:
         held = " (or a transaction that is still open)"
         why = held if self._isolation is Isolation.READ_COMMITTED else ""
         return ClusterError(

@@ -29,7 +29,7 @@ from twinlog.mirror.names.naming import map_topic_of
 from twinlog.mirror.plan import Pairing
 from twinlog.model import Flow, TopicPartition
 from twinlog.survey.ends import NO_ENDS, Ends, Want, read_ends
-from twinlog.survey.map_reader import map_missing, map_reader
+from twinlog.survey.map_reader import map_missing_error, map_reader
 from twinlog.survey.replica import NOT_READ, Maps, Ownership, Replica
 from twinlog.survey.replica import replica as replica_of
 from twinlog.survey.rights import denied_error
@@ -127,4 +127,4 @@ def why_no_rows(client: ClusterClient, flow: Flow) -> TwinlogError | None:
         return denied_error(client.alias, Operation.READ.name, name)
     rows = state_rows_if_any(client).copies.values()
     has_copied = any(row.is_live and Flow.of(row.flow).source == flow.source for row in rows)
-    return map_missing(name) if has_copied else None
+    return map_missing_error(name) if has_copied else None

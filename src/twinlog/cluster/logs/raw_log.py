@@ -193,7 +193,7 @@ class _Reading:
             if self._is_stuck(is_held=is_throttled and not answers):
                 # a broker returns at least one batch of the first partition, so that is the batch
                 # that does not pass
-                self._take(left[0].tp, self._nothing_passes(left[0].tp), out)
+                self._take(left[0].tp, self._nothing_passes_error(left[0].tp), out)
                 self._held = 0
             left = [led for led in left if led.tp not in out]
         return out
@@ -301,7 +301,7 @@ class _Reading:
     def _error(self, number: int, tp: TopicPartition) -> TwinlogError:
         return _error(self._client, number, "reading", tp, "READ")
 
-    def _nothing_passes(self, tp: TopicPartition) -> TwinlogError:
+    def _nothing_passes_error(self, tp: TopicPartition) -> TwinlogError:
         settings = self._client.settings
         held_s = self._client.patience.clock() - self._held_since
         return BrokerRefused(

@@ -198,7 +198,7 @@ class HotConnection:
             except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
                 return False
             except IO_ERRORS as error:
-                raise self._broken(framing.reason(error)) from error
+                raise self._broken_error(framing.reason(error)) from error
             self._traffic.sent += sent
             while out and sent >= len(out[0]):
                 sent -= len(out.popleft())
@@ -274,9 +274,9 @@ class HotConnection:
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return -1
         except IO_ERRORS as error:
-            raise self._broken(framing.reason(error)) from error
+            raise self._broken_error(framing.reason(error)) from error
         if not got:
-            raise self._broken("the broker closed the connection")
+            raise self._broken_error("the broker closed the connection")
         self._traffic.received += got
         return got
 
@@ -299,7 +299,7 @@ class HotConnection:
         self._note_response(size)
         return context, view[5:]
 
-    def _broken(self, reason: str) -> Disconnected:
+    def _broken_error(self, reason: str) -> Disconnected:
         return Disconnected(f"the connection to {self.peer} broke: {reason}")
 
     def close(self) -> None:

@@ -230,7 +230,7 @@ def ensure_mm2_topic(client: ClusterClient, name: str, replicas: int | None) -> 
     except Unauthorized:
         if error != TOPIC_AUTHORIZATION_FAILED:
             raise
-        raise hidden_topic(client, name, may_create=False) from None
+        raise hidden_topic_error(client, name, may_create=False) from None
     except ClusterError as refused:
         if replicas is not None or refused.code != "REPLICATION_FACTOR":
             raise
@@ -238,10 +238,10 @@ def ensure_mm2_topic(client: ClusterClient, name: str, replicas: int | None) -> 
     try:
         wait_for_topic(client, name)
     except Unauthorized:
-        raise hidden_topic(client, name, may_create=True) from None
+        raise hidden_topic_error(client, name, may_create=True) from None
 
 
-def hidden_topic(client: ClusterClient, name: str, *, may_create: bool) -> ClusterError:
+def hidden_topic_error(client: ClusterClient, name: str, *, may_create: bool) -> ClusterError:
     """Return the error for a topic that Twinlog's user may not see, whether it exists or not.
 
     It names WRITE, which is needed anyway and includes DESCRIBE.

@@ -34,7 +34,7 @@ from twinlog.config.strimzi.secrets import (
     PROVIDER_CLASS,
     Secrets,
     SecurityReader,
-    missing,
+    missing_error,
     pod_of,
     with_secrets,
 )
@@ -115,7 +115,7 @@ class _ResourceReader:
         self._check_version(kind)
         document = self._section_of_document()
         if "spec" not in document:
-            raise missing(kind, "spec")
+            raise missing_error(kind, "spec")
         spec = self._reader.section(document["spec"], SPEC)
         mirrors = spec.get("mirrors")
         if mirrors is None or not mirrors.items():
@@ -148,7 +148,7 @@ class _ResourceReader:
     def _check_version(self, kind: Node) -> None:
         version = self._resource.get("apiVersion")
         if version is None:
-            raise missing(kind, "apiVersion")
+            raise missing_error(kind, "apiVersion")
         known = [_GROUP + name for name in VERSIONS]
         group, _, name = version.text().rpartition("/")
         if group and name in VERSIONS:
@@ -194,7 +194,7 @@ class _ResourceReader:
     def _cluster(self, node: Node, fields: Mapping[str, Node]) -> str:
         for name in ("alias", "bootstrapServers"):
             if name not in fields:
-                raise missing(node, name)
+                raise missing_error(node, name)
         alias = fields["alias"].text()
         if not _ALIAS.fullmatch(alias):
             raise fields["alias"].refuse(
@@ -234,11 +234,11 @@ class _ResourceReader:
         elif "sourceCluster" in fields:
             source = self._known_alias(fields["sourceCluster"])
         else:
-            raise missing(mirror, "source")
+            raise missing_error(mirror, "source")
         if "targetCluster" in fields:
             target = self._known_alias(fields["targetCluster"])
         if target is None:
-            raise missing(mirror, "targetCluster")
+            raise missing_error(mirror, "targetCluster")
         if source == target:
             raise mirror.refuse("source and target are the same cluster", "name two clusters")
         return Flow(source, target), mirror, fields

@@ -242,7 +242,7 @@ class Adopter:
         refused: dict[TopicPartition, TwinlogError] = {}
         for plan in plans:
             if plan.targets and self._begins_again(plan, maps) and plan.source in positions.noted:
-                refused[plan.source] = self._by_key(plan, positions.noted[plan.source])
+                refused[plan.source] = self._keyed_error(plan, positions.noted[plan.source])
         if due and not self.may_run:
             refused |= self._refuse_growing(due, maps, positions, ends)
             due = [plan for plan in due if plan.source not in refused]
@@ -313,7 +313,7 @@ class Adopter:
             for key, known in maps.items()
         )
 
-    def _by_key(self, plan: PartitionPlan, noted: int) -> PartitionError:
+    def _keyed_error(self, plan: PartitionPlan, noted: int) -> PartitionError:
         return PartitionError(
             f"{plan.source}: MirrorMaker 2 copied it up to offset {noted} and kept its partitions; "
             f"by key (twinlog.target.partitions) all of it would be copied to {plan.target.topic} "
@@ -415,7 +415,7 @@ class Adopter:
                 f"{plan.target}: has records, none of which can be read, and MirrorMaker 2 noted "
                 f"no position of {plan.source}"
             )
-            raise self._position_unknown(what, plan)
+            raise self._position_error(what, plan)
         return Adopted(
             plan=plan,
             upstream=upstream,
@@ -491,9 +491,9 @@ class Adopter:
             f"after {max(noted, log_start)}, so the offset at which the copy resumes is unknown: "
             "another client wrote to it, or the source's log was rewritten"
         )
-        raise self._position_unknown(what, plan)
+        raise self._position_error(what, plan)
 
-    def _position_unknown(self, what: str, plan: PartitionPlan) -> PartitionError:
+    def _position_error(self, what: str, plan: PartitionPlan) -> PartitionError:
         finding = LogFinding(code="MM2_PLACE_UNKNOWN", what=what, target=plan.target)
         return finding.in_flow(self.flow, is_shared=self.is_shared)
 

@@ -20,7 +20,12 @@ from twinlog.cluster.net.metadata import Operation, TopicMetadata
 from twinlog.cluster.topics.acls import SECURITY_DISABLED
 from twinlog.cluster.topics.cluster_info import EXPIRY_CONFIG, describe_cluster
 from twinlog.cluster.topics.configs import describe_broker_configs
-from twinlog.cluster.topics.topic_admin import DEFAULT, TopicCreation, hidden_topic, validate_topic
+from twinlog.cluster.topics.topic_admin import (
+    DEFAULT,
+    TopicCreation,
+    hidden_topic_error,
+    validate_topic,
+)
 from twinlog.codes import PartitionState, Trait, has
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.check.offline_status import TopicBegin, topic_begins
@@ -53,13 +58,13 @@ from twinlog.survey.discovery import (
     absence,
     mirrored_topics,
     missing_named_topics,
-    name_too_long,
+    name_too_long_error,
     new_counts_note,
     new_partitions,
-    partitions_differ,
+    partitions_differ_error,
     replication_refused,
-    target_topic_missing,
-    target_topic_too_small,
+    topic_missing_error,
+    topic_too_small_error,
 )
 from twinlog.survey.ends import NO_ENDS, Want, read_ends
 from twinlog.survey.picture import read_maps
@@ -156,12 +161,12 @@ class _FlowCheck:
         if known is None:
             plan, count = Plan.CREATE if creates else Plan.MISSING, 0
             if not creates:
-                self._problem(target_topic_missing(self._flow, remote), topic.name)
+                self._problem(topic_missing_error(self._flow, remote), topic.name)
         else:
             count = len(known.partitions)
             plan = Plan.GROW if count < wanted and self._may_grow else Plan.EXISTS
             if count != wanted and self._flow.same_partitions:
-                error = partitions_differ(self._flow, remote, count, wanted)
+                error = partitions_differ_error(self._flow, remote, count, wanted)
                 self._problem(error, topic.name)
             elif count != wanted and self._flow.keyed_partitions:
                 self._report.notes.append(
@@ -169,7 +174,7 @@ class _FlowCheck:
                     f"{self._flow.flow.target}, its source {wanted}: records are placed by key"
                 )
             elif count < wanted and not creates:
-                error = target_topic_too_small(self._flow, remote, count, wanted)
+                error = topic_too_small_error(self._flow, remote, count, wanted)
                 self._problem(error, topic.name)
         return TopicReport(
             topic=topic.name,
@@ -191,7 +196,7 @@ class _FlowCheck:
         differing: dict[int, list[str]] = {}
         for name in missing:
             topic = self._mirrored[name]
-            if (too_long := name_too_long(self._flow, name, self._remote[name])) is not None:
+            if (too_long := name_too_long_error(self._flow, name, self._remote[name])) is not None:
                 self._problem(too_long, name)
                 continue
             partitions = new_partitions(self._flow, topic)
@@ -574,10 +579,10 @@ def _missing(written: _Written) -> TwinlogError | None:
     try:
         validate_topic(client, topic, partitions=1, replication_factor=DEFAULT)
     except Unauthorized as error:
-        return hidden_topic(client, topic, may_create=False) if hidden else error
+        return hidden_topic_error(client, topic, may_create=False) if hidden else error
     except (BrokerRefused, Unsupported):
         return None  # the error is not about rights, but a policy of the cluster, or old brokers
-    return hidden_topic(client, topic, may_create=True) if hidden else None
+    return hidden_topic_error(client, topic, may_create=True) if hidden else None
 
 
 def _source_group(flow: FlowConfig, source: ClusterClient, report: FlowReport) -> None:

@@ -219,7 +219,7 @@ class Failover:
     def abort(self) -> None:
         """Report that there is nothing to undo. After the promotion, raise FlowError (PROMOTED)."""
         if has_promoted(self._scope, self._scope.intents()):
-            raise already_promoted(self._scope)
+            raise promoted_error(self._scope)
         self._say("nothing was promoted, so there is nothing to undo; groups that were set keep")
         self._say("  their offsets, as after a group sync")
 
@@ -242,7 +242,7 @@ def _why_not_set(plan: GroupPlan) -> str:
     return str(nowhere[0]) if nowhere else "its offsets were rejected: run the command again"
 
 
-def already_promoted(scope: CutoverScope) -> FlowError:
+def promoted_error(scope: CutoverScope) -> FlowError:
     """Return the error for a cutover that cannot be undone."""
     return scope.error(
         "it was promoted, and producers may have written to the remote topics since: "

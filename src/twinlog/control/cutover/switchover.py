@@ -23,7 +23,7 @@ from typing import Final
 
 from twinlog.control.cutover.copies import FORGOTTEN, Copy, copies, incomplete, records_in
 from twinlog.control.cutover.drain import Drain, Ends, FenceProof
-from twinlog.control.cutover.failover import already_promoted
+from twinlog.control.cutover.failover import promoted_error
 from twinlog.control.cutover.fence import AclFence
 from twinlog.control.cutover.gates import Gate, Gates, require_open
 from twinlog.control.cutover.groups import CutoverGroups, GroupOutcome, GroupPlan
@@ -208,14 +208,14 @@ class Switchover:
         """
         self.scope.require_source()
         if has_promoted(self.scope, self.scope.intents()):
-            raise already_promoted(self.scope)
+            raise promoted_error(self.scope)
         if self.options.fence is FenceKind.HOOK:
             run_hook(self.scope, self.options.fence_hook, "unfence")
             self.say("fence: removed by the hook")
         topics = self.fence.remove_own()
         if has_promoted(self.scope, self.scope.intents()):
             self.fence.put_back(topics)  # another run promoted in the meantime
-            raise already_promoted(self.scope)
+            raise promoted_error(self.scope)
         self.say(
             f"fence: removed from {plural(len(topics), 'topic')}; the flow continues as before"
         )
@@ -346,7 +346,7 @@ class Switchover:
         """Check again, right before the promotion, that all conditions still hold."""
         scope = self.scope
         if again := scope.joined():
-            raise self._changed(
+            raise self._changed_error(
                 f"{first_few(again)} was left out of this run, and is copied again, because "
                 "another operator resumed or demoted it",
                 "GATE_CLOSED",
@@ -355,18 +355,18 @@ class Switchover:
         new = sorted({copy.source for copy in current if not copy.unlisted} - {*ends})
         if new:
             named = first_few(map(str, new))
-            raise self._changed(f"{named} was created on the source after the fence was set")
+            raise self._changed_error(f"{named} was created on the source after the fence was set")
         unlisted = {f"{copy.source.topic}: {copy.unlisted}": 0 for copy in current if copy.unlisted}
         stopped = newest_status(scope).codes(scope.covers)
         for gate, problems in (("topics", unlisted), ("copy", stopped)):
             if gate not in self.options.accepted and (reasons := first_few(problems)):
-                raise self._changed(f"gate {gate} is closed now: {reasons}", "GATE_CLOSED")
+                raise self._changed_error(f"gate {gate} is closed now: {reasons}", "GATE_CLOSED")
         if self.options.fence is FenceKind.ACL and (open_ := self.fence.missing(topics)):
-            raise self._changed(f"the fence was removed from {first_few(open_)}")
+            raise self._changed_error(f"the fence was removed from {first_few(open_)}")
         if writers := proof.has_moved(ends):
-            raise self._changed(f"the source was written to: {first_few(map(str, writers))}")
+            raise self._changed_error(f"the source was written to: {first_few(map(str, writers))}")
         if not drain.is_over():
-            raise self._changed("the copy is not complete any more")
+            raise self._changed_error("the copy is not complete any more")
 
     def _fence_again(self, topics: Sequence[str]) -> None:
         """Put the fence up again if `abort` has removed it in the meantime. `abort` removes the
@@ -430,7 +430,7 @@ class Switchover:
             code="FENCE_LEAKS",
         )
 
-    def _changed(self, what: str, code: str = "FENCE_LEAKS") -> FlowError:
+    def _changed_error(self, what: str, code: str = "FENCE_LEAKS") -> FlowError:
         return self.scope.error(
             f"{what}; nothing was promoted: run the same command again, or "
             "remove the fence with twinlog switchover abort",

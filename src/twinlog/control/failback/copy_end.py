@@ -123,7 +123,7 @@ class CopyEnds:
         pair = Pairing(source, target, NO_TOPIC_ID, topic_id)  # the source may be lost
         replica = self._picture.replica(pair)
         if replica.problem is not None and replica.problem.code == "MAP_MISSING":
-            raise self._unknown_end(target, replica.problem.message)
+            raise self._unknown_end_error(target, replica.problem.message)
         if replica.problem is not None:
             raise replica.problem
         if replica.key is None:
@@ -131,7 +131,7 @@ class CopyEnds:
             return None
         partition_map = self._picture.maps[replica.key]
         if replica.key.branches:
-            raise self._unknown_end(
+            raise self._unknown_end_error(
                 target, "its records are partitioned by key, so offsets cannot be translated"
             )
         shifts = {
@@ -171,7 +171,7 @@ class CopyEnds:
         had_row = self._mapped.was_copied_to(topic_id, target.partition)
         has_map = self._metadata.topics.get(map_topic_of(self._scope.config.flow))
         if is_ours or had_row or has_map is None or has_map.error:
-            raise self._unknown_end(
+            raise self._unknown_end_error(
                 target,
                 "the offset map has no row of it, as if its topic had been deleted; if no other "
                 "client has written there yet, rebuild the rows with twinlog offsets rebuild",
@@ -181,7 +181,7 @@ class CopyEnds:
         begun = [row for row in self._copies if row.begun and row.is_of(target.topic, topic_id)]
         is_led_into = source.topic in self._replayed or begun or not self._copies
         if not (self._scope.setup.is_identity or is_led_into):
-            raise self._unknown_end(
+            raise self._unknown_end_error(
                 target,
                 "it holds records, and the flow never began to copy there: another client owns it",
             )
@@ -200,7 +200,7 @@ class CopyEnds:
         try:
             copied = by_headers(replica, partial(self._batch_from, target)).copied
         except BorderUnknown as unknown:
-            raise self._unknown_end(target, str(unknown)) from unknown
+            raise self._unknown_end_error(target, str(unknown)) from unknown
         return copied.ordinal or 0, log_end - copied.foreign
 
     # -- topics that other clients may have written to before
@@ -213,7 +213,7 @@ class CopyEnds:
         tail = self._tail(target, partition_map, mark)
         is_cleaned = target.topic in self._cleaned
         if tail is None and is_cleaned and not mark.is_final:
-            raise self._unknown_end(
+            raise self._unknown_end_error(
                 target, "the topic is compacted, and its brokers have forgotten the flow's producer"
             )
         runs, runs_from = runs_for_start(partition_map, 1)
@@ -237,7 +237,7 @@ class CopyEnds:
         except PartitionError as error:
             if error.fate is Fate.RETRIABLE:
                 raise
-            raise self._unknown_end(target, error.message) from error
+            raise self._unknown_end_error(target, error.message) from error
         if end.downstream >= 0:
             return end.ordinal, end.downstream
         return end.ordinal, max(mark.downstream, log_end.log_start)
@@ -273,7 +273,7 @@ class CopyEnds:
             raise log_state.problem
         return log_state.start or 0, log_state.end or 0
 
-    def _unknown_end(self, target: TopicPartition, why: str) -> FlowError:
+    def _unknown_end_error(self, target: TopicPartition, why: str) -> FlowError:
         return self._scope.error(
             f"the end of the copy to {target} is unknown: {why}; leave "
             f"its topic out with --topics, save both sides with twinlog export, and compare them",

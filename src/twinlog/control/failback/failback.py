@@ -164,9 +164,9 @@ def reverse_start(flow: str, divergence: LogDivergence) -> ReverseStart | None:
     ]
     start = 0 if divergence.target_log is None else divergence.target_log[0]
     if apart or copy.reach.downstream != k + copy.ordinal:
-        raise _unknown_tail(flow, divergence, "between the copied records")
+        raise _unknown_tail_error(flow, divergence, "between the copied records")
     if partition_map.before is None and start < first.downstream:
-        raise _unknown_tail(
+        raise _unknown_tail_error(
             flow, divergence, f"before offset {first.downstream}, where the copy began"
         )
     runs = [
@@ -187,7 +187,7 @@ def reverse_start(flow: str, divergence: LogDivergence) -> ReverseStart | None:
     )
 
 
-def _unknown_tail(flow: str, divergence: LogDivergence, where: str) -> FlowError:
+def _unknown_tail_error(flow: str, divergence: LogDivergence, where: str) -> FlowError:
     return FlowError(
         f"{divergence.target} of the target holds records {where} that never were on the source, "
         "so the flow back has no single start offset; leave its topic out with --topics, and give "

@@ -355,7 +355,7 @@ class FlowSetup(FlowEnds):
             pause, self.released = news.intents.pause, news.intents.released
             self._mapped = news.mapped
             if pause is not None and (once or self.adopts is not None):
-                raise _paused(self.name, pause, once=once)
+                raise _paused_error(self.name, pause, once=once)
             history = self.claims.history(target)
             map_topic = map_topic_of(self.config.flow)
             if is_lost(target, map_topic, history):
@@ -617,7 +617,7 @@ class FlowSetup(FlowEnds):
         self._is_let_in = False  # if addresses are resolved again, they may lead to other clusters
 
 
-def _paused(flow: str, pause: Intent, *, once: bool) -> TwinlogError:
+def _paused_error(flow: str, pause: Intent, *, once: bool) -> TwinlogError:
     """Return the error for a paused flow that must first copy (`--once`) or adopt."""
     message = f"{flow} is paused {pause}: undo this with `twinlog flow resume`"
     if once:

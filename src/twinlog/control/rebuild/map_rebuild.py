@@ -33,7 +33,7 @@ from twinlog.cluster.topics.configs import may_lack_offsets
 from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.leading.lead import SetupWaiting, StandingBy
-from twinlog.control.rebuild.partition import OnStep, Rebuild, RebuildLog, Rebuilt, moved
+from twinlog.control.rebuild.partition import OnStep, Rebuild, RebuildLog, Rebuilt, moved_error
 from twinlog.errors import Fate, FlowError, NotLeader, PartitionError, TwinlogError
 from twinlog.lane import late_requests
 from twinlog.mirror.map.offset_map import PartitionKey, Term, map_home
@@ -211,7 +211,7 @@ class MapRebuild:
             plan, self._source_log(plan), target, self._flow_producers, self._on_step
         ).rebuild()
         if self._bounds(plan.target)[1] != end:
-            raise moved(plan.target, f"its end moved from {end} while it was compared")
+            raise moved_error(plan.target, f"its end moved from {end} while it was compared")
         self._check_broker(plan.target, rebuilt)
         if self._claimed is not None:
             self._write(self._claimed, key, plan, rebuilt)

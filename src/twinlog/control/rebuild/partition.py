@@ -118,7 +118,7 @@ class Rebuild:
         self._with_timestamp = not self._written.stamps_own_time
         head = list(islice(self._target_records(self._written.first), HEAD))
         if not head:
-            raise self._differ(
+            raise self._differs_error(
                 f"nothing of this flow is left in [{self._target.start}, {self._target.end}), so "
                 "there is nothing to compare"
             )
@@ -156,7 +156,7 @@ class Rebuild:
                 code="REBUILD_AMBIGUOUS",
             )
         if not ends:
-            raise self._mismatch(tries, head)
+            raise self._mismatch_error(tries, head)
         return next(attempt for attempt in tries if attempt.ends and attempt.equal)
 
     def _from_first_is_near(self) -> bool:
@@ -252,27 +252,27 @@ class Rebuild:
 
     # -- refusals
 
-    def _mismatch(self, tries: Iterable[Followed], head: list[Numbered]) -> PartitionError:
+    def _mismatch_error(self, tries: Iterable[Followed], head: list[Numbered]) -> PartitionError:
         furthest = max(
             (attempt for attempt in tries if attempt.differs is not None and attempt.equal),
             key=lambda followed: followed.differs or (0, 0),
             default=None,
         )
         if furthest is None or furthest.differs is None or not len(furthest.runs):
-            return self._differ(
+            return self._differs_error(
                 f"its first record, at offset {self._k + head[0].ordinal}, is not in "
                 f"[{self._source.start}, {self._source.end}) where the copy can have begun, and "
                 "the source's first record is not on the target"
             )
         upstream, ordinal = furthest.differs
         begin, offset = furthest.runs[0], self._k + ordinal
-        return self._differ(
+        return self._differs_error(
             f"[{begin.downstream}, {offset}) are source records [{begin.upstream}, {upstream}), "
             f"but from target offset {offset} on, [{offset}, {self._target.end}), records differ "
             f"from those that follow there, [{upstream}, {self._source.end})"
         )
 
-    def _differ(self, what: str) -> PartitionError:
+    def _differs_error(self, what: str) -> PartitionError:
         return PartitionError(
             f"{self._plan.target}: is not a copy of {self._plan.source} in order: {what}; nothing "
             "is written to the map; compare both sides from there on before anything is deleted, "
@@ -340,13 +340,13 @@ def writers(log: RebuildLog, producers: frozenset[int]) -> TargetWriters:
     for header, _ in _batches(log):
         if header.magic < 2 or header.is_control or header.producer_id not in producers:
             if out.k is not None:
-                raise _foreign(log.tp, header, "was not written by this flow")
+                raise _foreign_error(log.tp, header, "was not written by this flow")
             foreign = header.base_offset
             continue
         k = header.base_offset - header.base_sequence
         if out.k is None:
             if k < 0 or (foreign >= 0 and header.base_sequence):
-                raise _foreign(
+                raise _foreign_error(
                     log.tp,
                     header,
                     f"has sequence {header.base_sequence}, so records of this flow are missing "
@@ -354,7 +354,7 @@ def writers(log: RebuildLog, producers: frozenset[int]) -> TargetWriters:
                 )
             out.k, out.first = k, max(header.base_offset, log.start)
         elif off := sequences_ahead(out.k, k):
-            raise _foreign(
+            raise _foreign_error(
                 log.tp,
                 header,
                 f"has sequence {header.base_sequence}: before it {abs(off)} records "
@@ -366,7 +366,7 @@ def writers(log: RebuildLog, producers: frozenset[int]) -> TargetWriters:
     return out
 
 
-def _foreign(tp: TopicPartition, header: BatchHeader, what: str) -> PartitionError:
+def _foreign_error(tp: TopicPartition, header: BatchHeader, what: str) -> PartitionError:
     return PartitionError(
         f"{tp}: the batch at offset {header.base_offset} {what}; nothing is written to the map: "
         "find out who wrote to this topic, and save records that only it has before any other "
@@ -462,10 +462,10 @@ def _fetch(log: RebuildLog, position: int) -> FetchedRecords:
     except TwinlogError as error:
         if error.code != "OFFSET_OUT_OF_RANGE":
             raise
-        raise moved(log.tp, f"offset {position} was deleted while it was read") from error
+        raise moved_error(log.tp, f"offset {position} was deleted while it was read") from error
 
 
-def moved(tp: TopicPartition, what: str) -> PartitionError:
+def moved_error(tp: TopicPartition, what: str) -> PartitionError:
     """Return the error for a log that changed while it was read."""
     return PartitionError(
         f"{tp}: {what}; nothing is written to the map: run the command again, with no mirror "

@@ -49,7 +49,7 @@ from twinlog.control.web.problem import (
     MethodRefused,
     RequestRefused,
     as_bytes,
-    internal,
+    internal_error,
     problem,
     status_of,
 )
@@ -168,7 +168,7 @@ class Front:
             await _refuse(scope, send, error, path)
         except Exception:
             log.exception("a request for %s failed", path)
-            await _refuse(scope, send, internal(), path)
+            await _refuse(scope, send, internal_error(), path)
 
     async def _page(self, scope: Scope, path: str, send: Send) -> bool:
         """Send a file of the page and return True if the path is one. The files contain no data of

@@ -35,8 +35,8 @@ from twinlog.lane.sides.sections import (
 )
 from twinlog.lane.sides.source_state import NO_NODE, SourceState, WaitsFor
 from twinlog.mirror.copy.fan_out import Copy
-from twinlog.mirror.copy.refusals import unreadable
-from twinlog.mirror.start.divergence import source_diverged
+from twinlog.mirror.copy.refusals import unreadable_error
+from twinlog.mirror.start.divergence import source_diverged_error
 from twinlog.model import NO_TOPIC_ID, Isolation, TopicPartition
 from twinlog.wire.error_codes import (
     CORRUPT_MESSAGE,
@@ -459,7 +459,7 @@ class SourceSide:
             if self._near.is_read(tp, state.node):
                 self.ask_again(tp)  # this replica may only lag, so the leader decides
             else:
-                self.events.troubled(tp, self._diverged(state, fetched.diverging))
+                self.events.troubled(tp, self._diverged_error(state, fetched.diverging))
             return
         self._note_ends(state, fetched)
         before = state.copy.intake.position
@@ -479,7 +479,7 @@ class SourceSide:
         try:
             copy.on_fetched(fetched.records or EMPTY, fetched.aborted, self.clock.wall_ms())
         except TwinlogError as error:
-            self.events.troubled(tp, unreadable(error, tp, copy.intake.position))
+            self.events.troubled(tp, unreadable_error(error, tp, copy.intake.position))
             return False
         if copy.intake.jumps:
             self.events.jumped(tp, copy.intake.jumps)
@@ -597,10 +597,10 @@ class SourceSide:
             )
 
     @staticmethod
-    def _diverged(state: SourceState, diverging: tuple[int, int]) -> PartitionError:
+    def _diverged_error(state: SourceState, diverging: tuple[int, int]) -> PartitionError:
         epoch, end = diverging
         position = state.copy.intake.position
-        return source_diverged(
+        return source_diverged_error(
             f"{state.copy.source}: the source's log was truncated and rewritten: epoch "
             f"{epoch} ends at {end} there, but records up to {position} were copied; the "
             f"target holds upstream records [{end}, {position}) that the source lost",

@@ -135,7 +135,7 @@ class ForeignRecordWatch:
                     self._to_recheck.add(one.copy)
             for copy in taken:
                 if copy.source in continues:
-                    copy.trouble = copy.trouble or _taken_over(
+                    copy.trouble = copy.trouble or _taken_over_error(
                         f"{copy.source}: the source continues at upstream offset "
                         f"{ended[copy.source]}"
                     )
@@ -155,7 +155,7 @@ class ForeignRecordWatch:
     def _learn(self, check: _Asked, writers: Writers) -> None:
         copy = check.copy
         if writers.repeat is not None:
-            copy.trouble = copy.trouble or _repeated(copy.target, writers.repeat)
+            copy.trouble = copy.trouble or _repeated_error(copy.target, writers.repeat)
             return
         # an unknown client may have written after the checked span
         seen = min(writers.end, check.span.next)
@@ -164,7 +164,7 @@ class ForeignRecordWatch:
         if writers.stranger is not None:
             is_still = copy.acked_downstream == check.acked
             if is_still or copy.others.has_other_flow or copy.others.unknown is not None:
-                copy.trouble = copy.trouble or _taken_over(
+                copy.trouble = copy.trouble or _taken_over_error(
                     f"{copy.target}: other clients wrote at target offset {writers.stranger}"
                 )
         elif copy.others.unknown == check.span and writers.end >= check.span.next:
@@ -235,10 +235,10 @@ def _is_watched(copy: PartitionCopy) -> bool:
     return copy.is_idle or (copy.others.has_other_flow and copy.state is CopyState.COPYING)
 
 
-def _repeated(target: TopicPartition, span: Span) -> PartitionError:
+def _repeated_error(target: TopicPartition, span: Span) -> PartitionError:
     what = f"{target}: records of this flow are repeated at offsets {span}"
     return LogFinding(code="EXTRA_RECORDS", what=what, target=target, span=span).error()
 
 
-def _taken_over(what: str) -> PartitionError:
+def _taken_over_error(what: str) -> PartitionError:
     return PartitionError(f"{what}; checking again", code="TAKEN_OVER", fate=Fate.RETRIABLE)

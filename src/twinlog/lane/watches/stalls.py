@@ -64,7 +64,7 @@ from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import JobKind
 from twinlog.lane.sides.source_side import AskedPartition, SourceSide
 from twinlog.mirror.copy.fan_out import Copy
-from twinlog.mirror.findings import source_stalled, tier_stalled
+from twinlog.mirror.findings import source_stalled, tier_stalled_error
 from twinlog.model import Isolation, TopicPartition
 from twinlog.wire.record_batch import read_headers
 
@@ -110,7 +110,7 @@ class NoLeaderWatch:
         before = self._clock.monotonic() - after_s
         since = side.leaderless.get(tp)
         if since is not None:
-            return _no_leader(tp, name, "no broker leads it") if since <= before else None
+            return _no_leader_error(tp, name, "no broker leads it") if since <= before else None
         leader = side.leaders.get(tp)
         if leader is None or leader.node not in side.unreached:
             return None
@@ -118,14 +118,14 @@ class NoLeaderWatch:
         # if no broker of the cluster can be reached, the cluster is the problem, not this partition
         if not side.connections or side.unreached.get(leader.node, before + 1) > before:
             return None
-        return _no_leader(tp, name, f"its leader, broker {leader.node}, cannot be reached")
+        return _no_leader_error(tp, name, f"its leader, broker {leader.node}, cannot be reached")
 
 
 def _targets(take: TakePartition) -> list[TopicPartition]:
     return [take.target] if take.fan is None else [branch.target for branch in take.fan.branches]
 
 
-def _no_leader(tp: TopicPartition, side: str, what: str) -> PartitionError:
+def _no_leader_error(tp: TopicPartition, side: str, what: str) -> PartitionError:
     return PartitionError(
         f"{tp}: on the {side} {what}: check the brokers that have its replicas "
         "(kafka-topics.sh --describe --unavailable-partitions); it resumes by itself",
@@ -221,7 +221,7 @@ class StallWatch:
         )
         what = f"{problem} its log ends at {stalled.end}"
         if stalled.is_tiered:
-            return tier_stalled(what, where)
+            return tier_stalled_error(what, where)
         return source_stalled(what, tp, where).error()
 
     # -- in the background -----------------------------------------------------------------------

@@ -435,7 +435,7 @@ class PartitionCopy:
         # differ from this lane's, so K shows nothing about them
         is_repeat = self._is_repeat(log_append_time_ms, batch, now_ms)
         if is_repeat or (self._splitter.refused and not distance):
-            self._trouble(refusals.other_writer(self.target, batch), now_ms)
+            self._trouble(refusals.other_writer_error(self.target, batch), now_ms)
         elif distance:
             self._off_by(batch, distance, now_ms)
         else:
@@ -498,12 +498,12 @@ class PartitionCopy:
         begin = self._k + batch.ordinal
         if distance < 0:
             runs = self.tail.runs
-            gap = refusals.gap(self.source, self.target, batch, begin, -distance, runs)
+            gap = refusals.gap_error(self.source, self.target, batch, begin, -distance, runs)
             self._trouble(gap, now_ms)
         elif self._rules.is_ours_alone:
-            self._trouble(refusals.foreign(self.target, batch, begin, distance), now_ms)
+            self._trouble(refusals.foreign_error(self.target, batch, begin, distance), now_ms)
         elif self._splitter.refused:
-            self._trouble(refusals.other_writer(self.target, batch), now_ms)
+            self._trouble(refusals.other_writer_error(self.target, batch), now_ms)
         else:
             self._moved(batch, distance, now_ms)
 

@@ -186,7 +186,7 @@ class RangeIntake(Intake):
             try:
                 sized = encode_sized(group, codec=codec, limit_bytes=self.limit_bytes)
             except PartitionError as error:
-                raise _too_large(error, offsets, self.limit_bytes) from None
+                raise _too_large_error(error, offsets, self.limit_bytes) from None
             for batch in sized:
                 count = len(batch.rows)
                 stamps = batch.least_timestamp, batch.most_timestamp
@@ -312,7 +312,9 @@ def _decoded(raw: bytes) -> Rows:
     return rows
 
 
-def _too_large(error: PartitionError, offsets: array[int], limit_bytes: int) -> PartitionError:
+def _too_large_error(
+    error: PartitionError, offsets: array[int], limit_bytes: int
+) -> PartitionError:
     """Return the error with the source's offset instead of the position in the batch."""
     at = -1 if error.poison is None else offsets[error.poison[0]]
     too_large = PartitionError(

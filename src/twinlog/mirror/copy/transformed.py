@@ -45,7 +45,7 @@ from twinlog.mirror.copy.intake import Aborted, OutBatch
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
 from twinlog.mirror.copy.range_intake import RangeIntake, Stretch
 from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
-from twinlog.mirror.copy.refusals import unreadable
+from twinlog.mirror.copy.refusals import unreadable_error
 from twinlog.mirror.map.offset_map import Mark, Run
 from twinlog.mirror.skips import Skip
 from twinlog.mirror.start_point import DeadLettersThere
@@ -207,7 +207,7 @@ class TransformedCopy(PartitionCopy):
                 self.queued_bytes -= asked.size
                 self._use(asked, answer, now_ms)
             except TwinlogError as error:
-                self._fail(_unusable(self, asked, error))
+                self._fail(_unusable_error(self, asked, error))
         self.has_read()
 
     def _is_quarantined(self, stretch: Stretch, answer: RangeAnswer, now_ms: int) -> bool:
@@ -307,10 +307,10 @@ class TransformedCopy(PartitionCopy):
         return run
 
 
-def _unusable(copy: TransformedCopy, stretch: Stretch, error: TwinlogError) -> TwinlogError:
+def _unusable_error(copy: TransformedCopy, stretch: Stretch, error: TwinlogError) -> TwinlogError:
     """Return the error of a partition that cannot use an answer."""
     if not isinstance(error, CorruptData):
-        return unreadable(error, copy.source, stretch.first)
+        return unreadable_error(error, copy.source, stretch.first)
     return PartitionError(
         f"{copy.source}: the answer of the transforms' application for upstream records "
         f"[{stretch.first}, {stretch.end}) cannot be used: {error.message}",

@@ -28,7 +28,13 @@ from twinlog.mirror.start.corrections import (
     runs_of,
     without_newest,
 )
-from twinlog.mirror.start.divergence import Known, Logs, diverged, find_divergence, not_disproved
+from twinlog.mirror.start.divergence import (
+    Known,
+    Logs,
+    diverged_error,
+    find_divergence,
+    not_disproved_error,
+)
 from twinlog.mirror.start.tail_check import (
     Comparison,
     TargetTail,
@@ -66,7 +72,7 @@ class TailCheck:
         comparison = self._compare(self._runs, known, self._request.fingerprints)
         if comparison.holds:
             if lost is not None and not comparison.proves(self._ordinal):
-                raise not_disproved(lost, source=self._request.source)
+                raise not_disproved_error(lost, source=self._request.source)
             epoch = comparison.epoch_before(self._ordinal, upstream)
             accepted = ResumePoint(upstream, epoch, compared=comparison.equal)
             return accepted if comparison.proves(self._ordinal) else self._search_nearby(accepted)
@@ -91,7 +97,7 @@ class TailCheck:
                 source_before=logs.source_before,
             )
         )
-        raise diverged(
+        raise diverged_error(
             divergence,
             source=self._request.source,
             target=self._request.target,

@@ -398,5 +398,5 @@ def _intent(parts: list[Any], fields: dict[str, Any]) -> Intent:
         )
     intent = Intent.decode(parts, fields)
     if intent.kind is IntentKind.LIMIT and intent.is_set and intent.bytes_per_second is None:
-        raise Intent.corrupt("a limit without a number")
+        raise Intent.corrupt_error("a limit without a number")
     return intent

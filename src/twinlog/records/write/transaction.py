@@ -195,7 +195,7 @@ def _mark(
     mark, invalid = read_mark(answer, cluster_id)
     if invalid and is_strict:
         committed = answer[invalid[0]]
-        raise _differs(
+        raise _differs_error(
             f"group {group} has offset {committed.offset} of {invalid[0]}, and its metadata "
             f"({committed.metadata[:80]}) is not that of micro-batch {committed.offset} on this "
             "cluster: a mirror has translated it, or another client committed it"
@@ -210,26 +210,26 @@ def _is_repeated(last_mark: CommitMark | None, mark: CommitMark, options: WriteO
             old_topics, new_topics = (
                 ", ".join(sorted(mark_of.topics)) for mark_of in (last_mark, mark)
             )
-            raise _differs(
+            raise _differs_error(
                 f"micro-batch {batch} was committed to {old_topics}, and is now written to "
                 f"{new_topics}",
                 options.write_id,
             )
         if last_mark.rows == mark.rows:
             return True
-        raise _differs(
+        raise _differs_error(
             f"micro-batch {batch} is committed with {last_mark.rows} rows, and now has {mark.rows}",
             options.write_id,
         )
     if last > batch:
-        raise _differs(f"micro-batch {last} is committed, but {batch} should be written")
+        raise _differs_error(f"micro-batch {last} is committed, but {batch} should be written")
     if last < batch - 1 and options.topic and options.needs_mark:
         known = (
             "no earlier one is committed"
             if last_mark is None
             else f"the last committed one is {last}"
         )
-        raise _differs(f"micro-batch {batch} should be written, but {known}")
+        raise _differs_error(f"micro-batch {batch} should be written, but {known}")
     return False
 
 
@@ -358,7 +358,7 @@ def _warn_of_growth(client: ClusterClient, topic: str, placed_among: int) -> Non
         )
 
 
-def _differs(what: str, write_id: str = "") -> ClusterError:
+def _differs_error(what: str, write_id: str = "") -> ClusterError:
     advice = (
         "the checkpoint is not the one that wrote last, or the query has moved to another cluster, "
         "or brokers have expired the mark (offsets.retention.minutes), or the transactional ID "
