@@ -7,10 +7,11 @@ threads as jobs recently ran at the same time, instead of one for each flow and 
 (If the thread that is idle for longest got the job, none would end while jobs are frequent.) All
 threads are daemons, so that the process can end while a job still blocks.
 
-`Vital` has the threads that must live as long as the process: the first one that dies ends it with
-a code. Without this, a dead thread's work would stop while the process looks healthy from outside.
-If any Twinlog thread dies for any reason, the supervisor raises the error, the process ends with
-exit code 1, and service managers restart it. Until then `/healthz` reports unhealthy.
+`ThreadWatch` watches the threads that must live as long as the process: the first one that dies
+ends it with a code. Without this, a dead thread's work would stop while the process looks healthy
+from outside. If any Twinlog thread dies for any reason, the supervisor raises the error, the
+process ends with exit code 1, and service managers restart it. Until then `/healthz` reports
+unhealthy.
 """
 
 from __future__ import annotations
@@ -229,7 +230,7 @@ class ThreadDied(TwinlogError):
     code = "THREAD_DIED"
 
 
-class Vital:
+class ThreadWatch:
     """Detects threads that die."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.codes import FlowState, PartitionState
 from twinlog.config.load import load
-from twinlog.control.flow.steering import Steering
+from twinlog.control.flow.steering import IntentFollower
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.leading.claims import FlowClaims
 from twinlog.control.leading.lead import Fenced
@@ -251,7 +251,7 @@ def test_clients_are_not_moved_while_the_copy_may_run(
     with Mirror(pair.config) as mirror:
         eventually(lambda: copied(pair) == 10)
         with monkeypatch.context() as frozen:
-            frozen.setattr(Steering, "poll", lambda *_: None)
+            frozen.setattr(IntentFollower, "poll", lambda *_: None)
             assert do(pair, "failover", "run", "--yes") == 1
             said = capsys.readouterr()
             assert "[COPY_RUNS]" in said.err

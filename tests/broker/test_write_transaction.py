@@ -27,7 +27,7 @@ from twinlog.errors import ClusterError, Disconnected, TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.records.write import appending, transaction
 from twinlog.records.write.options import WriteOptions
-from twinlog.records.write.transaction import Begun, TaskWritten, transactions
+from twinlog.records.write.transaction import BegunTransaction, TaskWritten, transactions
 from twinlog.records.write.writers import BatchWriter, StreamWriter
 from twinlog.sandbox import LocalCluster
 
@@ -269,7 +269,7 @@ def test_a_newer_run_begins_while_an_older_one_is_rolled_back(
     """The newer run begins after the last check for it."""
     old = transaction.begin(options)
     run_task(options, old, [as_batch([1, 2], 0)])
-    real, begun = Transactions.end, list[Begun]()
+    real, begun = Transactions.end, list[BegunTransaction]()
 
     def then_begins(self: Transactions, *, committed: bool) -> None:
         real(self, committed=committed)

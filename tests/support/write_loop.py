@@ -29,7 +29,7 @@ from twinlog.records.write.appending import Appender
 from twinlog.records.write.options import WriteOptions, parse_write_options
 from twinlog.records.write.packing import UNTIMED_MS, Gatherer, packed
 from twinlog.records.write.rows import RowPartitioner, counter
-from twinlog.records.write.transaction import Begun, TaskWritten, transactions
+from twinlog.records.write.transaction import BegunTransaction, TaskWritten, transactions
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.record_batch import Codec
 
@@ -65,7 +65,7 @@ def as_batch(values: Sequence[int], partition: int, *, is_packed: bool = False) 
 
 def run_task(
     options: WriteOptions,
-    begun: Begun,
+    begun: BegunTransaction,
     batches: Sequence[pa.RecordBatch],
     between: Callable[[], object] = lambda: None,
 ) -> TaskWritten:

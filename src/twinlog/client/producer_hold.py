@@ -39,7 +39,7 @@ _HOME = TopicPartition(STATE_TOPIC, 0)
 _MOST_RATES = 16
 
 
-class Freed(Enum):
+class RemovalResult(Enum):
     """The result of removing a quota."""
 
     NOTHING = "there was no quota"
@@ -103,16 +103,16 @@ class ProducerHold:
         """Keep a blocked `hold` from setting a quota. May be called from any thread."""
         self._is_over = True
 
-    def let_go(self) -> Freed:
+    def let_go(self) -> RemovalResult:
         """Remove the known quota of this flow without the target, which may be unavailable."""
         known = self._held
         if known is None or known == self._let_go:
-            return Freed.NOTHING
+            return RemovalResult.NOTHING
         freed = self._remove(known)
         self._let_go = known
         return freed
 
-    def free(self) -> Freed:
+    def free(self) -> RemovalResult:
         """Remove the flow's quota, and clear its row."""
         freed = self.let_go()
         held = self.read()
@@ -124,10 +124,10 @@ class ProducerHold:
         self._write(())
         return freed
 
-    def _remove(self, held: HeldProducers) -> Freed:
+    def _remove(self, held: HeldProducers) -> RemovalResult:
         now = producer_quota(self._source)
         if now is not None and now not in held.rates:
-            return Freed.CHANGED
+            return RemovalResult.CHANGED
         try:
             set_producer_quota(self._source, None)
         except Unauthorized:
@@ -135,7 +135,7 @@ class ProducerHold:
                 # if there is none, the error does not matter: this user could not have set a quota
                 # either
                 raise
-        return Freed.REMOVED
+        return RemovalResult.REMOVED
 
     def _write(self, rates: tuple[int, ...]) -> None:
         now_ms = int(time.time() * 1000)

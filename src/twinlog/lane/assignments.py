@@ -75,7 +75,7 @@ from typing import TypeVar
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.lane.cold_starts import ColdStarts
-from twinlog.lane.lane_partition import ColdStart, Found, LanePartition
+from twinlog.lane.lane_partition import ColdStart, LanePartition, StartResult
 from twinlog.lane.late_requests import USER_TIMEOUT_MS
 from twinlog.lane.map_writer import MapWriter
 from twinlog.lane.messages import (
@@ -258,7 +258,7 @@ class Assignments:
         if cold:
             self._starter.start(cold)
 
-    def started(self, take: TakePartition, result: Found) -> None:
+    def started(self, take: TakePartition, result: StartResult) -> None:
         partition = self._partitions.get(take.source)
         if partition is None or partition.take is not take:
             return  # released during the search

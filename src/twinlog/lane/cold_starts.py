@@ -27,7 +27,7 @@ from twinlog.cluster.logs.offsets import LATEST, log_ends, offset_at
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.errors import Fate, PartitionError, TwinlogError, or_raise
 from twinlog.flow_log import FlowLog
-from twinlog.lane.lane_partition import ColdStart, Found, LaneEvents, StartPhase
+from twinlog.lane.lane_partition import ColdStart, LaneEvents, StartPhase, StartResult
 from twinlog.lane.late_requests import USER_TIMEOUT_MS
 from twinlog.lane.messages import Fan, TakePartition, Work
 from twinlog.lane.ports import LanePorts
@@ -39,7 +39,7 @@ from twinlog.mirror.start.cold_start import batched, starts_in_groups
 from twinlog.mirror.start.fan_start import FanStart, find_fan_start
 from twinlog.mirror.start.our_end import LongSearch
 from twinlog.mirror.start.request import StartRequest, StartRules
-from twinlog.mirror.start_point import CopyRules, DeadLettersThere, StartPoint
+from twinlog.mirror.start_point import CopyRules, KnownDeadLetters, StartPoint
 from twinlog.model import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ PAUSE_S: Final = 0.1
 
 
 def quarantining(
-    results: Mapping[TopicPartition, Found], takes: Iterable[TakePartition], work: Work
+    results: Mapping[TopicPartition, StartResult], takes: Iterable[TakePartition], work: Work
 ) -> dict[TopicPartition, StartPoint]:
     """Return the starts of partitions whose failed records go to the dead-letter topic."""
     asked = (take.source for take in takes if take.transform and work.dead_letters)
@@ -62,7 +62,7 @@ def with_dead_letters(
     takes: Iterable[TakePartition],
     target: ClusterClient,
     work: Work,
-) -> Mapping[TopicPartition, Found]:
+) -> Mapping[TopicPartition, StartResult]:
     """Add to these starts the dead letters of their partitions that are on the target."""
     origins = {
         take.source: origin_of_copy(
@@ -81,7 +81,7 @@ def with_dead_letters(
 
 def find_dead_letters(
     client: ClusterClient, home: TopicPartition, positions: Mapping[LetterOrigin, int]
-) -> dict[LetterOrigin, DeadLettersThere]:
+) -> dict[LetterOrigin, KnownDeadLetters]:
     """Return the dead letters of each copy that are at or after its position. Raises TwinlogError.
 
     Records above the high watermark count as well: a response may have been lost because replicas
@@ -106,7 +106,7 @@ def find_dead_letters(
             if known is not None and known[1] >= positions.get(known[0], known[1] + 1):
                 found[known[0]].add(known[1])
     return {
-        origin: DeadLettersThere(topic_id, end.leader_epoch, tuple(sorted(found[origin])))
+        origin: KnownDeadLetters(topic_id, end.leader_epoch, tuple(sorted(found[origin])))
         for origin in positions
     }
 
@@ -332,7 +332,7 @@ class ColdStarts:
             start.searched_at = now
             self._enter(start, StartPhase.SEARCHED)
 
-        def on_found(points: Mapping[TopicPartition, Found]) -> None:
+        def on_found(points: Mapping[TopicPartition, StartResult]) -> None:
             for tp, point in points.items():
                 start = left.pop(tp)
                 if start.phase is StartPhase.ABANDONED:
@@ -365,7 +365,7 @@ class ColdStarts:
         self,
         takes: Sequence[TakePartition],
         most_reads: int | None,
-        deliver: Callable[[Mapping[TopicPartition, Found]], None],
+        deliver: Callable[[Mapping[TopicPartition, StartResult]], None],
     ) -> None:
         """Search both logs, and report each result as soon as it is known, in the background."""
         all_requests = {
@@ -390,7 +390,7 @@ class ColdStarts:
                     whole = all_requests[take.source]
                     deliver({take.source: self._find_fan(whole, take.fan, source, target)})
 
-    def _say_compared(self, points: Mapping[TopicPartition, Found]) -> None:
+    def _say_compared(self, points: Mapping[TopicPartition, StartResult]) -> None:
         for tp, start in points.items():
             if isinstance(start, StartPoint) and start.compared >= 0:
                 self._log.info(
@@ -416,7 +416,7 @@ class ColdStarts:
 
     def _find_fan(
         self, whole: StartRequest, fan: Fan, source: ClusterLogView, target: ClusterLogView
-    ) -> Found:
+    ) -> StartResult:
         requests = [
             replace(
                 whole,

@@ -19,13 +19,13 @@ from twinlog.mirror.start.fan_start import FanStart
 from twinlog.mirror.start_point import StartPoint
 from twinlog.model import TopicPartition
 
-Found = StartPoint | FanStart | TwinlogError
+StartResult = StartPoint | FanStart | TwinlogError
 
 
 class LaneEvents(Protocol):
     """Called in the lane's own thread, immediately and without a queue."""
 
-    def started(self, take: TakePartition, result: Found) -> None:
+    def started(self, take: TakePartition, result: StartResult) -> None:
         """The start point was found, or the reason why there is none."""
 
     def arrived(self, copy: Copy) -> None:

@@ -46,7 +46,7 @@ from twinlog.lane.ports import Channel, LanePorts
 from twinlog.lane.sides.background import LaneJobs
 from twinlog.lane.sides.cluster_side import ClusterSide, node_of
 from twinlog.lane.sides.source_side import HELD_S
-from twinlog.lane.sides.target_side import Sent
+from twinlog.lane.sides.target_side import SentBatches
 
 if TYPE_CHECKING:
     from twinlog.lane.sides.range_port import RangePort
@@ -287,7 +287,7 @@ class LaneLoop:
         answers = connection.receive()
         for index, (context, view) in enumerate(answers):
             try:
-                if isinstance(context, Sent):
+                if isinstance(context, SentBatches):
                     muted_ms = self._assignments.target.on_answer(context, view, now_ms)
                 else:
                     muted_ms = self._assignments.map.on_answer(context, view)
@@ -303,7 +303,7 @@ class LaneLoop:
         if side is self._source_cluster:
             self._assignments.source.on_disconnected(node)
             return
-        sent = [context for context in unanswered if isinstance(context, Sent)]
+        sent = [context for context in unanswered if isinstance(context, SentBatches)]
         self._assignments.map.on_disconnected(
             [request for request in unanswered if isinstance(request, Round)]
         )

@@ -108,7 +108,7 @@ class Round:
 
 
 @dataclass(slots=True)
-class _Home:
+class _MapPartition:
     """The writer's state of one partition of the map topic."""
 
     waiting: dict[PartitionCopy, None] = field(default_factory=dict)
@@ -167,7 +167,7 @@ class MapWriter:
     topic_id: TopicId
     partitions: int
     events: LaneEvents
-    _homes: dict[TopicPartition, _Home] = field(default_factory=dict)
+    _homes: dict[TopicPartition, _MapPartition] = field(default_factory=dict)
     _next_leaders: float = 0.0
 
     def add(self, copy: PartitionCopy, epoch: int = -1) -> None:
@@ -190,9 +190,9 @@ class MapWriter:
         if copy.tail.dirty:
             self._home(copy).waiting[copy] = None
 
-    def _home(self, copy: PartitionCopy) -> _Home:
+    def _home(self, copy: PartitionCopy) -> _MapPartition:
         tp = TopicPartition(self.topic, map_home(copy.source, self.partitions))
-        return self._homes.setdefault(tp, _Home())
+        return self._homes.setdefault(tp, _MapPartition())
 
     def forget(self, copy: PartitionCopy) -> None:
         for home in self._homes.values():
@@ -217,7 +217,7 @@ class MapWriter:
             if home.is_stuck(now):
                 self._give_up(tp, home)
 
-    def _see_leader(self, tp: TopicPartition, home: _Home) -> None:
+    def _see_leader(self, tp: TopicPartition, home: _MapPartition) -> None:
         leader = self.side.leaders.get(tp)
         if leader is None or leader.epoch <= home.epoch:
             return
@@ -228,7 +228,7 @@ class MapWriter:
             elif epoch < leader.epoch:
                 home.write_again(copy)
 
-    def _pump_one(self, tp: TopicPartition, home: _Home, now_ms: int) -> bool:
+    def _pump_one(self, tp: TopicPartition, home: _MapPartition, now_ms: int) -> bool:
         """Send one round. Returns False if it could not be sent for a reason that may last."""
         if self._is_another_topic():
             home.failed("", self.clock.monotonic())
@@ -281,7 +281,7 @@ class MapWriter:
         now = self.side.topic_ids.get(self.topic, NO_TOPIC_ID)
         return NO_TOPIC_ID not in (now, self.topic_id) and now != self.topic_id
 
-    def _give_up(self, tp: TopicPartition, home: _Home) -> None:
+    def _give_up(self, tp: TopicPartition, home: _MapPartition) -> None:
         for copy in list(home.waiting):
             if copy.waits_for_map:
                 error = (
@@ -366,7 +366,7 @@ class MapWriter:
                 self.note(copy)
 
 
-def _stuck_error(copy: PartitionCopy, tp: TopicPartition, home: _Home) -> PartitionError:
+def _stuck_error(copy: PartitionCopy, tp: TopicPartition, home: _MapPartition) -> PartitionError:
     return PartitionError(
         f"{copy.source}: rows of the offset map cannot be written: {tp} {home.problem}; retrying",
         code="MAP_UNWRITABLE",

@@ -38,7 +38,7 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sides:
+class LogRanges:
     """The ranges of a partition's logs, and the target records that the source has deleted."""
 
     here: Span
@@ -56,10 +56,10 @@ class Sides:
         return text
 
 
-def sides(source: LogEnds, target: LogEnds, runs: Sequence[Run] = ()) -> Sides:
+def sides(source: LogEnds, target: LogEnds, runs: Sequence[Run] = ()) -> LogRanges:
     """Return the ranges of both logs. `runs` determine the target records that the source lacks."""
     kept = lost_at(runs, source.log_start, target)
-    return Sides(
+    return LogRanges(
         here=Span(source.log_start, source.log_end),
         there=Span(target.log_start, target.log_end),
         only_there=None if kept is None else Span(target.log_start, min(kept)),
@@ -94,7 +94,7 @@ class LogFinding:
     """Offsets of the records in question, if known: target offsets, except for SOURCE_TRUNCATED and
     SOURCE_STALLED.
     """
-    held: Sides | None = None
+    held: LogRanges | None = None
     """The ranges of both logs, if the message should contain them."""
 
     def worded(self, flow: str = "", *, is_shared: bool = False) -> str:

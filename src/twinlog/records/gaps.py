@@ -168,7 +168,7 @@ class Policy(Enum):
 
 
 @dataclass(slots=True)
-class _Tally:
+class _MissingOffsets:
     """A number of missing offsets in [first, end)."""
 
     offsets: int = 0
@@ -192,8 +192,8 @@ class LeftOut:
         self._policy: Policy | None = None
         self._fails = fails
         self._gaps = 0
-        self._transactions, self._compacted = _Tally(), _Tally()
-        self._hidden, self._more = _Tally(), _Tally()
+        self._transactions, self._compacted = _MissingOffsets(), _MissingOffsets()
+        self._hidden, self._more = _MissingOffsets(), _MissingOffsets()
 
     def in_transaction(self, first: int, end: int) -> None:
         """Count a transaction marker, or a batch of an aborted transaction."""

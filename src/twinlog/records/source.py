@@ -32,7 +32,7 @@ from pyspark.sql.types import StructType
 from twinlog.records.bounds import wants_headers
 from twinlog.records.columns import all_columns, ddl
 from twinlog.records.spark_api import HAS_FILTERS, HAS_LIMITS, HAS_STREAM_WRITERS, needs
-from twinlog.wire.kernels.chosen import CHOSEN, KERNELS_MISSING, Chosen
+from twinlog.wire.kernels.chosen import CHOSEN, KERNELS_MISSING, ChosenKernels
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class TwinlogSource(DataSource):
         return StreamWriter(options, prepared(options, schema, overwrite=False))
 
 
-def say_slow_kernels(chosen: Chosen = CHOSEN) -> None:
+def say_slow_kernels(chosen: ChosenKernels = CHOSEN) -> None:
     """Warn about slow kernels each time a query is planned. Its tasks may run in another Python."""
     if not chosen.is_compiled:
         text = chosen.warning("reading and writing rows takes")

@@ -27,7 +27,7 @@ from twinlog.survey.discovery import shown_by_any
 from twinlog.survey.state_reader import state_rows
 
 
-class Newcomers:
+class TopicSurveys:
     """The surveys of a process, kept as long as the process runs."""
 
     def __init__(self) -> None:

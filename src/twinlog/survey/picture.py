@@ -26,7 +26,7 @@ from twinlog.cluster.logs.producers import known_producers
 from twinlog.cluster.net.metadata import ClusterMetadata, Operation
 from twinlog.errors import TwinlogError
 from twinlog.mirror.names.naming import map_topic_of
-from twinlog.mirror.plan import Pairing
+from twinlog.mirror.plan import PartitionPair
 from twinlog.model import Flow, TopicPartition
 from twinlog.survey.ends import NO_ENDS, Ends, Want, read_ends
 from twinlog.survey.map_reader import map_missing_error, map_reader
@@ -49,7 +49,7 @@ class Picture(NamedTuple):
     ownership: Ownership
     later: Ends = NO_ENDS
 
-    def replica(self, pair: Pairing, targets: int | None = None) -> Replica:
+    def replica(self, pair: PartitionPair, targets: int | None = None) -> Replica:
         """Return the state of one partition's copy (`survey.replica.replica`)."""
         return replica_of(
             pair,

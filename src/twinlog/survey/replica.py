@@ -76,7 +76,7 @@ from twinlog.mirror.map.translation import (
     reach_of,
     upstream_within,
 )
-from twinlog.mirror.plan import Pairing
+from twinlog.mirror.plan import PartitionPair
 from twinlog.model import NO_TOPIC_ID, SEQUENCE_MODULUS, TopicId, TopicPartition, sequence_of
 from twinlog.survey.ends import LogState
 from twinlog.wire.record_batch import BatchHeader
@@ -207,7 +207,7 @@ TARGET_TRUNCATED: Final = (
 class Replica(Struct, frozen=True):
     """The state of one partition's copy. Only `replica` and `by_headers` create one."""
 
-    pair: Pairing
+    pair: PartitionPair
     source: LogState
     target: LogState
     copied: Copied
@@ -259,7 +259,7 @@ class Ownership(NamedTuple):
 
 
 def replica(
-    pair: Pairing,
+    pair: PartitionPair,
     maps: Maps,
     ownership: Ownership,
     *,
@@ -295,7 +295,7 @@ def replica(
 
 def pair_into(
     maps: Maps, target: TopicPartition, topic_id: TopicId, source_ids: Mapping[str, TopicId]
-) -> Pairing | None:
+) -> PartitionPair | None:
     """Return the pair whose copy a target partition is, by the map, or None if the map has no row
     of it.
 
@@ -315,7 +315,7 @@ def pair_into(
         return None
     *_, topic = max(pairs)
     source = TopicPartition(topic, target.partition)
-    return Pairing(source, target, source_ids.get(topic, NO_TOPIC_ID), topic_id)
+    return PartitionPair(source, target, source_ids.get(topic, NO_TOPIC_ID), topic_id)
 
 
 def by_headers(known: Replica, batch_from: Callable[[int, int], BatchHeader | None]) -> Replica:
@@ -385,7 +385,9 @@ def foreign_after(partition_map: PartitionMap, end: int, producers: Producers) -
     return min((0 if n > SEQUENCE_MODULUS // 2 else n for n in distances), default=None)
 
 
-def _copied(pair: Pairing, partition_map: PartitionMap, ownership: Ownership, end: int) -> Copied:
+def _copied(
+    pair: PartitionPair, partition_map: PartitionMap, ownership: Ownership, end: int
+) -> Copied:
     if ownership.is_shared:
         return by_mark(partition_map)
     producers = ownership.producers.get(pair.target)
@@ -417,7 +419,7 @@ def by_branches(key: PartitionKey, maps: Mapping[PartitionKey, PartitionMap]) ->
     return Copied(Certainty.AT_LEAST, Witness.MARK, records, first, resumes_at=first)
 
 
-def _newest(pair: Pairing, maps: Maps, targets: int | None) -> PartitionMap | None:
+def _newest(pair: PartitionPair, maps: Maps, targets: int | None) -> PartitionMap | None:
     """Return the pair's map, or else the newest map of another source topic."""
     if targets == 0 and (partition_map := maps.get(pair.map_key)) is not None:
         return partition_map  # the usual case, and a status calls this for each partition

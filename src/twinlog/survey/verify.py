@@ -22,10 +22,10 @@ from twinlog.mirror.copy.intake import RolledBack
 from twinlog.mirror.map.offset_map import Mark, PartitionMap
 from twinlog.mirror.map.runs import UPSTREAM, Run, following
 from twinlog.mirror.map.translation import Reach, reach_at
-from twinlog.mirror.plan import Pairing
+from twinlog.mirror.plan import PartitionPair
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.verify.difference import Compared, DifferenceKind, GapCause, Range
-from twinlog.mirror.verify.matching import Pairs, with_own_batches
+from twinlog.mirror.verify.matching import OffsetPairs, with_own_batches
 from twinlog.mirror.verify.side import Piece, ReadSide
 from twinlog.mirror.verify.walk import LogWalk, Rules
 from twinlog.model import Isolation, TopicPartition
@@ -275,7 +275,7 @@ class _Partition:
         side = self._source_side(begin, begin)
         # a walk needs a run: if nothing is copied yet, it is at the beginning
         walk = LogWalk(
-            pairs=Pairs([Run(0, begin, self._there.end)]),
+            pairs=OffsetPairs([Run(0, begin, self._there.end)]),
             source=side,
             target=self._target_side(self._there.end),
             rules=self._wanted.rules,
@@ -285,7 +285,7 @@ class _Partition:
 
     def _copied(self) -> None:
         runs, reach = self._runs_and_reach()
-        pairs, wanted = Pairs(runs), self._wanted
+        pairs, wanted = OffsetPairs(runs), self._wanted
         limit = reach.upstream if wanted.until is None else min(reach.upstream, wanted.until)
         begin, begin_on_target = self._begin(pairs, limit)
         # records that a mirror has copied since the source's end was queried are also read
@@ -342,7 +342,7 @@ class _Partition:
         target_log.bytes = 0
         return runs, reach_at(runs, mark.ordinal, mark.downstream)
 
-    def _begin(self, pairs: Pairs, limit: int) -> tuple[int, int]:
+    def _begin(self, pairs: OffsetPairs, limit: int) -> tuple[int, int]:
         """Return (source offset, target offset) from which both logs may be complete, and count
         earlier gaps.
         """
@@ -405,7 +405,7 @@ def never_made(source: Range) -> Compared:
 
 
 def rules_of(
-    intents: FlowIntents, pair: Pairing, *, is_shared: bool, is_deep: bool = False
+    intents: FlowIntents, pair: PartitionPair, *, is_shared: bool, is_deep: bool = False
 ) -> Rules:
     """Return the rules by the current intents: records that operators have skipped or accepted are
     not differences.

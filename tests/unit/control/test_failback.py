@@ -46,7 +46,7 @@ from twinlog.mirror.findings import Span
 from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, PartitionMap, Term
 from twinlog.mirror.map.runs import Run
 from twinlog.mirror.map.translation import Reach
-from twinlog.mirror.plan import Pairing
+from twinlog.mirror.plan import PartitionPair
 from twinlog.mirror.state.intents import IntentKind, WantedSkip
 from twinlog.model import Flow, TopicId, TopicPartition
 from twinlog.survey.ends import NO_ENDS, LogState
@@ -356,7 +356,7 @@ class Ends(CopyEnds):
         self._producers = {producer: SimpleNamespace(last_sequence=last_sequence)}
 
     def end(self, start: int, end: int) -> tuple[int, int]:
-        pair = Pairing(
+        pair = PartitionPair(
             source=TP,
             target=REMOTE,
             source_topic_id=TopicId("a" * 32),

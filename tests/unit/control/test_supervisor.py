@@ -26,7 +26,7 @@ from twinlog.control.lanes.partitions import Placement
 from twinlog.control.leading.claims import FlowClaims
 from twinlog.control.leading.lead import APART_S, StandingBy
 from twinlog.control.process.commands import CommandPort, Outcome, Reload, Stop
-from twinlog.control.process.reload import Reloaded, Reloader
+from twinlog.control.process.reload import Reloader, ReloadResult
 from twinlog.control.process.supervisor import STOP_WITHIN_S, Supervisor
 from twinlog.errors import ConfigError, Disconnected, Fate, TwinlogError, Unreachable, UsageError
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, flow_intents
@@ -172,12 +172,12 @@ class Files:
     """The result of a reload, or its error."""
 
     def __init__(self) -> None:
-        self.found: Reloaded | TwinlogError = AWAY
+        self.found: ReloadResult | TwinlogError = AWAY
         self.may_be_read = threading.Event()
         self.may_be_read.set()
         self.readings = 0
 
-    def read(self) -> Reloaded:
+    def read(self) -> ReloadResult:
         self.readings += 1
         self.may_be_read.wait()
         if isinstance(self.found, TwinlogError):
@@ -185,11 +185,11 @@ class Files:
         return self.found
 
 
-def changing(*setups: Setup, removed: frozenset[str] = frozenset()) -> Reloaded:
+def changing(*setups: Setup, removed: frozenset[str] = frozenset()) -> ReloadResult:
     """Return a reload in which these flows have changed, and these were removed."""
     changed = tuple(cast("FlowSetup", one) for one in setups)
     lines = (*(f"{one.name}: changed" for one in setups), *(f"{one}: removed" for one in removed))
-    return Reloaded(changed=changed, added=(), removed=removed, lines=lines)
+    return ReloadResult(changed=changed, added=(), removed=removed, lines=lines)
 
 
 class Process:
@@ -246,7 +246,7 @@ class Process:
         self.turn()
         return asked.result(0)
 
-    def reload(self, found: Reloaded | TwinlogError) -> Outcome:
+    def reload(self, found: ReloadResult | TwinlogError) -> Outcome:
         """Reload. Raises the reason if nothing changes."""
         self.files.found = found
         asked = self.supervisor.commands.put(Reload(who="a test"))

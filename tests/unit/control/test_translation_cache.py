@@ -23,7 +23,7 @@ from twinlog.errors import Unreachable
 from twinlog.mirror.map.offset_map import NO_TERM, ChunkRow, PartitionMap, Run
 from twinlog.mirror.map.synced_offsets import SyncedOffsets
 from twinlog.mirror.map.translation import Reach
-from twinlog.mirror.plan import Pairing
+from twinlog.mirror.plan import PartitionPair
 from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.ends import LogState
 from twinlog.survey.replica import NOT_READ, Certainty, Copied, Replica, Witness
@@ -75,7 +75,7 @@ class KnownCounterparts:
     def _of(self, tp: TopicPartition) -> Counterpart:
         there, topic_id = TopicPartition(f"A.{tp.topic}", tp.partition), TopicId(self.topic_id)
         back = self.is_reverse
-        pair = Pairing(
+        pair = PartitionPair(
             source=there if back else tp,
             target=tp if back else there,
             source_topic_id=topic_id if back else self.copy_id,

@@ -23,7 +23,7 @@ from twinlog.mirror.copy.dead_letters import (
 from twinlog.mirror.copy.partition import CopyState
 from twinlog.mirror.copy.ranges import RangeAnswer, RangeFailure
 from twinlog.mirror.copy.transformed import TransformedCopy
-from twinlog.mirror.start_point import DeadLettersThere
+from twinlog.mirror.start_point import KnownDeadLetters
 from twinlog.model import TopicId, TopicPartition
 from twinlog.wire.records import Record, decode_batch
 
@@ -48,7 +48,7 @@ class LettersRig(Rig):
         super().__init__(fails_at_fives, **given)
         self.application.quarantines = True
         made = arguments(**given)
-        start = replace(made["start"], dead_letters=DeadLettersThere(HOME.topic_id, 4, there))
+        start = replace(made["start"], dead_letters=KnownDeadLetters(HOME.topic_id, 4, there))
         self.copy = TransformedCopy(
             transform="ab", desk=self.desk, dead_letters=HOME, **made | {"start": start}
         )
@@ -192,7 +192,7 @@ def test_drained_copy_hands_over_the_letters_after_its_position() -> None:
     rig.acknowledge(first)
     assert rig.copy.is_drained
     over = hand_over(rig.copy)
-    assert over is not None and over.start.dead_letters == DeadLettersThere(HOME.topic_id, 4, (10,))
+    assert over is not None and over.start.dead_letters == KnownDeadLetters(HOME.topic_id, 4, (10,))
 
 
 def test_drained_copy_waits_for_a_letter_in_flight_and_sends_no_other() -> None:
@@ -206,7 +206,7 @@ def test_drained_copy_waits_for_a_letter_in_flight_and_sends_no_other() -> None:
     rig.copy.use_answers(NOW)
     assert (rig.copy.is_drained, sent(rig.letters)) == (True, [])
     over = hand_over(rig.copy)
-    assert over is not None and over.start.dead_letters == DeadLettersThere(
+    assert over is not None and over.start.dead_letters == KnownDeadLetters(
         HOME.topic_id, 4, (only.upstream,)
     )
 
@@ -285,13 +285,13 @@ def test_lane_forgets_letters_before_its_position() -> None:
         assert len(rig.letters.there) <= 3
     rig.copy.drain()
     over = hand_over(rig.copy)
-    assert over is not None and over.start.dead_letters == DeadLettersThere(HOME.topic_id, 4, ())
+    assert over is not None and over.start.dead_letters == KnownDeadLetters(HOME.topic_id, 4, ())
 
 
 @pytest.mark.parametrize(("topic_id", "is_checked"), [(HOME.topic_id, True), ("f" * 32, False)])
 def test_leader_epoch_of_another_topic_is_not_compared(topic_id: str, is_checked: bool) -> None:
     made = arguments()
-    start = replace(made["start"], dead_letters=DeadLettersThere(TopicId(topic_id), 4, ()))
+    start = replace(made["start"], dead_letters=KnownDeadLetters(TopicId(topic_id), 4, ()))
     rig = Rig()
     copy = TransformedCopy(
         transform="ab", desk=rig.desk, dead_letters=HOME, **made | {"start": start}

@@ -21,9 +21,9 @@ from twinlog.mirror.map.rebuilt_map import (
     ABSENT,
     FROM_BEGINNING,
     DescribedMaps,
-    Followed,
+    FollowedPath,
     Follower,
-    Numbered,
+    NumberedRecord,
     RunList,
     Slot,
     TargetWindow,
@@ -76,10 +76,10 @@ class Copy:
         yield Slot(holes, self.end, ABSENT)
 
     def window(self) -> TargetWindow:
-        there = iter([Numbered(o, self.target[o]) for o in sorted(self.target)])
+        there = iter([NumberedRecord(o, self.target[o]) for o in sorted(self.target)])
         return TargetWindow(there, 0, len(self.truth))
 
-    def follow(self, *, is_compacted: bool = True) -> Followed:
+    def follow(self, *, is_compacted: bool = True) -> FollowedPath:
         follower = Follower(self.window(), 0, set())
         return follower.follow(self.slots(is_compacted=is_compacted), FROM_BEGINNING)
 
@@ -89,7 +89,7 @@ class Copy:
         return min(later, default=self.end)
 
 
-def agrees(copy: Copy, found: Followed) -> None:
+def agrees(copy: Copy, found: FollowedPath) -> None:
     assert found.ends == (copy.next_upstream(),), found
     runs = [found.runs[at] for at in range(len(found.runs))]
     for ordinal, upstream in enumerate(copy.truth):

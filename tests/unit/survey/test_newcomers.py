@@ -5,7 +5,7 @@ from __future__ import annotations
 from twinlog.cluster.net.metadata import PartitionMetadata, TopicMetadata
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
-from twinlog.survey.newcomers import Newcomers
+from twinlog.survey.newcomers import TopicSurveys
 
 ID, OTHER = TopicId("a" * 32), TopicId("b" * 32)
 
@@ -25,7 +25,7 @@ def topic(name: str, partitions: int, topic_id: TopicId = ID) -> TopicMetadata:
     )
 
 
-def new_of(newcomers: Newcomers, *topics: TopicMetadata, planned: str = "orders") -> list[int]:
+def new_of(newcomers: TopicSurveys, *topics: TopicMetadata, planned: str = "orders") -> list[int]:
     """Return the new partitions among the plans of one topic."""
     plans = [
         PartitionPlan(
@@ -44,13 +44,13 @@ def new_of(newcomers: Newcomers, *topics: TopicMetadata, planned: str = "orders"
 
 
 def test_topics_of_the_first_survey_are_not_new() -> None:
-    newcomers = Newcomers()
+    newcomers = TopicSurveys()
     assert new_of(newcomers, topic("orders", 3)) == []
     assert new_of(newcomers, topic("orders", 3)) == []
 
 
 def test_new_topics_partitions_and_recreated_topics_stay_new() -> None:
-    newcomers = Newcomers()
+    newcomers = TopicSurveys()
     assert new_of(newcomers) == []
     assert new_of(newcomers, topic("orders", 1)) == [0]
     assert new_of(newcomers, topic("orders", 1)) == [0], "until its first row is there"
@@ -59,19 +59,19 @@ def test_new_topics_partitions_and_recreated_topics_stay_new() -> None:
 
 
 def test_a_topic_that_was_left_out_before_is_not_new() -> None:
-    newcomers = Newcomers()
+    newcomers = TopicSurveys()
     assert new_of(newcomers, topic("orders", 2), planned="") == []
     assert new_of(newcomers, topic("orders", 2)) == []
 
 
 def test_without_topic_ids_the_name_counts() -> None:
-    newcomers = Newcomers()
+    newcomers = TopicSurveys()
     assert new_of(newcomers, topic("orders", 1, NO_TOPIC_ID)) == []
     assert new_of(newcomers, topic("other", 1, NO_TOPIC_ID), planned="other") == [0]
 
 
 def test_a_topic_that_one_survey_missed_is_not_new() -> None:
-    newcomers = Newcomers()
+    newcomers = TopicSurveys()
     assert new_of(newcomers, topic("orders", 2)) == []
     assert new_of(newcomers) == []
     assert new_of(newcomers, topic("orders", 2)) == []

@@ -21,7 +21,7 @@ from tests.support.sweeps import sweep
 from twinlog.control.process.run import say_slow_kernels
 from twinlog.errors import CorruptData
 from twinlog.wire import kernels
-from twinlog.wire.kernels.chosen import CHOSEN, VARIABLE, Chosen
+from twinlog.wire.kernels.chosen import CHOSEN, VARIABLE, ChosenKernels
 from twinlog.wire.kernels.library import NAME, VERSION, Library, NotLoaded
 from twinlog.wire.kernels.shapes import Kernels, Strings
 from twinlog.wire.kernels.twin import TWIN
@@ -223,7 +223,7 @@ def test_without_a_library_the_twin_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
-    chosen = Chosen(tmp_path / NAME)
+    chosen = ChosenKernels(tmp_path / NAME)
     assert chosen.kernels is TWIN
     assert not chosen.is_compiled
     assert NAME in str(chosen.why_slow)
@@ -233,7 +233,7 @@ def test_a_mirror_warns_once_about_missing_kernels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
-    say_slow_kernels(Chosen(tmp_path / NAME))
+    say_slow_kernels(ChosenKernels(tmp_path / NAME))
     (line,) = caplog.messages
     assert "[KERNELS_MISSING]" in line
     assert NAME in line
@@ -243,7 +243,7 @@ def test_a_mirror_warns_once_about_missing_kernels(
 def test_a_mirror_does_not_warn_about_existing_kernels(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    say_slow_kernels(Chosen(FOLDER / NAME))
+    say_slow_kernels(ChosenKernels(FOLDER / NAME))
     assert caplog.messages == []
 
 
@@ -266,7 +266,7 @@ def test_a_library_of_another_release_is_not_loaded(tmp_path: Path) -> None:
 
 def test_the_twin_can_be_selected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, VARIABLE, "python")
-    assert Chosen(FOLDER / NAME).kernels is TWIN
+    assert ChosenKernels(FOLDER / NAME).kernels is TWIN
 
 
 @pytest.mark.usefixtures("_twin")

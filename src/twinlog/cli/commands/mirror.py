@@ -293,7 +293,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     from twinlog.control.process.run import MirrorOptions, run_mirror
     from twinlog.control.web.address import parse_listen
     from twinlog.control.web.current_config import CurrentConfig
-    from twinlog.threads import Vital
+    from twinlog.threads import ThreadWatch
 
     is_quiet, verbose = loudness() is Loudness.QUIET, loudness() is Loudness.VERBOSE
     configure_logs(options.log_file, options.log_format, verbose=verbose)
@@ -310,7 +310,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
         log.warning("%s", warning, extra={"code": warning.code})
     people = _human_stream(is_quiet, for_programs)
     commands = CommandPort()
-    vital = Vital()
+    vital = ThreadWatch()
     current = CurrentConfig(config)
 
     def on_served(server: WebServer) -> None:

@@ -218,7 +218,7 @@ def unthrottle_flows(file: Path, *, flows: Sequence[str], dry_run: bool) -> Answ
     twinlog flow unthrottle mm2.properties --dry-run
     twinlog flow unthrottle mm2.properties --flow A:B
     """
-    from twinlog.client.producer_hold import Freed, ProducerHold
+    from twinlog.client.producer_hold import ProducerHold, RemovalResult
     from twinlog.cluster.client import prompt_client
     from twinlog.control.flow.wiring import flow_setup
 
@@ -229,13 +229,13 @@ def unthrottle_flows(file: Path, *, flows: Sequence[str], dry_run: bool) -> Answ
         with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
             hold = ProducerHold(str(config.flow), source, target)
             held = hold.read()
-            done = Freed.NOTHING if dry_run or held is None else hold.free()
+            done = RemovalResult.NOTHING if dry_run or held is None else hold.free()
         rate = None if held is None else held.rates[-1]
         results.append(
             {
                 "flow": str(config.flow),
                 "bytes_per_second": rate,
-                "is_removed": done is Freed.REMOVED,
+                "is_removed": done is RemovalResult.REMOVED,
             }
         )
         would = "no producer quota is set" if rate is None else done.value

@@ -78,7 +78,7 @@ def verify(
     twinlog verify mm2.properties --master 'local[*]'
     """
     from twinlog.control.compare import matching
-    from twinlog.control.verify.result import Asked, Records, digest, worst
+    from twinlog.control.verify.result import Records, VerifyRequest, digest, worst
     from twinlog.control.verify.verification import VerifyScope, verify_flows
     from twinlog.control.verify.workers import workers
 
@@ -93,7 +93,7 @@ def verify(
     config = chosen.all()
     verified: list[VerifiedFlow] = []
     began_ms = int(time.time() * 1000)
-    asked = Asked(began_ms=began_ms, topics=topics, since=since, until=until, deep=deep)
+    asked = VerifyRequest(began_ms=began_ms, topics=topics, since=since, until=until, deep=deep)
     records = Records(config.flows, asked, is_off=others.pop("is_unrecorded"))
     try:
         with (

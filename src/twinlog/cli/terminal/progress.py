@@ -262,7 +262,7 @@ PASSING: Final = frozenset({FlowState.STARTING, FlowState.STOPPING, FlowState.ST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Said:
+class _LoggedState:
     state: str
     at: float
     since: float
@@ -281,7 +281,7 @@ class StateLines:
         """`every_s`: the shortest time between two lines about a flow's problems."""
         self._every_s = every_s
         self._write, self._write_trouble = write, write_trouble or write
-        self._said: dict[str, _Said] = {}
+        self._said: dict[str, _LoggedState] = {}
         self._seen: dict[str, tuple[str, float]] = {}
 
     def update(self, now: float, flows: Iterable[FlowSnapshot]) -> None:
@@ -302,13 +302,13 @@ class StateLines:
                 del self._said[flow.flow]  # a takeover is reported as an event
             elif last is not None and last.state not in UNREMARKABLE:
                 self._write(f"{flow.flow}: {flow.state} again after {duration(now - last.since)}")
-                self._said[flow.flow] = _Said(state=flow.state, at=now, since=now)
+                self._said[flow.flow] = _LoggedState(state=flow.state, at=now, since=now)
             return
         if last is not None and (last.state == flow.state or now - last.at < self._every_s):
             return
         if last is not None and last.state in OUTAGE and flow.state in OUTAGE:
             since = last.since
-        self._said[flow.flow] = _Said(state=flow.state, at=now, since=since)
+        self._said[flow.flow] = _LoggedState(state=flow.state, at=now, since=since)
         reason = f": {flow.reason}" if flow.reason else ""
         self._write_trouble(f"{flow.flow}: {flow.state}{reason}")
 
@@ -442,7 +442,7 @@ class FailureKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failing:
+class FailedPartitions:
     """Partitions of a topic that share a code."""
 
     key: FailureKey
@@ -464,7 +464,7 @@ class Failing:
         return f", since {since(self.since_ms, now_ms)}" if is_old else ""
 
 
-def failing(flows: Iterable[FlowSnapshot], now_ms: int) -> Iterator[Failing]:
+def failing(flows: Iterable[FlowSnapshot], now_ms: int) -> Iterator[FailedPartitions]:
     """Yield permanent failures, and retried failures that last long. Failures of the flow itself
     are left out because the flow reports them in lines of its own.
     """
@@ -481,7 +481,7 @@ def failing(flows: Iterable[FlowSnapshot], now_ms: int) -> Iterator[Failing]:
             numbers = tuple(part.partition for part in parts)
             began_ms = min((part.since_ms for part in parts if part.since_ms), default=0)
             message = parts[0].message
-            yield Failing(key=key, partitions=numbers, message=message, since_ms=began_ms)
+            yield FailedPartitions(key=key, partitions=numbers, message=message, since_ms=began_ms)
 
 
 class FailureLines:
@@ -501,7 +501,7 @@ class FailureLines:
             for flow in known
             for part in flow.partitions
         }
-        fresh: dict[tuple[str, str], list[Failing]] = {}
+        fresh: dict[tuple[str, str], list[FailedPartitions]] = {}
         for key, failure in failures.items():
             if key in self._open:
                 continue
@@ -552,7 +552,7 @@ def _topics_text(topics: list[str]) -> str:
     )
 
 
-def _failing_line(group: list[Failing], now_ms: int) -> str:
+def _failing_line(group: list[FailedPartitions], now_ms: int) -> str:
     """Return one line for many topics, with the message of the first."""
     first = group[0]
     key = first.key

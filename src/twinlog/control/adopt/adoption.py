@@ -78,7 +78,7 @@ from twinlog.mirror.map.offset_map import (
     map_home,
 )
 from twinlog.mirror.plan import PartitionPlan, Refusal
-from twinlog.mirror.start.alignment import Aligned, Alignment, identity
+from twinlog.mirror.start.alignment import AlignedPosition, Alignment, identity
 from twinlog.mirror.start.tail_check import TAIL_RECORDS
 from twinlog.mirror.state.generations import Claim, producers_of_others
 from twinlog.model import Isolation, TopicId, TopicPartition
@@ -102,7 +102,7 @@ Maps = Mapping[PartitionKey, PartitionMap]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adopted:
+class AdoptedPartition:
     """One partition of a MirrorMaker 2, and where it resumes."""
 
     plan: PartitionPlan
@@ -136,7 +136,7 @@ class Adopted:
 class Adoption:
     """The partitions that are adopted from a MirrorMaker 2."""
 
-    partitions: tuple[Adopted, ...] = ()
+    partitions: tuple[AdoptedPartition, ...] = ()
     refused: Mapping[TopicPartition, TwinlogError] = field(default_factory=dict)
     """Why the other partitions cannot be adopted, by source partition."""
     notes: tuple[str, ...] = ()
@@ -251,7 +251,7 @@ class Adopter:
             self._source_may_lack = may_lack_offsets(self.source, topics[0])
             self._target_may_lack = may_lack_offsets(self.target, topics[1])
         pairs, unread = self._pairs() if due else (NO_PAIRS, "")
-        adopted: list[Adopted] = []
+        adopted: list[AdoptedPartition] = []
         for plan in due:
             try:
                 partition = self._adopt(
@@ -397,7 +397,7 @@ class Adopter:
         pairs: Iterable[Pair],
         *,
         is_again: bool,
-    ) -> Adopted | None:
+    ) -> AdoptedPartition | None:
         """Return None if only Twinlog's other flows ever wrote records to the partition."""
         upstream, jumped = noted + 1, False
         tail, with_timestamp = self._tail(plan.target, *bounds)
@@ -416,7 +416,7 @@ class Adopter:
                 f"no position of {plan.source}"
             )
             raise self._position_error(what, plan)
-        return Adopted(
+        return AdoptedPartition(
             plan=plan,
             upstream=upstream,
             downstream=bounds[1],
@@ -452,7 +452,7 @@ class Adopter:
         *,
         with_timestamp: bool,
         is_again: bool,
-    ) -> Aligned | None:
+    ) -> AlignedPosition | None:
         """Return None if the source no longer has any record of the copy, and resuming loses none.
 
         If Twinlog has copied since (`is_again`), the noted position does not count, only records.

@@ -503,7 +503,7 @@ def _acls(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Written:
+class _WrittenTopic:
     """A topic that a feature writes."""
 
     client: ClusterClient
@@ -530,10 +530,10 @@ def check_features(
 
 def _written_topics(
     flow: FlowConfig, source: ClusterClient, target: ClusterClient
-) -> Iterator[_Written]:
+) -> Iterator[_WrittenTopic]:
     policy = policy_of(flow)
     if flow.groups.checkpoints_s is not None:
-        yield _Written(
+        yield _WrittenTopic(
             client=target,
             topic=policy.checkpoints_topic(flow.source_alias),
             so="checkpoints are not written",
@@ -541,7 +541,7 @@ def _written_topics(
         )
     for client, into_target in ((target, True), (source, False)):
         if any(beat.into_target is into_target for beat in flow.heartbeats):
-            yield _Written(
+            yield _WrittenTopic(
                 client=client,
                 topic=HEARTBEATS_TOPIC,
                 so=f"no heartbeats into {client.alias}",
@@ -549,7 +549,7 @@ def _written_topics(
                 rights=(Operation.WRITE,),
             )
     if flow.status_interval_seconds:
-        yield _Written(
+        yield _WrittenTopic(
             client=target,
             topic=STATUS_TOPIC,
             so="the status is shown only on the mirror's host",
@@ -558,7 +558,7 @@ def _written_topics(
         )
     syncs = flow.offset_syncs
     if syncs is not None:
-        yield _Written(
+        yield _WrittenTopic(
             client=target if syncs.on_target else source,
             topic=offset_syncs_topic(flow, syncs),
             so="offset syncs are not written",
@@ -568,7 +568,7 @@ def _written_topics(
         )
 
 
-def _missing(written: _Written) -> TwinlogError | None:
+def _missing(written: _WrittenTopic) -> TwinlogError | None:
     """Return the first right that is certainly missing."""
     client, topic = written.client, written.topic
     seen = client.metadata([topic])

@@ -20,7 +20,7 @@ from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.offset_storage import OffsetStorage, offset_storage
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
-from twinlog.control.adopt.adoption import Adopted, Adopter, Adoption, adopter_of
+from twinlog.control.adopt.adoption import AdoptedPartition, Adopter, Adoption, adopter_of
 from twinlog.control.adopt.mm2_positions import SyncsTopic
 from twinlog.control.check.flows import Clients, check_flow
 from twinlog.control.check.offline_status import AskedClusters
@@ -341,7 +341,7 @@ def _plans(
         )
 
 
-def _changes(adopted: Iterable[Adopted]) -> Iterator[str]:
+def _changes(adopted: Iterable[AdoptedPartition]) -> Iterator[str]:
     by_topic: dict[str, list[str]] = {}
     for partition in adopted:
         source = partition.plan.source

@@ -131,7 +131,7 @@ _UNREADABLE: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reported:
+class ReportedFlow:
     """The report of one flow's leader, and the commands in effect."""
 
     status: PublishedStatus | None
@@ -152,7 +152,7 @@ class Reported:
 
 def reports_of(
     flows: Mapping[str, bool], target: ClusterSettings, now_ms: int, give_up_s: float
-) -> dict[str, Reported]:
+) -> dict[str, ReportedFlow]:
     """Return the reports of flows into one cluster. `flows`: by name, whether the leader writes
     reports by the configuration. Raises TwinlogError if the cluster cannot be queried. If only the
     rows of one flow cannot be read, its report has the problem.
@@ -197,7 +197,9 @@ def _by_flow(rows: Rows) -> Callable[[str], Rows]:
     return lambda flow: [*named.get(flow, ()), *unread]
 
 
-def _report(flow: str, state: Rows | None, status: Rows, now_ms: int, *, reports: bool) -> Reported:
+def _report(
+    flow: str, state: Rows | None, status: Rows, now_ms: int, *, reports: bool
+) -> ReportedFlow:
     """Evaluate only the rows of this flow, because rows of other flows may be of a later release.
     `state`: None if it is not readable.
     """
@@ -230,7 +232,7 @@ def _report(flow: str, state: Rows | None, status: Rows, now_ms: int, *, reports
             now = set_up_of_now(failed_set_up(flow, status), history, run, now_ms)
         except CorruptData as error:
             problems.append(str(error))
-    return Reported(
+    return ReportedFlow(
         status=now,
         intents=intents,
         run=None if now else run,

@@ -14,10 +14,10 @@ import threading
 import time
 from typing import Final
 
-from twinlog.client.producer_hold import Freed, ProducerHold
+from twinlog.client.producer_hold import ProducerHold, RemovalResult
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings
-from twinlog.control.duties.producer_rate import ProducerRate, Waiting, curable_loss_ms
+from twinlog.control.duties.producer_rate import ProducerRate, WaitingCounts, curable_loss_ms
 from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.flow_log import FlowLog
@@ -134,7 +134,7 @@ class ProducerQuota:
         loss_ms = curable_loss_ms(now.partitions)
         if (loss_ms or 0) > (now.rpo_ms or 0):
             brokers = len(self._source.metadata([]).brokers)
-        waiting = Waiting.of(now.partitions)
+        waiting = WaitingCounts.of(now.partitions)
         return self._rate.see(time.monotonic(), loss_ms, now.bytes, brokers, waiting)
 
     def _release_hold(self, hold: ProducerHold) -> None:
@@ -142,9 +142,9 @@ class ProducerQuota:
         self._log_freed(hold.free())
         self._may_be_held = False
 
-    def _log_freed(self, freed: Freed) -> None:
+    def _log_freed(self, freed: RemovalResult) -> None:
         self._flow.held_rate.bytes_per_second = None
-        if freed is not Freed.NOTHING:
+        if freed is not RemovalResult.NOTHING:
             self._log.warning(
                 "%s: Twinlog's limit for producers has ended: %s",
                 self._flow.source.alias,

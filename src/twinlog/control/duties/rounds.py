@@ -29,7 +29,7 @@ from twinlog.flow_log import FlowLog
 from twinlog.mirror.map.synced_offsets import SyncedOffsets
 from twinlog.mirror.map.translation import Reach
 from twinlog.mirror.names.naming import ReplicationPolicy
-from twinlog.mirror.plan import Pairing
+from twinlog.mirror.plan import PartitionPair
 from twinlog.mirror.state.generations import Claim
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.state.published import PublishedEvents
@@ -49,7 +49,7 @@ that a permission that was granted in the meantime is found.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionView(Pairing):
+class PartitionView(PartitionPair):
     """The progress of one partition of the flow."""
 
     reach: Reach | None

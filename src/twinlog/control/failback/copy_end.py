@@ -32,7 +32,7 @@ from twinlog.mirror.map.foreign_records import BorderUnknown
 from twinlog.mirror.map.offset_map import Mark, PartitionKey, PartitionMap
 from twinlog.mirror.map.translation import Reach, reach_of
 from twinlog.mirror.names.naming import map_topic_of
-from twinlog.mirror.plan import Pairing
+from twinlog.mirror.plan import PartitionPair
 from twinlog.mirror.ports import ProducerTail, answer_of
 from twinlog.mirror.start.our_end import find_end
 from twinlog.mirror.start.request import StartRequest, runs_for_start
@@ -120,7 +120,7 @@ class CopyEnds:
         topic_id = self.topic_id(target)
         if topic_id is None:
             return None
-        pair = Pairing(source, target, NO_TOPIC_ID, topic_id)  # the source may be lost
+        pair = PartitionPair(source, target, NO_TOPIC_ID, topic_id)  # the source may be lost
         replica = self._picture.replica(pair)
         if replica.problem is not None and replica.problem.code == "MAP_MISSING":
             raise self._unknown_end_error(target, replica.problem.message)
@@ -312,7 +312,7 @@ class LogReads:
         return fetch_records(self.client, {tp: (offset, most_bytes)})[tp]
 
 
-class Unread(Exception):
+class UnreadBatch(Exception):
     """Raised if a search needs a batch that has not been read yet."""
 
     def __init__(self, round_reads: RoundReads, tp: TopicPartition, position: FetchFrom) -> None:
@@ -332,7 +332,7 @@ class RoundReads(LogReads):
     ) -> FetchedRecords | TwinlogError:
         wanted = offset, most_bytes
         if (tp, wanted) not in self.found:
-            raise Unread(self, tp, wanted)
+            raise UnreadBatch(self, tp, wanted)
         return self.found[tp, wanted]
 
 
@@ -354,7 +354,7 @@ def side_by_side(
     searches run in rounds:
 
         run each search with the batches that were read for it so far
-        -> it ends, or it needs a batch that was not read yet (`Unread`)
+        -> it ends, or it needs a batch that was not read yet (`UnreadBatch`)
         -> one Fetch per broker for all of these batches
         -> the next round runs the searches that did not end again, from their beginning
 
@@ -364,7 +364,7 @@ def side_by_side(
     sides = {key: BothReads(RoundReads(source), RoundReads(target)) for key in searches}
     out: dict[K, T | TwinlogError] = {}
     while len(out) < len(searches):
-        missing: list[Unread] = []
+        missing: list[UnreadBatch] = []
         for key, search in searches.items():
             if key in out:
                 continue
@@ -372,7 +372,7 @@ def side_by_side(
                 break
             try:
                 out[key] = search(sides[key])
-            except Unread as unread:
+            except UnreadBatch as unread:
                 missing.append(unread)
                 continue
             except TwinlogError as error:
@@ -382,7 +382,7 @@ def side_by_side(
     return out
 
 
-def _read(missing: list[Unread]) -> None:
+def _read(missing: list[UnreadBatch]) -> None:
     for client in {id(unread.reads.client): unread.reads.client for unread in missing}.values():
         of_client = [unread for unread in missing if unread.reads.client is client]
         answers = fetch_records(client, {unread.tp: unread.wanted for unread in of_client})

@@ -62,7 +62,7 @@ from twinlog.survey.capabilities import UNTRIED, Capabilities, ensure_probe_topi
 from twinlog.survey.discovery import Discovery, TopicProblem, discover
 from twinlog.survey.ends import with_ends
 from twinlog.survey.map_reader import MapReader, is_lost, require_nothing_copied
-from twinlog.survey.newcomers import Newcomers
+from twinlog.survey.newcomers import TopicSurveys
 from twinlog.survey.replica import Maps
 from twinlog.survey.rights import denied_error, may
 from twinlog.survey.state_reader import StateNews, StateReader, has_state, state_rows, with_rows
@@ -296,7 +296,7 @@ class FlowSetup(FlowEnds):
     adopts: OffsetStorage | None = None
     """The positions of the MirrorMaker 2 whose work this flow adopts."""
     membership: Membership | None = None
-    newcomers: Newcomers = field(default_factory=Newcomers)
+    newcomers: TopicSurveys = field(default_factory=TopicSurveys)
     released: frozenset[str] = frozenset()
     """Topics that operators have released from the flow."""
     handed: HandedTopics | None = None  # topics that lanes copy; None: this is the only discovery

@@ -8,7 +8,7 @@ from typing import Final
 
 from twinlog.control.duties.rounds import Duties, LedFlow, NotNow, PartitionView
 from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
-from twinlog.control.flow.steering import Steering
+from twinlog.control.flow.steering import IntentFollower
 from twinlog.control.lanes.partitions import RETRY_FAILED_S, handed, view_of
 from twinlog.control.lanes.wanted import see_source
 from twinlog.control.risk.idle import IdleWatch
@@ -130,7 +130,7 @@ class Generation:
     run: FlowRun
     led: LedFlow
     duties: Duties
-    steering: Steering
+    steering: IntentFollower
     topics: TopicRefresh
     source_watch: SourceWatch | None
     idle: IdleWatch | None

@@ -29,8 +29,8 @@ from twinlog.control.duties.verification import verification
 from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.flow.generation import Generation, TopicRefresh, views_of
 from twinlog.control.flow.phases import LED, Life, Phase, Step
-from twinlog.control.flow.shown import Shown
-from twinlog.control.flow.steering import Steering
+from twinlog.control.flow.shown import StatusBuilder
+from twinlog.control.flow.steering import IntentFollower
 from twinlog.control.flow.trouble import FlowTrouble
 from twinlog.control.groups.checkpoints import checkpoints
 from twinlog.control.groups.left_out import keyed_groups
@@ -152,9 +152,9 @@ class ManagedFlow:
     life: Life = field(default_factory=Life)
     generation: Generation | None = None
     """The generation while the flow is led, and while its end is noted."""
-    tries: Tries = field(init=False)
+    tries: SetUpAttempts = field(init=False)
     trouble: FlowTrouble = field(init=False)
-    shown: Shown = field(init=False)
+    shown: StatusBuilder = field(init=False)
     error: TwinlogError | None = None
     """Why the flow was given up."""
     successor: FlowSetup | None = None
@@ -163,7 +163,7 @@ class ManagedFlow:
 
     def __post_init__(self) -> None:
         clock = self.process.clock
-        self.tries, self.shown = Tries(clock=clock), Shown(clock=clock)
+        self.tries, self.shown = SetUpAttempts(clock=clock), StatusBuilder(clock=clock)
         self.trouble = FlowTrouble(flow=self.setup.name, log=self.log, clock=clock)
 
     @property
@@ -308,7 +308,7 @@ class ManagedFlow:
             process.call(lambda: self.shown.errors.update([error.code]))
 
         duties = Duties(led.name, duties_of(led), on_error=count, log_once=led.log_once)
-        steering = Steering(
+        steering = IntentFollower(
             config=setup.config,
             run=run,
             duties=duties,
@@ -518,7 +518,7 @@ MAX_AWAY_PAUSE_S: Final = 5.0
 
 
 @dataclass(slots=True, kw_only=True)
-class Tries:
+class SetUpAttempts:
     """The times of attempts to set up one flow, over all its runs."""
 
     clock: Clock

@@ -36,7 +36,7 @@ their own texts.
 
 
 @dataclass(slots=True, kw_only=True)
-class Shown:
+class StatusBuilder:
     """The snapshots of one flow; used in the supervisor's thread."""
 
     clock: Clock

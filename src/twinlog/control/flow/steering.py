@@ -32,7 +32,7 @@ PASSING_S: Final = 10.0
 
 
 @dataclass(slots=True, kw_only=True)
-class Steering:
+class IntentFollower:
     """The steering of one run of a flow; used in the supervisor's thread."""
 
     config: FlowConfig

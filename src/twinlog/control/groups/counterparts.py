@@ -22,7 +22,7 @@ from twinlog.errors import Unauthorized
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.map.translation import Translation
 from twinlog.mirror.names.naming import map_topic_of
-from twinlog.mirror.plan import Pairing
+from twinlog.mirror.plan import PartitionPair
 from twinlog.mirror.state.intents import FlowIntents, IntentKind, topic_promoted
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.quantities import first_few
@@ -223,7 +223,7 @@ class TargetOffsets:
             copy, first = copies.get(tp.topic), target_topics.get(original.topic)
             if copy is None or first is None or ends[original].problem is not None:
                 continue
-            replica = picture.replica(Pairing(original, tp, first.topic_id, copy.topic_id), 0)
+            replica = picture.replica(PartitionPair(original, tp, first.topic_id, copy.topic_id), 0)
             if replica.copied.reach is not None:
                 yield tp, Counterpart(replica=replica, original=ends[original])
 

@@ -45,8 +45,8 @@ from twinlog.lane.messages import MESSAGES
 from twinlog.mirror.state.published import PublishedEvents
 from twinlog.spark.jvm_use import JvmUse
 from twinlog.spark.options import SparkOptions
-from twinlog.threads import RepeatedJob, Vital
-from twinlog.wire.kernels.chosen import CHOSEN, KERNELS_MISSING, Chosen
+from twinlog.threads import RepeatedJob, ThreadWatch
+from twinlog.wire.kernels.chosen import CHOSEN, KERNELS_MISSING, ChosenKernels
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class MirrorOptions:
     """Returns recent events of a flow, for other hosts."""
     on_config: Callable[[MirrorConfig], None] = lambda _: None
     """Called with the new configuration when it was read again."""
-    vital: Vital = field(default_factory=Vital)
+    vital: ThreadWatch = field(default_factory=ThreadWatch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class MirrorResult:
     errors: tuple[TwinlogError, ...]
 
 
-def say_slow_kernels(chosen: Chosen = CHOSEN) -> None:
+def say_slow_kernels(chosen: ChosenKernels = CHOSEN) -> None:
     """Log one line if this installation lacks the compiled kernels.
 
     Executors of a Spark cluster have the archive of this installation, or one of their own.

@@ -26,7 +26,7 @@ from twinlog.control.flow.phases import Phase, Step
 from twinlog.control.flow.trouble import WRONG
 from twinlog.control.lanes.lanes import Job, Lane
 from twinlog.control.process.commands import CommandPort, QueuedCommand, Reload, Stop
-from twinlog.control.process.reload import Reloaded, Reloader, Reloads
+from twinlog.control.process.reload import Reloader, ReloadResult, Reloads
 from twinlog.control.process.sharing import Sharing
 from twinlog.control.running.flow_run import FlowRun
 from twinlog.control.watch.snapshot import FlowSnapshot
@@ -87,7 +87,7 @@ class Supervisor:
         self.deliver = self._calls.deliver
         self.fail = self._calls.fail
         self._lease_s = lease_s
-        self._showing = Showing(
+        self._showing = SnapshotLoop(
             check=self.snapshots,
             on_snapshot=self._take_snapshots,
             on_turn=on_turn,
@@ -175,7 +175,7 @@ class Supervisor:
             case Stop():
                 queued.answer(*self._stop())
 
-    def _change(self, to: Reloaded) -> bool:
+    def _change(self, to: ReloadResult) -> bool:
         """Apply a changed configuration: only the changed flows restart."""
         if self._stop_at is not None:
             return False
@@ -455,7 +455,7 @@ LONGEST_PAUSE_S: Final = 30.0
 
 
 @dataclass(slots=True, kw_only=True)
-class Showing:
+class SnapshotLoop:
     """Takes the snapshots of one supervisor, in its thread. With 100,000 partitions one snapshot
     and its uses take 0.8 s of CPU; if that happened every second, intents would be followed late.
     """

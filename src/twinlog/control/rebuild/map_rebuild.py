@@ -90,7 +90,7 @@ class MapRebuild:
         self._setup = ClaimingSetup.of(setup)
         self._on_step = on_step
         self._say = say
-        self._claimed: Claimed | None = None
+        self._claimed: ClaimedGeneration | None = None
         self._is_over = True
         """Whether the generation may be closed, because no lane of an earlier one can
         still send.
@@ -226,7 +226,7 @@ class MapRebuild:
         )
 
     def _write(
-        self, claimed: Claimed, key: PartitionKey, plan: PartitionPlan, rebuilt: Rebuilt
+        self, claimed: ClaimedGeneration, key: PartitionKey, plan: PartitionPlan, rebuilt: Rebuilt
     ) -> None:
         membership = self._setup.membership
         home = TopicPartition(
@@ -323,7 +323,7 @@ class MapRebuild:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claimed:
+class ClaimedGeneration:
     """A generation that this process has claimed."""
 
     generation: int
@@ -350,7 +350,7 @@ class ClaimingSetup(FlowSetup):
             lane_target=setup.lane_target,
         )
 
-    def claim(self, held: Iterable[TopicId]) -> Claimed:
+    def claim(self, held: Iterable[TopicId]) -> ClaimedGeneration:
         """Lead the flow and claim a generation, by the steps of `prepare`, which may be repeated
         and interrupted. Raises NotLeader while another process leads it.
 
@@ -365,7 +365,7 @@ class ClaimingSetup(FlowSetup):
             map_reader = self.facts.own_map(self.clients)
             map_partitions = map_reader.partitions
             claim, clean = self.claims.claim(target, ids, map_reader, seen=history, fresh_id=False)
-            return Claimed(
+            return ClaimedGeneration(
                 generation=claim.generation,
                 clean=clean,
                 map_topic=map_topic,

@@ -24,9 +24,9 @@ from twinlog.mirror.copy.intake import RolledBack
 from twinlog.mirror.map.rebuilt_map import (
     ABSENT,
     FROM_BEGINNING,
-    Followed,
+    FollowedPath,
     Follower,
-    Numbered,
+    NumberedRecord,
     Pair,
     RunList,
     Slot,
@@ -133,11 +133,11 @@ class Rebuild:
 
     # -- beginnings
 
-    def _followed(self, head: list[Numbered]) -> Followed:
+    def _followed(self, head: list[NumberedRecord]) -> FollowedPath:
         from_first = self._from_first_is_near()
         beginnings = self._beginnings(head, from_first=from_first)
         waiting = set(beginnings.pairs)
-        tries: list[Followed] = []
+        tries: list[FollowedPath] = []
         if from_first:
             tries.append(self._follow(FROM_BEGINNING, -1, waiting))
         for pair in sorted(beginnings.pairs):
@@ -165,7 +165,7 @@ class Rebuild:
             self._source.start == 0 and self._first <= SEARCHED_FROM_BEGINNING
         )
 
-    def _beginnings(self, head: list[Numbered], *, from_first: bool) -> _Beginnings:
+    def _beginnings(self, head: list[NumberedRecord], *, from_first: bool) -> _Beginnings:
         """Return every pair of equal records; target records before it must fit into the source."""
         out = _Beginnings()
         first = head[0].ordinal
@@ -193,7 +193,7 @@ class Rebuild:
                 if record.ordinal - first <= room:
                     beginnings.add(upstream, record.ordinal, number)
 
-    def _follow(self, ordinal: int, upstream: int, waiting: set[Pair]) -> Followed:
+    def _follow(self, ordinal: int, upstream: int, waiting: set[Pair]) -> FollowedPath:
         begin = max(0, ordinal)
         window = TargetWindow(self._target_records(self._k + begin), begin, self._end)
         slots = self._source_records(self._source.start if ordinal == FROM_BEGINNING else upstream)
@@ -244,7 +244,7 @@ class Rebuild:
     def _source_records(self, begin: int) -> Iterator[Slot]:
         return source_records(self._source, begin, with_timestamp=self._with_timestamp)
 
-    def _target_records(self, begin: int) -> Iterator[Numbered]:
+    def _target_records(self, begin: int) -> Iterator[NumberedRecord]:
         if self._written.k is None:
             return iter(())
         begin = max(begin, self._written.first)
@@ -252,7 +252,9 @@ class Rebuild:
 
     # -- refusals
 
-    def _mismatch_error(self, tries: Iterable[Followed], head: list[Numbered]) -> PartitionError:
+    def _mismatch_error(
+        self, tries: Iterable[FollowedPath], head: list[NumberedRecord]
+    ) -> PartitionError:
         furthest = max(
             (attempt for attempt in tries if attempt.differs is not None and attempt.equal),
             key=lambda followed: followed.differs or (0, 0),
@@ -281,7 +283,7 @@ class Rebuild:
         )
 
 
-def _ends(tries: Iterable[Followed]) -> list[int]:
+def _ends(tries: Iterable[FollowedPath]) -> list[int]:
     return sorted({end for attempt in tries if attempt.equal for end in attempt.ends})
 
 
@@ -377,12 +379,14 @@ def _foreign_error(tp: TopicPartition, header: BatchHeader, what: str) -> Partit
 
 def target_records(
     log: RebuildLog, begin: int, k: int, *, with_timestamp: bool
-) -> Iterator[Numbered]:
+) -> Iterator[NumberedRecord]:
     """Yield the target's records from an offset on."""
     for header, batch in _batches(log, begin):
         for record in () if batch is None else decode(header, batch):
             if begin <= record.offset < log.end:
-                yield Numbered(record.offset - k, _number(record, with_timestamp=with_timestamp))
+                yield NumberedRecord(
+                    record.offset - k, _number(record, with_timestamp=with_timestamp)
+                )
 
 
 def source_records(log: RebuildLog, begin: int, *, with_timestamp: bool) -> Iterator[Slot]:

@@ -281,7 +281,7 @@ GRACE_S: float = 60.0
 """A coordinator searches for expired transactions every ten seconds, and then writes markers."""
 
 
-class _Held(NamedTuple):
+class _HeldBack(NamedTuple):
     stable: int
     since: float
     """Monotonic time."""
@@ -293,7 +293,7 @@ class HeldBackWatch:
 
     run: RunningFlow
     log: FlowLog
-    _held: dict[TopicPartition, _Held] = field(default_factory=dict)
+    _held: dict[TopicPartition, _HeldBack] = field(default_factory=dict)
     _next_ask: float = 0.0
 
     def see(self, ends: Offsets, readable: Offsets) -> None:
@@ -304,7 +304,7 @@ class HeldBackWatch:
                 self._end_hold(tp)
             elif tp not in self._held or self._held[tp].stable != stable:
                 self._end_hold(tp)
-                self._held[tp] = _Held(stable, now)
+                self._held[tp] = _HeldBack(stable, now)
         for tp in self._held.keys() - self.run.partitions.keys():
             del self._held[tp]
 

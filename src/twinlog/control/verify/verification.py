@@ -39,7 +39,7 @@ from twinlog.control.verify.functions import FlowFunctions
 from twinlog.control.verify.result import VerifiedFlow, VerifiedGroup, VerifiedPartition
 from twinlog.control.verify.workers import (
     ClusterPair,
-    Found,
+    PartitionResult,
     Threads,
     VerifyWorkers,
     WalkProgress,
@@ -321,7 +321,7 @@ class _Flow:
 
     def _verify_transformed(
         self, clusters: ClusterPair, tasks: list[VerifyTask], step: Callable[[WalkProgress], None]
-    ) -> list[Found]:
+    ) -> list[PartitionResult]:
         """Compare transformed partitions in this process, with the functions in another one."""
         if not tasks:
             return []
@@ -329,10 +329,10 @@ class _Flow:
             require_extra("pyarrow", "records", "verify: the transforms of a topic")
             functions = FlowFunctions(self._setup.config)
         except TwinlogError as error:
-            return [Found(why_not=str(error)) for _ in tasks]
+            return [PartitionResult(why_not=str(error)) for _ in tasks]
         return Threads(functions).verify(clusters, tasks, step)
 
-    def _partition(self, task: VerifyTask, result: Found) -> VerifiedPartition:
+    def _partition(self, task: VerifyTask, result: PartitionResult) -> VerifiedPartition:
         return VerifiedPartition(
             source=task.source,
             target=task.target,

@@ -30,7 +30,7 @@ from twinlog.control.verify.functions import FlowFunctions
 from twinlog.errors import EnvironmentMissing, TwinlogError
 from twinlog.extras import require_extra
 from twinlog.mirror.verify.difference import Compared
-from twinlog.mirror.verify.matching import Pairs
+from twinlog.mirror.verify.matching import OffsetPairs
 from twinlog.spark.options import SparkOptions
 from twinlog.spark.verify import VERIFY_MESSAGES, VerifyDone, VerifyStep, VerifyTaken, VerifyWork
 from twinlog.survey.verify import (
@@ -77,7 +77,7 @@ def extent(task: VerifyTask) -> int:
     runs, reach = task.written.runs, task.written.reach
     if not runs:
         return 0
-    pairs, target_bounds = Pairs(runs), task.there
+    pairs, target_bounds = OffsetPairs(runs), task.there
     since = min(task.since, task.here.end)
     begin = pairs.first_counterpart(max(task.here.start, pairs.first.upstream, since))
     end = target_bounds.end
@@ -97,7 +97,7 @@ OnStep = Callable[[WalkProgress], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PartitionResult:
     """The result of one partition."""
 
     compared: Compared = field(default_factory=Compared)
@@ -118,7 +118,7 @@ class VerifyWorkers(Protocol):
 
     def verify(
         self, clusters: ClusterPair, tasks: Sequence[VerifyTask], on_step: OnStep
-    ) -> list[Found]: ...
+    ) -> list[PartitionResult]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class Threads:
 
     def verify(
         self, clusters: ClusterPair, tasks: Sequence[VerifyTask], on_step: OnStep
-    ) -> list[Found]:
+    ) -> list[PartitionResult]:
         """Return results in order; `on_step` is called by one thread at a time."""
         count = max(1, min(MOST_THREADS, os.cpu_count() or 1, len(tasks)))
         of_thread, lock, is_over = threading.local(), threading.Lock(), threading.Event()
@@ -158,7 +158,7 @@ class Threads:
                     for client in of_thread.clients:
                         stack.enter_context(client)
 
-            def verify(number: int, task: VerifyTask) -> Found:
+            def verify(number: int, task: VerifyTask) -> PartitionResult:
                 compared, why_not = Compared(), ""
                 try:
                     source, target = of_thread.clients
@@ -169,7 +169,7 @@ class Threads:
                 with lock:
                     progress.end(number)
                     on_step(progress)
-                return Found(compared, why_not)
+                return PartitionResult(compared, why_not)
 
             pool = stack.enter_context(ThreadPoolExecutor(count, initializer=enter))
             try:
@@ -220,13 +220,13 @@ class Tasks:
 
     def verify(
         self, clusters: ClusterPair, tasks: Sequence[VerifyTask], on_step: OnStep
-    ) -> list[Found]:
+    ) -> list[PartitionResult]:
         """Return results in order. Raises TwinlogError if a task failed repeatedly."""
         offsets = size(tasks)
         parts = [split(task, offsets) for task in tasks]
         all_sections = [section for sections in parts for section in sections]
         flat = self._run(clusters, all_sections, WalkProgress(all_sections), on_step)
-        of_each, at = list[list[Found]](), 0
+        of_each, at = list[list[PartitionResult]](), 0
         for sections in parts:
             of_each.append(flat[at : at + len(sections)])
             at += len(sections)
@@ -243,7 +243,7 @@ class Tasks:
         ):
             of_each[number][first:section_end] = [answer]
         return [
-            Found(
+            PartitionResult(
                 together([outcome.compared for outcome in result]),
                 next((outcome.why_not for outcome in result if outcome.why_not), ""),
             )
@@ -256,7 +256,7 @@ class Tasks:
         sections: Sequence[VerifyTask],
         progress: WalkProgress,
         on_step: OnStep,
-    ) -> list[Found]:
+    ) -> list[PartitionResult]:
         if not sections:
             return []
         self._jobs += 1
@@ -304,7 +304,7 @@ class Tasks:
                 job.progress.reach(task, offsets)
             case LaneMessage(peer=peer, message=VerifyDone() as done):
                 job.progress.end(task)
-                job.answers.setdefault(task, Found(done.compared, done.why_not))
+                job.answers.setdefault(task, PartitionResult(done.compared, done.why_not))
                 peer.send(VerifyTaken())
 
 
@@ -314,9 +314,9 @@ class _Job:
     work: Sequence[VerifyWork]
     progress: WalkProgress
     is_begun: bool = False
-    answers: dict[int, Found] = field(default_factory=dict)
+    answers: dict[int, PartitionResult] = field(default_factory=dict)
 
-    def found(self) -> list[Found]:
+    def found(self) -> list[PartitionResult]:
         """Return the result of each section; a task ends only after its answer was received."""
         missing = [task for task in range(len(self.work)) if task not in self.answers]
         if missing:

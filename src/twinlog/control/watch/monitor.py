@@ -21,7 +21,7 @@ from twinlog.control.watch.readiness import WITHIN_S, Readiness
 from twinlog.control.watch.series.readings import FlowTotals, PartitionRates, Reading
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.spark.jvm_use import JvmUse
-from twinlog.threads import Vital
+from twinlog.threads import ThreadWatch
 
 # Reads the HTTP headers with which clients choose the form of a response.
 
@@ -221,10 +221,10 @@ class Monitor:
         *,
         ready_within_s: float = WITHIN_S,
         clock: Callable[[], float] = time.monotonic,
-        vital: Vital | None = None,
+        vital: ThreadWatch | None = None,
         series: SeriesConfig = ALL_SERIES,
     ) -> None:
-        self._vital = vital or Vital()
+        self._vital = vital or ThreadWatch()
         self._clock = clock
         self._turned_at: float | None = None
         self._began = clock()

@@ -44,7 +44,7 @@ count: not all brokers can be stale.
 """
 
 
-class _Newest(NamedTuple):
+class _NewestEpoch(NamedTuple):
     topic_id: TopicId
     epoch: int
     older_since: float | None
@@ -55,7 +55,7 @@ class NewestEpochs:
     """The newest leader epoch of each partition that any broker has returned."""
 
     def __init__(self) -> None:
-        self._newest: dict[TopicPartition, _Newest] = {}
+        self._newest: dict[TopicPartition, _NewestEpoch] = {}
 
     def is_older(self, tp: TopicPartition, topic_id: TopicId, epoch: int, now: float) -> bool:
         """Return True if a newer epoch is known. Otherwise store this epoch and return False.
@@ -71,7 +71,7 @@ class NewestEpochs:
             if now - since < OLDER_FOR_S:
                 self._newest[tp] = known._replace(older_since=since)
                 return True
-        self._newest[tp] = _Newest(topic_id, epoch, None)
+        self._newest[tp] = _NewestEpoch(topic_id, epoch, None)
         return False
 
 

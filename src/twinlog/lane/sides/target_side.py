@@ -46,7 +46,7 @@ SENT_TOGETHER_BYTES: Final = 256 * 1024
 
 
 @dataclass(slots=True)
-class Sent:
+class SentBatches:
     """The content of one Produce request."""
 
     version: int
@@ -242,7 +242,9 @@ class TargetSide:
         data = {tp: batch.data for tp, (_, batch) in batches.items()}
         parts = produce_request(version, data, ids, self.side.settings.request_timeout_ms)
         now = self.clock.monotonic()
-        connection.submit(PRODUCE, version, parts, Sent(version, batches, now, connection.trip_s))
+        connection.submit(
+            PRODUCE, version, parts, SentBatches(version, batches, now, connection.trip_s)
+        )
         if version < VERSION_BY_ID:
             for copy, _ in batches.values():
                 if by_name := self.copies[copy].by_name:
@@ -279,7 +281,7 @@ class TargetSide:
         self.events.answered(copy)
         return False
 
-    def on_answer(self, sent: Sent, view: memoryview, now_ms: int) -> int:
+    def on_answer(self, sent: SentBatches, view: memoryview, now_ms: int) -> int:
         """Process the response to one Produce request. Returns for how many ms the broker will not
         read.
 
@@ -309,7 +311,7 @@ class TargetSide:
             self.events.answered(copy)
         return throttle_ms
 
-    def _fill_link(self, copy: PartitionCopy, sent: Sent) -> None:
+    def _fill_link(self, copy: PartitionCopy, sent: SentBatches) -> None:
         state = self.copies.get(copy)
         if state is not None:
             is_full = copy.in_flight + 1 >= state.window.size
@@ -334,7 +336,7 @@ class TargetSide:
             )
 
     def on_disconnected(
-        self, node: int, unanswered: list[Sent], error: TwinlogError, now_ms: int
+        self, node: int, unanswered: list[SentBatches], error: TwinlogError, now_ms: int
     ) -> None:
         """Note a lost connection: the outcome of everything in flight on it is unknown."""
         self._ready.pop(node, None)

@@ -59,7 +59,7 @@ class Writers(NamedTuple):
     """Offsets of repeated records of this copy."""
 
 
-class _Asked(NamedTuple):
+class _Check(NamedTuple):
     """A copy as it was when the check began."""
 
     copy: PartitionCopy
@@ -110,16 +110,16 @@ class ForeignRecordWatch:
         if asked or ended:
             self._begin([self._asked(copy) for copy in asked], ended, taken)
 
-    def _asked(self, copy: PartitionCopy) -> _Asked:
+    def _asked(self, copy: PartitionCopy) -> _Check:
         span, ordinal = copy.others.unknown, copy.others.ordinal
         if span is None:
             begin = max(copy.others.passed, copy.acked_downstream)
             span, ordinal = Span(begin, FOREVER), copy.acked_ordinal
-        return _Asked(copy, span, copy.acked_downstream, ordinal, copy.tail.producer_id)
+        return _Check(copy, span, copy.acked_downstream, ordinal, copy.tail.producer_id)
 
     def _begin(
         self,
-        checks: list[_Asked],
+        checks: list[_Check],
         ended: dict[TopicPartition, int],
         taken: list[PartitionCopy],
     ) -> None:
@@ -152,7 +152,7 @@ class ForeignRecordWatch:
             JobKind.WATCH, lambda: self._check(by_target, ended), on_checked, on_failed
         )
 
-    def _learn(self, check: _Asked, writers: Writers) -> None:
+    def _learn(self, check: _Check, writers: Writers) -> None:
         copy = check.copy
         if writers.repeat is not None:
             copy.trouble = copy.trouble or _repeated_error(copy.target, writers.repeat)
@@ -176,7 +176,7 @@ class ForeignRecordWatch:
             copy.others.reach = max(copy.others.reach, writers.end)
 
     def _check(
-        self, checks: dict[TopicPartition, _Asked], ended: dict[TopicPartition, int]
+        self, checks: dict[TopicPartition, _Check], ended: dict[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, Writers], set[TopicPartition]]:
         writers: dict[TopicPartition, Writers] = {}
         if checks:
@@ -188,7 +188,7 @@ class ForeignRecordWatch:
             return writers, self._new_at_source(client, ended)
 
     def _writers(
-        self, client: ClusterClient, checks: dict[TopicPartition, _Asked]
+        self, client: ClusterClient, checks: dict[TopicPartition, _Check]
     ) -> dict[TopicPartition, Writers]:
         by_partition: dict[TopicPartition, Writers] = {}
         view = ClusterLogView(client)
@@ -198,7 +198,7 @@ class ForeignRecordWatch:
             by_partition[tp] = self._writers_of(view, checks[tp], end.end_offset)
         return by_partition
 
-    def _writers_of(self, view: ClusterLogView, check: _Asked, end: int) -> Writers:
+    def _writers_of(self, view: ClusterLogView, check: _Check, end: int) -> Writers:
         others, span = False, check.span
         headers = Headers(view, check.copy.target, span.first, min(span.next, end))
         for header in headers:

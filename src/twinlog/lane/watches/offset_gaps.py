@@ -29,7 +29,7 @@ HELD_S: Final = 5.0
 
 
 @dataclass(slots=True, kw_only=True)
-class _Jumped:
+class _JumpedOffsets:
     """Skipped offsets of one partition. Times are monotonic."""
 
     seen: Gap | None = None
@@ -50,12 +50,12 @@ class GapWatch:
     """Skipped offsets in the partitions of one lane."""
 
     ports: LanePorts
-    _jumped: dict[TopicPartition, _Jumped] = field(default_factory=dict)
+    _jumped: dict[TopicPartition, _JumpedOffsets] = field(default_factory=dict)
     _is_checking: bool = False
 
     def note(self, tp: TopicPartition, jumps: Iterable[tuple[int, int]]) -> None:
         """Note that the source returned no records for these offsets: [first, next)."""
-        jumped = self._jumped.setdefault(tp, _Jumped())
+        jumped = self._jumped.setdefault(tp, _JumpedOffsets())
         if jumped.seen is None:
             jumped.since = self.ports.clock.monotonic()
         for first, following in jumps:

@@ -150,7 +150,7 @@ OFFSETS_TRIED: Final = 8
 """Number of later offsets at which a compacted log is read. Brokers index it every 4 KB."""
 
 
-class Stalled(NamedTuple):
+class StalledPartition(NamedTuple):
     """A partition from which nothing can be read at `position`."""
 
     position: int
@@ -163,7 +163,7 @@ class Stalled(NamedTuple):
     """Whether remote storage may have the records, and be slow."""
 
 
-Found = dict[TopicPartition, Stalled | None]
+Found = dict[TopicPartition, StalledPartition | None]
 """Results by partition. None: there is something to read, or nothing is known to be missing."""
 
 
@@ -213,7 +213,7 @@ class StallWatch:
         self._since.clear()  # the waiting time starts again
         log.debug("the check of silent partitions failed error=%s", error)
 
-    def _error(self, tp: TopicPartition, stalled: Stalled) -> PartitionError:
+    def _error(self, tp: TopicPartition, stalled: StalledPartition) -> PartitionError:
         leader = self.ports.source.leaders.get(tp)
         where = "its leader" if leader is None else f"its leader, node {leader.node}"
         problem = (
@@ -239,9 +239,9 @@ class StallWatch:
             for tp, end in silent.items():
                 stall = (client, tp, due[tp], end)
                 if tp.topic not in compacted or self._is_followed(*stall):
-                    results[tp] = Stalled(due[tp], end, False, tp.topic in tiered)
+                    results[tp] = StalledPartition(due[tp], end, False, tp.topic in tiered)
                 elif self._is_gap(*stall):
-                    results[tp] = Stalled(due[tp], end, True, tp.topic in tiered)
+                    results[tp] = StalledPartition(due[tp], end, True, tp.topic in tiered)
         return results
 
     def _is_followed(

@@ -42,7 +42,7 @@ from twinlog.mirror.copy.partition import CopyState, PartitionCopy
 from twinlog.mirror.copy.range_intake import Stretch, checked
 from twinlog.mirror.copy.ranges import RangeAnswer, RangeFailure
 from twinlog.mirror.map.map_tail import MapTail
-from twinlog.mirror.start_point import DeadLettersThere, StartPoint
+from twinlog.mirror.start_point import KnownDeadLetters, StartPoint
 from twinlog.model import TopicId, TopicPartition
 from twinlog.wire.record_batch import Codec, read_headers
 from twinlog.wire.records import Record, decode_batch, encode_batch
@@ -130,7 +130,7 @@ class DeadLetters(PartitionCopy):
 
     def __init__(self, to: DeadLetterTarget, copy: PartitionCopy, **given: Any) -> None:
         """`given`: as for the copy, whose start shows which dead letters there are."""
-        there: DeadLettersThere | None = given["start"].dead_letters
+        there: KnownDeadLetters | None = given["start"].dead_letters
         epoch = there.epoch if there is not None and there.topic_id == to.topic_id else -1
         super().__init__(
             source=copy.source,
@@ -178,10 +178,10 @@ class DeadLetters(PartitionCopy):
             stretch.is_quarantined = True
         return self.is_idle and self.trouble is None
 
-    def there_from(self, position: int) -> DeadLettersThere:
+    def there_from(self, position: int) -> KnownDeadLetters:
         """Return the dead letters that a lane needs to know that continues at this position."""
         left = sorted(at for at in self.there if at >= position)
-        return DeadLettersThere(self.target_topic_id, self.leader.checked_epoch, tuple(left))
+        return KnownDeadLetters(self.target_topic_id, self.leader.checked_epoch, tuple(left))
 
     def _batch(self, record: Record, failure: RangeFailure) -> OutBatch:
         letter = dead_letter(record, failure, self.origin, self.source)

@@ -48,7 +48,7 @@ from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
 from twinlog.mirror.copy.refusals import unreadable_error
 from twinlog.mirror.map.offset_map import Mark, Run
 from twinlog.mirror.skips import Skip
-from twinlog.mirror.start_point import DeadLettersThere
+from twinlog.mirror.start_point import KnownDeadLetters
 
 
 class Transformer(Protocol):
@@ -224,7 +224,7 @@ class TransformedCopy(PartitionCopy):
             self.lost_answers |= letters.lost_answers
 
     @property
-    def dead_letters_there(self) -> DeadLettersThere | None:
+    def dead_letters_there(self) -> KnownDeadLetters | None:
         """The dead letters after the position, or None if the flow has no topic for them."""
         if (letters := self.dead_letters) is None:
             return None

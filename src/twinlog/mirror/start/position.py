@@ -103,7 +103,7 @@ from twinlog.mirror.start.our_end import (
 )
 from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start.resume_point import TailCheck
-from twinlog.mirror.start.tail_check import Equal, TargetTail, same_record
+from twinlog.mirror.start.tail_check import EqualRecord, TargetTail, same_record
 from twinlog.mirror.start_point import StartPoint
 from twinlog.model import (
     Isolation,
@@ -414,7 +414,7 @@ class StartSearch:
                 code="TAKEN_OVER",
             )
 
-    def _check_last(self, own_end: OurEnd) -> Equal | None:
+    def _check_last(self, own_end: OurEnd) -> EqualRecord | None:
         """Run the tail check of a shared topic: only the last record, because other clients may
         write in between.
 
@@ -432,7 +432,7 @@ class StartSearch:
         if source_record is None:
             return self._find_after_gap(own_end, upstream, target_record)
         if same_record(source_record[0], target_record[0], compare_timestamp=target_record[1]):
-            return Equal(own_end.ordinal - 1, upstream, source_record[1])
+            return EqualRecord(own_end.ordinal - 1, upstream, source_record[1])
         raise self._log_error(
             f"the record at offset {offset}, this flow's last one, is not upstream record "
             f"{upstream} of {self.request.source}, as the offset map requires: the source's log "
@@ -442,7 +442,7 @@ class StartSearch:
 
     def _find_after_gap(
         self, own_end: OurEnd, upstream: int, target_record: tuple[Record, bool]
-    ) -> Equal | None:
+    ) -> EqualRecord | None:
         """Find this flow's last record at a later source offset, after a gap that no row announced.
 
         A lane that was thought dead may have written it. A single record is proof only if its own
@@ -457,7 +457,7 @@ class StartSearch:
         if len(epochs) != 1:
             return None
         ((at, epoch),) = epochs.items()
-        return Equal(own_end.ordinal - 1, at, epoch)
+        return EqualRecord(own_end.ordinal - 1, at, epoch)
 
     # -- topics of either kind
 

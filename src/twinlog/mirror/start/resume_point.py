@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from twinlog.mirror.map.offset_map import Run, run_at
-from twinlog.mirror.start.both_logs import BothLogs, Near
+from twinlog.mirror.start.both_logs import BothLogs, NearRecords
 from twinlog.mirror.start.corrections import (
     LostRuns,
     ResumePoint,
@@ -188,7 +188,7 @@ class TailCheck:
             return None
         return fallback
 
-    def _in_order(self, near: Near) -> ResumePoint | None:
+    def _in_order(self, near: NearRecords) -> ResumePoint | None:
         """Match the last records in order, after the newest record that is where the map has it, or
         from the source's first record on.
         """

@@ -37,7 +37,7 @@ class TargetTail:
     """From this offset on, no record is missing. Before it, large records may be."""
 
 
-class Equal(NamedTuple):
+class EqualRecord(NamedTuple):
     """A record that is the same on both sides."""
 
     ordinal: int
@@ -54,7 +54,7 @@ class Comparison:
     """Number of records that were compared and are equal."""
     differing: tuple[tuple[int, int], ...]
     """(target offset, upstream offset) of records that differ or never existed at the source."""
-    newest: Equal | None
+    newest: EqualRecord | None
     """The last record of the tail, if it is equal: the position is right after it."""
 
     @property
@@ -201,7 +201,7 @@ def compare(
 ) -> Comparison:
     """Compare the tail with the source records that the map gives for it."""
     equal = 0
-    newest: Equal | None = None
+    newest: EqualRecord | None = None
     differing: list[tuple[int, int]] = []
     for record in tail.records:
         newest = None
@@ -218,7 +218,7 @@ def compare(
             continue
         if same_record(source_record[0], record, compare_timestamp=not tail.is_log_append_time):
             equal += 1
-            newest = Equal(ordinal, upstream, source_record[1])
+            newest = EqualRecord(ordinal, upstream, source_record[1])
         else:
             differing.append((record.offset, upstream))
     return Comparison(equal=equal, differing=tuple(differing), newest=newest)

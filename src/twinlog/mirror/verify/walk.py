@@ -31,8 +31,8 @@ from twinlog.mirror.verify.difference import Compared, Day, DifferenceKind, GapC
 from twinlog.mirror.verify.matching import (
     WINDOWS,
     MappedOffset,
-    Pairs,
-    Seen,
+    OffsetPairs,
+    SideRecord,
     classify,
     find_realignment,
 )
@@ -68,7 +68,7 @@ class LogWalk:
     def __init__(
         self,
         *,
-        pairs: Pairs,
+        pairs: OffsetPairs,
         source: ReadSide,
         target: ReadSide,
         rules: Rules,
@@ -309,7 +309,7 @@ class LogWalk:
     def _realign(self) -> None:
         source_entries: list[Entry] = []
         target_entries: list[Entry] = []
-        entries: tuple[list[Seen], list[Seen]] = ([], [])
+        entries: tuple[list[SideRecord], list[SideRecord]] = ([], [])
         met: tuple[int, int] | None = None
         is_whole = False
         for size in WINDOWS:
@@ -373,21 +373,23 @@ class LogWalk:
 
     def _as_seen(
         self, source_entries: Sequence[Entry], target_entries: Sequence[Entry]
-    ) -> tuple[list[Seen], list[Seen]]:
+    ) -> tuple[list[SideRecord], list[SideRecord]]:
         with_timestamp = not any(entry.is_own_time for entry in target_entries)
         source_seen = []
         for entry in source_entries:
             mapped = self._pairs.counterpart(entry.offset)
             at = -1 if mapped is None else mapped.offset + self._shift
-            source_seen.append(Seen(entry.offset, at, entry.number(with_timestamp=with_timestamp)))
+            source_seen.append(
+                SideRecord(entry.offset, at, entry.number(with_timestamp=with_timestamp))
+            )
         target_seen = [
-            Seen(entry.offset, entry.offset, entry.number(with_timestamp=with_timestamp))
+            SideRecord(entry.offset, entry.offset, entry.number(with_timestamp=with_timestamp))
             for entry in target_entries
         ]
         return source_seen, target_seen
 
     def _as_far_as_both(
-        self, source_seen: Sequence[Seen], target_seen: Sequence[Seen]
+        self, source_seen: Sequence[SideRecord], target_seen: Sequence[SideRecord]
     ) -> tuple[int, int]:
         """Return how far both sides reach, if the sides do not match again within the records that
         were read.
@@ -402,7 +404,7 @@ class LogWalk:
     def _sort_out(
         self,
         entries: tuple[Sequence[Entry], Sequence[Entry]],
-        seen: tuple[Sequence[Seen], Sequence[Seen]],
+        seen: tuple[Sequence[SideRecord], Sequence[SideRecord]],
     ) -> None:
         source_by_offset, target_by_offset = (
             {entry.offset: entry for entry in side} for side in entries
@@ -435,7 +437,7 @@ class LogWalk:
             # this is not a source offset, so that the digests of both sides differ
             self._count(target_by_offset[other.offset], ~other.offset, lambda day: day.target)
 
-    def _sort_out_missing(self, record: Seen) -> bool:
+    def _sort_out_missing(self, record: SideRecord) -> bool:
         """Report a missing record. Returns False if there is a valid reason for it."""
         mapped = self._pairs.counterpart(record.offset)
         reason = None if mapped is None else self._why_gone_on_target(mapped, record.at)
@@ -446,7 +448,7 @@ class LogWalk:
         self._compared.differs(DifferenceKind.MISSING, _span([record]), None, 1, why)
         return True
 
-    def _sort_out_extra(self, other: Seen, last: int | None, problem: str) -> bool:
+    def _sort_out_extra(self, other: SideRecord, last: int | None, problem: str) -> bool:
         """Report an extra record. Returns False if there is a valid reason for it."""
         origin = self._pairs.origin(other.at - self._shift)
         if origin is not None and origin.is_known and origin.offset < self._source.start():
@@ -482,7 +484,7 @@ def _size(record: Record) -> int:
     return sum(len(part) for part in parts if part) + sum(len(key) for key, _ in record.headers)
 
 
-def _span(records: Sequence[Seen]) -> Range:
+def _span(records: Sequence[SideRecord]) -> Range:
     offsets = [seen.offset for seen in records]
     return Range(min(offsets), max(offsets) + 1)
 

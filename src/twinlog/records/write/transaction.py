@@ -54,7 +54,12 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.commit_mark import CommitMark, mark_group, read_mark
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import fetch_offsets
-from twinlog.cluster.groups.transactions import NOBODY, Described, ProducerFenced, Transactions
+from twinlog.cluster.groups.transactions import (
+    NOBODY,
+    ProducerFenced,
+    Transactions,
+    TransactionState,
+)
 from twinlog.cluster.logs.producers import ProducerIdentity, describe_producers
 from twinlog.errors import ClusterError, Fate, TwinlogError, or_raise
 from twinlog.model import TopicPartition
@@ -76,7 +81,7 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
+class BegunTransaction:
     """The transaction, as tasks get it."""
 
     identity: ProducerIdentity
@@ -117,7 +122,7 @@ def transactions(
     )
 
 
-def begin(options: WriteOptions, placed_among: int = 0) -> Begun:
+def begin(options: WriteOptions, placed_among: int = 0) -> BegunTransaction:
     """Fence earlier runs and begin. Raises TwinlogError."""
     with connected(options.cluster()) as client:
         if options.topic:
@@ -125,7 +130,7 @@ def begin(options: WriteOptions, placed_among: int = 0) -> Begun:
         opened = transactions(client, options)
         opened.begin_epoch()
         opened.describe()  # if brokers are too old, this fails before a row is written
-        return Begun(
+        return BegunTransaction(
             identity=opened.identity,
             now_ms=time.time_ns() // 1_000_000,
             placed_among=placed_among,
@@ -235,7 +240,7 @@ def _is_repeated(last_mark: CommitMark | None, mark: CommitMark, options: WriteO
 
 def _require_all_rows(
     client: ClusterClient, opened: Transactions, rows: Mapping[TopicPartition, int]
-) -> Described:
+) -> TransactionState:
     """Return the transaction. Raises TwinlogError unless it has exactly the rows of the tasks."""
     state = opened.describe()
     if not state.is_open or state.identity != opened.identity:
@@ -263,7 +268,7 @@ def _require_all_rows(
 def _end(
     client: ClusterClient,
     opened: Transactions,
-    state: Described,
+    state: TransactionState,
     batch: int,
     cluster_id: str | None,
 ) -> None:

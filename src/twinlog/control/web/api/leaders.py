@@ -16,7 +16,7 @@ from typing import Final
 
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.check.reported_status import Reported, reports_of
+from twinlog.control.check.reported_status import ReportedFlow, reports_of
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.web.open_requests import RequestWorkers
 from twinlog.errors import TwinlogError
@@ -36,7 +36,7 @@ Problems = dict[str, TwinlogError]
 class LeaderReport:
     """The last report of one flow."""
 
-    reported: Reported | None = None
+    reported: ReportedFlow | None = None
     problem: str = ""
     """Why the report is missing, or older than it should be."""
 
@@ -147,7 +147,7 @@ class Leaders:
 
     async def _reports(
         self, target: ClusterSettings, flows: Mapping[str, bool]
-    ) -> tuple[dict[str, Reported], Problems]:
+    ) -> tuple[dict[str, ReportedFlow], Problems]:
         now_ms = int(time.time() * 1000)
         try:
             run = self._workers.run(lambda: reports_of(flows, target, now_ms, GIVES_UP_S))
