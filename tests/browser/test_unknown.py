@@ -147,8 +147,8 @@ def test_a_groups_lag_may_be_unknown(
     group = GroupReadiness(
         group="billing",
         is_share=False,
-        here=GroupSide(state="Empty", members=()),
-        there=NOT_THERE,
+        source_side=GroupSide(state="Empty", members=()),
+        target_side=NOT_THERE,
         committed=(committed,),
         why_not=(),
     )
@@ -267,8 +267,8 @@ def test_both_sides_of_a_group_with_unknown_values(
         GroupReadiness(
             group=name,
             is_share=False,
-            here=here,
-            there=there,
+            source_side=here,
+            target_side=there,
             committed=(),
             why_not=("it is active",),
         )

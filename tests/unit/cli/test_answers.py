@@ -205,8 +205,8 @@ def readiness(*, is_ready: bool) -> dict[str, Any]:
     group = GroupReadiness(
         group="shop",
         is_share=False,
-        here=side,
-        there=NOT_THERE,
+        source_side=side,
+        target_side=NOT_THERE,
         committed=offsets[: 1 if is_ready else 2],
         why_not=() if is_ready else ("it has members: app", "1 offset is not exact"),
     )

@@ -282,7 +282,7 @@ def test_lane_forgets_letters_before_its_position() -> None:
         rig.answer()
         rig.send_letters()
         rig.copied()
-        assert len(rig.letters.there) <= 3
+        assert len(rig.letters.on_target) <= 3
     rig.copy.drain()
     over = hand_over(rig.copy)
     assert over is not None and over.start.dead_letters == KnownDeadLetters(HOME.topic_id, 4, ())

@@ -193,8 +193,8 @@ def test_every_order_of_steps_decides_each_record_once(seed: int) -> None:
 
 
 def uses_answers_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    are_there = DeadLetters.are_there
-    monkeypatch.setattr(DeadLetters, "are_there", lambda *given: (are_there(*given), True)[1])
+    are_there = DeadLetters.are_on_target
+    monkeypatch.setattr(DeadLetters, "are_on_target", lambda *given: (are_there(*given), True)[1])
 
 
 def starts_without_reading(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +203,7 @@ def starts_without_reading(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def hands_nothing_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        DeadLetters, "there_from", lambda *_: KnownDeadLetters(HOME.topic_id, 4, ())
+        DeadLetters, "known_from", lambda *_: KnownDeadLetters(HOME.topic_id, 4, ())
     )
 
 

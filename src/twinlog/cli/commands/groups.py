@@ -93,7 +93,7 @@ def _groups(groups: Iterable[GroupReadiness]) -> Table:
             table,
             f"  {group.group}",
             text("yes", style="green") if group.is_ready else text("no", style="yellow"),
-            group.here.state or "?",
+            group.source_side.state or "?",
             str(len(group.committed)),
             count(group.lag),
             f"{exact} of {len(group.committed)}",

@@ -104,10 +104,12 @@ class _FlowCheck:
         self._flow: FlowConfig = setup.config
         self._clients = clients
         self._report = report
-        self._here = clients.source.metadata(None)
-        self._there = clients.target.metadata(None)
-        verdict = setup.guard.check(clients.source, clients.target, self._here, self._there)
-        all_topics = mirrored_topics(self._flow, self._here)
+        self._source_metadata = clients.source.metadata(None)
+        self._target_metadata = clients.target.metadata(None)
+        verdict = setup.guard.check(
+            clients.source, clients.target, self._source_metadata, self._target_metadata
+        )
+        all_topics = mirrored_topics(self._flow, self._source_metadata)
         self._mirrored = {name: all_topics[name] for name in all_topics if name in verdict.rows}
         for name, error in verdict.errors.items():
             self._problem(error, name)
@@ -128,10 +130,18 @@ class _FlowCheck:
     # -- topics that would be mirrored ---------------------------------------------------------
 
     def topics(self) -> None:
-        missing = [name for name in self._mirrored if self._remote[name] not in self._there.topics]
+        missing = [
+            name
+            for name in self._mirrored
+            if self._remote[name] not in self._target_metadata.topics
+        ]
         source, target = self._clients[:2]
         new = new_topic_configs(
-            self._flow, source, target, self._there, {name: self._remote[name] for name in missing}
+            self._flow,
+            source,
+            target,
+            self._target_metadata,
+            {name: self._remote[name] for name in missing},
         )
         self._report.notes += filter(None, [new.unknown])
         begins = topic_begins(
@@ -144,7 +154,8 @@ class _FlowCheck:
         for name, topic in self._mirrored.items():
             self._report.topics.append(self._topic(topic, new.of.get(name, {}), begins[name]))
         self._report.notes += [
-            absence(self._flow, name) for name in missing_named_topics(self._flow, self._here)
+            absence(self._flow, name)
+            for name in missing_named_topics(self._flow, self._source_metadata)
         ]
         self._report.notes += unkept_names(self._flow, self._mirrored)
         self._report.notes += group_notes(self._flow, self._clients.source)
@@ -155,7 +166,7 @@ class _FlowCheck:
         self, topic: TopicMetadata, configs: Mapping[str, str], begin: TopicBegin
     ) -> TopicReport:
         remote = self._remote[topic.name]
-        known = self._there.topics.get(remote)
+        known = self._target_metadata.topics.get(remote)
         wanted = len(topic.partitions)
         creates = self._flow.new_topics.enabled
         if known is None:
@@ -189,7 +200,7 @@ class _FlowCheck:
 
     def _creation(self, missing: Sequence[str], configs: Mapping[str, Mapping[str, str]]) -> None:
         """Let the brokers validate the creation of every topic."""
-        live, factor = len(self._there.brokers), self._flow.new_topics.replication_factor
+        live, factor = len(self._target_metadata.brokers), self._flow.new_topics.replication_factor
         if (refused := replication_refused(self._flow, live, len(missing))) is not None:
             self._problem(refused)
             return
@@ -233,7 +244,7 @@ class _FlowCheck:
 
     def source_rights(self) -> None:
         seen = visible_topics(
-            self._clients.lane_source, self._clients.source, self._here, self._mirrored
+            self._clients.lane_source, self._clients.source, self._source_metadata, self._mirrored
         )
         for name in self._mirrored:
             if not may(seen, name, Operation.READ):
@@ -242,29 +253,34 @@ class _FlowCheck:
         read = [
             name
             for name in self._mirrored
-            if synced or self._remote[name] not in self._there.topics
+            if synced or self._remote[name] not in self._target_metadata.topics
         ]
         self._report.notes += hidden_configs(
-            self._here, self._flow.flow.source, read, "configs are not copied"
+            self._source_metadata, self._flow.flow.source, read, "configs are not copied"
         )
 
     def target_rights(self) -> None:
         existing = {
-            name: remote for name, remote in self._remote.items() if remote in self._there.topics
+            name: remote
+            for name, remote in self._remote.items()
+            if remote in self._target_metadata.topics
         }
         seen = visible_topics(
-            self._clients.lane_target, self._clients.target, self._there, existing.values()
+            self._clients.lane_target,
+            self._clients.target,
+            self._target_metadata,
+            existing.values(),
         )
         for name, remote in existing.items():
             for right in (Operation.WRITE, Operation.READ):
                 if not may(seen, remote, right):
                     self._problem(denied_error(self._flow.flow.target, right.name, remote), name)
-            wanted, count = self._mirrored[name], self._there.topics[remote]
+            wanted, count = self._mirrored[name], self._target_metadata.topics[remote]
             grows = len(count.partitions) < len(wanted.partitions)
-            if grows and self._may_grow and not may(self._there, remote, Operation.ALTER):
+            if grows and self._may_grow and not may(self._target_metadata, remote, Operation.ALTER):
                 self._problem(denied_error(self._flow.flow.target, "ALTER", remote), name)
         self._report.notes += hidden_configs(
-            self._there,
+            self._target_metadata,
             self._flow.flow.target,
             existing.values(),
             "limits are taken as Kafka's defaults",
@@ -277,9 +293,9 @@ class _FlowCheck:
             for error in self._own_topic_errors(name):
                 self._problem(error)
         self._report.notes += hidden_configs(
-            self._there,
+            self._target_metadata,
             self._flow.flow.target,
-            [name for name in own if name in self._there.topics],
+            [name for name in own if name in self._target_metadata.topics],
             "cleanup.policy is not checked",
         )
         self._report.notes += [
@@ -289,14 +305,14 @@ class _FlowCheck:
         ]
 
     def _own_topic_errors(self, name: str) -> Iterator[TwinlogError]:
-        if name not in self._there.topics:
+        if name not in self._target_metadata.topics:
             factor = self._flow.state_topic_replication_factor
             creation = self._try_creation(name, 1, factor, {})
             if isinstance(creation, TwinlogError):
                 yield creation
             return
         for right in (Operation.WRITE, Operation.READ):
-            if not may(self._there, name, right):
+            if not may(self._target_metadata, name, right):
                 yield denied_error(self._flow.flow.target, right.name, name)
 
     def group(self) -> None:
@@ -310,8 +326,8 @@ class _FlowCheck:
 
     def state(self) -> None:
         """Note whether the last run of this flow has not ended cleanly."""
-        if STATE_TOPIC not in self._there.topics or not may(
-            self._there, STATE_TOPIC, Operation.READ
+        if STATE_TOPIC not in self._target_metadata.topics or not may(
+            self._target_metadata, STATE_TOPIC, Operation.READ
         ):
             return
         history = state_rows(self._clients.target).history(str(self._flow.flow))
@@ -332,7 +348,7 @@ class _FlowCheck:
             if topic.plan not in (Plan.CREATE, Plan.MISSING)
             # other topics are treated as shared
             if not keyed or topic.partitions == topic.remote_partitions
-            if may(self._there, topic.remote_topic, Operation.READ)
+            if may(self._target_metadata, topic.remote_topic, Operation.READ)
             for number in range(min(topic.partitions, topic.remote_partitions))
         }
         known = self._mapped if targets else ()
@@ -350,14 +366,14 @@ class _FlowCheck:
 
     def _key(self, tp: TopicPartition, remote: TopicPartition) -> PartitionKey:
         return PartitionKey(
-            self._here.topics[tp.topic].topic_id,
-            self._there.topics[remote.topic].topic_id,
+            self._source_metadata.topics[tp.topic].topic_id,
+            self._target_metadata.topics[remote.topic].topic_id,
             tp.partition,
         )
 
     def _has_position(self, tp: TopicPartition) -> bool:
         remote = TopicPartition(self._remote[tp.topic], tp.partition)
-        known = self._there.topics.get(remote.topic)
+        known = self._target_metadata.topics.get(remote.topic)
         if known is None:
             return False
         key = self._key(tp, remote)
@@ -366,9 +382,11 @@ class _FlowCheck:
 
     @cached_property
     def _mapped(self) -> Container[PartitionKey]:
-        if not may(self._there, map_topic_of(self._flow.flow), Operation.READ):
+        if not may(self._target_metadata, map_topic_of(self._flow.flow), Operation.READ):
             return ()
-        return read_maps(self._clients.target, self._flow.flow, self._there, after=NO_ENDS)
+        return read_maps(
+            self._clients.target, self._flow.flow, self._target_metadata, after=NO_ENDS
+        )
 
     def expiry(self) -> None:
         if self._flow.producer_id_expiration_ms is not None:

@@ -312,7 +312,7 @@ class _OfflineFlow:
         self.setup = setup
         self._source = source
         self._target = target
-        self._there = target.metadata(None)
+        self._target_metadata = target.metadata(None)
         self._history, self._intents = self._state()
         self._flow = configured(setup.config, released=self._intents.released)
 
@@ -388,7 +388,7 @@ class _OfflineFlow:
             is_shared=self.setup.is_identity,
             new_owners=lambda: self._state()[1].new_owners,
             maps=self._flow.flow,
-            metadata=self._there,
+            metadata=self._target_metadata,
         )
         now_ms = int(time.time() * 1000)
         replicas = [picture.replica(plan, plan.targets) for plan in discovery.plans]
@@ -422,7 +422,7 @@ class _OfflineFlow:
         set it up, and the problem of malformed rows.
         """
         now_ms, status, failed, problem = int(time.time() * 1000), None, None, ""
-        rows = status_rows(self._target, self._there, now_ms)
+        rows = status_rows(self._target, self._target_metadata, now_ms)
         try:
             status = published_status(self.setup.name, rows or [])
             failed = failed_set_up(self.setup.name, rows or [])
@@ -431,7 +431,9 @@ class _OfflineFlow:
         reports = bool(self._flow.status_interval_seconds) and rows is not None
         run = last_run(self._history, status, now_ms, reports=reports)
         now = of_now(status, self._history, now_ms)
-        if now is None and STATE_TOPIC in self._there.topics:  # otherwise the leader is unknown
+        if (
+            now is None and STATE_TOPIC in self._target_metadata.topics
+        ):  # otherwise the leader is unknown
             now = set_up_of_now(failed, self._history, run, now_ms)
         return run, now, problem
 
@@ -452,7 +454,7 @@ class _OfflineFlow:
     def _kept(self, picture: Picture) -> Iterator[PartitionSnapshot]:
         """Yield copies of topics that the source no longer shows."""
         source_topics = self._source.metadata(None).topics
-        names = {topic.topic_id: name for name, topic in self._there.topics.items()}
+        names = {topic.topic_id: name for name, topic in self._target_metadata.topics.items()}
         lost = {
             TopicPartition(names[key.target_topic_id], key.partition): key.target_topic_id
             for key, known in picture.maps.items()
@@ -482,7 +484,7 @@ class _OfflineFlow:
         """Yield the partitions of topics that were promoted by name."""
         remote = partial(self.setup.policy.format_remote_topic, self._flow.source_alias)
         topics = self._intents.topics(IntentKind.PROMOTE)
-        target_topics = {name: self._there.topics.get(remote(name)) for name in topics}
+        target_topics = {name: self._target_metadata.topics.get(remote(name)) for name in topics}
         counts = {
             name: len(topic.partitions)
             for name, topic in target_topics.items()

@@ -90,7 +90,7 @@ class FailoverPlan:
             return False
         if self.groups_problem:
             return False
-        exact = (group.is_exact and not group.in_use_there for group in self.groups)
+        exact = (group.is_exact and not group.in_use_on_target for group in self.groups)
         return all(exact) and not any(line for group in self.groups for line in group.ahead())
 
     def _is_whole(self, copy: Copy) -> bool:
@@ -234,7 +234,7 @@ class Failover:
 def _why_not_set(plan: GroupPlan) -> str:
     if plan.problem:
         return plan.problem
-    if plan.in_use_there:
+    if plan.in_use_on_target:
         return "it is in use on the target, before its offset: stop it and run the command again"
     nowhere = [
         position for position in plan.partitions if position.outcome is GroupOutcome.NO_COUNTERPART

@@ -316,8 +316,8 @@ class Switchover:
         taken = "groups" in self.options.accepted
         for plan in plans:
             if not taken:
-                yield from plan.nowhere()
-            if plan.in_use_there or (taken and not plan.problem):
+                yield from plan.unset_lines()
+            if plan.in_use_on_target or (taken and not plan.problem):
                 continue
             if not (plan.is_done and plan.is_exact) or any(plan.ahead()):
                 why = refused.get(plan.group) or next(plan.lines())
@@ -332,7 +332,7 @@ class Switchover:
             spans = {
                 position.source: Span(position.committed, ends[position.source])
                 for position in plan.partitions
-                if plan.in_use_here and not plan.in_use_there and position.source in ends
+                if plan.in_use_on_source and not plan.in_use_on_target and position.source in ends
             }
             for tp in records_in(self.scope, spans):
                 yield (
@@ -443,7 +443,7 @@ def _overlaps(plans: Iterable[GroupPlan]) -> Iterator[str]:
     whose offset there differs from its commit on the source.
     """
     for plan in plans:
-        for position in plan.partitions if plan.in_use_there else ():
+        for position in plan.partitions if plan.in_use_on_target else ():
             if position.outcome is GroupOutcome.BEHIND:
                 at, risk = f"at {position.now}", "records in between may be read twice"
                 if position.now is None:

@@ -73,8 +73,8 @@ class CheckpointDuty:
         self._source = ClusterClient(flow.source)
         self._target = ClusterClient(flow.target)
         self._log = LedLog(flow, self._target, self._topic)
-        self._groups_there = Coordinators(self._source)
-        self._offsets = OffsetReader(self._groups_there)
+        self._source_groups = Coordinators(self._source)
+        self._offsets = OffsetReader(self._source_groups)
         coordinators = Coordinators(self._target)
         offsets = TargetOffsets(flow, self._source, self._target)
         self._opposite = OppositeCheckpoints(flow, self._source, lambda: offsets.target_aliases)
@@ -85,7 +85,7 @@ class CheckpointDuty:
             has_sync=self._config.sync_s is not None,
         )
         self._syncer = GroupSyncer(flow, coordinators, announce=self._announce)
-        self._shares = ShareGroups(flow, self._groups_there, coordinators, offsets)
+        self._shares = ShareGroups(flow, self._source_groups, coordinators, offsets)
         self._groups: tuple[str, ...] = ()
         self._unhandled: dict[str, str] = {}
         """Selected groups of other kinds, with the reason why they are left alone."""
@@ -151,7 +151,7 @@ class CheckpointDuty:
     # -- groups and their offsets
 
     def _find_groups(self) -> None:
-        listed_groups = list_groups(self._groups_there)
+        listed_groups = list_groups(self._source_groups)
         selected = {
             name: group for name, group in listed_groups.items() if self._config.selects(name)
         }
@@ -329,8 +329,8 @@ class ShareGroups:
         offsets: TargetOffsets,
     ) -> None:
         self._flow = flow
-        self._here = source_coordinators
-        self._there = target_coordinators
+        self._source = source_coordinators
+        self._target = target_coordinators
         self._translations = TranslationCache(offsets, given_on_source(flow))
         self._syncer = GroupSyncer(flow, target_coordinators, is_share=True)
         self._names: tuple[str, ...] = ()
@@ -354,15 +354,15 @@ class ShareGroups:
             self._translations.to_set(None)  # this makes every later commit a new one
             return
         try:
-            offsets = fetch_start_offsets(self._here, self._names)
+            offsets = fetch_start_offsets(self._source, self._names)
         except Unsupported:
-            self._leave_out(self._here)
+            self._leave_out(self._source)
             return
         self._translations.update(readable(self._flow, offsets))
         try:
             self._syncer.sync(self._translations.to_set(None), self._translations.target_ids())
         except Unsupported:
-            self._leave_out(self._there)
+            self._leave_out(self._target)
             return
         self._translations.forget_topics(self._syncer.recreated)
         self.skipped = self._syncer.skipped
@@ -376,5 +376,5 @@ class ShareGroups:
         self.skipped = dict.fromkeys(self._names, reason)
         self._flow.log_once(
             f"{self._flow.name}: {plural(len(self._names), 'share group')} of "
-            f"{self._here.client.alias} left out ({first_few(self._names)}): {reason}"
+            f"{self._source.client.alias} left out ({first_few(self._names)}): {reason}"
         )

@@ -100,7 +100,7 @@ class GroupSyncer:
         """`announce` is called with the offsets before they are set."""
         self._flow = flow
         self._announce = announce
-        self._there = coordinators
+        self._coordinators = coordinators
         self._is_share = is_share
         self._read = (
             partial(fetch_furthest_offsets, coordinators)
@@ -143,7 +143,7 @@ class GroupSyncer:
 
         Groups that are not listed are queried as well, because they may be hidden from this user.
         """
-        listed_groups = list_groups(self._there)
+        listed_groups = list_groups(self._coordinators)
         out: dict[str, TargetGroup | None] = {}
         idle: list[str] = []
         for group in groups:
@@ -185,7 +185,7 @@ class GroupSyncer:
         for group, offsets in wanted.items():
             for tp, committed in offsets.items():
                 self._flow.synced.note(cluster, group, tp, committed.offset, ids[tp.topic])
-        for group, answer in self._set(self._there, wanted).items():
+        for group, answer in self._set(self._coordinators, wanted).items():
             problems = [answer] if isinstance(answer, TwinlogError) else list(answer.values())
             problem = next((problem for problem in problems if problem is not None), None)
             if problem is None:
@@ -205,9 +205,9 @@ class GroupSyncer:
         tps = {checkpoint.topic_partition for sync in syncs.values() for checkpoint in sync.to_set}
         if not tps:
             return {}
-        starts = known_starts(self._there.client, tps)
+        starts = known_starts(self._coordinators.client, tps)
         topics = sorted({tp.topic for tp in tps})
-        now = self._there.client.metadata(topics)
+        now = self._coordinators.client.metadata(topics)
         self.recreated = frozenset(topic for topic in topics if not now.has(topic, ids[topic]))
 
         def at_start(checkpoint: Checkpoint) -> Checkpoint:
@@ -234,7 +234,9 @@ class GroupSyncer:
         """
         if error.code != lookup(GROUP_AUTHORIZATION_FAILED).code:
             return error
-        return self._there.error(GROUP_AUTHORIZATION_FAILED, "reading offsets of", group, "READ")
+        return self._coordinators.error(
+            GROUP_AUTHORIZATION_FAILED, "reading offsets of", group, "READ"
+        )
 
     def _log_refused(self) -> None:
         """Log one line for all groups."""
@@ -242,8 +244,9 @@ class GroupSyncer:
         if refused:
             self._flow.log_once(
                 f"{self._flow.name}: offsets of {plural(len(refused), 'group')} on "
-                f"{self._there.client.alias} are left as they are ({first_few(sorted(refused))}): "
-                f"{refused[min(refused)]}; or set sync.group.offsets.enabled=false"
+                f"{self._coordinators.client.alias} are left as they are "
+                f"({first_few(sorted(refused))}): {refused[min(refused)]}; or set "
+                "sync.group.offsets.enabled=false"
             )
 
     def _skip(self, group: str, why: Skipped, error: TwinlogError | None = None) -> None:
@@ -254,6 +257,6 @@ class GroupSyncer:
             self._refused[group] = error
         elif why is not Skipped.AHEAD:  # with two opposite flows one side is always ahead
             self._flow.log_once(
-                f"{self._flow.name}: offsets of group {group} on {self._there.client.alias} are "
-                f"left as they are: {reason}"
+                f"{self._flow.name}: offsets of group {group} on "
+                f"{self._coordinators.client.alias} are left as they are: {reason}"
             )

@@ -159,17 +159,19 @@ class DeadLetters(PartitionCopy):
         self.origin = origin_of_copy(
             to.flow, copy.source, copy.source_topic_id, copy.target_topic_id
         )
-        self.there = set(() if there is None else there.offsets)
+        self.on_target = set(() if there is None else there.offsets)
         """Source offsets of the dead letters on the target, at or after the position of the last
         answer that had some.
         """
 
-    def are_there(self, stretch: Stretch, answer: RangeAnswer, position: int, now_ms: int) -> bool:
+    def are_on_target(
+        self, stretch: Stretch, answer: RangeAnswer, position: int, now_ms: int
+    ) -> bool:
         """Return whether the dead letters of an answer are on the target. Sends them at the first
         call. `position`: all records below it are decided.
         """
         if not stretch.is_quarantined:
-            self.there = {at for at in self.there if at >= position}
+            self.on_target = {at for at in self.on_target if at >= position}
             checked(stretch, answer)
             (batches,) = stretch.batches
             records = [*failed_records(batches, answer.quarantined)]  # all of them, or none is sent
@@ -178,9 +180,9 @@ class DeadLetters(PartitionCopy):
             stretch.is_quarantined = True
         return self.is_idle and self.trouble is None
 
-    def there_from(self, position: int) -> KnownDeadLetters:
+    def known_from(self, position: int) -> KnownDeadLetters:
         """Return the dead letters that a lane needs to know that continues at this position."""
-        left = sorted(at for at in self.there if at >= position)
+        left = sorted(at for at in self.on_target if at >= position)
         return KnownDeadLetters(self.target_topic_id, self.leader.checked_epoch, tuple(left))
 
     def _batch(self, record: Record, failure: RangeFailure) -> OutBatch:
@@ -206,7 +208,7 @@ class DeadLetters(PartitionCopy):
 
     def _clean(self, batch: OutBatch, base_offset: int, now_ms: int) -> None:
         super()._clean(batch, base_offset, now_ms)
-        self.there.add(batch.upstream)
+        self.on_target.add(batch.upstream)
 
     def let_go(self) -> None:
         """Send nothing more."""

@@ -215,7 +215,7 @@ class TransformedCopy(PartitionCopy):
             raise CorruptData(
                 "an answer has records for a dead-letter topic, but on-error is not quarantine"
             )
-        return self.dead_letters.are_there(stretch, answer, self.acked_upstream, now_ms)
+        return self.dead_letters.are_on_target(stretch, answer, self.acked_upstream, now_ms)
 
     def heed_dead_letters(self) -> None:
         """Give the partition back if a dead letter was not written."""
@@ -228,7 +228,7 @@ class TransformedCopy(PartitionCopy):
         """The dead letters after the position, or None if the flow has no topic for them."""
         if (letters := self.dead_letters) is None:
             return None
-        return letters.there_from(self.acked_upstream)
+        return letters.known_from(self.acked_upstream)
 
     def _use(self, stretch: Stretch, answer: RangeAnswer, now_ms: int) -> None:
         for batch in self.intake.encode(stretch, answer):

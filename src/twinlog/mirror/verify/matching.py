@@ -201,8 +201,8 @@ class ClassifiedRecords(NamedTuple):
     same: list[tuple[SideRecord, SideRecord]]
     """Pairs of equal records at the right positions."""
     different: list[tuple[SideRecord, SideRecord]]
-    moved_here: list[SideRecord]
-    moved_there: list[SideRecord]
+    moved_source: list[SideRecord]
+    moved_target: list[SideRecord]
     missing: list[SideRecord]
     extra: list[SideRecord]
 
@@ -229,8 +229,8 @@ def classify(source: Sequence[SideRecord], target: Sequence[SideRecord]) -> Clas
     return ClassifiedRecords(
         same=same,
         different=different,
-        moved_here=moved_here,
-        moved_there=moved_there,
+        moved_source=moved_here,
+        moved_target=moved_there,
         missing=[seen for seen in left_here if seen.offset not in pairs[0]],
         extra=[seen for seen in left_there if seen.offset not in pairs[1]],
     )

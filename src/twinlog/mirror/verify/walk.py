@@ -412,12 +412,12 @@ class LogWalk:
         sorts = classify(*seen)
         for record, other in sorts.same:
             self._note_same(source_by_offset[record.offset], other.offset)
-        if sorts.moved_here:
+        if sorts.moved_source:
             self._compared.differs(
                 DifferenceKind.REORDERED,
-                _span(sorts.moved_here),
-                _span(sorts.moved_there),
-                len(sorts.moved_here),
+                _span(sorts.moved_source),
+                _span(sorts.moved_target),
+                len(sorts.moved_source),
             )
         for record, other in sorts.different:
             why = target_by_offset[other.offset].problem or source_by_offset[record.offset].problem
@@ -431,9 +431,9 @@ class LogWalk:
             for other in sorts.extra
             if self._sort_out_extra(other, last, target_by_offset[other.offset].problem)
         ]
-        for record in (*sorts.moved_here, *(record for record, _ in sorts.different), *lost):
+        for record in (*sorts.moved_source, *(record for record, _ in sorts.different), *lost):
             self._count(source_by_offset[record.offset], record.offset, lambda day: day.source)
-        for other in (*sorts.moved_there, *(other for _, other in sorts.different), *added):
+        for other in (*sorts.moved_target, *(other for _, other in sorts.different), *added):
             # this is not a source offset, so that the digests of both sides differ
             self._count(target_by_offset[other.offset], ~other.offset, lambda day: day.target)
 

@@ -84,7 +84,7 @@ class _Log:
     position: int = -1
     """Offset at which reading resumes, or -1 if nothing was read yet."""
     has_own_times: bool = True
-    there: Counter[bytes] = field(default_factory=Counter)
+    rows_of_others: Counter[bytes] = field(default_factory=Counter)
     """Rows in the log that another run wrote, and that this run has not reached yet."""
 
 
@@ -115,10 +115,10 @@ class Appender:
         """Write the remaining rows. Return the row count of each partition. Raises TwinlogError."""
         self._flush(self._gatherer.take_all())
         for tp, log in self._logs.items():
-            if log.there:
+            if log.rows_of_others:
                 raise written_twice_error(
-                    f"{tp} has {log.there.total()} rows that this task, which wrote {log.given} "
-                    "there, does not have"
+                    f"{tp} has {log.rows_of_others.total()} rows that this task, which wrote "
+                    f"{log.given} there, does not have"
                 )
         return {tp: log.given for tp, log in self._logs.items()}
 
@@ -203,7 +203,7 @@ class Appender:
 
     def _missing(self, log: _Log, rows: Rows | PackedBatch) -> Rows | PackedBatch:
         """Return the rows that the log does not have yet."""
-        if not log.there:
+        if not log.rows_of_others:
             return rows
         parts: list[Part] = []
         for table, picked in _rows(rows).parts:
@@ -247,7 +247,7 @@ class Appender:
                 batch = answer.records[start : start + header.length]
                 log.has_own_times &= not header.is_log_append_time
                 for table, picked in decode_rows(batch, DECOMPRESSED_LIMIT_BYTES).parts:
-                    log.there.update(_digest(log, table, row) for row in picked)
+                    log.rows_of_others.update(_digest(log, table, row) for row in picked)
                 log.next_sequence = header.base_sequence + header.count
             log.position = header.next_offset
 
@@ -267,14 +267,14 @@ def _rows(batch: Rows | PackedBatch) -> Rows:
 
 def _take(log: _Log, table: Table, row: int) -> bool:
     """Return whether the log has the row, and count it as found."""
-    if not log.there:
+    if not log.rows_of_others:
         return False
     digest = _digest(log, table, row)
-    left = log.there[digest]
+    left = log.rows_of_others[digest]
     if left > 1:
-        log.there[digest] = left - 1
+        log.rows_of_others[digest] = left - 1
     elif left:
-        del log.there[digest]
+        del log.rows_of_others[digest]
     return left > 0
 
 

@@ -70,8 +70,10 @@ def test_groups() -> None:
     group = GroupReadiness(
         group="my_shop",
         is_share=False,
-        here=GroupSide(state="Stable", members=(Member("my_app", "10.0.0.7"),), is_active=True),
-        there=GroupSide(state=None, members=None, problem="denied"),
+        source_side=GroupSide(
+            state="Stable", members=(Member("my_app", "10.0.0.7"),), is_active=True
+        ),
+        target_side=GroupSide(state=None, members=None, problem="denied"),
         committed=(exact, lost),
         why_not=("it is active",),
     )
