@@ -1,4 +1,15 @@
-"""The message with which a lane starts a partition."""
+"""The Take: what a lane gets to start a partition, and which partitions may not start now.
+
+A Take without `handed` has the end of the partition's map, so that the lane can search the
+position. Before that, partitions are left out for three reasons:
+
+| checked by                                       | if not                                       |
+| ------------------------------------------------ | -------------------------------------------- |
+| `put_off`: no request of a lost lane may start   | it waits until none can arrive, and the map  |
+| the partition, or add rows of transforms         | is read again                                |
+| `transformed_as_before`, `partitioned_as_before` | it fails: the file has changed               |
+| `may_begin`: the plan permits a first start      | it fails with the plan's reason              |
+"""
 
 from __future__ import annotations
 
