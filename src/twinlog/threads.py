@@ -164,7 +164,7 @@ class RepeatedJob:
             self._is_started = True
             self._pause(after_s)
 
-    def hurry(self) -> None:
+    def run_now(self) -> None:
         """End the pause now, or leave out the next one if the job runs."""
         with self._lock:
             if self._next is None:
@@ -177,7 +177,7 @@ class RepeatedJob:
         """Begin no further run. This does not wait for a run that has begun."""
         with self._lock:
             self._is_stopped = True
-        self.hurry()
+        self.run_now()
 
     def __enter__(self) -> Self:
         self.start()
@@ -206,7 +206,7 @@ class RepeatedJob:
     def _turn(self, alarm: Alarm) -> None:
         with self._lock:
             if self._next is not alarm:
-                return  # replaced by `hurry` after the timer had taken it
+                return  # replaced by `run_now` after the timer had taken it
             self._next = None
         if not self._is_stopped:
             pause_s = self._run()

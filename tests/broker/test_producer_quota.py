@@ -176,9 +176,9 @@ def test_a_quota_of_a_killed_mirror_is_removed_by_a_command(
     with ClusterClient(settings_of(flow.target)) as target:
         hold = ProducerHold(flow.name, flow.client, target)
         assert hold.free() is RemovalResult.NOTHING
-        assert hold.hold(50_000) is None
+        assert hold.set_quota(50_000) is None
         flow.shows(50_000)
-        assert hold.hold(40_000) is None
+        assert hold.set_quota(40_000) is None
         flow.shows(40_000)
     assert run(["flow", "unthrottle", str(flow.file), "--dry-run"]) == 0
     assert "would be removed" in capsys.readouterr().out
@@ -196,10 +196,10 @@ def test_a_quota_of_another_client_is_not_changed(flow: Flow) -> None:
         mirror.wait()
     with ClusterClient(settings_of(flow.target)) as target:
         hold = ProducerHold(flow.name, flow.client, target)
-        assert hold.hold(50_000) == 1_000_000, "theirs"
+        assert hold.set_quota(50_000) == 1_000_000, "theirs"
         assert flow.quota() == 1_000_000
         flow.set(None)
-        assert hold.hold(50_000) is None
+        assert hold.set_quota(50_000) is None
         flow.shows(50_000)
         flow.set(2_000_000)  # ours, changed by hand
         assert hold.free() is RemovalResult.CHANGED
@@ -242,7 +242,7 @@ def test_a_quota_that_a_lagging_broker_does_not_show_yet_is_removed(
     with Mirror(flow.file, once=True) as mirror:
         mirror.wait()
     with ClusterClient(settings_of(flow.target)) as target:
-        assert ProducerHold(flow.name, flow.client, target).hold(50_000) is None
+        assert ProducerHold(flow.name, flow.client, target).set_quota(50_000) is None
         with monkeypatch.context() as lagging:
             lagging.setattr("twinlog.client.producer_hold.producer_quota", lambda _: None)
             assert ProducerHold(flow.name, flow.client, target).free() is RemovalResult.REMOVED
@@ -267,10 +267,10 @@ def test_an_outage_of_the_target_is_none_of_the_source(
             flow.shows(None)
             with ClusterClient(settings_of(target)) as client:
                 hold = ProducerHold(flow.name, flow.client, client)
-                assert hold.hold(50_000) is None
+                assert hold.set_quota(50_000) is None
                 flow.shows(50_000)
                 delete_topic(target, STATE_TOPIC)
-                assert hold.hold(50_000) is None, "it is ours still"
+                assert hold.set_quota(50_000) is None, "it is ours still"
                 assert hold.free() is RemovalResult.REMOVED
             flow.shows(None)
         finally:

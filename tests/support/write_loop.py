@@ -59,7 +59,7 @@ def as_batch(values: Sequence[int], partition: int, *, is_packed: bool = False) 
     partitioner = RowPartitioner("packed", lambda _: partition + 1, now_ms=UNTIMED_MS, turn=0)
     gatherer, cuts = Gatherer(FEW_BYTES), {}
     for tp, rows in partitioner.rows_by_partition(columns, len(values)):
-        cuts = gatherer.add(tp, rows) or gatherer.take_all()
+        cuts = gatherer.add(tp, rows) or gatherer.pop_all()
     return packed(cuts, Codec.NONE, pa.binary())
 
 

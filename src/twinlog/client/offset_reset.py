@@ -360,12 +360,12 @@ class OffsetReset:
         offsets = {offset.tp: Committed(offset=offset.after) for offset in plan.offsets}
         answer = commit(self._coordinators, {plan.group: offsets})[plan.group]
         if isinstance(answer, TwinlogError):
-            raise self._named(plan, answer)
+            raise self._error_with_members(plan, answer)
         refused = {tp: error for tp, error in answer.items() if error is not None}
         if refused:
             raise self._set_back(plan, refused, commit)
 
-    def _named(self, plan: GroupReset, error: TwinlogError) -> TwinlogError:
+    def _error_with_members(self, plan: GroupReset, error: TwinlogError) -> TwinlogError:
         """Return the error to report: if members joined the group after the check, one that names
         them.
         """
@@ -381,7 +381,7 @@ class OffsetReset:
         """Set a group's offsets back if some of them were refused, and return the error."""
         tp, error = next(iter(refused.items()))
         if is_refused_as_active(error):
-            return self._named(plan, error)
+            return self._error_with_members(plan, error)
         done = [offset for offset in plan.offsets if offset.tp not in refused]
         before = {o.tp: Committed(o.before, o.metadata) for o in done if o.before is not None}
         answer: CommitResult | TwinlogError = {}

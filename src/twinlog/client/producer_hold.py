@@ -12,7 +12,7 @@ state topic of the target records that it belongs to this flow. For each step:
 - If it dies after the removal, before the row is cleared, the result is the same as after the row.
 - If a response is lost, every step may be repeated.
 - If the target is unavailable, this process removes the quotas that it has set or read of
-  (`let_go`), and clears the row when the target is back.
+  (`remove_quota`), and clears the row when the target is back.
 - If the state topic is deleted, the quotas that this process knows still count as its own.
 - A process that has lost leadership may set the quota once more. The leader reads the row in its
   next round.
@@ -67,7 +67,7 @@ class ProducerHold:
         """The row of the quota that was removed. It may still be in the state topic."""
 
     @property
-    def known(self) -> HeldProducers | None:
+    def last_row(self) -> HeldProducers | None:
         """Return the row that was read last or is about to be written."""
         return self._held
 
@@ -86,7 +86,7 @@ class ProducerHold:
             raise
         return self._held
 
-    def hold(self, rate: int) -> float | None:
+    def set_quota(self, rate: int) -> float | None:
         """Set the quota. If another client has set one, change nothing and return that quota."""
         held = self.read() or self._held
         rates = () if held is None else held.rates
@@ -100,10 +100,10 @@ class ProducerHold:
         return None
 
     def end(self) -> None:
-        """Keep a blocked `hold` from setting a quota. May be called from any thread."""
+        """Keep a blocked `set_quota` from setting a quota. May be called from any thread."""
         self._is_over = True
 
-    def let_go(self) -> RemovalResult:
+    def remove_quota(self) -> RemovalResult:
         """Remove the known quota of this flow without the target, which may be unavailable."""
         known = self._held
         if known is None or known == self._let_go:
@@ -114,7 +114,7 @@ class ProducerHold:
 
     def free(self) -> RemovalResult:
         """Remove the flow's quota, and clear its row."""
-        freed = self.let_go()
+        freed = self.remove_quota()
         held = self.read()
         if held is None:
             self._held = None

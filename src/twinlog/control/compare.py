@@ -305,7 +305,7 @@ class FlowComparison:
                 )
         return out
 
-    def printed(self, *, with_left_alone: bool) -> dict[str, Any]:
+    def as_json(self, *, with_left_alone: bool) -> dict[str, Any]:
         """Return what is printed for programs."""
         return {
             "flow": self.flow,

@@ -177,7 +177,7 @@ class ColdStarts:
             known_producers=frozenset(work.known_producers),
         )
 
-    def know(self, producers: frozenset[int]) -> None:
+    def set_known_producers(self, producers: frozenset[int]) -> None:
         """Update the producer IDs of all Twinlog flows."""
         self._rules = replace(self._rules, known_producers=producers)
 
@@ -194,12 +194,12 @@ class ColdStarts:
             self._ports.target.need_topics((start.take.target.topic,))
             if self._no_leader.of_take(start.take) is not None:
                 start.until = until
-                self._enter(start, StartPhase.LEADERLESS)
+                self._set_phase(start, StartPhase.LEADERLESS)
             else:
-                self._enter(start, StartPhase.WAITING)
+                self._set_phase(start, StartPhase.WAITING)
         self._begin_searches()
 
-    def _enter(self, start: ColdStart, phase: StartPhase) -> None:
+    def _set_phase(self, start: ColdStart, phase: StartPhase) -> None:
         tp = start.take.source
         self._in[start.phase].pop(tp, None)
         start.phase = phase
@@ -215,7 +215,7 @@ class ColdStarts:
             start.late_until = now + late_s
             start.lane_until = max(0.0, start.late_until - USER_TIMEOUT_MS / 1000)
         if take.handed is not None:
-            self._enter(start, StartPhase.FOUND)
+            self._set_phase(start, StartPhase.FOUND)
 
     def earlier_lanes_ended(self) -> list[tuple[TopicPartition, bool]]:
         """Return the partitions that have begun and whose earlier lane has stopped since the last
@@ -269,7 +269,7 @@ class ColdStarts:
         if begins and start.take.stamps_own_time is False:
             return False
         start.until = math.ceil(start.late_until / TOGETHER_S) * TOGETHER_S
-        self._enter(start, StartPhase.DELAYED)
+        self._set_phase(start, StartPhase.DELAYED)
         return True
 
     def forget(self, start: ColdStart) -> None:
@@ -296,8 +296,8 @@ class ColdStarts:
             if error is None:
                 led.append(start)
             elif start.until <= now:
-                self._enter(start, StartPhase.FOUND)
-                self._events.started(start.take, error)
+                self._set_phase(start, StartPhase.FOUND)
+                self._events.on_started(start.take, error)
         if led:
             self.start(led)
 
@@ -330,7 +330,7 @@ class ColdStarts:
         now = self._ports.clock.monotonic()
         for start in starts:
             start.searched_at = now
-            self._enter(start, StartPhase.SEARCHED)
+            self._set_phase(start, StartPhase.SEARCHED)
 
         def on_found(points: Mapping[TopicPartition, StartResult]) -> None:
             for tp, point in points.items():
@@ -339,10 +339,10 @@ class ColdStarts:
                     continue
                 if isinstance(point, LongSearch):
                     start.is_long = True
-                    self._enter(start, StartPhase.WAITING)
+                    self._set_phase(start, StartPhase.WAITING)
                 else:
-                    self._enter(start, StartPhase.FOUND)
-                    self._events.started(start.take, point)
+                    self._set_phase(start, StartPhase.FOUND)
+                    self._events.on_started(start.take, point)
 
         def on_ended(_: object = None) -> None:
             self._running[sort] -= 1
@@ -373,8 +373,8 @@ class ColdStarts:
         }
         requests = [all_requests[take.source] for take in takes if take.fan is None]
         with ExitStack() as stack:
-            source_client = stack.enter_context(self._ports.source.borrowed())
-            target_client = stack.enter_context(self._ports.target.borrowed())
+            source_client = stack.enter_context(self._ports.source.borrowed_client())
+            target_client = stack.enter_context(self._ports.target.borrowed_client())
             for client in (source_client, target_client):
                 stack.enter_context(client.keeping_leaders())
             source, target = ClusterLogView(source_client), ClusterLogView(target_client)

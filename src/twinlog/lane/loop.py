@@ -218,11 +218,11 @@ class LaneLoop:
                 self._on_broken(side, node, error)
             side.tick()
         self._assignments.settle()
-        self._be_ready()
+        self._report_ready()
         if self._channel.wants_write:
             self._channel.flush()
 
-    def _be_ready(self) -> None:
+    def _report_ready(self) -> None:
         """Send Ready once, when leaders are known and connections to them are open."""
         if self._is_ready:
             return
@@ -249,14 +249,14 @@ class LaneLoop:
                 case Take():
                     # more Takes may follow: a fetch that waits long at the broker would delay them
                     self._hurry_until = self._clock.monotonic() + HURRY_S
-                    self._assignments.take(message)
+                    self._assignments.on_take(message)
                 case Pace():
                     self._assignments.source.pace.set_rates(message.bytes_per_second)
                 case Renewed():
                     self._source_cluster.renew(message.source)
                     self._target_cluster.renew(message.target)
                 case KnownProducers():
-                    self._assignments.know(frozenset(message.producers))
+                    self._assignments.set_known_producers(frozenset(message.producers))
                 case Release():
                     self._assignments.release(message.partitions)
                 case EndLane():
@@ -292,9 +292,9 @@ class LaneLoop:
                 else:
                     muted_ms = self._assignments.map.on_answer(context, view)
                 if muted_ms > 0:
-                    self._target_cluster.throttled(connection, muted_ms)
+                    self._target_cluster.on_throttled(connection, muted_ms)
             except CorruptData:
-                connection.put_back(context for context, _ in answers[index:])
+                connection.count_unanswered(context for context, _ in answers[index:])
                 raise
 
     def _on_broken(self, side: ClusterSide, node: int, error: TwinlogError) -> None:

@@ -64,8 +64,8 @@ class Transforming:
         """Return where failed records go, or None if they are not quarantined."""
         if not self._work.dead_letters:
             return None
-        home = TopicPartition(self._work.dead_letters, 0)
-        return DeadLetterTarget(home, self._letters_id, self._work.flow)
+        partition = TopicPartition(self._work.dead_letters, 0)
+        return DeadLetterTarget(partition, self._letters_id, self._work.flow)
 
     def unanswered(self) -> Iterator[tuple[TransformedCopy, PartitionError]]:
         """Yield the copies whose ranges are not answered, so that the problem becomes visible."""

@@ -220,9 +220,9 @@ class LeftOut:
             case Policy.HIDDEN:
                 self._hidden.add(gap.first, gap.end)
             case Policy.DELETES:
-                self._lost(gap)
+                self._add_lost(gap)
 
-    def _lost(self, gap: OffsetRange) -> None:
+    def _add_lost(self, gap: OffsetRange) -> None:
         self._gaps += 1
         if self._gaps > FEW_GAPS:
             self._more.add(gap.first, gap.end)
@@ -238,7 +238,7 @@ class LeftOut:
         )
         report([loss], fails=self._fails)
 
-    def say(self) -> None:
+    def log_counts(self) -> None:
         """Log the counts."""
         if (seen := self._transactions).offsets:
             log.info(

@@ -104,15 +104,15 @@ def named_options(
     for name in sorted(own.keys() - names.keys()):
         why = _why_unread(name, refused)
         if not why:
-            raise option_error(name, "unknown option", _meant(name, names) or "remove it")
-        no_effect(name, why)
+            raise option_error(name, "unknown option", _spelling_hint(name, names) or "remove it")
+        warn_no_effect(name, why)
         del own[name]
     options = {names[name]: value for name, value in own.items()}
     for name in sorted(options):
         if name in ignored:
-            no_effect(name, ignored[name])
+            warn_no_effect(name, ignored[name])
         elif name not in OPTIONS[role]:
-            no_effect(name, f"Spark's {role}s do not have it")
+            warn_no_effect(name, f"Spark's {role}s do not have it")
             del options[name]
     return options, properties
 
@@ -127,7 +127,7 @@ def _why_unread(name: str, refused: Mapping[str, str]) -> str:
     return ""
 
 
-def _meant(name: str, names: Mapping[str, str]) -> str:
+def _spelling_hint(name: str, names: Mapping[str, str]) -> str:
     """Return a hint with the option that was probably meant, or an empty text."""
     if is_connection_key(name):
         return f"did you mean {_PREFIX}{name}?"
@@ -137,7 +137,7 @@ def _meant(name: str, names: Mapping[str, str]) -> str:
     return hint
 
 
-def no_effect(name: str, why: str) -> None:
+def warn_no_effect(name: str, why: str) -> None:
     """Warn that an option has no effect."""
     log.warning("%s: option %s has no effect: %s", _WHERE, name, why)
 
@@ -162,7 +162,7 @@ def client_of(
             raise option_error(_PREFIX + key, why, hint.replace("mean ", f"mean {_PREFIX}"))
         if key == _GROUP_OF_COMMITS:
             why += "; write commitGroup to commit a stream's offsets"
-        no_effect(_PREFIX + key, why)
+        warn_no_effect(_PREFIX + key, why)
     if not properties.get(BOOTSTRAP_SERVERS, "").strip():
         raise option_error(
             _PREFIX + BOOTSTRAP_SERVERS, "missing", "add it, for example kafka1:9092"

@@ -29,9 +29,9 @@ from twinlog.records.given import (
     READER,
     client_of,
     named_options,
-    no_effect,
     positive,
     settings_of,
+    warn_no_effect,
 )
 
 _PREFIX: Final = "kafka."
@@ -135,7 +135,7 @@ def _check_kind(options: Mapping[str, str], *, is_stream: bool) -> None:
         )
     for name in _LIMITS:
         if name in options:
-            no_effect(name, "a batch reads everything at once")
+            warn_no_effect(name, "a batch reads everything at once")
 
 
 def _topics(

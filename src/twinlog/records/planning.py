@@ -139,14 +139,14 @@ def resolve(
         case BoundKind.LATEST:
             return _listed(client, wanted, LATEST, isolation)
         case BoundKind.OFFSETS:
-            return _given_offsets(client, bound, wanted, isolation)
+            return _offsets_in_options(client, bound, wanted, isolation)
         case BoundKind.TIMES:
             return _offsets_at_times(client, bound, wanted, isolation)
         case BoundKind.GROUP:
             return _group_offsets(client, bound, wanted, isolation)
 
 
-def latest(
+def latest_ends(
     client: ClusterClient,
     tps: Iterable[TopicPartition],
     isolation: Isolation,
@@ -185,7 +185,7 @@ def first_of_time(
     have newer records.
     """
     wanted = list(tps)
-    ends = latest(client, wanted, isolation)
+    ends = latest_ends(client, wanted, isolation)
     results = _results(client, wanted, at_ms, isolation)
     return {tp: ends[tp] if result.offset < 0 else result.offset for tp, result in results.items()}
 
@@ -214,7 +214,7 @@ def _check_complete(bound: Bound, tps: Iterable[TopicPartition]) -> None:
         raise option_error(bound.option, f"{extra} is no partition of this query", "remove it")
 
 
-def _given_offsets(
+def _offsets_in_options(
     client: ClusterClient, bound: Bound, tps: list[TopicPartition], isolation: Isolation
 ) -> Offsets:
     _check_complete(bound, tps)
@@ -232,7 +232,7 @@ def _offsets_at_times(
     by_time: defaultdict[int, list[TopicPartition]] = defaultdict(list)
     for tp in tps:
         by_time[bound.values[tp] if bound.time_ms is None else bound.time_ms].append(tp)
-    ends = latest(client, tps, isolation)
+    ends = latest_ends(client, tps, isolation)
     out: Offsets = {}
     for at, with_value in by_time.items():
         for tp, result in _results(client, with_value, at, isolation).items():

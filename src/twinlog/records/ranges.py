@@ -118,11 +118,12 @@ def rows_of_range(
                 turn.begin()
             try:
                 yield from _without_offsets(
-                    left_out, decoder.take(header, batch, source_range.first, source_range.end)
+                    left_out,
+                    decoder.decode_batch(header, batch, source_range.first, source_range.end),
                 )
             finally:
                 turn.end()
-    yield from _without_offsets(left_out, decoder.rest())
+    yield from _without_offsets(left_out, decoder.last_chunk())
 
 
 def _may_be_large(header: BatchHeader) -> bool:
@@ -176,7 +177,7 @@ class _OneEncoder:
 
     def end(self) -> None:
         """Encode the remaining rows."""
-        self._encode(self._gatherer.take_all())
+        self._encode(self._gatherer.pop_all())
 
     def answer(self) -> RangeAnswer:
         return RangeAnswer(

@@ -104,7 +104,7 @@ class RangeReader:
             if answer is not None:
                 yield from self._decode(answer)
                 if self._fetch_bytes == FIRST_BYTES:
-                    yield from self._decoder.rest()
+                    yield from self._decoder.last_chunk()
                 self._fetch_bytes = min(self._fetch_bytes * GROWTH, FETCH_BYTES)
             if self._position > before:
                 failures, deadline = 0, self._client.deadline()
@@ -112,8 +112,8 @@ class RangeReader:
             failures += 1
             if not self._client.patience.pause(failures, deadline):
                 raise self._stalled_error()
-        yield from self._decoder.rest()
-        self._left_out.say()
+        yield from self._decoder.last_chunk()
+        self._left_out.log_counts()
 
     def _fetch(self) -> FetchedRecords | None:
         """Fetch at the position. Return None after a gap, or if the fetch must be repeated."""
@@ -168,7 +168,7 @@ class RangeReader:
 
     def _take(self, header: BatchHeader, batch: memoryview) -> Iterator[pa.RecordBatch]:
         first, end, before = self._position, min(header.next_offset, self._end), self._decoder.taken
-        yield from self._decoder.take(header, batch, first, self._end)
+        yield from self._decoder.decode_batch(header, batch, first, self._end)
         missing = end - first - (self._decoder.taken - before)
         if missing and header.magic >= 2:
             self._left_out.in_batch(first, end, missing)

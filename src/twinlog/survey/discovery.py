@@ -196,7 +196,7 @@ class Guard(Protocol):
         self, topic: TopicMetadata, remote: TopicMetadata, target: ClusterClient
     ) -> TwinlogError | None: ...
 
-    def planned(
+    def on_planned(
         self, target: ClusterClient, verdict: TopicVerdicts, plans: Iterable[PartitionPlan]
     ) -> None: ...
 
@@ -214,7 +214,7 @@ class TopicVerdicts:
     strangers: dict[str, TwinlogError] = field(default_factory=dict)
     """Source topics whose remote name belongs to an unrelated topic."""
 
-    def leave(self, strangers: Mapping[str, TwinlogError]) -> None:
+    def exclude(self, strangers: Mapping[str, TwinlogError]) -> None:
         """Exclude these topics from the copy."""
         self.strangers.update(strangers)
         for name, error in strangers.items():
@@ -290,7 +290,7 @@ def discover(
         try:
             if refused is not None and name in missing:
                 raise refused  # the other topics continue
-            configs = new.of.get(name, {})  # empty if the source's configs may not be read
+            configs = new.by_topic.get(name, {})  # empty if the source's configs may not be read
             _ensure(flow, target, topic, at_target, remote[name], configs, out, create, guard)
         except TwinlogError as error:
             # existing partitions continue even if others cannot be added
@@ -300,7 +300,7 @@ def discover(
     judged = {} if guard is None else at_target.topics
     _plan(flow, topics, remote, target, out, lanes_are_us, judged)
     if guard is not None and verdict is not None:
-        guard.planned(target, verdict, out.plans)
+        guard.on_planned(target, verdict, out.plans)
     if create:
         out.plans = with_group_starts(flow, source, out.plans)
     return out
@@ -465,8 +465,8 @@ def _plan(
         for partition in topics[name].partitions[: usable.get(name)]:
             discovery.plans.append(
                 PartitionPlan(
-                    source=TopicPartition(name, partition.partition),
-                    target=TopicPartition(remote[name], 0 if targets else partition.partition),
+                    source=TopicPartition(name, partition.number),
+                    target=TopicPartition(remote[name], 0 if targets else partition.number),
                     targets=targets,
                     transform=transform,
                     source_topic_id=topics[name].topic_id,

@@ -78,7 +78,7 @@ class TopicSurveys:
 def _identities(topics: Iterable[TopicMetadata]) -> Iterator[Identity]:
     for topic in topics:
         for partition in topic.partitions:
-            yield _identity(topic.topic_id, topic.name, partition.partition)
+            yield _identity(topic.topic_id, topic.name, partition.number)
 
 
 def _identity(topic_id: str, name: str, partition: int) -> Identity:

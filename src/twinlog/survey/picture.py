@@ -61,7 +61,7 @@ class Picture(NamedTuple):
             targets=targets,
         )
 
-    def again(self, client: ClusterClient, tps: Iterable[TopicPartition]) -> Picture:
+    def with_later_ends(self, client: ClusterClient, tps: Iterable[TopicPartition]) -> Picture:
         """Return the picture with the ends that these partitions of the target have after the map
         was read.
         """

@@ -38,7 +38,8 @@ Nothing is locked while both clusters are read. Each answer is right all the sam
 - *Truncated source.* It ends before `Copied.upstream`, which remains true of the target. Callers
   compare both.
 - *Re-created topic.* It has another ID. Rows of the map name both IDs. Logs are queried by name, so
-  callers take the IDs first, and confirm them before a write (`control.duties.rounds.confirmed`).
+  callers take the IDs first, and confirm them before a write
+  (`control.duties.rounds.with_same_topics`).
 - *Compaction.* An own topic is counted in offsets, which compaction does not change. If it removed
   batches at the border to foreign ones, `by_headers` refuses, because they may have been the
   flow's.
@@ -293,7 +294,7 @@ def replica(
     return Replica(pair, source, target, copied, key, partition_map if is_plain else None, problem)
 
 
-def pair_into(
+def pair_of_target(
     maps: Maps, target: TopicPartition, topic_id: TopicId, source_ids: Mapping[str, TopicId]
 ) -> PartitionPair | None:
     """Return the pair whose copy a target partition is, by the map, or None if the map has no row
@@ -331,10 +332,12 @@ def by_headers(known: Replica, batch_from: Callable[[int, int], BatchHeader | No
         raise BorderUnknown("accepted records of other clients are in between")
     end = known.target.end or 0
     border = copy_border(known.map, (known.target.start or 0, end), batch_from)
-    return replace(known, copied=up_to(known.map, border, Witness.HEADERS, end - border))
+    return replace(known, copied=copied_below(known.map, border, Witness.HEADERS, end - border))
 
 
-def up_to(partition_map: PartitionMap, end: int, witness: Witness, foreign: int = 0) -> Copied:
+def copied_below(
+    partition_map: PartitionMap, end: int, witness: Witness, foreign: int = 0
+) -> Copied:
     """Return the copy in a topic if all records below `end` are this flow's."""
     runs = partition_map.runs
     at = following(runs, end, DOWNSTREAM)
@@ -394,9 +397,9 @@ def _copied(
     foreign = foreign_after(partition_map, end, producers) if producers else None
     marked = -1 if partition_map.mark is None else partition_map.mark.downstream
     if foreign is not None and not end - foreign < marked <= end:
-        return up_to(partition_map, end - foreign, Witness.PRODUCER, foreign)
+        return copied_below(partition_map, end - foreign, Witness.PRODUCER, foreign)
     if not ownership.has_new_owners(pair.source.topic):
-        return up_to(partition_map, end, Witness.LOG_END)
+        return copied_below(partition_map, end, Witness.LOG_END)
     copied = by_mark(partition_map)
     return replace(copied, foreign=max(0, end - (copied.downstream or 0)))
 

@@ -417,7 +417,7 @@ def rules_of(
         if acceptance.is_of(pair.target, pair.target_topic_id)
     )
     return Rules(
-        skips=tuple(skip.skip for skip in skips),
+        skips=tuple(skip.skipped for skip in skips),
         accepted=tuple(span for acceptance in accepted for span in acceptance.accepted.ranges),
         is_shared=is_shared,
         is_deep=is_deep,
@@ -473,7 +473,9 @@ def with_needed_runs(task: VerifyTask) -> VerifyTask:
     return replace(task, written=replace(task.written, runs=tuple(runs[low:high])))
 
 
-def doubtful(sections: Sequence[VerifyTask], results: Sequence[Compared]) -> list[tuple[int, int]]:
+def ranges_to_repeat(
+    sections: Sequence[VerifyTask], results: Sequence[Compared]
+) -> list[tuple[int, int]]:
     """Return ranges [first, next) of adjacent sections that must be walked again as one."""
     out: list[tuple[int, int]] = []
     first = 0
@@ -491,7 +493,7 @@ def joined(sections: Sequence[VerifyTask]) -> VerifyTask:
     return replace(sections[0], until=sections[-1].until)
 
 
-def together(results: Sequence[Compared]) -> Compared:
+def combined(results: Sequence[Compared]) -> Compared:
     """Combine the results for the sections of a partition, in order."""
     out = Compared()
     for result in results:

@@ -115,15 +115,15 @@ class Scan:
     def next(self, limit: int) -> Table:
         """Return at most `limit` further records. CorruptData names the corrupt record."""
         if not CHOSEN.is_compiled:
-            return self._judged(limit)
+            return self._scanned(limit)
         before = self._state[:]
         table = CHOSEN.kernels.scan(self._data, self._state, limit)
         if table is None:
             self._state = before
-            table = self._judged(limit)
+            table = self._scanned(limit)
         return table
 
-    def _judged(self, limit: int) -> Table:
+    def _scanned(self, limit: int) -> Table:
         header = self._header
         try:
             return TWIN.scan(self._data, self._state, limit)

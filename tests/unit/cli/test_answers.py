@@ -236,7 +236,7 @@ def changes(kind: IntentKind, topic: str = "", **more: Any) -> dict[str, Any]:
         )
         for target, held in (("B", None), ("C", before))
     ]
-    return {"twinlog.control.flow.wishes.wish": returns(found)}
+    return {"twinlog.control.flow.wishes.apply_intents": returns(found)}
 
 
 def quota(rate: int | None) -> dict[str, Any]:

@@ -165,7 +165,7 @@ class Flow:
             self._since,
             RiskLimits(rpo_seconds=self._rpo_seconds, retentions=self.watch.retentions),
         )
-        self.watch.see(found)
+        self.watch.log_changes(found)
         return found
 
 
@@ -412,8 +412,8 @@ class Binding:
     limit: int = 5000
     is_binding: bool = True
 
-    def tend(self, lanes: object, partitions: object) -> None: ...
-    def soon(self) -> None: ...
+    def tick(self, lanes: object, partitions: object) -> None: ...
+    def recompute_soon(self) -> None: ...
 
 
 BINDING = Binding()

@@ -130,7 +130,7 @@ def test_ten_thousand_topics_are_shown_for_a_twentieth_of_a_core(tmp_path: Path)
     for lane in driver.lanes_of(1):
         lane.progress(*(() if lane.lane is None else lane.lane.partitions), ordinal=100, end=100)
     for one in driver.run.partitions.values():
-        one.recovery.see(100, driver.clock.boot(), 100)
+        one.recovery.note_end(100, driver.clock.boot(), 100)
     since, limits = FlowSince(), RiskLimits(rpo_seconds=60, retentions={})
     monitor, status = Monitor(), StatusFile(tmp_path / "mm2.properties")
     costs: list[tuple[float, float]] = []

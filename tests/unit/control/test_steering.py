@@ -449,7 +449,7 @@ class Config:
 class DutiesStub:
     is_held: bool = False
 
-    def hold(self, *, is_held: bool) -> None:
+    def set_held(self, *, is_held: bool) -> None:
         self.is_held = is_held
 
 
@@ -618,7 +618,7 @@ def test_foreign_data_is_checked_again_when_another_flow_becomes_known(
     partition = driver.run.partitions[ORDERS[0]]
     placements = []
     for _ in range(2):  # at first it may not be known yet whose records they are
-        partition.troubled("TAKEN_OVER", "others have written", retriable=False)
+        partition.note_failure("TAKEN_OVER", "others have written", retriable=False)
         placements.append(partition.placement)
     assert placements == [Placement.PENDING, Placement.FAILED]
     assert not partition.is_due(driver.clock.monotonic())

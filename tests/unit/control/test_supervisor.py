@@ -84,7 +84,7 @@ class Prepared:
     def close(self, *, drained: bool) -> None:
         self._ends("closed", drained, None)
 
-    def rest(self, *, drained: bool, successor: object) -> None:
+    def end_generation(self, *, drained: bool, successor: object) -> None:
         self._ends("rested", drained, successor)
 
     def _ends(self, how: str, drained: bool, successor: object) -> None:
@@ -370,7 +370,7 @@ def test_a_changed_flow_ends_and_resumes_with_the_newest_configuration(config: F
     process.comes_to(Phase.ENDING)
     process.clock.now += 2
     process.comes_to(Phase.RESTARTING)
-    process.flow.replaced(cast("FlowSetup", newest))
+    process.flow.replace(cast("FlowSetup", newest))
     process.comes_to(Phase.RUNNING)
     assert prepared.ended == [("rested", True, between)]
     assert between.handed_on_to == [newest]
@@ -396,17 +396,17 @@ def done(process: Process) -> None:
 
 
 def handed_over(process: Process) -> None:
-    process.flow.offered("other", process.clock.now)
-    process.flow.handed_over()
+    process.flow.on_offered("other", process.clock.now)
+    process.flow.on_handed_over()
 
 
 @pytest.mark.parametrize(
     ("ends", "reason"),
     [
         (Process.stop, "this process is shutting down"),
-        (lambda process: process.flow.removed(), "it was removed from the configuration"),
+        (lambda process: process.flow.remove(), "it was removed from the configuration"),
         (
-            lambda process: process.flow.replaced(process.flow.setup),
+            lambda process: process.flow.replace(process.flow.setup),
             "the configuration changed: it restarts with the new one",
         ),
         (handed_over, "it is handed over to a process that leads fewer flows"),
@@ -445,8 +445,8 @@ def test_a_flow_that_is_done_except_for_failures_counts_them(config: FlowConfig)
     run = process.flow.run
     assert run is not None
     for partition in run.partitions.values():
-        partition.troubled("FOREIGN_DATA", "others wrote it", retriable=False)
-        partition.leave(Placement.FAILED)
+        partition.note_failure("FOREIGN_DATA", "others wrote it", retriable=False)
+        partition.leave_lane(Placement.FAILED)
     done(process)
     said = "1 partition FAILED; everything else is done"
     assert process.flow.snapshot().reason == said
@@ -479,8 +479,8 @@ def test_a_handed_over_flow_is_on_standby_and_stays_out_for_a_while(config: Flow
     setup = Setup(config)
     process = Process(setup)
     prepared = process.leads()
-    process.flow.offered("other", process.clock.now)
-    process.flow.handed_over()
+    process.flow.on_offered("other", process.clock.now)
+    process.flow.on_handed_over()
     process.drains()
     process.comes_to(Phase.WAITING)
     assert prepared.ended == [("closed", True, None)]

@@ -15,7 +15,7 @@ def pauses(error: TwinlogError, *, count: int = 12) -> list[float]:
     tries = SetUpAttempts(clock=clock)
     found = []
     for _ in range(count):
-        tries.failed(error)
+        tries.on_failure(error)
         found.append(tries.due_at - clock.monotonic())
         clock.now += found[-1]
     return found
@@ -39,7 +39,7 @@ def test_outage_after_a_refusal_is_not_waited_for_longer() -> None:
     clock = HandClock()
     tries = SetUpAttempts(clock=clock)
     for code in [*["TARGET_REFUSED"] * 8, "UNREACHABLE"]:
-        tries.failed(failure(code))
+        tries.on_failure(failure(code))
     assert tries.due_at - clock.monotonic() == 5
 
 

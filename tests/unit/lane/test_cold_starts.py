@@ -104,7 +104,7 @@ class Side:
         pass
 
     @contextmanager
-    def borrowed(self) -> Iterator[Client]:
+    def borrowed_client(self) -> Iterator[Client]:
         yield Client(self.view)
 
 
@@ -193,7 +193,7 @@ class Lane:
             self.starter.expect_late_requests(start)
         self.starter.start(new)
 
-    def started(self, one: TakePartition, found: StartResult) -> None:
+    def on_started(self, one: TakePartition, found: StartResult) -> None:
         start = self.starts[one.source]
         if isinstance(found, StartPoint) and self.starter.must_wait(start, found):
             return

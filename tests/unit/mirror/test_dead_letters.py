@@ -172,7 +172,7 @@ def test_lost_response_to_a_letter_is_a_lost_answer_of_the_partition() -> None:
 
 def test_log_with_a_new_leader_is_read_again_before_the_next_letter() -> None:
     rig = LettersRig()
-    rig.letters.leader.is_now(5, requested_epoch=-1)
+    rig.letters.leader.on_metadata(5, requested_epoch=-1)
     rig.fetch(batch(0, 4))
     rig.answer()
     assert sent(rig.letters) == []
@@ -298,7 +298,7 @@ def test_leader_epoch_of_another_topic_is_not_compared(topic_id: str, is_checked
     )
     assert copy.dead_letters is not None
     leader = copy.dead_letters.leader
-    leader.is_now(0, requested_epoch=-1)
+    leader.on_metadata(0, requested_epoch=-1)
     assert (leader.checked_epoch, leader.is_new) == (4 if is_checked else 0, False)
-    leader.is_now(5 if is_checked else 1, requested_epoch=-1)
+    leader.on_metadata(5 if is_checked else 1, requested_epoch=-1)
     assert leader.is_new

@@ -28,7 +28,7 @@ from twinlog.survey.replica import (
     Witness,
     by_headers,
     foreign_after,
-    pair_into,
+    pair_of_target,
     replica,
 )
 from twinlog.wire.record_batch import BatchHeader
@@ -285,12 +285,12 @@ def test_the_newest_source_topic_of_a_copy_is_the_existing_one() -> None:
     maps = Maps({old: a_map(old, (Run(0, 0, 0),)), new: a_map(new, (Run(0, 0, 0),))}, {}, 1)
     maps[new].term = Term(2, 0)
     for ids, expected_id in (({}, NO_TOPIC_ID), ({"t": COPIED}, COPIED), ({"t": AGAIN}, AGAIN)):
-        pair = pair_into(maps, TARGET, REMOTE, ids)
+        pair = pair_of_target(maps, TARGET, REMOTE, ids)
         assert pair is not None
         assert pair.source_topic_id == expected_id
         found = replica(pair, maps, Ownership(is_shared=False), target=LogState(0, 5))
         assert found.key == (old if expected_id == COPIED else new)
-    assert pair_into(maps, TARGET, COPIED, {}) is None
+    assert pair_of_target(maps, TARGET, COPIED, {}) is None
 
 
 # -- sequences

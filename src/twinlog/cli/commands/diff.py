@@ -51,7 +51,7 @@ def diff(chosen: ChosenFlow, topics: str | None, every: bool) -> Answer:
         compared.append(comparison)
         different = (text(f"{comparison.flow}: {line(each)}") for each in comparison.differences)
         write_parts(parts(comparison, with_left_alone=every), different)
-    flows = (comparison.printed(with_left_alone=every) for comparison in compared)
+    flows = (comparison.as_json(with_left_alone=every) for comparison in compared)
     return Answer(
         {"flows": flows},
         exit_code=1 if any(comparison.differences for comparison in compared) else 0,

@@ -74,7 +74,7 @@ def numbers_line(observation: Observation) -> str:
         or not observation.snapshot.partitions
     ):
         lag_text = "lag unknown"
-    if observation.behind:
+    if observation.lagging:
         lag = duration(max(0, observation.lag_ms) / 1000)
         lag_text = f"{count(observation.lag)} records behind ({lag})"
     rate = "" if observation.rate is None else f"{size(observation.rate)}/s"

@@ -385,7 +385,7 @@ def rebuild(chosen: ChosenFlow, topics: str | None, dry_run: bool, yes: bool) ->
         raise UsageError("give --yes, or --dry-run to see what would be written")
     with (
         ReadingLine("offsets", count) as shown,
-        closing(MapRebuild(chosen.setup, on_step=shown.step, say=shown.say)) as work,
+        closing(MapRebuild(chosen.setup, on_step=shown.step, say=shown.write_line)) as work,
     ):
         plans = work.plan(pattern)
         if not dry_run:

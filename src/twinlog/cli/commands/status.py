@@ -161,7 +161,7 @@ def _mirrors(
     if file is None or read is None:
         return "mirror", mirrors
     if not mirrors:
-        return "clusters", [_offline(file, read(), timeout_s)]
+        return "clusters", [_mirror_offline(file, read(), timeout_s)]
     return "mirror", _with_other_leaders(file, mirrors, read, timeout_s)
 
 
@@ -226,7 +226,9 @@ def _with_other_leaders(
     own_flows = {flow.flow for flow in flows}
     missing = tuple(flow for flow in config.flows if str(flow.flow) not in own_flows)
     wanted = tuple(flow for flow in config.flows if str(flow.flow) in waiting)
-    offline = [_offline(file, configured(config, flows=missing), timeout_s)] if missing else []
+    offline = (
+        [_mirror_offline(file, configured(config, flows=missing), timeout_s)] if missing else []
+    )
     statuses = {}
     for leader in _states_from_clusters(configured(config, flows=wanted), timeout_s):
         if leader.where:
@@ -236,7 +238,7 @@ def _with_other_leaders(
     return [*_with_flows(mirrors, lambda flow: statuses.get(flow.flow, flow)), *offline]
 
 
-def _offline(file: Path, config: MirrorConfig, timeout_s: float) -> RunningMirror:
+def _mirror_offline(file: Path, config: MirrorConfig, timeout_s: float) -> RunningMirror:
     from twinlog.control.watch.status_file import RunningMirror
 
     return RunningMirror(

@@ -97,7 +97,7 @@ class PlainProgress:
 
     @staticmethod
     def _once_line(topics: list[TopicRate]) -> str:
-        done, known = sum(t.records for t in topics), sum(t.known for t in topics)
+        done, known = sum(t.records for t in topics), sum(t.total for t in topics)
         if not known:
             return f"{_flows(topics)}: starting, no records to copy are known yet"
         records_per_s = sum(t.records_per_s for t in topics)
@@ -456,9 +456,9 @@ class FailedPartitions:
         if len(self.partitions) > 1:
             where = f"{self.key.topic}, partitions {ranges(list(self.partitions))}"
         message = self.message.removeprefix(f"{where}: ")
-        return f"{self.key.flow}: {where}: {message} [{self.key.code}]{self.began(now_ms)}"
+        return f"{self.key.flow}: {where}: {message} [{self.key.code}]{self.since_text(now_ms)}"
 
-    def began(self, now_ms: int) -> str:
+    def since_text(self, now_ms: int) -> str:
         """Return the start time as text, or an empty text if the failure has just begun."""
         is_old = self.since_ms and now_ms - self.since_ms > FRESH_MS
         return f", since {since(self.since_ms, now_ms)}" if is_old else ""
@@ -558,4 +558,4 @@ def _failing_line(group: list[FailedPartitions], now_ms: int) -> str:
     key = first.key
     message = first.message.removeprefix(f"{key.topic}-{first.partitions[0]}: ")
     topics = _topics_text([each.key.topic for each in group])
-    return f"{key.flow}: {topics}: {message} [{key.code}]{first.began(now_ms)}"
+    return f"{key.flow}: {topics}: {message} [{key.code}]{first.since_text(now_ms)}"

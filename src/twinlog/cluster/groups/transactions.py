@@ -121,7 +121,7 @@ class Transactions:
         self._sequences: dict[TopicPartition, int] = {}
         self._node: int | None = None
 
-    def judged(self, error: TwinlogError) -> TwinlogError:
+    def error_of(self, error: TwinlogError) -> TwinlogError:
         """Return the error to raise for a leader's error: if the leader rejects the epoch, that of
         the whole transaction.
         """

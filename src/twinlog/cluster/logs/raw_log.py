@@ -187,18 +187,18 @@ class _Reading:
                     answer = self._error(UNKNOWN_TOPIC_OR_PARTITION, led.tp)
                 # only the first partition of a response is guaranteed a whole batch (KIP-74)
                 if index == 0 or not self._is_cut(answer, led.tp):
-                    self._take(led.tp, answer, out)
+                    self._store(led.tp, answer, out)
                 else:  # otherwise each long batch would need a request of its own
                     self._growth[led.tp] = GROWTH * self._growth.get(led.tp, 1)
             if self._is_stuck(is_held=is_throttled and not answers):
                 # a broker returns at least one batch of the first partition, so that is the batch
                 # that does not pass
-                self._take(left[0].tp, self._nothing_passes_error(left[0].tp), out)
+                self._store(left[0].tp, self._nothing_passes_error(left[0].tp), out)
                 self._held = 0
             left = [led for led in left if led.tp not in out]
         return out
 
-    def _take(
+    def _store(
         self, tp: TopicPartition, answer: FetchedRecords | TwinlogError, answers: Answers
     ) -> None:
         """Store a response. A partition is done when about as much as requested was read."""

@@ -158,7 +158,7 @@ def wait_for_topic(
     def attempt() -> TopicMetadata:
         topic = client.metadata([name], allow_missing=False).topics[name]
         if len(topic.partitions) < partitions or any(
-            partition.leader < 0 for partition in topic.partitions if partition.partition >= first
+            partition.leader < 0 for partition in topic.partitions if partition.number >= first
         ):
             raise error_for(
                 LEADER_NOT_AVAILABLE, cluster=client.alias, doing=f"waiting for topic {name}"
@@ -167,7 +167,7 @@ def wait_for_topic(
 
     deadline = client.deadline()
     topic = client.retrying(attempt, timeout_s=deadline.left_s)
-    new = [partition.partition for partition in topic.partitions if partition.partition >= first]
+    new = [partition.number for partition in topic.partitions if partition.number >= first]
     tps = [TopicPartition(name, number) for number in new]
     for answer in list_offsets(client, tps, LATEST, timeout_s=deadline.left_s).values():
         or_raise(answer)

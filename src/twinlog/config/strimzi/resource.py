@@ -262,7 +262,7 @@ class _ResourceReader:
         if not idle:
             return
         listed = ", ".join(f"{node.path} (line {node.line})" for node in idle)
-        self._collected.say(f"without effect: {listed}; see docs/strimzi.md")
+        self._collected.warn_no_meaning(f"without effect: {listed}; see docs/strimzi.md")
 
 
 # Messages name the field of a resource that sets a key, because that is what the user edits. For a
@@ -436,7 +436,7 @@ class Collected:
         """Warn that a resource of another API group, such as IBM's, is read as Strimzi's."""
         self._add(WarningCode.READ_AS, node.line, node.path, message)
 
-    def say(self, message: str) -> None:
+    def warn_no_meaning(self, message: str) -> None:
         """Warn of fields that have no effect in Twinlog."""
         self._add(WarningCode.NO_MEANING, None, "", message)
 

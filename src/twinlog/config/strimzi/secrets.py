@@ -84,7 +84,7 @@ class Secrets:
             return None
         return str(self._folder / secret)
 
-    def holds(self, secret: str, key: str) -> bool:
+    def has_key(self, secret: str, key: str) -> bool:
         """Return True if the folder has a file for this key of the secret."""
         folder = self.folder(secret)
         return folder is not None and _is_name(key) and (Path(folder) / key).is_file()
@@ -306,7 +306,7 @@ def _in_the_pod(setting: Setting, secrets: Secrets, pod: Pod) -> Setting:
         if match[1] in pod.values:
             return pod.values[match[1]]
         secret, key = pod.variables.get(match[1], ("", ""))
-        if secret and secrets.holds(secret, key):
+        if secret and secrets.has_key(secret, key):
             return reads(Named(setting, secret), Named(setting, key))
         return match[0]
 

@@ -146,7 +146,7 @@ class Adoption:
         """Ordinals of some partitions begin again, which takes another producer ID."""
         return any(partition.is_again for partition in self.partitions)
 
-    def said(self) -> Iterator[str]:
+    def facts(self) -> Iterator[str]:
         """Yield all facts for the operator."""
         for partition in self.partitions:
             yield from partition.lines()
@@ -254,7 +254,7 @@ class Adopter:
         adopted: list[AdoptedPartition] = []
         for plan in due:
             try:
-                partition = self._adopt(
+                partition = self._adopted(
                     plan,
                     positions.noted.get(plan.source, -1),
                     (starts[plan.target], ends[plan.target]),
@@ -389,7 +389,7 @@ class Adopter:
 
     # -- the steps for one partition
 
-    def _adopt(
+    def _adopted(
         self,
         plan: PartitionPlan,
         noted: int,
@@ -567,7 +567,7 @@ class TakeOver:
         passed = unread.keys() | (known if self._claim is not None else set())
         adopter = adopter_of(self.flow, self.storage, *self.clients())
         adoption = adopter.survey([plan for plan in plans if plan.source not in passed], maps)
-        for line in adoption.said():
+        for line in adoption.facts():
             self.log_once(line)
         adopted = {partition.plan.source for partition in adoption.partitions}
         for plan in plans:
@@ -593,7 +593,7 @@ class TakeOver:
             )
             self._adopted.add(_copied(partition.plan))
 
-    def judged(self, plans: Sequence[PartitionPlan]) -> list[PartitionPlan]:
+    def judge(self, plans: Sequence[PartitionPlan]) -> list[PartitionPlan]:
         """Return the plans of a discovery, with the verdict on each."""
         if self.storage is None or self._claim is None:
             return list(plans)

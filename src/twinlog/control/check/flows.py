@@ -152,7 +152,7 @@ class _FlowCheck:
             self._problem,
         )
         for name, topic in self._mirrored.items():
-            self._report.topics.append(self._topic(topic, new.of.get(name, {}), begins[name]))
+            self._report.topics.append(self._topic(topic, new.by_topic.get(name, {}), begins[name]))
         self._report.notes += [
             absence(self._flow, name)
             for name in missing_named_topics(self._flow, self._source_metadata)
@@ -160,7 +160,7 @@ class _FlowCheck:
         self._report.notes += unkept_names(self._flow, self._mirrored)
         self._report.notes += group_notes(self._flow, self._clients.source)
         if missing and self._flow.new_topics.enabled:
-            self._creation(missing, new.of)
+            self._creation(missing, new.by_topic)
 
     def _topic(
         self, topic: TopicMetadata, configs: Mapping[str, str], begin: TopicBegin

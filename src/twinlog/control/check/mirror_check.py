@@ -279,7 +279,7 @@ def suggest_adoption(
     would look like foreign records, or be copied again. `clients` are those of source and target.
     """
     source, target = clients
-    names = not_ours(report, is_identity=setup.is_identity)
+    names = foreign_topics_of(report, is_identity=setup.is_identity)
     if not names:
         return
     left = [(target, storage.topic)]
@@ -297,7 +297,7 @@ def suggest_adoption(
         report.notes.append(suggestion(used, names))
 
 
-def not_ours(report: FlowReport, *, is_identity: bool) -> list[str]:
+def foreign_topics_of(report: FlowReport, *, is_identity: bool) -> list[str]:
     """Return the source topics whose remote topics have, or may have, records that Twinlog did not
     copy.
     """

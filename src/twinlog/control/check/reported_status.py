@@ -226,10 +226,10 @@ def _report(
             run = last_run(history, newest, now_ms, reports=reports)
         except _UNREADABLE as error:
             problems.append(f"its last process cannot be read: {_in_words(error)}")
-    now = of_now(newest, history, now_ms)
+    now = current_status(newest, history, now_ms)
     if now is None and run is not None and intents is not None and intents.promotion is None:
         try:
-            now = set_up_of_now(failed_set_up(flow, status), history, run, now_ms)
+            now = current_set_up(failed_set_up(flow, status), history, run, now_ms)
         except CorruptData as error:
             problems.append(str(error))
     return ReportedFlow(
@@ -261,7 +261,7 @@ def status_rows(target: ClusterClient, at_target: ClusterMetadata, now_ms: int) 
     return rows_since(target, now_ms - WRITTEN_WITHIN_MS)
 
 
-def of_now(
+def current_status(
     status: PublishedStatus | None, history: FlowHistory | None, now_ms: int
 ) -> PublishedStatus | None:
     """Return the newest row if its writer currently leads the flow."""
@@ -272,11 +272,11 @@ def of_now(
     return status if latest is None or status.rank >= latest.generation else None
 
 
-def set_up_of_now(
+def current_set_up(
     failed: PublishedStatus | None, history: FlowHistory | None, run: LastRun, now_ms: int
 ) -> PublishedStatus | None:
     """Return the row of a process that fails to set up the flow, if no process leads the flow by
-    `of_now` and none may be running it. `run`: how it last ran.
+    `current_status` and none may be running it. `run`: how it last ran.
     """
     if failed is None or not _is_fresh(failed, now_ms):
         return None

@@ -228,14 +228,16 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
     )
     replicas = {tp: picture.replica(pair) for tp, pair in pairs.items()}
     # the copy has advanced since the target's ends were read, or the target lost the end of its log
-    cut = {
+    past_end = {
         tp: replica
         for tp, replica in replicas.items()
         if replica.log[1] < (replica.copied.downstream or 0)
     }
-    if cut:
-        picture = picture.again(scope.target, [replica.pair.target for replica in cut.values()])
-        replicas |= {tp: picture.replica(replica.pair) for tp, replica in cut.items()}
+    if past_end:
+        picture = picture.with_later_ends(
+            scope.target, [replica.pair.target for replica in past_end.values()]
+        )
+        replicas |= {tp: picture.replica(replica.pair) for tp, replica in past_end.items()}
     for tp in listed.keys() - replicas:
         remote = TopicPartition(scope.remote(tp.topic), tp.partition)
         replicas[tp] = picture.replica(PartitionPair(tp, remote, listed[tp], NO_TOPIC_ID))

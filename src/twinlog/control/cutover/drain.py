@@ -221,7 +221,7 @@ class Drain:
                 say(f"{plural(len(left), 'partition')} left, {count(records)} records")
             time.sleep(POLL_S)
 
-    def is_over(self) -> bool:
+    def is_complete(self) -> bool:
         """Return True if no record is missing now."""
         return not any(self._read_state()[1:])
 

@@ -91,7 +91,9 @@ class FailoverPlan:
         if self.groups_problem:
             return False
         exact = (group.is_exact and not group.in_use_on_target for group in self.groups)
-        return all(exact) and not any(line for group in self.groups for line in group.ahead())
+        return all(exact) and not any(
+            line for group in self.groups for line in group.skipping_lines()
+        )
 
     def _is_whole(self, copy: Copy) -> bool:
         is_known = copy.is_copied or copy.problem == NOTHING
@@ -114,7 +116,7 @@ class FailoverPlan:
             yield f"{where} no group of this flow: consumers start by their auto.offset.reset"
         for group in self.groups:
             yield from group.lines()
-            yield from group.ahead()
+            yield from group.skipping_lines()
 
     def _copied(self) -> Iterator[str]:
         late = [copy for copy in self.copies if not self._is_whole(copy)]

@@ -15,7 +15,7 @@ from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.cluster.topics.acls import SECURITY_DISABLED, topic_acls
 from twinlog.control.compare import acls_off, configs_off
 from twinlog.control.cutover.copies import NOTHING, Copy
-from twinlog.control.cutover.fence import shut_out
+from twinlog.control.cutover.fence import locked_out_topics
 from twinlog.control.cutover.groups import GroupPlan
 from twinlog.control.cutover.newest_status import NewestStatus
 from twinlog.control.cutover.scope import CutoverScope
@@ -73,7 +73,7 @@ class Gates:
         by_name = copies_by_name(scope.config, scope.source, scope.target)
         self._remotes = {name: remote for name, remote in by_name.items() if remote in targets}
 
-    def all(self, *, most_lag: int) -> list[Gate]:
+    def check_all(self, *, most_lag: int) -> list[Gate]:
         """Return every gate, in order."""
         return [
             self._mirror(),
@@ -187,7 +187,7 @@ class Gates:
                 changes = [*acl_changes.missing, *acl_changes.leftover]
             denied = fenced_topics(topic_acls(scope.target)).intersection(self._targets)
             sources = sorted({copy.source.topic for copy in self._copies})
-            open_ = shut_out(scope.source, sources, topic_acls(scope.source))
+            open_ = locked_out_topics(scope.source, sources, topic_acls(scope.source))
         except BrokerRefused as error:
             if error.code != SECURITY_DISABLED:
                 raise
@@ -220,7 +220,9 @@ class Gates:
             if not (position.is_exact or position.waits_for_copy)
         ]
         problems += [
-            line for group in self._groups for line in (*group.ahead(), *group.unset_lines())
+            line
+            for group in self._groups
+            for line in (*group.skipping_lines(), *group.unset_lines())
         ]
         problems += [
             f"group {group.group}: {group.problem}" for group in self._groups if group.problem

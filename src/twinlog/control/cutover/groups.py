@@ -81,12 +81,12 @@ class GroupPartition:
     def outcome(self) -> GroupOutcome:
         if self.to is None:
             return GroupOutcome.NO_COUNTERPART if self.now is None else GroupOutcome.LEFT
-        if self.further:
+        if self.offsets_ahead:
             return GroupOutcome.AHEAD
         return GroupOutcome.THERE if self.now == self.to else GroupOutcome.BEHIND
 
     @property
-    def further(self) -> int:
+    def offsets_ahead(self) -> int:
         """Return by how many offsets it is further on the target than planned, or 0."""
         return 0 if self.now is None or self.to is None else max(0, self.now - self.to)
 
@@ -99,7 +99,7 @@ class GroupPartition:
         if self.to is None:
             text = f"{self.source} {self.committed}: {self.outcome}"
         if self.outcome is GroupOutcome.AHEAD:
-            text = f"{text}: at {self.now}, {count(self.further)} records further"
+            text = f"{text}: at {self.now}, {count(self.offsets_ahead)} records further"
         return f"{text} (not exact: {self.why_not_exact})" if self.why_not_exact else text
 
 
@@ -146,7 +146,7 @@ class GroupPlan:
             if partition.to is not None and partition.outcome is GroupOutcome.BEHIND
         }
 
-    def ahead(self) -> Iterator[str]:
+    def skipping_lines(self) -> Iterator[str]:
         """Yield a line for each partition in which the group would skip records on the target. A
         group that is in use there yields none.
         """
@@ -155,8 +155,8 @@ class GroupPlan:
                 yield (
                     f"group {self.group} is at {partition.now} of {partition.target}, and by its "
                     f"offset on the source it should be at {partition.to}: it would skip "
-                    f"{count(partition.further)} records; set it back with twinlog offsets reset "
-                    f"--to-offset {partition.to}"
+                    f"{count(partition.offsets_ahead)} records; set it back with twinlog offsets "
+                    f"reset --to-offset {partition.to}"
                 )
 
     def unset_lines(self) -> Iterator[str]:

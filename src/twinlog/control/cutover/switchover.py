@@ -152,10 +152,10 @@ class Switchover:
         is_over = is_promoted(scope, intents, topics)
         if not is_over:
             excluded = self.groups.excluded()
-            gates = Gates(scope, current, groups, newest_status(scope), excluded).all(
+            gates = Gates(scope, current, groups, newest_status(scope), excluded).check_all(
                 most_lag=self.options.most_lag
             )
-        standing = self.fence.standing(intents)
+        standing = self.fence.fenced_topics(intents)
         who = "promoted" if promotion is None else f"promoted {promotion}"
         return SwitchoverPlan(
             flow=scope.name,
@@ -293,7 +293,7 @@ class Switchover:
             current = copies(self.scope)
             refused = self.groups.set(self.groups.plan(current, settled=True))
             plans = self.groups.plan(current, settled=True)
-            left = [*self._remaining_problems(plans, refused), *self._reading(plans, ends)]
+            left = [*self._remaining_problems(plans, refused), *self._unread_lines(plans, ends)]
             if not left:
                 break
             if time.monotonic() > deadline:
@@ -319,12 +319,12 @@ class Switchover:
                 yield from plan.unset_lines()
             if plan.in_use_on_target or (taken and not plan.problem):
                 continue
-            if not (plan.is_done and plan.is_exact) or any(plan.ahead()):
+            if not (plan.is_done and plan.is_exact) or any(plan.skipping_lines()):
                 why = refused.get(plan.group) or next(plan.lines())
                 wrong = next((p for p in plan.partitions if not p.is_exact or p.now != p.to), None)
                 yield f"group {plan.group} is not at its offset: {wrong or why}"
 
-    def _reading(self, plans: Iterable[GroupPlan], ends: Ends) -> Iterator[str]:
+    def _unread_lines(self, plans: Iterable[GroupPlan], ends: Ends) -> Iterator[str]:
         """Yield a line for each group with members on the source that has not read to its end: the
         records that it reads and commits later would be read again on the target.
         """
@@ -365,7 +365,7 @@ class Switchover:
             raise self._changed_error(f"the fence was removed from {first_few(open_)}")
         if writers := proof.has_moved(ends):
             raise self._changed_error(f"the source was written to: {first_few(map(str, writers))}")
-        if not drain.is_over():
+        if not drain.is_complete():
             raise self._changed_error("the copy is not complete any more")
 
     def _fence_again(self, topics: Sequence[str]) -> None:

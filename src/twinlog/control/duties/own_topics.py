@@ -41,7 +41,7 @@ from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, map_homes,
 from twinlog.mirror.map.runs import DOWNSTREAM, UPSTREAM, following
 from twinlog.mirror.names.naming import STATE_TOPIC, map_topic_of
 from twinlog.mirror.state.copies import Copy, is_known, mapped_copies, noting_rows
-from twinlog.mirror.state.generations import having_written
+from twinlog.mirror.state.generations import has_written_row
 from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.ends import known_starts
 from twinlog.survey.state_reader import state_rows
@@ -122,7 +122,7 @@ class OwnTopics:
         return [
             *(row for row in followed if row[0] not in present),
             *(
-                having_written(self._flow.name, producer_id)
+                has_written_row(self._flow.name, producer_id)
                 for producer_id in sorted(wrote - state.producers)
             ),
         ]

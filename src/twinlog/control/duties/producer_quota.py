@@ -84,7 +84,7 @@ class ProducerQuota:
             self._flow.confirm()  # after a promotion no process would remove the quota
         self._may_be_held = True
         try:
-            quota = self._hold.hold(rate)
+            quota = self._hold.set_quota(rate)
         except Unauthorized as error:
             self._refused_until = time.monotonic() + REFUSED_PAUSE_S
             self._flow.log_once(
@@ -121,7 +121,7 @@ class ProducerQuota:
 
     def close(self) -> None:
         try:
-            self._log_freed(self._hold.let_go())
+            self._log_freed(self._hold.remove_quota())
         except TwinlogError as error:
             self._may_stay(error)
         self._source.close()
@@ -138,7 +138,7 @@ class ProducerQuota:
         return self._rate.see(time.monotonic(), loss_ms, now.bytes, brokers, waiting)
 
     def _release_hold(self, hold: ProducerHold) -> None:
-        self._log_freed(hold.let_go())  # before the target is queried, which may be down
+        self._log_freed(hold.remove_quota())  # before the target is queried, which may be down
         self._log_freed(hold.free())
         self._may_be_held = False
 
@@ -155,7 +155,7 @@ class ProducerQuota:
         flow = self._flow
         try:
             with self._client(flow.source) as source, self._client(flow.target) as target:
-                self._release_hold(ProducerHold(flow.name, source, target, self._hold.known))
+                self._release_hold(ProducerHold(flow.name, source, target, self._hold.last_row))
         except TwinlogError as error:
             self._may_stay(error)
 

@@ -128,17 +128,17 @@ class ProducerRate:
             is_late = loss_ms > self._rpo_ms and falls_behind
             if is_late and speed is not None and not self.is_in_vain:
                 self._lowered = 0
-                self._set(now, loss_ms, SHARE * speed / max(brokers, 1))
+                self._set_rate(now, loss_ms, SHARE * speed / max(brokers, 1))
         elif now >= self._next:
             grows = loss_ms >= self._last_loss_ms and falls_behind
             self._lowered += grows
-            self._set(now, loss_ms, self.rate * LESS if grows else self.rate)
+            self._set_rate(now, loss_ms, self.rate * LESS if grows else self.rate)
             if self._lowered > MOST_LOWERINGS:
                 # users have quotas of their own, or the flow back is throttled as this flow's user
                 self.rate, self.is_in_vain, self._not_before = None, True, now + IN_VAIN_S
         return self.rate
 
-    def _set(self, now: float, loss_ms: int, rate: float) -> None:
+    def _set_rate(self, now: float, loss_ms: int, rate: float) -> None:
         self.rate = max(int(rate), LEAST)
         self._next, self._last_loss_ms = now + ADJUST_S, loss_ms
 

@@ -50,12 +50,12 @@ class CopyEnd:
     """Where the copy of one partition ended."""
 
     key: PartitionKey
-    known: PartitionMap
+    partition_map: PartitionMap
     ordinal: int
     """Number of records that the copy wrote in total."""
     reach: Reach
     """The offsets after the last copied record, on both sides."""
-    behind: int = 0
+    foreign_offsets: int = 0
     """Number of offsets in B's log after the copy."""
 
 
@@ -144,10 +144,10 @@ class CopyEnds:
             ordinal, downstream = self._in_unshared_topic(replica)
         return CopyEnd(
             key=replica.key,
-            known=partition_map,
+            partition_map=partition_map,
             ordinal=ordinal,
             reach=reach_of(partition_map, ordinal, downstream),
-            behind=max(0, self.bounds(target)[1] - downstream),
+            foreign_offsets=max(0, self.bounds(target)[1] - downstream),
         )
 
     def _require_never_copied(
@@ -210,7 +210,7 @@ class CopyEnds:
         mark = partition_map.mark or Mark(
             partition_map.runs[0].ordinal, max(0, partition_map.runs[0].downstream)
         )
-        tail = self._tail(target, partition_map, mark)
+        tail = self._producer_tail(target, partition_map, mark)
         is_cleaned = target.topic in self._cleaned
         if tail is None and is_cleaned and not mark.is_final:
             raise self._unknown_end_error(
@@ -242,7 +242,7 @@ class CopyEnds:
             return end.ordinal, end.downstream
         return end.ordinal, max(mark.downstream, log_end.log_start)
 
-    def _tail(
+    def _producer_tail(
         self, target: TopicPartition, partition_map: PartitionMap, mark: Mark
     ) -> ProducerTail | None:
         """Return the state of the flow's producer ID that wrote last, or None if the leader dropped
@@ -289,7 +289,7 @@ def copy_ends(
     """
     ends = CopyEnds(scope, targets.values())
     searches = {source: partial(ends.find, source, target) for source, target in targets.items()}
-    return side_by_side(searches, scope.source, scope.target)
+    return search_in_parallel(searches, scope.source, scope.target)
 
 
 K = TypeVar("K")
@@ -343,7 +343,7 @@ class BothReads(NamedTuple):
     target: LogReads
 
 
-def side_by_side(
+def search_in_parallel(
     searches: Mapping[K, Callable[[BothReads], T]], source: ClusterClient, target: ClusterClient
 ) -> dict[K, T | TwinlogError]:
     """Search the logs of many partitions in parallel, with one request per broker for all of them.

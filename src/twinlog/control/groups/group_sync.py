@@ -160,7 +160,7 @@ class GroupSyncer:
                 )
         for group, offsets in self._read(idle).items():
             if isinstance(offsets, TwinlogError):
-                self._skip(group, Skipped.REFUSED, self._as_needed(group, offsets))
+                self._skip(group, Skipped.REFUSED, self._with_needed_right(group, offsets))
                 continue
             known = {tp: committed.offset for tp, committed in offsets.items()}
             target_group = TargetGroup(is_active=False, has_offsets=True, offsets=known)
@@ -169,7 +169,7 @@ class GroupSyncer:
 
     def _commit(self, syncs: Mapping[str, GroupSync], ids: Mapping[str, TopicId]) -> None:
         within = self._within_logs(syncs, ids)
-        wanted = {
+        offsets_to_set = {
             group: {
                 checkpoint.topic_partition: Committed(
                     offset=checkpoint.downstream_offset, metadata=checkpoint.metadata
@@ -178,14 +178,14 @@ class GroupSyncer:
             }
             for group, sync in within.items()
         }
-        if any(wanted.values()):
+        if any(offsets_to_set.values()):
             self._announce([checkpoint for sync in within.values() for checkpoint in sync.to_set])
             self._flow.confirm()
         cluster = self._flow.config.flow.target
-        for group, offsets in wanted.items():
+        for group, offsets in offsets_to_set.items():
             for tp, committed in offsets.items():
                 self._flow.synced.note(cluster, group, tp, committed.offset, ids[tp.topic])
-        for group, answer in self._set(self._coordinators, wanted).items():
+        for group, answer in self._set(self._coordinators, offsets_to_set).items():
             problems = [answer] if isinstance(answer, TwinlogError) else list(answer.values())
             problem = next((problem for problem in problems if problem is not None), None)
             if problem is None:
@@ -228,7 +228,7 @@ class GroupSyncer:
         }
         return {group: sync for group, sync in within.items() if sync.to_set}
 
-    def _as_needed(self, group: str, error: TwinlogError) -> TwinlogError:
+    def _with_needed_right(self, group: str, error: TwinlogError) -> TwinlogError:
         """Return the error with READ as the missing permission: setting offsets needs READ, which
         includes DESCRIBE.
         """

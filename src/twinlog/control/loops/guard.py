@@ -100,7 +100,7 @@ class LoopGuard:
         flow = self.config.flow
         ids = {flow.source: at_source.cluster_id or "", flow.target: at_target.cluster_id or ""}
         self.neighbours.learn(ids)
-        self.neighbours.ask()
+        self.neighbours.query_unknown()
         if (
             at_source.cluster_id
             and at_source.cluster_id == at_target.cluster_id
@@ -115,7 +115,7 @@ class LoopGuard:
         verdict = self._verdicts_of(named, at_target, *states)
         verdict.errors.update(unnamed)
         if not verdict.rows and not verdict.errors:
-            verdict.errors.update(self._to_come(at_target))
+            verdict.errors.update(self._looping_topics(at_target))
         if unknown := [alias for alias, cluster_id in ids.items() if not cluster_id]:
             verdict.notes.append(unknown_ids(self.config, unknown))
         return verdict
@@ -146,7 +146,7 @@ class LoopGuard:
         if changed := source_changed_error(self.config, last, at_source.cluster_id):
             raise changed
 
-    def _to_come(self, at_target: ClusterMetadata) -> Iterator[tuple[str, TwinlogError]]:
+    def _looping_topics(self, at_target: ClusterMetadata) -> Iterator[tuple[str, TwinlogError]]:
         """Yield topics that other flows would bring to the source, and this flow back again."""
         for other in self.neighbours.leading_from(self.config.flow.target):
             policy = policy_of(other)
@@ -176,7 +176,7 @@ class LoopGuard:
         self._check_claims(*states)
         verdict = self._verdicts_of(topics, at_target, *states)
         if self.judges_topics:
-            verdict.leave(foreign_topics(self.config, verdict.rows.values(), at_target, target))
+            verdict.exclude(foreign_topics(self.config, verdict.rows.values(), at_target, target))
         self._begun = frozenset(row.topic for row in verdict.rows.values() if row.begun)
         known = states[1].rows
         fresh = [row for row in verdict.rows.values() if known.get(_key(row)) != row]
@@ -184,7 +184,7 @@ class LoopGuard:
         if fresh and may_write:
             states = self._states(source, target, at_source, at_target)
             strangers, verdict = verdict.strangers, self._verdicts_of(topics, at_target, *states)
-            verdict.leave(strangers)
+            verdict.exclude(strangers)
         if may_write:
             self._take_back(target, verdict, states[1])
         own = states[1].copied_by(str(self.config.flow))
@@ -208,7 +208,7 @@ class LoopGuard:
                 code=error.code,
                 fate=Fate.RETRIABLE,
             )
-            verdict.leave({row.source_topic: why for row in fresh_rows if not row.begun})
+            verdict.exclude({row.source_topic: why for row in fresh_rows if not row.begun})
             return False
         return True
 
@@ -272,7 +272,7 @@ class LoopGuard:
         if void:
             self._write(target, void)
 
-    def planned(
+    def on_planned(
         self, target: ClusterClient, verdict: TopicVerdicts, plans: Iterable[PartitionPlan]
     ) -> None:
         """Write the rows of topics that begin now, with the IDs of created topics."""
@@ -420,7 +420,7 @@ class LoopGuard:
                 return copied_already_error(self.config, topic, other, remote)
         if row.begun:
             return None  # it was first: the flow that would close the loop is refused
-        if twin := self.neighbours.twin(self.config, topic):
+        if twin := self.neighbours.duplicate_of(self.config, topic):
             return same_clusters_error(self.config, topic, twin)
         way = self.neighbours.return_path(self.config, row.topic)
         return loop_error(self.config, topic, way) if way else None
@@ -464,7 +464,7 @@ class BegunCopies:
         rows = [row for row in target.copied_by(str(config.flow)) if row.begun]
         if not config.policy.renames:
             rows = [row for row in rows if row.renamed]
-        for row in _named(rows, at_target):
+        for row in _with_names(rows, at_target):
             self._by_remote[row.topic].append(row)
             self._by_source[row.source_topic].append(row)
             if row.source_topic_id != NO_TOPIC_ID:
@@ -481,7 +481,7 @@ class BegunCopies:
                 yield other
 
 
-def _named(rows: Iterable[CopyRow], at_target: ClusterMetadata) -> Iterator[CopyRow]:
+def _with_names(rows: Iterable[CopyRow], at_target: ClusterMetadata) -> Iterator[CopyRow]:
     """Yield rows with names; rows of earlier releases only have a topic ID, and may be void."""
     names: dict[TopicId, str] | None = None
     for row in rows:

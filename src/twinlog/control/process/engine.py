@@ -86,7 +86,7 @@ class SparkEngine:
         self._supervisor, self._server = supervisor, server
         self._thread.start()
 
-    def need(self) -> None:
+    def note_needed(self) -> None:
         """Note that this process leads a flow."""
         self._needed.set()
 
@@ -218,7 +218,7 @@ class SparkEngine:
         since = self._without_since
         return 0.0 if since is None else time.monotonic() - since
 
-    def waits(self) -> TwinlogError | None:
+    def why_waiting(self) -> TwinlogError | None:
         """Return why flows without lanes wait, or None if there are executors, or if they are not
         late. Thread-safe.
         """

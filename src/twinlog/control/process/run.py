@@ -73,7 +73,7 @@ class MirrorOptions:
     """Returns recent events of a flow, for other hosts."""
     on_config: Callable[[MirrorConfig], None] = lambda _: None
     """Called with the new configuration when it was read again."""
-    vital: ThreadWatch = field(default_factory=ThreadWatch)
+    thread_watch: ThreadWatch = field(default_factory=ThreadWatch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,19 +123,19 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
         lane_count=lambda setup, partitions, is_light: engine.lanes_for(
             setup.config, partitions, flows=supervisor.flow_count, is_light=is_light
         ),
-        on_led=engine.need,
-        spark_waits=engine.waits,
+        on_led=engine.note_needed,
+        spark_waits=engine.why_waiting,
         commands=options.commands,
         reloader=reloader,
         on_snapshot=show,
         on_turn=options.on_turn,
         events=options.events,
     )
-    key_files = KeyFileWatch(on_renewed=supervisor.hurry)
+    key_files = KeyFileWatch(on_renewed=supervisor.retry_now)
     watch = nullcontext() if reloader is None else file_watch(reloader, options.commands)
     host = address_for_executors(options.spark.master)
     server = ChannelServer(MessageCodec(MESSAGES), supervisor.deliver, host=host)
-    with options.vital.guarding(supervisor.fail):
+    with options.thread_watch.guarding(supervisor.fail):
         server.start()
         engine.start(supervisor, server)
         try:

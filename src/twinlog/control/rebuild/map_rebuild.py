@@ -180,7 +180,7 @@ class MapRebuild:
             )
         key = plan.map_key
         start, end = self._bounds(plan.target)
-        if self._described.whole(key, start):
+        if self._described.is_complete(key, start):
             return RebuiltLine(
                 source=plan.source, target=plan.target, outcome=LineOutcome.DESCRIBED, end=end
             )
@@ -277,7 +277,9 @@ class MapRebuild:
             may_lack_offsets=plan.source.topic in self._compacted,
             isolation=isolation,
             skips=tuple(
-                skip.skip for skip in self._skips if skip.is_of(plan.source, plan.source_topic_id)
+                skip.skipped
+                for skip in self._skips
+                if skip.is_of(plan.source, plan.source_topic_id)
             ),
         )
 

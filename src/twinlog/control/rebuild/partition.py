@@ -127,7 +127,7 @@ class Rebuild:
             runs=followed.runs,
             producers=frozenset(self._written.producers),
             next_upstream=followed.ends[0],
-            next_ordinal=self._end,
+            next_ordinal=self._end_ordinal,
             last_producer=self._written.last_producer,
         )
 
@@ -161,8 +161,8 @@ class Rebuild:
 
     def _from_first_is_near(self) -> bool:
         """Return True if the copy can be followed from the source's first record directly."""
-        return self._end <= SEARCHED_FROM_BEGINNING or (
-            self._source.start == 0 and self._first <= SEARCHED_FROM_BEGINNING
+        return self._end_ordinal <= SEARCHED_FROM_BEGINNING or (
+            self._source.start == 0 and self._first_ordinal <= SEARCHED_FROM_BEGINNING
         )
 
     def _beginnings(self, head: list[NumberedRecord], *, from_first: bool) -> _Beginnings:
@@ -195,7 +195,7 @@ class Rebuild:
 
     def _follow(self, ordinal: int, upstream: int, waiting: set[Pair]) -> FollowedPath:
         begin = max(0, ordinal)
-        window = TargetWindow(self._target_records(self._k + begin), begin, self._end)
+        window = TargetWindow(self._target_records(self._k + begin), begin, self._end_ordinal)
         slots = self._source_records(self._source.start if ordinal == FROM_BEGINNING else upstream)
         if ordinal == FROM_BEGINNING:
             slots = _with_room(slots, self._source.start)
@@ -228,11 +228,11 @@ class Rebuild:
         return self._written.k
 
     @property
-    def _first(self) -> int:
+    def _first_ordinal(self) -> int:
         return self._written.first - self._k
 
     @property
-    def _end(self) -> int:
+    def _end_ordinal(self) -> int:
         return self._target.end - self._k
 
     def _with_progress(self, log: RebuildLog, side: str) -> RebuildLog:

@@ -169,7 +169,7 @@ class _Flow:
             if tp.partition >= first.get(name, 0) and tp not in planned
         ]
         logs = self._source_ends(lost)
-        since, until = self._scoped(lost)
+        since, until = self._scope_offsets(lost)
         for tp in lost:
             target = TopicPartition(policy.format_remote_topic(alias, tp.topic), tp.partition)
             compared, problem = Compared(), why.get(tp.topic, "")
@@ -206,7 +206,7 @@ class _Flow:
         here_later = self._source_ends([plan.source for plan in plans])
         source_lacking = may_lack_offsets(self._source, {plan.source.topic for plan in plans})
         target_lacking = may_lack_offsets(self._target, {plan.target.topic for plan in plans})
-        since, until = self._scoped([plan.source for plan in plans])
+        since, until = self._scope_offsets([plan.source for plan in plans])
         tasks: list[VerifyTask | VerifiedPartition] = []
         for plan in plans:
             replica = picture.replica(plan, plan.targets)
@@ -250,10 +250,10 @@ class _Flow:
                     transform=transform,
                 )
             )
-        self._note_wider(plans, verified)
+        self._note_unmapped(plans, verified)
         return self._verified(tasks)
 
-    def _note_wider(self, plans: Sequence[PartitionPlan], verified: VerifiedFlow) -> None:
+    def _note_unmapped(self, plans: Sequence[PartitionPlan], verified: VerifiedFlow) -> None:
         """Note target partitions with records for which there is no source partition or map."""
         topics = {plan.target.topic: plan.source.topic for plan in plans if not plan.targets}
         if self._setup.is_identity or not topics:
@@ -282,7 +282,7 @@ class _Flow:
         isolation = self._setup.config.isolation_level
         return read_ends(self._source, tps, Want.STARTS, isolation=isolation)
 
-    def _scoped(
+    def _scope_offsets(
         self, tps: Sequence[TopicPartition]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """Return the first offsets at or after `since` and `until`; -1 if there is none."""

@@ -35,11 +35,11 @@ from twinlog.spark.options import SparkOptions
 from twinlog.spark.verify import VERIFY_MESSAGES, VerifyDone, VerifyStep, VerifyTaken, VerifyWork
 from twinlog.survey.verify import (
     VerifyTask,
-    doubtful,
+    combined,
     joined,
+    ranges_to_repeat,
     size,
     split,
-    together,
     verify_partition,
     with_needed_runs,
 )
@@ -60,7 +60,7 @@ class WalkProgress:
         self.total = sum(self._of_each)
         self.done = 0
 
-    def reach(self, number: int, offsets: int) -> None:
+    def set_done(self, number: int, offsets: int) -> None:
         """Set the number of offsets that this walk has done."""
         now = min(offsets, self._of_each[number])
         if now > self._done[number]:
@@ -69,7 +69,7 @@ class WalkProgress:
 
     def end(self, number: int) -> None:
         """Mark this walk as ended."""
-        self.reach(number, self._of_each[number])
+        self.set_done(number, self._of_each[number])
 
 
 def extent(task: VerifyTask) -> int:
@@ -145,7 +145,7 @@ class Threads:
                     raise CancelledError  # interrupted: the result is no longer needed
                 done += offsets
                 with lock:
-                    progress.reach(number, done)
+                    progress.set_done(number, done)
                     on_step(progress)
 
             return step
@@ -233,7 +233,9 @@ class Tasks:
         again = [
             (number, first, section_end)
             for number, (sections, result) in enumerate(zip(parts, of_each, strict=True))
-            for first, section_end in doubtful(sections, [outcome.compared for outcome in result])
+            for first, section_end in ranges_to_repeat(
+                sections, [outcome.compared for outcome in result]
+            )
         ]
         whole = [joined(parts[number][first:section_end]) for number, first, section_end in again]
         answers = self._run(clusters, whole, WalkProgress(whole, is_again=True), on_step)
@@ -244,7 +246,7 @@ class Tasks:
             of_each[number][first:section_end] = [answer]
         return [
             PartitionResult(
-                together([outcome.compared for outcome in result]),
+                combined([outcome.compared for outcome in result]),
                 next((outcome.why_not for outcome in result if outcome.why_not), ""),
             )
             for result in of_each
@@ -283,7 +285,7 @@ class Tasks:
         if running.error is not None:
             raise running.error
         on_step(progress)
-        return job.found()
+        return job.results()
 
     def deliver(self, event: ChannelEvent) -> None:
         """Handle an event of the channel, in the channel's thread."""
@@ -301,7 +303,7 @@ class Tasks:
                     )
                 )
             case LaneMessage(message=VerifyStep(offsets=offsets)):
-                job.progress.reach(task, offsets)
+                job.progress.set_done(task, offsets)
             case LaneMessage(peer=peer, message=VerifyDone() as done):
                 job.progress.end(task)
                 job.answers.setdefault(task, PartitionResult(done.compared, done.why_not))
@@ -316,7 +318,7 @@ class _Job:
     is_begun: bool = False
     answers: dict[int, PartitionResult] = field(default_factory=dict)
 
-    def found(self) -> list[PartitionResult]:
+    def results(self) -> list[PartitionResult]:
         """Return the result of each section; a task ends only after its answer was received."""
         missing = [task for task in range(len(self.work)) if task not in self.answers]
         if missing:

@@ -152,7 +152,7 @@ class TargetSide:
     def _note_leader(self, copy: PartitionCopy) -> None:
         leader = self.side.leaders.get(copy.target)
         if leader is not None:
-            copy.leader.is_now(
+            copy.leader.on_metadata(
                 leader.epoch, requested_epoch=self._requested_epochs.get(copy.target, -1)
             )
 
@@ -229,7 +229,7 @@ class TargetSide:
             self._blocked.add(copy)
         if batch is None and copy.trouble is not None:
             self._requested_epochs[copy.target] = copy.leader.epoch
-            self.events.answered(copy)
+            self.events.on_answered(copy)
         return batch
 
     def _submit(
@@ -278,7 +278,7 @@ class TargetSide:
             ),
             now_ms,
         )
-        self.events.answered(copy)
+        self.events.on_answered(copy)
         return False
 
     def on_answer(self, sent: SentBatches, view: memoryview, now_ms: int) -> int:
@@ -308,7 +308,7 @@ class TargetSide:
             if sent.trip_s >= FAR_S:
                 self._fill_link(copy, sent)
             self.wake(copy)
-            self.events.answered(copy)
+            self.events.on_answered(copy)
         return throttle_ms
 
     def _fill_link(self, copy: PartitionCopy, sent: SentBatches) -> None:
@@ -356,6 +356,6 @@ class TargetSide:
                 ),
                 now_ms,
             )
-            self.events.answered(copy)
+            self.events.on_answered(copy)
         for copy in list(self.copies):
             self.wake(copy)

@@ -108,9 +108,9 @@ class ForeignRecordWatch:
         taken = [c for c in whole if c.state is CopyState.TAKEN_OVER]
         ended = {c.source: c.acked_upstream for c in taken}
         if asked or ended:
-            self._begin([self._asked(copy) for copy in asked], ended, taken)
+            self._begin([self._check_of(copy) for copy in asked], ended, taken)
 
-    def _asked(self, copy: PartitionCopy) -> _Check:
+    def _check_of(self, copy: PartitionCopy) -> _Check:
         span, ordinal = copy.others.unknown, copy.others.ordinal
         if span is None:
             begin = max(copy.others.passed, copy.acked_downstream)
@@ -169,7 +169,7 @@ class ForeignRecordWatch:
                 )
         elif copy.others.unknown == check.span and writers.end >= check.span.next:
             copy.others.unknown = None
-            self.events.known(copy)
+            self.events.on_writer_known(copy)
         elif copy.others.unknown is not None:
             self._to_recheck.add(copy)  # more was written in the meantime, or cannot be read yet
         if copy.is_idle and copy.acked_downstream == check.acked and not copy.late_requests:
@@ -180,11 +180,11 @@ class ForeignRecordWatch:
     ) -> tuple[dict[TopicPartition, Writers], set[TopicPartition]]:
         writers: dict[TopicPartition, Writers] = {}
         if checks:
-            with self.ports.target.borrowed() as client:
+            with self.ports.target.borrowed_client() as client:
                 writers = self._writers(client, checks)
         if not ended:
             return writers, set()
-        with self.ports.source.borrowed() as client:
+        with self.ports.source.borrowed_client() as client:
             return writers, self._new_at_source(client, ended)
 
     def _writers(

@@ -88,16 +88,16 @@ class NoLeaderWatch:
         return not any(side.leaderless or side.unreached for side, _ in self._sides)
 
     def of_source(self, copy: Copy, *, after_s: float) -> PartitionError | None:
-        return self._of(0, copy.source, after_s)
+        return self._error_of(0, copy.source, after_s)
 
     def of_target(self, tp: TopicPartition, *, after_s: float) -> PartitionError | None:
-        return self._of(1, tp, after_s)
+        return self._error_of(1, tp, after_s)
 
     def of_take(self, take: TakePartition) -> PartitionError | None:
         """Return why a search of this partition would have to wait now, or None."""
-        error = self._of(0, take.source, 0.0)
+        error = self._error_of(0, take.source, 0.0)
         for tp in _targets(take):
-            error = error or self._of(1, tp, 0.0)
+            error = error or self._error_of(1, tp, 0.0)
         return error
 
     def is_sound(self, take: TakePartition) -> bool:
@@ -105,7 +105,7 @@ class NoLeaderWatch:
         (source, _), (target, _) = self._sides
         return source.is_sound(take.source) and all(target.is_sound(tp) for tp in _targets(take))
 
-    def _of(self, which: int, tp: TopicPartition, after_s: float) -> PartitionError | None:
+    def _error_of(self, which: int, tp: TopicPartition, after_s: float) -> PartitionError | None:
         side, name = self._sides[which]
         before = self._clock.monotonic() - after_s
         since = side.leaderless.get(tp)
@@ -206,7 +206,7 @@ class StallWatch:
             if stalled is None or stalled.is_gap:
                 self.source.ask_again(tp)
             elif self.source.position_of(tp) == stalled.position:
-                self.source.events.troubled(tp, self._error(tp, stalled))
+                self.source.events.on_troubled(tp, self._error(tp, stalled))
 
     def _on_failed(self, error: TwinlogError) -> None:
         self._is_checking = False
@@ -227,7 +227,7 @@ class StallWatch:
     # -- in the background -----------------------------------------------------------------------
 
     def _check(self, due: dict[TopicPartition, int]) -> Found:
-        with self.ports.source.borrowed() as client:
+        with self.ports.source.borrowed_client() as client:
             results: Found = dict.fromkeys(due)
             silent = {
                 tp: self._end(answer)

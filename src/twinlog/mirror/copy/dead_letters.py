@@ -210,7 +210,7 @@ class DeadLetters(PartitionCopy):
         super()._clean(batch, base_offset, now_ms)
         self.on_target.add(batch.upstream)
 
-    def let_go(self) -> None:
+    def stop_sending(self) -> None:
         """Send nothing more."""
         if self.state is CopyState.COPYING:
             self.drain()

@@ -120,7 +120,7 @@ class RangeIntake(Intake):
     ) -> None:
         return None
 
-    def _taken_in(
+    def _decode(
         self, header: BatchHeader, batch: memoryview, rolled_back: RolledBack | None
     ) -> Sequence[OutBatch]:
         if header.magic >= MAGIC_V2:
@@ -155,7 +155,7 @@ class RangeIntake(Intake):
             yield batch
             return
         old = header.magic < MAGIC_V2
-        rows = self._fresh(rows_of(decode_legacy(batch)) if old else decode_rows(batch))
+        rows = self._rows_to_copy(rows_of(decode_legacy(batch)) if old else decode_rows(batch))
         yield from dense_batches(rows)
 
     # -- answers of the application

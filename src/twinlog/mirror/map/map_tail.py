@@ -155,7 +155,7 @@ class MapTail:
         full = (*self._closed, *self._full)
         return [*(entry.runs for entry in full if entry.transform == self.transform), self.runs]
 
-    def moved(self, run: Run, distance: int) -> None:
+    def shift(self, run: Run, distance: int) -> None:
         """Shift the target offsets of this run and of all later announced runs.
 
         Their upstream offsets stay true, so no batch waits for the row. If several flows write to a
@@ -286,7 +286,7 @@ class MapTail:
             self.mark = mark
             self.dirty = True
 
-    def handed(self, acked_ordinal: int) -> HandedRuns | None:
+    def hand_over(self, acked_ordinal: int) -> HandedRuns | None:
         """Return what a drained copy hands over, or None if the runs at its end are no longer
         remembered.
 

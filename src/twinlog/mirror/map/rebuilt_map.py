@@ -96,7 +96,7 @@ class TargetWindow:
         self._present = bytearray()
         self._waiting: NumberedRecord | None = None
 
-    def at(self, ordinal: int) -> int:
+    def identity_at(self, ordinal: int) -> int:
         """Return the identity at this ordinal, or ABSENT."""
         self._fill(ordinal + 1)
         at = (ordinal - self._first) * _BYTES
@@ -242,7 +242,7 @@ class Follower:
         states = [_EqualPair(FROM_BEGINNING, -1)]
         if ordinal != FROM_BEGINNING:
             first = next(slots)
-            if first.number == ABSENT or self._window.at(ordinal) != first.number:
+            if first.number == ABSENT or self._window.identity_at(ordinal) != first.number:
                 self._note(ordinal, first.offset)
                 states = []
             else:
@@ -256,11 +256,11 @@ class Follower:
             if not states or len(self._ends) > 1:
                 break
             if len(states) == 1 and not self._ends:
-                self._settle(states[0].chain)
+                self._add_runs(states[0].chain)
                 states = [states[0]._replace(chain=None)]
             self._window.forget_below(min(state.ordinal for state in states))
         if len(self._ends) == 1:
-            self._settle(*self._ends.values())
+            self._add_runs(*self._ends.values())
         return FollowedPath(
             runs=self._runs,
             ends=tuple(sorted(self._ends)),
@@ -277,7 +277,7 @@ class Follower:
         low = state.ordinal + 1
         if slot.holes or state.holes or state.chain or self._ends or not 0 < low < self._window.end:
             return None
-        if slot.number == ABSENT or self._window.at(low) != slot.number:
+        if slot.number == ABSENT or self._window.identity_at(low) != slot.number:
             return None
         self._equal += 1
         self._met.discard((slot.offset, low))
@@ -328,7 +328,7 @@ class Follower:
         if high < low:
             return
         if not holes:
-            seen = self._window.at(low)
+            seen = self._window.identity_at(low)
             if seen in (ABSENT, slot.number):
                 self._equal += seen != ABSENT
                 yield self._pair(state, low, slot.offset)
@@ -363,7 +363,7 @@ class Follower:
         if self._differs is None or ordinal > self._differs[1]:
             self._differs = (upstream, ordinal)
 
-    def _settle(self, chain: _Chain | None) -> None:
+    def _add_runs(self, chain: _Chain | None) -> None:
         runs = []
         while chain is not None:
             runs.append(chain[1:])
@@ -443,7 +443,7 @@ class DescribedMaps:
         if is_open is not None and row.term >= term:
             self._rebuilt[row.key] = row.term, bool(is_open)
 
-    def whole(self, key: PartitionKey, log_start: int) -> bool:
+    def is_complete(self, key: PartitionKey, log_start: int) -> bool:
         """Return whether the partition is described: by a completed rebuild, or from the target's
         log start on.
 

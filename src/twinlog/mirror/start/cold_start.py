@@ -88,7 +88,7 @@ class ReadAhead:
         out: dict[TopicPartition, RawRecords] = {}
         missing: dict[TopicPartition, int] = {}
         for tp, offset in offsets.items():
-            known = self._known(tp, offset)
+            known = self._prefetched(tp, offset)
             if known is None:
                 missing[tp] = offset
             else:
@@ -97,7 +97,7 @@ class ReadAhead:
             out.update(self._view.read(missing, size=size))
         return out
 
-    def _known(self, tp: TopicPartition, offset: int) -> RawRecords | None:
+    def _prefetched(self, tp: TopicPartition, offset: int) -> RawRecords | None:
         """Return the prefetched records from the batch on that contains or follows the offset.
 
         An empty prefetch is no answer for a later read, because records may have arrived since.

@@ -90,7 +90,7 @@ class Logs:
     def upstream_of(self, ordinal: int) -> int:
         return (run_at(self.runs, ordinal) or self.runs[0]).upstream_of(ordinal)
 
-    def same(self, ordinal: int) -> bool:
+    def are_equal(self, ordinal: int) -> bool:
         """Return whether both records are equal. Records missing on one side count as equal."""
         target_record = self.target_at(self.k + ordinal)
         source_record = self.source_at(self.upstream_of(ordinal))
@@ -117,7 +117,7 @@ def find_divergence(logs: Logs) -> Divergence:
         low = max(low, min(high, first.ordinal + logs.source_start - first.upstream))
     while low < high:
         middle = (low + high) // 2
-        if logs.same(middle):
+        if logs.are_equal(middle):
             low = middle + 1
         else:
             high = middle

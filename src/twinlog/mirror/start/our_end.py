@@ -178,7 +178,7 @@ class _Walk:
                 if self._known and headers.reads - reads > READS_FOR_STRANGERS:
                     return
             if self._is_ours(header):
-                self._take(header)
+                self._pass_own_batch(header)
             elif not self._is_foreign(header):
                 self._has_company |= not header.is_control
             elif self._foreign is None:
@@ -194,7 +194,7 @@ class _Walk:
     def _is_foreign(self, header: BatchHeader) -> bool:
         return not self.request.is_branch and is_foreign(header, self._known)
 
-    def _take(self, header: BatchHeader) -> None:
+    def _pass_own_batch(self, header: BatchHeader) -> None:
         """Process a batch of this flow. It must follow the batches before it."""
         request, ordinal = self.request, self.ordinal
         ahead = sequences_ahead(header.base_sequence, sequence_of(ordinal))

@@ -70,7 +70,7 @@ class TailCheck:
         upstream = next_upstream(self._runs, self._ordinal, logs.source_ends.log_start)
         known = logs.sources(self._tail, self._runs, self._k)
         comparison = self._compare(self._runs, known, self._request.fingerprints)
-        if comparison.holds:
+        if comparison.is_consistent:
             if lost is not None and not comparison.proves(self._ordinal):
                 raise not_disproved_error(lost, source=self._request.source)
             epoch = comparison.epoch_before(self._ordinal, upstream)
@@ -125,7 +125,7 @@ class TailCheck:
             earlier, fewer = without_newest(runs, prints, count)
             known_records |= self._logs.sources(self._tail, earlier, self._k)
             comparison = self._compare(earlier, known_records, fewer)
-            if not comparison.holds:
+            if not comparison.is_consistent:
                 continue
             right = run_continued_at(earlier, dropped.ordinal)
             next_offset = right.upstream_of(self._ordinal)

@@ -58,13 +58,13 @@ class Comparison:
     """The last record of the tail, if it is equal: the position is right after it."""
 
     @property
-    def holds(self) -> bool:
+    def is_consistent(self) -> bool:
         """Whether nothing contradicts the map. If `equal` is 0, nothing confirms it either."""
         return not self.differing
 
     def proves(self, ordinal: int) -> bool:
         """Return whether the record before this ordinal is confirmed to be the one in the map."""
-        return self.holds and self.newest is not None and self.newest.ordinal == ordinal - 1
+        return self.is_consistent and self.newest is not None and self.newest.ordinal == ordinal - 1
 
     def epoch_before(self, ordinal: int, upstream: int) -> int:
         """Return the source leader epoch of offset `upstream` - 1, or -1 unless that is exactly the

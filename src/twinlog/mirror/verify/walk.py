@@ -41,7 +41,7 @@ from twinlog.wire.compression import decompress
 from twinlog.wire.kernels.shapes import END, OFFSET, REST, TIMESTAMP
 from twinlog.wire.record_batch import CODEC_MASK, HEADER_BYTES, BatchHeader, verify_crc
 from twinlog.wire.records import decode_table
-from twinlog.wire.rows import Record, rest_of
+from twinlog.wire.rows import Record, encoded_content
 
 NOT_IN_MAP: Final = "the offset map has no position for them"
 ELSEWHERE: Final = "the offset map has another position"
@@ -196,9 +196,9 @@ class LogWalk:
             return True
         if source_entry is None:
             return target_entry is not None and self._source_lacks(target_entry, None)
-        return self._pair(source_entry, target_entry)
+        return self._match(source_entry, target_entry)
 
-    def _pair(self, source_entry: Entry, target_entry: Entry | None) -> bool:
+    def _match(self, source_entry: Entry, target_entry: Entry | None) -> bool:
         mapped = self._pairs.counterpart(source_entry.offset)
         if mapped is None:
             return False
@@ -235,7 +235,7 @@ class LogWalk:
             return  # the record cannot be decoded, so it is in no digest
         tally = side(self._compared.day(record.timestamp))
         if self._rules.is_deep:
-            tally.add_digest(offset, record.timestamp, rest_of(record))
+            tally.add_digest(offset, record.timestamp, encoded_content(record))
         else:
             tally.add_records(1, _size(record))
 
@@ -302,7 +302,7 @@ class LogWalk:
         passed = self._source.limit if source_entry is None else source_entry.offset
         if not self._source.may_lack or origin.offset >= passed:
             return None
-        return None if self._source.hides(origin.offset) else GapCause.SOURCE_CLEANED
+        return None if self._source.has_hidden(origin.offset) else GapCause.SOURCE_CLEANED
 
     # -- differences
 
@@ -323,7 +323,7 @@ class LogWalk:
             if met is not None or is_whole:
                 break
         until = self._as_far_as_both(*entries) if met is None else met
-        if met == (0, 0) and not self._moves(source_entries, target_entries):
+        if met == (0, 0) and not self._shift_changes(source_entries, target_entries):
             # equal except for timestamps, among records with the target's own
             pair = (
                 Range(source_entries[0].offset, source_entries[0].offset + 1),
@@ -353,7 +353,9 @@ class LogWalk:
             mapped = self._pairs.counterpart(source_entries[0].offset)
         return self._shift if mapped is None else target_entries[0].offset - mapped.offset
 
-    def _moves(self, source_entries: Sequence[Entry], target_entries: Sequence[Entry]) -> bool:
+    def _shift_changes(
+        self, source_entries: Sequence[Entry], target_entries: Sequence[Entry]
+    ) -> bool:
         return (
             not (source_entries and target_entries)
             or self._shift_at(source_entries, target_entries) != self._shift
@@ -460,7 +462,7 @@ class LogWalk:
             and origin.is_known
             and last is not None
             and origin.offset < last
-            and not self._source.hides(origin.offset)
+            and not self._source.has_hidden(origin.offset)
         )
         if may_be_cleaned:
             self._compared.gaps[GapCause.SOURCE_CLEANED] += 1

@@ -12,7 +12,7 @@ from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.keys.client_keys import Role
 from twinlog.config.values.origin import ClientProperties
 from twinlog.records.bounds import option_error
-from twinlog.records.given import client_of, named_options, no_effect, positive, settings_of
+from twinlog.records.given import client_of, named_options, positive, settings_of, warn_no_effect
 from twinlog.wire.record_batch import Codec
 
 TRANSACTIONAL_ID: Final = "transactional.id"
@@ -97,7 +97,7 @@ def _note_stronger(client: ClientProperties) -> None:
     for key, (always, weaker) in ALWAYS.items():
         word = client.get(key, always[0]).strip().lower()
         if word in weaker:
-            no_effect(f"kafka.{key}", f"a transaction always has {always[0]}")
+            warn_no_effect(f"kafka.{key}", f"a transaction always has {always[0]}")
         elif word not in always:
             raise option_error(
                 f"kafka.{key}", f"{word!r} is not a valid value", f"write {always[0]}"

@@ -28,7 +28,7 @@ from twinlog.records.write.transaction import BegunTransaction, TaskWritten, tra
 log = logging.getLogger(__name__)
 
 
-def prepared(options: WriteOptions, schema: StructType, *, overwrite: bool) -> BegunTransaction:
+def begin_write(options: WriteOptions, schema: StructType, *, overwrite: bool) -> BegunTransaction:
     """Check the schema, and begin. Raises TwinlogError."""
     if overwrite:
         raise ConfigError(

@@ -91,7 +91,7 @@ def test_differences() -> None:
     )
     comparison.add(Aspect.REPLICATION_FACTOR, 4, [factor])
     comparison.add(Aspect.CONFIG, 4, [config])
-    printed = encoded(comparison.printed(with_left_alone=True))
+    printed = encoded(comparison.as_json(with_left_alone=True))
     found = answered(reports.Diff, printed)
     wanted = renamed(printed)
     wanted["deviations"][0]["aspect"] = "replicationFactor"
