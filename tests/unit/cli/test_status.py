@@ -279,6 +279,39 @@ def test_flows_that_no_local_mirror_runs_are_queried(
     assert elsewhere["pid"] is None
 
 
+@pytest.mark.parametrize("name", ["A:C", "A->C", "A -> C"])
+def test_one_flow_is_shown_and_judged(
+    running: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """A problem of another flow changes neither the output nor the exit code."""
+    StatusFile(running).write([flow(partition("payments", state="FAILED")), flow(flow="A->C")])
+    for arguments in ((), (str(running),)):
+        assert run(["status", *arguments, "--flow", "A:B"]) == 1
+        assert "A->C" not in capsys.readouterr().out
+        assert run(["status", *arguments, "--flow", name, "--format", "json"]) == 0
+        answer = json.loads(capsys.readouterr().out)
+        assert [one["flow"] for one in answer["mirrors"][0]["flows"]] == ["A->C"]
+        assert answer["totals"]["flows"] == 1
+
+
+def test_one_flow_that_no_local_mirror_runs_is_queried(
+    running: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offline_status, "GIVES_UP_S", 0.3)
+    assert run(["status", "--flow", "A:C"]) == 3, "without FILE"
+    assert capsys.readouterr().out.startswith("no mirror of A:C runs here; ")
+    running.write_text(
+        "clusters = A, B, C\nA.bootstrap.servers = 127.0.0.1:1\nB.bootstrap.servers = 127.0.0.1:2\n"
+        "C.bootstrap.servers = 127.0.0.1:3\nA->B.enabled = true\nA->C.enabled = true\n"
+    )
+    assert run(["status", str(running), "--flow", "A:C", "--format", "json"]) == 3, "unreachable"
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["source"] == "clusters"
+    assert [one["flow"] for mirror in answer["mirrors"] for one in mirror["flows"]] == ["A->C"]
+    assert run(["status", str(running), "--flow", "B:A"]) == 2
+    assert "B:A is not a flow of the file, which has A->B, A->C" in capsys.readouterr().err
+
+
 def test_a_leader_and_a_standby_on_one_host_are_one_flow(
     running: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ import click
 from rich.text import Text
 
 from twinlog.cli.options.command import Command
-from twinlog.cli.options.flow_option import ChosenFlow, on_flow
+from twinlog.cli.options.flow_option import ChosenFlow, on_flows
 from twinlog.cli.terminal.output import Answer
 from twinlog.cli.terminal.tables import text
 from twinlog.quantities import count, duration, plural, size
@@ -22,7 +22,7 @@ STYLES: Final[Mapping[str, str]] = {"certain": "red", "likely": "yellow", "possi
 
 
 @click.command("doctor", cls=Command)
-@on_flow
+@on_flows
 def doctor(chosen: ChosenFlow) -> Answer:
     """Print why a flow is slow or has stopped, the likeliest reason first.
 

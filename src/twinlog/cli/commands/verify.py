@@ -11,7 +11,7 @@ import click
 from rich.text import Text
 
 from twinlog.cli.options.command import Command
-from twinlog.cli.options.flow_option import ChosenFlow, on_flow, topics_option
+from twinlog.cli.options.flow_option import ChosenFlow, on_flows, topics_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import spark_options, take_spark_options
 from twinlog.cli.terminal.output import Answer, write_line
@@ -35,7 +35,7 @@ STYLES: Final = {"identical": "green", "different": "red", "not compared": "yell
 
 
 @click.command("verify", cls=Command)
-@on_flow
+@on_flows
 @topics_option
 @option(
     "--since",
