@@ -97,7 +97,7 @@ class LanePortWatch:
                             self.offers.put((address, offer))
                         pause.reset()
             except TwinlogError as error:
-                log.info("no offers of a lane: %s", error)
+                log.info("a lane offered no records: %s", error)
                 time.sleep(pause.next_s())
                 if pause.failures == REPORTED_AFTER and address in self.ports:
                     log.warning(

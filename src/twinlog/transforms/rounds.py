@@ -182,7 +182,7 @@ class Rounds:
         elif isinstance(error, JobTimedOut) and len(parts) == 1:
             late += self._answer_alone(parts[0], error)
         else:
-            log.info("%d ranges are tried one by one: %s", len(parts), error)
+            log.info("a job of %d ranges failed; each gets a job now: %s", len(parts), error)
             self.most_bytes, is_late = LEAST_BYTES, isinstance(error, JobTimedOut)
             each = [_smaller(part) if is_late else part for part in parts]
             _each(lambda part: late.extend(self._answer_alone(part)), each)

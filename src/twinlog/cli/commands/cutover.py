@@ -413,7 +413,7 @@ def failback() -> None:
 @failback.command("plan")
 @cutover_options
 def plan_failback(**arguments: Any) -> Answer:
-    """Print each partition's tail, what the source lost, and how to start the flow back.
+    """Print each partition's tail, the source's lost records, and how to start the reverse flow.
 
     The command reads the whole tail and changes nothing. Exit code 0 if a run could begin, else 1.
 
@@ -454,7 +454,7 @@ def status_failback(**arguments: Any) -> Answer:
 )
 @run_options
 def run_failback(tail: str, folder: Path, **arguments: Any) -> Answer:
-    """Save the tail, keep or append it to the target, and print how to start the flow back.
+    """Save the tail, keep or append it to the target, and print how to start the reverse flow.
 
     Nothing is ever deleted. If a step cannot be done, the run ends with exit code 1 and prints why.
     Completed steps stay, and the same command resumes from there.

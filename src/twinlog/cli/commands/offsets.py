@@ -443,8 +443,8 @@ def _report(lines: Sequence[RebuiltLine], *, dry_run: bool) -> Iterator[Renderab
 @option(
     "--may-repeat",
     is_flag=True,
-    help="Accept that the query has read beyond the copy: those records are read again if they "
-    "are copied later, and never if the source is lost.",
+    help="Continue although the query has read records that are not copied yet. If they are copied "
+    "later, the query reads them again.",
 )
 def rewrite_checkpoint(
     chosen: ChosenFlow, checkpoint: Path, new: Path, reverse: bool, may_repeat: bool

@@ -240,7 +240,7 @@ class HotConnection:
         while end - pos >= 4:
             (size,) = _SIZE.unpack_from(self._scratch, pos)
             if not 4 <= size <= framing.MAX_FRAME_BYTES:
-                raise CorruptData(f"{self.peer} sent {size} as the size of a response")
+                raise CorruptData(f"{self.peer} sent a response with the invalid size {size}")
             frame = self._pool.take(size)
             have = min(size, end - pos - 4)
             frame[:have] = memoryview(self._scratch)[pos + 4 : pos + 4 + have]

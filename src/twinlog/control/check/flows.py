@@ -166,7 +166,8 @@ class _FlowCheck:
             elif count != wanted and self._flow.keyed_partitions:
                 self._report.notes.append(
                     f"{self._flow.flow}: topic {remote} has {plural(count, 'partition')} on "
-                    f"{self._flow.flow.target}, its source {wanted}: records are placed by key"
+                    f"{self._flow.flow.target}, and {wanted} on {self._flow.flow.source}: "
+                    "records are placed by key"
                 )
             elif count < wanted and not creates:
                 error = target_topic_too_small(self._flow, remote, count, wanted)

@@ -349,7 +349,7 @@ def small_fetches(observation: Observation) -> Iterator[Finding]:
         Likelihood.LIKELY,
         "small_fetches",
         f"{what} at most {size(bound)}/s for {unit}, "
-        f"and {size(max(fastest, (observation.rate or 0.0) / lanes))}/s are copied",
+        f"which copies {size(max(fastest, (observation.rate or 0.0) / lanes))}/s",
         f"raise {observation.source.alias}.consumer.{key} above {now}",
     )
 

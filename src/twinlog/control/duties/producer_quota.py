@@ -67,10 +67,9 @@ class ProducerQuota:
         rate = self._wanted_rate()
         if self._rate is not None and self._rate.is_in_vain:
             self._flow.log_once(
-                f"{self._flow.name}: throttling producers of "
-                f"{self._flow.source.alias} did not help: they have quotas of their own, or the "
-                "copy itself is throttled; the quota is removed, and it is tried again every "
-                "10 minutes [PRODUCERS_HELD]"
+                f"{self._flow.name}: the quota for producers of {self._flow.source.alias} did not "
+                "help, because they have quotas of their own or the copy itself is throttled. It "
+                "is removed, and is set again after 10 minutes [PRODUCERS_HELD]"
             )
         if rate is None:
             now = time.monotonic()

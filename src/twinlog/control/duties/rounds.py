@@ -274,7 +274,7 @@ class Duties:
                 except NotPermitted as error:
                     self._log_once(error.message)
                 except TwinlogError as error:
-                    self._log.warning("%s: not done at the end: %s", duty.name, error)
+                    self._log.warning("%s: the last round failed: %s", duty.name, error)
                 except Exception:  # noqa: BLE001 (the other duties must end as well)
                     self._log.bug("%s: internal error in the last round", duty.name)
 

@@ -673,8 +673,8 @@ class FailbackPlan:
         out = []
         if not self.promoted:
             out.append(
-                "it was not promoted: a failback follows a failover; the mirror copies the records "
-                "that the source has"
+                "it was not promoted, so there is nothing to fail back from: the mirror copies the "
+                "source's records"
             )
         out += [f"{tail.source}: {tail.problem}" for tail in self.tails if tail.problem]
         return out

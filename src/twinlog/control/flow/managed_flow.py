@@ -419,7 +419,7 @@ class ManagedFlow:
         hands_over = Step.HANDED_OVER in why and successor is None
 
         def on_failed(error: TwinlogError) -> None:
-            self.log.warning("the end could not be noted on the target: %s", error)
+            self.log.warning("the flow's end could not be written to the state topic: %s", error)
             self.closed(successor)
 
         leads = Step.LOST not in why

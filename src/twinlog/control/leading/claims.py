@@ -140,7 +140,7 @@ class FlowClaims:
             if is_latest and time.monotonic() < until:
                 self.end(target, idle.generation)
         except TwinlogError as error:
-            log.info("generation %d could not be noted as ended: %s", idle.generation, error)
+            log.info("the end of generation %d could not be stored: %s", idle.generation, error)
         finally:
             target.api_timeout_s = usual_s
 

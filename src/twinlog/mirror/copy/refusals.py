@@ -106,7 +106,7 @@ def refusal(
         )
     fate = Fate.RETRIABLE if error in RETRIABLE_ERRORS else Fate.FATAL
     return PartitionError(
-        f"{what}: the target answered error {error}{detail}", code="TARGET_REFUSED", fate=fate
+        f"{what}: the target returned error {error}{detail}", code="TARGET_REFUSED", fate=fate
     )
 
 
