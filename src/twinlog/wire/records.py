@@ -96,7 +96,7 @@ class Scan:
         if header.last_offset > _LAST_OFFSET:
             raise CorruptData(
                 f"batch at offset {header.base_offset}: its last offset {header.last_offset} is "
-                f"above the highest one, {_LAST_OFFSET}"
+                f"higher than the highest possible one, {_LAST_OFFSET}"
             )
         self._header = header
         # a batch emptied by the log cleaner keeps its codec bits

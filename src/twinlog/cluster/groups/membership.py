@@ -394,7 +394,7 @@ class Membership:
             number = error.kafka_error if isinstance(error, BrokerRefused) else 0
             if number == REBALANCE_IN_PROGRESS:
                 self._confirmed_at = sent
-            log.debug("heartbeat during a join failed error=%s", error)
+            log.debug("a heartbeat failed while joining the group error=%s", error)
         if self._is_session_over():
             self._step_down()
 

@@ -258,8 +258,8 @@ class Intake:
                 return None
             # a broker always sends the first batch whole, whatever its size
             raise CorruptData(
-                f"batch at offset {self.position}: its length is more than the {len(records)} "
-                "bytes that the source has of it"
+                f"batch at offset {self.position}: its header has a greater length than the "
+                f"{len(records)} bytes that the source returned"
             )
         next_at = start + header.length
         batch = records[start:next_at]
