@@ -138,6 +138,13 @@ def test_the_lag_before_an_outage_is_a_lower_bound() -> None:
     assert "without the source, at least 400 records of the last 1.0 s would be lost" in text
 
 
+def test_records_of_unknown_age_are_not_those_of_the_last_0_s() -> None:
+    """As after a start that has copied only some topics, if no mirror runs."""
+    parts = partition("payments"), partition(lag=43, lag_ms=None, state="BEHIND")
+    text = shown(120, flow(*parts, loss_records=43, loss_ms=0, loss_unknown=1))
+    assert "without the source, 43 records would be lost; unknown for 1 partition" in text
+
+
 LONG: dict[str, Any] = {
     "target_topic": "primary.a-rather-long-name-of-a-topic",
     "lag": 1_234_567,
