@@ -108,6 +108,12 @@ def test_a_flow_without_executors_waits_for_spark_as_long_as_it_takes(
         eventually(is_waiting, what="a state: its only worker is gone")
         cluster.add_worker()
         orders.arrive()
+        cluster.end_master()
+        cluster.start_master()
+        eventually(is_waiting, what="a state: the new master has ended the executors")
+        orders.produce(200)
+        orders.arrive()
+        assert "Spark's application ended: it has had no executor for" in leader.stderr
         stop(leader)
     assert orders.are_identical()
 

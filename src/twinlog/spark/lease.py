@@ -224,6 +224,11 @@ class SparkLeaseStarter:
         self._jobs.append(job)
         return job
 
+    @property
+    def is_leasing(self) -> bool:
+        """Return True if a lease runs, or waits for an executor."""
+        return any(not job.is_done for job in list(self._jobs))
+
     def finish(self) -> None:
         """Wait until the rows of the last leases are shown, because otherwise a history would call
         them failed.
