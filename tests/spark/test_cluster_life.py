@@ -114,6 +114,8 @@ def test_a_flow_without_executors_waits_for_spark_as_long_as_it_takes(
         orders.produce(200)
         orders.arrive()
         assert "Spark's application ended: it has had no executor for" in leader.stderr
+        early = [line for line in leader.stderr.splitlines() if "a lease ended early" in line]
+        assert all(line.endswith("its application has ended [LEASE]") for line in early), early
         stop(leader)
     assert orders.are_identical()
 
