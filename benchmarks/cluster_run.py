@@ -115,9 +115,9 @@ class Flow:
             "application": partial(self._kill, self._executors),
             "worker": self._lose_worker,
             "workers": self._lose_workers,
-            "master": partial(self._lose_master, returns=False),
-            "master, returns": partial(self._lose_master, returns=True),
-            "master, recovers": partial(self._lose_master, returns=True),
+            "master": self._lose_master,
+            "master, returns": partial(self._restart_master, recovers=False),
+            "master, recovers": partial(self._restart_master, recovers=True),
             "leader": self._lose_leader,
         }
         time.sleep(RESTS_S)
@@ -148,11 +148,23 @@ class Flow:
         self._workers = [self._spark.add_worker(cores=4) for _ in range(2)]
         return time.monotonic()
 
-    def _lose_master(self, *, returns: bool) -> float:
+    def _lose_master(self) -> float:
         self._spark.end_master()
-        if returns:
-            self._spark.start_master()
         return self._produce(PARTITIONS)
+
+    def _restart_master(self, *, recovers: bool) -> float:
+        known = self._executors()
+        self._spark.end_master()
+        self._spark.start_master()
+        began = time.monotonic()
+        eventually(lambda: self._spark.workers() == len(self._workers))
+        if recovers:
+            eventually(lambda: any(self._spark.applications().values()), what="its executors")
+            assert all(one.is_running() for one in known)
+            return self._produce(PARTITIONS)
+        eventually(lambda: not any(one.is_running() for one in known))
+        self._produce(PARTITIONS)
+        return began
 
     def _lose_leader(self) -> float:
         successor, name = self._start()
