@@ -88,9 +88,12 @@ class Load:
 
 
 def arrived(target: LocalCluster, topic: str) -> int:
-    name = f"A.{topic}"
+    return arrived_in(target, f"A.{topic}")
+
+
+def arrived_in(target: LocalCluster, remote: str) -> int:
     try:
-        return sum(end_offsets(target, name).values()) if name in topic_names(target) else 0
+        return sum(end_offsets(target, remote).values()) if remote in topic_names(target) else 0
     except KafkaException:
         return 0  # it is just being created
 

@@ -44,7 +44,9 @@ class Transforming:
             return None
         elif self.desk is None:
             text = "no application on this lane runs its transform"
-        elif take.fan is not None or not self._work.is_ours_alone:
+        elif take.fan is not None:
+            text = "its records are placed by key (twinlog.target.partitions), and not transformed"
+        elif not self._work.is_ours_alone:
             text = "records of topics that other clients may write to cannot be transformed"
         elif self._work.dead_letters and NO_TOPIC_ID in (take.source_topic_id, self._letters_id):
             text = (

@@ -459,8 +459,8 @@ def _plan(
                 topics[name], denied_error(flow.flow.target, lacks[0].name, remote[name])
             )
             continue
-        differs = len(remote_topic.partitions) != len(topics[name].partitions)
-        targets = len(remote_topic.partitions) if flow.keyed_partitions and differs else 0
+        there = len(remote_topic.partitions)
+        targets = there if flow.places_by_key(len(topics[name].partitions), there) else 0
         transform = flow.transforms.digest_of(name)
         for partition in topics[name].partitions[: usable.get(name)]:
             discovery.plans.append(

@@ -163,7 +163,7 @@ class _FlowCheck:
             if count != wanted and self._flow.same_partitions:
                 error = partitions_differ(self._flow, remote, count, wanted)
                 self._problem(error, topic.name)
-            elif count != wanted and self._flow.keyed_partitions:
+            elif self._flow.places_by_key(wanted, count):
                 self._report.notes.append(
                     f"{self._flow.flow}: topic {remote} has {plural(count, 'partition')} on "
                     f"{self._flow.flow.target}, its source {wanted}: records are placed by key"
@@ -320,13 +320,12 @@ class _FlowCheck:
         """Report prefixed remote topics with records that no row of the offset map covers."""
         if self._setup.is_identity:
             return
-        keyed = self._flow.keyed_partitions
         targets = {
             TopicPartition(topic.topic, number): TopicPartition(topic.remote_topic, number)
             for topic in self._report.topics
             if topic.plan not in (Plan.CREATE, Plan.MISSING)
             # other topics are treated as shared
-            if not keyed or topic.partitions == topic.remote_partitions
+            if not self._flow.places_by_key(topic.partitions, topic.remote_partitions)
             if may(self._there, topic.remote_topic, Operation.READ)
             for number in range(min(topic.partitions, topic.remote_partitions))
         }

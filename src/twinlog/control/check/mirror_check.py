@@ -239,9 +239,7 @@ def check_adoption(
     plans = [
         plan
         for name, remote_name in remote.items()
-        for plan in _plans(
-            at_source[name], at_target[remote_name], by_key=setup.config.keyed_partitions
-        )
+        for plan in _plans(setup.config, at_source[name], at_target[remote_name])
     ]
     maps = read_maps(target, setup.config.flow, after=NO_ENDS)
     adoption = _survey(adopter_of(setup.config, storage, source, target), plans, maps, report)
@@ -323,13 +321,13 @@ def suggestion(used: Sequence[str], names: Sequence[str]) -> str:
 
 
 def _plans(
-    at_source: TopicMetadata, at_target: TopicMetadata, *, by_key: bool
+    flow: FlowConfig, at_source: TopicMetadata, at_target: TopicMetadata
 ) -> Iterator[PartitionPlan]:
     """Yield the plans of the partitions that both topics have."""
     if at_source.error or at_target.error:
         return
     count = len(at_target.partitions)
-    targets = count if by_key and count != len(at_source.partitions) else 0
+    targets = count if flow.places_by_key(len(at_source.partitions), count) else 0
     for partition in range(min(len(at_source.partitions), len(at_target.partitions))):
         yield PartitionPlan(
             source=TopicPartition(at_source.name, partition),
