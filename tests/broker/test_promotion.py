@@ -12,7 +12,7 @@ from tests.support.client import Outgoing, eventually, produce, read_all
 from tests.support.groups import Pair, commit, committed, numbered
 from tests.support.mirror import Mirror
 from tests.support.settings import settings_for
-from tests.support.topics import create_topic, end_offsets, topic_names
+from tests.support.topics import create_topic, log_size
 from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import read_to_end
@@ -46,8 +46,7 @@ def name_of(pair: Pair) -> str:
 
 
 def copied(pair: Pair) -> int:
-    there = pair.remote in topic_names(pair.b)
-    return sum(end_offsets(pair.b, pair.remote).values()) if there else 0
+    return log_size(pair.b, pair.remote)
 
 
 def state(mirror: Mirror) -> FlowSnapshot:
