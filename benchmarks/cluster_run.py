@@ -1,10 +1,13 @@
-"""Measures how long a flow on a standalone Spark cluster takes to continue after a failure.
+"""Measures how long a flow on a standalone Spark cluster takes to start, or to continue after a
+failure.
 
-`python -m benchmarks.cluster_run --standby warm --times 10`: two brokers, a master and two workers
-of four slots, and two mirrors, all on this machine. Each time the leader is killed with
--9, one record for each partition is produced, and the standby copies them. With `--fails` something
-else is killed, and there is no standby. `--conf KEY=VALUE` is for all mirrors; `--log FILE` keeps
-what each successor has logged.
+`python -m benchmarks.cluster_run --fails lane executor worker --lanes 2 --times 10`: two brokers, a
+master, two workers of four slots, and a mirror, all on this machine. Each time something fails, and
+one record for each partition is produced. At the end a table is printed. If the leader fails, a
+standby copies the records (`--standby`). `start` fails nothing: the seconds are those from the
+mirror's start to its first 3000 records. `--executors fixed dynamic` measures everything without
+and with dynamic allocation. `--conf KEY=VALUE` is for all mirrors; `--log FILE` keeps what each
+successor has logged.
 """
 
 from __future__ import annotations
@@ -19,9 +22,10 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -31,16 +35,28 @@ from tests.support.client import produce
 from tests.support.command import Command
 from tests.support.eventually import eventually
 from tests.support.spark_mirror import PARTITIONS, arrived, config, orders
-from tests.support.standalone import Cluster, end, executors
+from tests.support.standalone import Cluster, end, is_executor
 from tests.support.topics import create_topic
 from twinlog.sandbox import LocalCluster
 
-WITHIN_S: Final = 120.0
+WITHIN_S: Final = 400.0
 RESTS_S: Final = 6.0
 """A standby or an executor that has just started still uses the machine."""
 AWAY_S: Final = 35.0
 """How long there is no worker. The flow is `WAITING_FOR_SPARK` after 30 s."""
 FIRST: Final = 3000
+DYNAMIC: Final = (
+    "spark.dynamicAllocation.enabled=true",
+    "spark.dynamicAllocation.shuffleTracking.enabled=true",
+)
+SETTINGS: Final = {
+    # the master ends an application with its executors
+    "application": {"spark.deploy.maxExecutorRetries": "1"},
+    "master, recovers": {"spark.deploy.recoveryMode": "FILESYSTEM"},
+}
+"""Settings of Spark for one kind of failure."""
+ONCE: Final = ("start", "no master", "master", "executor", "worker")
+"""These need another cluster or mirror for each time."""
 
 
 class Measured(NamedTuple):
@@ -49,18 +65,22 @@ class Measured(NamedTuple):
     first: float
     """Until the first new record."""
     every: float
-    """Until one new record of each partition."""
+    """Until all new records."""
 
 
 class Flow:
-    """A cluster of Spark, two of Kafka, and the mirrors that lead one flow after another."""
+    """A cluster of Spark, and the mirrors that lead one flow after another."""
 
-    def __init__(self, folder: Path, given: argparse.Namespace, stack: ExitStack) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        given: argparse.Namespace,
+        clusters: tuple[LocalCluster, LocalCluster],
+        stack: ExitStack,
+    ) -> None:
         self._folder, self._given, self._stack = folder, given, stack
-        self._source, self._target = (LocalCluster(one, folder / one) for one in ("from", "to"))
-        for broker in (self._source, self._target):
-            broker.start()
-            stack.callback(broker.stop)
+        self._source, self._target = clusters
+        os.environ |= settings_of_spark(folder, given.fails)
         self._spark = Cluster(folder)
         stack.callback(self._spark.end)
         conf = [word for one in given.conf for word in ("--conf", one)]
@@ -68,37 +88,41 @@ class Flow:
         self._topic, self._produced, self._started = f"takeover-{uuid.uuid4()}", 0, 0
         create_topic(self._source, self._topic, partitions=PARTITIONS)
         keys = {"twinlog.spark.standby": given.standby}
-        self._file = config(folder, self._source, self._target, self._topic, **keys)
-        began = self._produce(FIRST)
-        if given.fails == "no master":
+        self._file = config(folder, *clusters, self._topic, **keys)
+        self._produce(FIRST)
+        is_early = given.fails == "no master"
+        if is_early:
             self._leader, _ = self._start()
             time.sleep(AWAY_S)
-            began = time.monotonic()
         self._spark.start_master()
         self._workers = [self._spark.add_worker(cores=4) for _ in range(2)]
-        if given.fails != "no master":
+        began = time.monotonic()
+        if not is_early:
+            eventually(lambda: self._spark.workers() == 2)
+            began = time.monotonic()
             self._leader, _ = self._start()
-        self._await(FIRST)
-        print(f"first records: {time.monotonic() - began:.1f} s", flush=True)
+        self._first = self._copied(FIRST, began)
 
     def measured(self) -> Measured:
         """Let something fail, and await new records."""
+        if self._given.fails in ("start", "no master"):
+            return self._first
         failures: Mapping[str, Callable[[], float]] = {
-            "lane": partial(self._kill, lanes),
-            "executor": partial(self._kill, lambda: executors()[:1]),
-            "application": partial(self._kill, executors),
+            "lane": partial(self._kill, lambda: self._lane_and_parents()[:1]),
+            "executor": partial(
+                self._kill, lambda: [one for one in self._lane_and_parents() if is_executor(one)]
+            ),
+            "application": partial(self._kill, self._executors),
             "worker": self._lose_worker,
             "workers": self._lose_workers,
             "master": self._lose_master,
+            "master, returns": partial(self._restart_master, recovers=False),
+            "master, recovers": partial(self._restart_master, recovers=True),
             "leader": self._lose_leader,
         }
-        began = failures[self._given.fails]()
-        self._await(self._produced - PARTITIONS + 1)
-        first = time.monotonic() - began
-        self._await(self._produced)
-        every = time.monotonic() - began
         time.sleep(RESTS_S)
-        return Measured(first, every)
+        began = failures[self._given.fails]()
+        return self._copied(PARTITIONS, began)
 
     # -- failures. Each produces records, and returns the time from which to measure
 
@@ -108,7 +132,9 @@ class Flow:
         return self._produce(PARTITIONS)
 
     def _lose_worker(self) -> float:
-        lost = self._workers.pop(0)
+        above = {process.pid for process in eventually(self._lane_and_parents)}
+        (lost,) = (worker for worker in self._workers if worker.pid in above)
+        self._workers.remove(lost)
         end(lost)
         began = self._produce(PARTITIONS)
         self._workers.append(self._spark.add_worker(cores=4))
@@ -126,6 +152,20 @@ class Flow:
         self._spark.end_master()
         return self._produce(PARTITIONS)
 
+    def _restart_master(self, *, recovers: bool) -> float:
+        known = self._executors()
+        self._spark.end_master()
+        self._spark.start_master()
+        began = time.monotonic()
+        eventually(lambda: self._spark.workers() == len(self._workers))
+        if recovers:
+            eventually(lambda: any(self._spark.applications().values()), what="its executors")
+            assert all(one.is_running() for one in known)
+            return self._produce(PARTITIONS)
+        eventually(lambda: not any(one.is_running() for one in known))
+        self._produce(PARTITIONS)
+        return began
+
     def _lose_leader(self) -> float:
         successor, name = self._start()
         eventually(lambda: "ready to take over" in successor.stderr, within=WITHIN_S)
@@ -136,7 +176,7 @@ class Flow:
         self._leader.process.kill()
         began = self._produce(PARTITIONS)
         self._leader = successor
-        print(f"{self._given.standby}, {held} cores held: ", end="", flush=True)
+        print(f"{held} cores held: ", end="", flush=True)
         if self._given.log is not None:
             self._stack.callback(self._keep, successor, killed_at)
         return began
@@ -160,16 +200,29 @@ class Flow:
         self._produced += records
         return began
 
-    def _await(self, records: int) -> None:
-        eventually(lambda: arrived(self._target, self._topic) >= records, within=WITHIN_S)
+    def _copied(self, records: int, began: float) -> Measured:
+        """Wait until the last `records` are copied."""
+        times = []
+        for wanted in (self._produced - records + 1, self._produced):
+            eventually(partial(self._has, wanted), within=WITHIN_S)
+            times.append(time.monotonic() - began)
+        return Measured(*times)
 
+    def _has(self, records: int) -> bool:
+        return arrived(self._target, self._topic) >= records
 
-def lanes() -> list[psutil.Process]:
-    """Return one process of a lane, which the daemon of an executor has forked."""
-    forked = (child for one in executors() for child in one.children(recursive=True))
-    parents = ((child, child.parent()) for child in forked)
-    daemon = "twinlog.spark.daemon"
-    return [c for c, parent in parents if parent is not None and daemon in parent.cmdline()][:1]
+    def _executors(self) -> list[psutil.Process]:
+        below = (psutil.Process(one.pid).children(recursive=True) for one in self._workers)
+        return [process for processes in below for process in processes if is_executor(process)]
+
+    def _lane_and_parents(self) -> list[psutil.Process]:
+        """Return the process of the busiest lane, and those above it up to the worker's."""
+        forked = [child for one in self._executors() for child in one.children(recursive=True)]
+        daemons = {child.pid for child in forked if "twinlog.spark.daemon" in child.cmdline()}
+        lanes = [child for child in forked if child.ppid() in daemons]
+        # lanes without partitions have fewer connections, and idle workers of PySpark still fewer
+        lanes.sort(key=lambda lane: -len(lane.net_connections()))
+        return [lanes[0], *lanes[0].parents()] if lanes else []
 
 
 def settings_of_spark(folder: Path, fails: str) -> dict[str, str]:
@@ -178,19 +231,21 @@ def settings_of_spark(folder: Path, fails: str) -> dict[str, str]:
         "spark.authenticate": "true",
         "spark.network.crypto.enabled": "true",
         "spark.authenticate.secret": secrets.token_hex(32),
+        "spark.deploy.recoveryDirectory": str(folder / "recovery"),
+        **SETTINGS.get(fails, {}),
     }
-    if fails == "application":
-        settings["spark.deploy.maxExecutorRetries"] = "1"  # the master ends it with its executors
-    folder.mkdir()
+    conf = folder / "conf"
+    conf.mkdir(parents=True)
     lines = (f"{key} {value}\n" for key, value in settings.items())
-    (folder / "spark-defaults.conf").write_text("".join(lines))
-    return {"SPARK_CONF_DIR": str(folder), "SPARK_LOCAL_IP": "127.0.0.1"}
+    (conf / "spark-defaults.conf").write_text("".join(lines))
+    return {"SPARK_CONF_DIR": str(conf), "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    one = ("leader", "lane", "executor", "worker", "workers", "master", "no master", "application")
-    parser.add_argument("--fails", choices=one, default="leader")
+    more = ("leader", "lane", "workers", "application", "master, returns", "master, recovers")
+    parser.add_argument("--fails", nargs="+", choices=(*ONCE, *more), default=["leader"])
+    parser.add_argument("--executors", nargs="+", choices=("fixed", "dynamic"), default=["fixed"])
     parser.add_argument("--standby", choices=("cold", "warm"), default="cold")
     parser.add_argument("--lanes", type=int, default=1)
     parser.add_argument("--times", type=int, default=10)
@@ -198,31 +253,60 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--conf", action="append", default=[])
     parser.add_argument("--log", type=Path)
     given = parser.parse_args(words)
-    given.conf = given.conf or ["spark.executor.cores=2"]
+    given.conf = ["spark.executor.cores=2", *given.conf]
     return given
+
+
+def measurements(
+    folder: Path, given: argparse.Namespace, clusters: tuple[LocalCluster, LocalCluster]
+) -> Generator[Measured, None, None]:
+    """Measure one kind of failure."""
+    each = 1 if given.fails in ONCE else given.times
+    for _ in range(given.times // each):
+        with ExitStack() as stack:
+            flow = Flow(folder / str(uuid.uuid4()), given, clusters, stack)
+            for _ in range(each):
+                yield flow.measured()
+
+
+def row(what: str, measuring: Iterator[Measured], until: float) -> str:
+    """Return one line of the table. Begin no measurement after `until`, a monotonic time."""
+    found: list[Measured] = []
+    while time.monotonic() < until:
+        load = os.getloadavg()[0]
+        if (one := next(measuring, None)) is None:
+            break
+        found.append(one)
+        print(
+            f"{what}: first record {one.first:.1f} s, all {one.every:.1f} s, "
+            f"load before: {load:.1f}",
+            flush=True,
+        )
+    cells = [
+        f"median {statistics.median(seconds):.1f} s, worst {max(seconds):.1f} s"
+        for seconds in zip(*found, strict=True)
+    ]
+    return f"| {what} | {' | '.join(cells)} | {len(found)} |"
 
 
 def main() -> None:
     given = arguments()
-    found: list[Measured] = []
-    began = time.monotonic()
+    until = time.monotonic() + given.seconds
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended early"))
+    rows = ["| | first new record | all new records | times |", "| --- " * 4 + "|"]
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-        os.environ |= settings_of_spark(Path(name) / "conf", given.fails)
-        flow = Flow(Path(name), given, stack)
-        if given.fails == "no master":
-            return
-        while len(found) < given.times and time.monotonic() - began < given.seconds:
-            load = os.getloadavg()[0]
-            found.append(one := flow.measured())
-            print(
-                f"{given.fails}: first record {one.first:.1f} s, one of each partition "
-                f"{one.every:.1f} s, load before: {load:.1f}",
-                flush=True,
-            )
-    for what, seconds in zip(Measured._fields, zip(*found, strict=True), strict=True):
-        median, worst = statistics.median(seconds), max(seconds)
-        print(f"{given.fails}, {what}: median {median:.1f} s, worst {worst:.1f} s of {len(found)}")
+        folder = Path(name)
+        stack.callback(lambda: print(*rows, sep="\n"))
+        clusters = LocalCluster("from", folder / "from"), LocalCluster("to", folder / "to")
+        for broker in clusters:
+            broker.start()
+            stack.callback(broker.stop)
+        for fails, executors in product(given.fails, given.executors):
+            conf = [*given.conf, *(DYNAMIC if executors == "dynamic" else ())]
+            of_row = argparse.Namespace(**{**vars(given), "fails": fails, "conf": conf})
+            standby = f", {given.standby} standby" if fails == "leader" else ""
+            with closing(measurements(folder, of_row, clusters)) as measuring:
+                rows.append(row(f"{fails}{standby}, {executors} executors", measuring, until))
 
 
 if __name__ == "__main__":

@@ -179,7 +179,7 @@ class Bench:
             target_epoch=0,
         )
         over = HandOver(start=start, chunk=0, runs=(Run(0, 0, 0),), durable_ordinal=0, map_epoch=-1)
-        self._lane.take(Take(partitions=(take(0, handed=over),)))
+        self._lane.on_take(Take(partitions=(take(0, handed=over),)))
         (self._copy,) = self._lane._copies()
         self._sizes: list[tuple[int, int]] = []
         kept = [Record(at, now_ms, None, b"x" * 1000) for at in range(self.case.records)]

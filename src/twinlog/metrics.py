@@ -119,7 +119,8 @@ LAG_RECORDS: Final = _gauge(
 LAG_SECONDS: Final = _gauge(
     "twinlog_lag_seconds",
     PARTITION,
-    "while records wait: age of the last copied one, or time since none waited, if less; else 0",
+    "while records wait: age of the last copied one, or the time for which records have waited, if "
+    "that is less; else 0",
 )
 KEPT_SECONDS: Final = _gauge(
     "twinlog_retention_left_seconds",
@@ -149,7 +150,7 @@ FLOW_LATENCY_SECONDS: Final = _gauge(
     "twinlog_flow_latency_seconds",
     (*FLOW, "quantile"),
     "latency of the last minute's batches, from the newest timestamp in a batch until the target "
-    "had it; at most a quarter too high",
+    "acknowledged it; overestimated by at most 25 %",
 )
 FLOW_BATCH_LATENCY: Final = Metric(
     name="twinlog_flow_batch_latency_seconds",

@@ -7,10 +7,11 @@ threads as jobs recently ran at the same time, instead of one for each flow and 
 (If the thread that is idle for longest got the job, none would end while jobs are frequent.) All
 threads are daemons, so that the process can end while a job still blocks.
 
-`Vital` has the threads that must live as long as the process: the first one that dies ends it with
-a code. Without this, a dead thread's work would stop while the process looks healthy from outside.
-If any Twinlog thread dies for any reason, the supervisor raises the error, the process ends with
-exit code 1, and service managers restart it. Until then `/healthz` reports unhealthy.
+`ThreadWatch` watches the threads that must live as long as the process: the first one that dies
+ends it with a code. Without this, a dead thread's work would stop while the process looks healthy
+from outside. If any Twinlog thread dies for any reason, the supervisor raises the error, the
+process ends with exit code 1, and service managers restart it. Until then `/healthz` reports
+unhealthy.
 """
 
 from __future__ import annotations
@@ -163,7 +164,7 @@ class RepeatedJob:
             self._is_started = True
             self._pause(after_s)
 
-    def hurry(self) -> None:
+    def run_now(self) -> None:
         """End the pause now, or leave out the next one if the job runs."""
         with self._lock:
             if self._next is None:
@@ -176,7 +177,7 @@ class RepeatedJob:
         """Begin no further run. This does not wait for a run that has begun."""
         with self._lock:
             self._is_stopped = True
-        self.hurry()
+        self.run_now()
 
     def __enter__(self) -> Self:
         self.start()
@@ -205,7 +206,7 @@ class RepeatedJob:
     def _turn(self, alarm: Alarm) -> None:
         with self._lock:
             if self._next is not alarm:
-                return  # replaced by `hurry` after the timer had taken it
+                return  # replaced by `run_now` after the timer had taken it
             self._next = None
         if not self._is_stopped:
             pause_s = self._run()
@@ -229,7 +230,7 @@ class ThreadDied(TwinlogError):
     code = "THREAD_DIED"
 
 
-class Vital:
+class ThreadWatch:
     """Detects threads that die."""
 
     def __init__(self) -> None:

@@ -169,7 +169,7 @@ def test_a_mirror_whose_channel_dies_ends_with_a_code(
         one.more()
         eventually(lambda: duties.ended["own topics"])
         assert busy()
-        monitor = Monitor(vital=one.mirror.vital)
+        monitor = Monitor(thread_watch=one.mirror.thread_watch)
         healthy = monitor.answer("/healthz")
         assert healthy is not None
         assert healthy.status == 200

@@ -46,7 +46,7 @@ def test_metadata_has_brokers_topics_and_rights(client: ClusterClient, fresh_top
     assert metadata.cluster_id
     assert metadata.controller in metadata.brokers
     assert len(topic.topic_id.raw) == 16
-    assert [p.partition for p in topic.partitions] == [0, 1]
+    assert [p.number for p in topic.partitions] == [0, 1]
     assert {p.leader for p in topic.partitions} <= set(metadata.brokers)
     assert topic.operations is not None
     assert Operation.WRITE in topic.operations
@@ -130,7 +130,7 @@ def test_leader_that_died_is_followed_to_its_successor(
         eventually(lambda: len(client.metadata([]).brokers) == 3)
         create_topic(client, fresh_topic, partitions=6, replication_factor=3)
         found = wait_for_topic(client, fresh_topic, partitions=6)
-        tps = [TopicPartition(fresh_topic, p.partition) for p in found.partitions]
+        tps = [TopicPartition(fresh_topic, p.number) for p in found.partitions]
         victim = found.partitions[0].leader
         source3.kill(victim)
         try:

@@ -280,7 +280,9 @@ def test_records_that_the_source_deleted_before_the_copy_are_not_drained(
 
 
 def test_markers_that_the_source_deleted_are_no_loss(case: Case) -> None:
-    """The log ends with a marker, and retention has deleted all of it. The mirror knows that."""
+    """The log ends with a marker, and retention has deleted the whole log. The mirror has observed
+    both.
+    """
     pair = case.pair
     with Mirror(pair.config) as mirror:
         eventually(lambda: case.copied() == 20)

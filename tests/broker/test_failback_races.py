@@ -53,7 +53,7 @@ def demote_anyway(case: Case) -> None:
     """Demote like a release without replays, or like a command that was killed."""
     with closing(steering_of(case)) as steering:
         steering.append(
-            [one.intent.encode() for one in steering.wanted(IntentKind.PROMOTE, is_set=False)]
+            [one.intent.encode() for one in steering.changes(IntentKind.PROMOTE, is_set=False)]
         )
 
 
@@ -205,7 +205,7 @@ def test_a_demotion_and_a_replay_detect_each_other(
     def with_replay(self: FlowSteering, rows: Any, **named: Any) -> None:
         monkeypatch.setattr(FlowSteering, "append", append)
         assert any(b"promote" in key for key, _ in rows)
-        begun = promoted.wanted(IntentKind.REPLAY, [case.pair.topic])
+        begun = promoted.changes(IntentKind.REPLAY, [case.pair.topic])
         promoted.append([one.intent.encode() for one in begun])
         append(self, rows, **named)
 

@@ -12,7 +12,7 @@ from tests.support.eventually import PATIENCE_S
 from tests.support.groups import Pair, numbered
 from tests.support.mirror import Mirror
 from tests.support.settings import settings_for
-from tests.support.topics import create_topic, end_offsets, topic_names
+from tests.support.topics import create_topic, log_size
 from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import read_to_end
@@ -81,8 +81,7 @@ def was_killed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def copied(pair: Pair) -> int:
-    there = pair.remote in topic_names(pair.b)
-    return sum(end_offsets(pair.b, pair.remote).values()) if there else 0
+    return log_size(pair.b, pair.remote)
 
 
 def history(pair: Pair) -> FlowHistory:

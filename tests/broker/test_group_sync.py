@@ -129,8 +129,8 @@ def test_group_that_was_moved_back_on_the_target_is_not_moved_by_the_reverse_flo
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Two processes with one flow each. One knows from the other's checkpoints which offsets it
-    set.
+    """Two processes run one flow each. The reverse flow learns from the other's checkpoints which
+    offsets were set by it.
     """
     pair = filled(Pair(tmp_path, source_cluster, target_cluster))
     group, new = pair.stop_at(7), f"{pair.group}-new"

@@ -144,7 +144,7 @@ def test_driver_and_lanes_enter_with_renewed_files_once_the_old_ones_are_refused
     create_topic(cluster, fresh_topic)
     produce(cluster, fresh_topic, values(0, 100))
     config = files.config(cluster, fresh_topic)
-    watch = KeyFileWatch(turn_s=0.1, on_renewed=lambda: mirror.supervisor.hurry())  # noqa: PLW0108 (it is made below)
+    watch = KeyFileWatch(turn_s=0.1, on_renewed=lambda: mirror.supervisor.retry_now())  # noqa: PLW0108 (it is made below)
     with watch, Mirror(config, lanes=1, on_snapshot=watch.update) as mirror:
         mirror.eventually(lambda parts: [p.records for p in parts] == [100])
         lanes = mirror.leases.pids()

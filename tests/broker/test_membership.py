@@ -159,7 +159,7 @@ def test_hurry_skips_a_retry_pause(group: str) -> None:
         eventually(lambda: pauses)
 
         def many() -> bool:
-            member.hurry()
+            member.retry_now()
             return len(pauses) > 20
 
         eventually(many)

@@ -268,11 +268,39 @@ def test_differing_partition_counts_place_records_by_key(
             assert sum(ends.values()) == 200 * round_number
 
 
+def test_records_of_all_topics_are_placed_by_key(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
+) -> None:
+    create_topic(source_cluster, fresh_topic, 2)
+    create_topic(target_cluster, fresh_topic, 2)
+    produce(source_cluster, fresh_topic, keyed(200, 2))
+    group = f"mm1.{fresh_topic}"
+    earliest = "auto.offset.reset=earliest"
+    a_pair(tmp_path, source_cluster, target_cluster, fresh_topic, group, earliest)
+    file = tmp_path / "mm2.properties"
+    given, all_keyed = (f"twinlog.target.partitions = {one}" for one in ("keyed", "all-keyed"))
+    file.write_text(file.read_text().replace(given, all_keyed))
+    config = load(file, environment={})
+    (flow,) = check(config).flows
+    assert [one for one in flow.notes if "its source 2: records are placed by key" in one]
+    with Mirror(config, once=True) as mirror:
+        (ended,) = mirror.wait()
+    assert {p.code for p in ended.partitions} == {""}
+    check_placed(source_cluster, target_cluster, fresh_topic, 2, 2, keeps=False)
+
+
 def check_placed(
-    source: LocalCluster, target: LocalCluster, topic: str, here: int, there: int
+    source: LocalCluster,
+    target: LocalCluster,
+    topic: str,
+    here: int,
+    there: int,
+    *,
+    keeps: bool | None = None,
 ) -> None:
     """Check that every record is once in its key's partition, in the order of its
-    source partition.
+    source partition. `keeps`: whether records keep their partition; by default if the counts are
+    equal.
     """
     copied = [one for one in read_all(target, topic) if one.value != b"theirs"]
     original = read_all(source, topic)
@@ -281,7 +309,7 @@ def check_placed(
     for number in range(there):
         part = [one for one in copied if one.partition == number]
         for one in part:
-            if here == there:
+            if (here == there) if keeps is None else keeps:
                 assert home[one.value] == number
             elif one.key is not None:
                 assert partition_for_key(one.key, there) == number

@@ -19,7 +19,6 @@ from tests.support.clusters import private_cluster
 from tests.support.command import Command
 from tests.support.connect_chains import KAFKAS
 from tests.support.eventually import PATIENCE_S, eventually
-from tests.support.mirror import EmittingMirror
 from tests.support.mirror_maker import mirror_maker, one_cluster_file
 from tests.support.settings import settings_for
 from tests.support.topics import create_topic, end_offsets, topic_names
@@ -58,6 +57,23 @@ WITHOUT_TRACE = {
     "A->B.predicates.isQuiet.pattern": r"A\\.quiet",
 }
 """Both mirrors remove a header of the records of `quiet`."""
+FILTERED_AND_ROUTED = WITHOUT_TRACE | {
+    "A->B.transforms": "noTrace, noTombstones, route",
+    "A->B.transforms.noTombstones.type": f"{KAFKAS}Filter",
+    "A->B.transforms.noTombstones.predicate": "isTombstone",
+    "A->B.transforms.route.type": f"{KAFKAS}RegexRouter",
+    "A->B.transforms.route.regex": r"A\\.(quiet)",
+    "A->B.transforms.route.replacement": "routed-$1",
+    "A->B.predicates": "isQuiet, isTombstone",
+    "A->B.predicates.isTombstone.type": f"{KAFKAS}predicates.RecordIsTombstone",
+}
+"""Both mirrors also filter all tombstones, and copy `quiet` to `routed-quiet`."""
+
+
+@pytest.fixture(params=[WITHOUT_TRACE, FILTERED_AND_ROUTED], ids=["a header", "filtered, routed"])
+def chain(request: pytest.FixtureRequest) -> dict[str, str]:
+    found: dict[str, str] = request.param
+    return found
 
 
 @pytest.fixture
@@ -68,7 +84,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 @pytest.fixture
-def properties(tmp_path: Path, cluster: LocalCluster) -> Path:
+def properties(tmp_path: Path, cluster: LocalCluster, chain: dict[str, str]) -> Path:
     return one_cluster_file(
         tmp_path / "mm2.properties",
         cluster,
@@ -80,7 +96,7 @@ def properties(tmp_path: Path, cluster: LocalCluster) -> Path:
         B_session_timeout_ms="6000",
         B_heartbeat_interval_ms="1000",
         twinlog_state_topic_replication_factor="1",
-        **WITHOUT_TRACE,
+        **chain,
     )
 
 
@@ -115,10 +131,14 @@ def traffic(cluster: LocalCluster) -> Iterator[None]:
 
 
 def test_stopped_taken_over_handed_back_killed_and_taken_over_again(
-    cluster: LocalCluster, properties: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    cluster: LocalCluster,
+    properties: Path,
+    chain: dict[str, str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    create_topic(cluster, "orders", PARTITIONS)
-    create_topic(cluster, "quiet")
+    remote, expected = copy_of_quiet(chain)
+    create_topics(cluster, remote)
     produce(cluster, "quiet", quiet_records(range(QUIET - LATER)))
     with traffic(cluster):
         with mirror_maker(properties) as running:
@@ -137,7 +157,7 @@ def test_stopped_taken_over_handed_back_killed_and_taken_over_again(
         produce(cluster, "quiet", quiet_records(range(QUIET - LATER, QUIET)))
         with Command(tmp_path / "ours", *arguments) as ours:
             eventually(lambda: copied(cluster) > taken_over_at + 200)
-            eventually(lambda: end_offsets(cluster, "A.quiet") == {0: QUIET})
+            eventually(lambda: end_offsets(cluster, remote) == {0: len(expected)})
             ours.terminate()
             assert ours.wait() == 0, ours.stderr
         assert_copy_is_the_beginning_of_the_source(cluster)
@@ -159,21 +179,48 @@ def test_stopped_taken_over_handed_back_killed_and_taken_over_again(
         assert f"copied these {end - noted - 1} offsets again, Twinlog does not" in said
     assert set(topic_names(cluster)) == names
     begins = end_offsets(cluster, "A.orders")
-    with EmittingMirror(properties, once=True, adopt_mm2=True) as mirror:
-        assert {p.code for flow in mirror.wait() for p in flow.partitions} == {""}
+    with Command(tmp_path / "again", *arguments, "--once") as again:
+        assert again.wait() == 0, again.stderr
     # one source record a target record: MirrorMaker 2 wrote nothing twice, and nor did we
     assert_copy_is_the_beginning_of_the_source(cluster)
-    assert [(one.value, one.headers) for one in read_all(cluster, "A.quiet")] == [
-        (b"%d" % n, (("n", b"%d" % n),)) for n in range(QUIET)
-    ]
+    assert [(one.value, one.headers) for one in read_all(cluster, remote)] == expected
     assert copied(cluster) == sum(end_offsets(cluster, "orders").values())
     assert positions(cluster) == last_copied(cluster)
     groups_behind_the_takeover_skip_nothing_and_read_little_again(cluster, begins)
 
 
+def create_topics(cluster: LocalCluster, remote: str) -> None:
+    """Create the source's topics, and `remote` if MirrorMaker 2 does not create it."""
+    create_topic(cluster, "orders", PARTITIONS)
+    create_topic(cluster, "quiet")
+    if not remote.startswith("A."):
+        create_topic(cluster, remote)
+
+
+def copy_of_quiet(chain: dict[str, str]) -> tuple[str, list[tuple[bytes | None, object]]]:
+    """Return the remote topic of `quiet`, and its records after both parts."""
+    filters = chain is FILTERED_AND_ROUTED
+    values = [None if is_tombstone(n) else b"%d" % n for n in range(QUIET)]
+    records: list[tuple[bytes | None, object]] = [
+        (value, (("n", b"%d" % n),))
+        for n, value in enumerate(values)
+        if value is not None or not filters
+    ]
+    return ("routed-quiet" if filters else "A.quiet"), records
+
+
+def is_tombstone(number: int) -> bool:
+    """Return whether this record of `quiet` is one. The last one of each part is."""
+    return number % LATER == LATER - 1
+
+
 def quiet_records(numbers: Iterable[int]) -> list[Outgoing]:
     return [
-        Outgoing(key=b"q", value=b"%d" % n, headers=(("trace", b"t"), ("n", b"%d" % n)))
+        Outgoing(
+            key=b"q",
+            value=None if is_tombstone(n) else b"%d" % n,
+            headers=(("trace", b"t"), ("n", b"%d" % n)),
+        )
         for n in numbers
     ]
 

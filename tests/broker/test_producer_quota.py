@@ -20,7 +20,7 @@ from tests.support.mirror_process import Driver
 from tests.support.settings import settings_of
 from tests.support.topics import create_topic, delete_topic
 from twinlog.cli.main import run
-from twinlog.client.producer_hold import Freed, ProducerHold
+from twinlog.client.producer_hold import ProducerHold, RemovalResult
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.quotas import producer_quota, set_producer_quota
 from twinlog.control.watch.snapshot import FlowSnapshot
@@ -175,10 +175,10 @@ def test_a_quota_of_a_killed_mirror_is_removed_by_a_command(
         mirror.wait()  # it has a state topic then
     with ClusterClient(settings_of(flow.target)) as target:
         hold = ProducerHold(flow.name, flow.client, target)
-        assert hold.free() is Freed.NOTHING
-        assert hold.hold(50_000) is None
+        assert hold.free() is RemovalResult.NOTHING
+        assert hold.set_quota(50_000) is None
         flow.shows(50_000)
-        assert hold.hold(40_000) is None
+        assert hold.set_quota(40_000) is None
         flow.shows(40_000)
     assert run(["flow", "unthrottle", str(flow.file), "--dry-run"]) == 0
     assert "would be removed" in capsys.readouterr().out
@@ -196,15 +196,15 @@ def test_a_quota_of_another_client_is_not_changed(flow: Flow) -> None:
         mirror.wait()
     with ClusterClient(settings_of(flow.target)) as target:
         hold = ProducerHold(flow.name, flow.client, target)
-        assert hold.hold(50_000) == 1_000_000, "theirs"
+        assert hold.set_quota(50_000) == 1_000_000, "theirs"
         assert flow.quota() == 1_000_000
         flow.set(None)
-        assert hold.hold(50_000) is None
+        assert hold.set_quota(50_000) is None
         flow.shows(50_000)
         flow.set(2_000_000)  # ours, changed by hand
-        assert hold.free() is Freed.CHANGED
+        assert hold.free() is RemovalResult.CHANGED
         assert flow.quota() == 2_000_000
-        assert hold.free() is Freed.NOTHING
+        assert hold.free() is RemovalResult.NOTHING
 
 
 def copy_history(flow: Flow) -> set[float | None]:
@@ -242,10 +242,10 @@ def test_a_quota_that_a_lagging_broker_does_not_show_yet_is_removed(
     with Mirror(flow.file, once=True) as mirror:
         mirror.wait()
     with ClusterClient(settings_of(flow.target)) as target:
-        assert ProducerHold(flow.name, flow.client, target).hold(50_000) is None
+        assert ProducerHold(flow.name, flow.client, target).set_quota(50_000) is None
         with monkeypatch.context() as lagging:
             lagging.setattr("twinlog.client.producer_hold.producer_quota", lambda _: None)
-            assert ProducerHold(flow.name, flow.client, target).free() is Freed.REMOVED
+            assert ProducerHold(flow.name, flow.client, target).free() is RemovalResult.REMOVED
     flow.shows(None)
 
 
@@ -267,11 +267,11 @@ def test_an_outage_of_the_target_is_none_of_the_source(
             flow.shows(None)
             with ClusterClient(settings_of(target)) as client:
                 hold = ProducerHold(flow.name, flow.client, client)
-                assert hold.hold(50_000) is None
+                assert hold.set_quota(50_000) is None
                 flow.shows(50_000)
                 delete_topic(target, STATE_TOPIC)
-                assert hold.hold(50_000) is None, "it is ours still"
-                assert hold.free() is Freed.REMOVED
+                assert hold.set_quota(50_000) is None, "it is ours still"
+                assert hold.free() is RemovalResult.REMOVED
             flow.shows(None)
         finally:
             set_producer_quota(flow.client, None)

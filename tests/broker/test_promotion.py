@@ -12,13 +12,13 @@ from tests.support.client import Outgoing, eventually, produce, read_all
 from tests.support.groups import Pair, commit, committed, numbered
 from tests.support.mirror import Mirror
 from tests.support.settings import settings_for
-from tests.support.topics import create_topic, end_offsets, topic_names
+from tests.support.topics import create_topic, log_size
 from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.codes import FlowState, PartitionState
 from twinlog.config.load import load
-from twinlog.control.flow.steering import Steering
+from twinlog.control.flow.steering import IntentFollower
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.leading.claims import FlowClaims
 from twinlog.control.leading.lead import Fenced
@@ -46,8 +46,7 @@ def name_of(pair: Pair) -> str:
 
 
 def copied(pair: Pair) -> int:
-    there = pair.remote in topic_names(pair.b)
-    return sum(end_offsets(pair.b, pair.remote).values()) if there else 0
+    return log_size(pair.b, pair.remote)
 
 
 def state(mirror: Mirror) -> FlowSnapshot:
@@ -251,7 +250,7 @@ def test_clients_are_not_moved_while_the_copy_may_run(
     with Mirror(pair.config) as mirror:
         eventually(lambda: copied(pair) == 10)
         with monkeypatch.context() as frozen:
-            frozen.setattr(Steering, "poll", lambda *_: None)
+            frozen.setattr(IntentFollower, "poll", lambda *_: None)
             assert do(pair, "failover", "run", "--yes") == 1
             said = capsys.readouterr()
             assert "[COPY_RUNS]" in said.err

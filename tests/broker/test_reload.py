@@ -141,14 +141,14 @@ def test_file_that_changes_again_while_the_flow_ends(
     this = two_ways
     this.write({this.there: this.topic("orders")})
     ends, may_end = threading.Event(), threading.Event()
-    rest = PreparedFlow.rest
+    rest = PreparedFlow.end_generation
 
     def slowly(one: PreparedFlow, *, drained: bool, successor: FlowSetup | None) -> None:
         rest(one, drained=drained, successor=successor)
         ends.set()
         may_end.wait(PATIENCE_S)
 
-    monkeypatch.setattr(PreparedFlow, "rest", slowly)
+    monkeypatch.setattr(PreparedFlow, "end_generation", slowly)
     with this.mirror() as mirror:
         copies(this, mirror, this.there, "orders")
         this.write({this.there: "nothing-of-this-name"})

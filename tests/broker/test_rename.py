@@ -163,7 +163,12 @@ def test_records_groups_and_offsets_go_by_the_new_name(
         produce(pair.a, pair.topic, numbered(6000, 2))
         assert once(pair)[pair.topic].code == ""
         assert pair.values(pair.remote)[-3:] == [b"5003", b"6000", b"6001"]
-        assert len(pair.values(pair.remote)) == len(expected[0]) + 6
+        pair.lines = pair.lines.removesuffix(IDENTITY)
+        pair.name_it()  # and back
+        produce(pair.a, pair.topic, numbered(7000, 2))
+        assert once(pair)[pair.topic].code == ""
+        assert pair.values(pair.remote)[-3:] == [b"6001", b"7000", b"7001"]
+        assert len(pair.values(pair.remote)) == len(expected[0]) + 8
 
 
 def _policy(pair: Renamed, identity: bool) -> dict[str, str]:

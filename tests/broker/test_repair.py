@@ -21,7 +21,7 @@ from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import TwinlogError
 from twinlog.mirror.map.translation import upstream_of
 from twinlog.sandbox import LocalCluster
-from twinlog.survey.replica import Witness, up_to
+from twinlog.survey.replica import Witness, copied_below
 
 pytestmark = [pytest.mark.broker]
 
@@ -62,7 +62,7 @@ def on_target(rig: Rig) -> list[int]:
 def map_is_exact(rig: Rig) -> None:
     """Check that every target offset translates to this flow's next record."""
     known, there = rig.map(), on_target(rig)
-    reach = up_to(known, len(there), Witness.LOG_END).reach
+    reach = copied_below(known, len(there), Witness.LOG_END).reach
     assert reach is not None
     assert (reach.upstream, reach.downstream) == (max(there) + 1, len(there))
     for at in range(len(there)):

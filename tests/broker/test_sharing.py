@@ -127,14 +127,14 @@ def prompt_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
 def endings(monkeypatch: pytest.MonkeyPatch) -> list[Step]:
     """Return why runs of a flow ended, in any process. An end is too short for a snapshot."""
     found: list[Step] = []
-    ends = ManagedFlow._ends
+    ends = ManagedFlow._end_run
 
     def record(flow: ManagedFlow, why: Step) -> None:
         ends(flow, why)
         if flow.phase is Phase.ENDING:
             found.append(why)
 
-    monkeypatch.setattr(ManagedFlow, "_ends", record)
+    monkeypatch.setattr(ManagedFlow, "_end_run", record)
     return found
 
 

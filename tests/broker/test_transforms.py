@@ -334,6 +334,7 @@ def test_transforms_that_are_row_by_row(spark: SparkSession) -> None:
         "arrow": "mapInPandas and mapInArrow are not proven to be row by row",
         "chance": "not deterministic",
         "time": "not deterministic",
+        "new key": "sets the key, and records keep their partition (docs/transforms.md#new-keys)",
     }
 
 

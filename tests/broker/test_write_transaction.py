@@ -27,7 +27,7 @@ from twinlog.errors import ClusterError, Disconnected, TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.records.write import appending, transaction
 from twinlog.records.write.options import WriteOptions
-from twinlog.records.write.transaction import Begun, TaskWritten, transactions
+from twinlog.records.write.transaction import BegunTransaction, TaskWritten, transactions
 from twinlog.records.write.writers import BatchWriter, StreamWriter
 from twinlog.sandbox import LocalCluster
 
@@ -243,7 +243,9 @@ def test_a_newer_run_shuts_the_older_one_out(
 def test_an_older_run_fails_without_any_task(
     source_cluster: LocalCluster, topic: str, options: WriteOptions, kind: str
 ) -> None:
-    """The newer run has fenced its tasks, so none of them tells Spark's abort which run it is."""
+    """The newer run has fenced its tasks, so Spark's abort gets no message from which the run could
+    be known.
+    """
     old = transaction.begin(options)
     with pytest.raises(Died):
         run_task(options, old, [as_batch([1, 2], 0)], die)
@@ -267,7 +269,7 @@ def test_a_newer_run_begins_while_an_older_one_is_rolled_back(
     """The newer run begins after the last check for it."""
     old = transaction.begin(options)
     run_task(options, old, [as_batch([1, 2], 0)])
-    real, begun = Transactions.end, list[Begun]()
+    real, begun = Transactions.end, list[BegunTransaction]()
 
     def then_begins(self: Transactions, *, committed: bool) -> None:
         real(self, committed=committed)

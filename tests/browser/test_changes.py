@@ -11,7 +11,7 @@ from tests.support.browser import Browser, Page
 from tests.support.eventually import eventually
 from tests.support.rest import Rest
 from twinlog.client.steering import FlowSteering
-from twinlog.control.check.reported_status import Reported
+from twinlog.control.check.reported_status import ReportedFlow
 from twinlog.control.web.api import leaders
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, flow_intents
 
@@ -44,8 +44,8 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> StateTopic:
     monkeypatch.setattr(FlowSteering, "intents", lambda one, *_: topic.asked(one.flow))
     monkeypatch.setattr(FlowSteering, "append", lambda _, rows, **named: topic.rows.extend(rows))
 
-    def reports(flows: list[str], *_: object) -> dict[str, Reported]:
-        return {flow: Reported(status=None, intents=topic.intents(flow)) for flow in flows}
+    def reports(flows: list[str], *_: object) -> dict[str, ReportedFlow]:
+        return {flow: ReportedFlow(status=None, intents=topic.intents(flow)) for flow in flows}
 
     monkeypatch.setattr(leaders, "reports_of", reports)
     return topic

@@ -11,7 +11,7 @@ from tests.support.browser import Browser
 from tests.support.rest import rest_of
 from tests.support.snapshots import DIVERGED, HAPPENED
 from twinlog.config.load import load
-from twinlog.control.check.reported_status import Reported
+from twinlog.control.check.reported_status import ReportedFlow
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.web.api import leaders
 from twinlog.mirror.state.published import PublishedEvent
@@ -37,7 +37,7 @@ def test_an_event_of_another_process_has_topic_code_and_author(
     monitor: Monitor, file: Path, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     published = structs.replace(HAPPENED, events=(FAILED, PAUSED))
-    reports = {"A->B": Reported(status=None, intents=None, events=(published,))}
+    reports = {"A->B": ReportedFlow(status=None, intents=None, events=(published,))}
     monkeypatch.setattr(leaders, "reports_of", lambda *_: reports)
     with rest_of(load(file, environment={}), file, monitor) as rest:
         page = browser.open(f"http://{rest.address}/page/#/events", wide=360)

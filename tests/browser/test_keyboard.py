@@ -10,7 +10,7 @@ from tests.support.browser import Browser, Page
 from tests.support.eventually import eventually
 from tests.support.rest import Rest
 from tests.support.snapshots import flow, partition
-from twinlog.control.check.reported_status import Reported
+from twinlog.control.check.reported_status import ReportedFlow
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.web.api import leaders
@@ -32,7 +32,7 @@ def flows(lag: int) -> list[FlowSnapshot]:
 @pytest.fixture
 def page(rest: Rest, monitor: Monitor, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> Page:
     """Open the screen of two topics."""
-    reported = Reported(status=None, intents=FlowIntents())
+    reported = ReportedFlow(status=None, intents=FlowIntents())
     monkeypatch.setattr(leaders, "reports_of", lambda flows, *_: dict.fromkeys(flows, reported))
     monitor.update(flows(7))
     page = browser.open(f"http://{rest.address}/page/{TOPICS}")

@@ -19,7 +19,7 @@ from twinlog.addresses import Address
 from twinlog.codes import PartitionState
 from twinlog.config.load import load
 from twinlog.control.check.both_logs import LogFacts
-from twinlog.control.check.reported_status import Reported
+from twinlog.control.check.reported_status import ReportedFlow
 from twinlog.control.watch.latency import Quantiles
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.snapshot import PartitionSnapshot
@@ -330,7 +330,7 @@ def test_resume_is_offered_of_a_topic_that_was_named_and_not_of_a_paused_flow(
         ).encode()
         for topic, kind in kinds.items()
     ]
-    reported = Reported(status=None, intents=flow_intents("A->B", rows))
+    reported = ReportedFlow(status=None, intents=flow_intents("A->B", rows))
     monkeypatch.setattr(leaders, "reports_of", lambda flows, *_: dict.fromkeys(flows, reported))
     states = {"a.b": "PAUSED", "axb": "PAUSED", "gone": "RELEASED", "original": "PROMOTED"}
     parts = [partition(topic, state=state) for topic, state in states.items()]
@@ -410,12 +410,12 @@ def test_a_flow_that_is_led_elsewhere_has_its_lag_and_its_last_proof(
     monitor.update([flow(state="STANDBY", generation=None), flow(flow="C->B", state="STANDBY")])
     proof = Proof(mode="full", at_ms=1, records=123, differences=0, is_complete=True)
 
-    def reports(flows: list[str], *_: object) -> dict[str, Reported]:
+    def reports(flows: list[str], *_: object) -> dict[str, ReportedFlow]:
         now_ms = int(time.time() * 1000)
         row = structs.replace(
             PUBLISHED, at_ms=now_ms, lag=4321, lag_unknown=0, loss_ms=60_000, proof=proof
         )
-        return dict.fromkeys(flows, Reported(status=row, intents=FlowIntents()))
+        return dict.fromkeys(flows, ReportedFlow(status=row, intents=FlowIntents()))
 
     monkeypatch.setattr(leaders, "reports_of", reports)
     page = browser.open(f"http://{rest.address}/page/")

@@ -15,7 +15,7 @@ from tests.support.rest import Rest
 from tests.support.snapshots import PUBLISHED, flow, partition
 from twinlog.cluster.groups.group_members import NOT_THERE, GroupSide, Member
 from twinlog.control.check.group_readiness import CommittedOffset, FlowGroups, GroupReadiness
-from twinlog.control.check.reported_status import Reported
+from twinlog.control.check.reported_status import ReportedFlow
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.verified import Verified
 from twinlog.control.web.api import endpoints, leaders
@@ -82,7 +82,7 @@ def test_unknown_intents_are_not_guessed(rest: Rest, monitor: Monitor, browser: 
 def test_nothing_is_wanted_where_that_is_known(
     rest: Rest, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = Reported(status=None, intents=FlowIntents())
+    known = ReportedFlow(status=None, intents=FlowIntents())
     monkeypatch.setattr(leaders, "reports_of", lambda flows, *_: dict.fromkeys(flows, known))
     page = browser.open(f"http://{rest.address}/page/{FLOW}")
     page.shows("None: the flow runs as configured.")
@@ -121,9 +121,9 @@ def test_a_standby_names_the_process_that_copied(
 ) -> None:
     monitor.update([flow(state="STANDBY", generation=None), flow(flow="C->B")])
 
-    def reports(flows: list[str], *_: object) -> dict[str, Reported]:
+    def reports(flows: list[str], *_: object) -> dict[str, ReportedFlow]:
         row = structs.replace(PUBLISHED, at_ms=int(time.time() * 1000), records=4321)
-        return dict.fromkeys(flows, Reported(status=row, intents=FlowIntents()))
+        return dict.fromkeys(flows, ReportedFlow(status=row, intents=FlowIntents()))
 
     monkeypatch.setattr(leaders, "reports_of", reports)
     page = browser.open(f"http://{rest.address}/page/{FLOW}")
@@ -147,8 +147,8 @@ def test_a_groups_lag_may_be_unknown(
     group = GroupReadiness(
         group="billing",
         is_share=False,
-        here=GroupSide(state="Empty", members=()),
-        there=NOT_THERE,
+        source_side=GroupSide(state="Empty", members=()),
+        target_side=NOT_THERE,
         committed=(committed,),
         why_not=(),
     )
@@ -193,8 +193,8 @@ def test_the_last_proof_is_the_newer_of_both(
     """Either a run of `twinlog verify`, or the leader's comparison during the copy."""
     runs: tuple[VerifyRun, ...] | None = None
 
-    def reports(flows: list[str], *_: object) -> dict[str, Reported]:
-        other = Reported(status=None, intents=FlowIntents(), verify_runs=())
+    def reports(flows: list[str], *_: object) -> dict[str, ReportedFlow]:
+        other = ReportedFlow(status=None, intents=FlowIntents(), verify_runs=())
         return dict.fromkeys(flows, other) | {"A->B": replace(other, verify_runs=runs)}
 
     def shown(compared_h: int | None = None) -> str:
@@ -236,7 +236,7 @@ def test_compare_shows_the_last_verification(
 ) -> None:
     page = browser.open(f"http://{rest.address}/page/{FLOW}/compare", wide=wide)
     page.shows("The last results of twinlog verify are unknown.")
-    reported = Reported(status=None, intents=FlowIntents(), verify_runs=(verify_run(2),))
+    reported = ReportedFlow(status=None, intents=FlowIntents(), verify_runs=(verify_run(2),))
     monkeypatch.setattr(leaders, "reports_of", lambda flows, *_: dict.fromkeys(flows, reported))
     page = browser.open(f"http://{rest.address}/page/{FLOW}/compare", wide=wide)
     page.shows("2 h ago")
@@ -267,8 +267,8 @@ def test_both_sides_of_a_group_with_unknown_values(
         GroupReadiness(
             group=name,
             is_share=False,
-            here=here,
-            there=there,
+            source_side=here,
+            target_side=there,
             committed=(),
             why_not=("it is active",),
         )

@@ -108,7 +108,7 @@ def test_the_same_acls_are_made(jvm: Any, tmp_path: Path, policy: str) -> None:
         if policy and name == "*" and pattern == Pattern.LITERAL:
             continue  # where names stay it would be about topics that are no copies
         acl = TopicAcl(name, pattern, "User:app", "*", operation, permission)
-        assert ours.wanted([acl], NAMES) == _mirror_makers(jvm, theirs, acl), acl
+        assert ours.target_acls([acl], NAMES) == _mirror_makers(jvm, theirs, acl), acl
 
 
 def _mirror_makers(jvm: Any, connector: Connector, acl: TopicAcl) -> set[TopicAcl]:

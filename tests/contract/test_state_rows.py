@@ -17,8 +17,8 @@ from twinlog.mirror.state.generations import (
     Claim,
     closing_row,
     fan_producers,
-    giving_producer,
-    having_written,
+    has_written_row,
+    producer_row,
     producers_of,
     winning_claims,
 )
@@ -449,7 +449,7 @@ def test_version_1_of_a_declared_row(row: StateRow, key: bytes, value: bytes) ->
 
 
 def test_version_1_of_producer_ids_and_of_partitions_with_rows_in_the_map() -> None:
-    given, wrote = giving_producer(FLOW, 3, "5f0c", 4002), having_written(FLOW, 4003)
+    given, wrote = producer_row(FLOW, 3, "5f0c", 4002), has_written_row(FLOW, 4003)
     assert given == (
         b'["flow","us-west->us-east","producer",3,"5f0c"]',
         b'{"v":1,"producer_id":4002}',

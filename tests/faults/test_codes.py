@@ -82,7 +82,9 @@ def test_position_that_the_source_has_no_more(rig: Rig, tmp_path: Path) -> None:
 
 
 def test_source_that_answers_an_error_without_a_code_of_its_own(rig: Rig) -> None:
-    """A broker whose index of aborted transactions is damaged says -1 (UNKNOWN_SERVER_ERROR)."""
+    """A broker whose index of aborted transactions is damaged responds with -1
+    (UNKNOWN_SERVER_ERROR).
+    """
     rig.create()
     rig.put(range(10))
     produce_transaction(rig.source, rig.topic, [rig.outgoing(900)], commit=False)

@@ -174,8 +174,8 @@ def test_flow_into_a_new_cluster_whose_logs_take_only_sequence_0_first(
 def test_lane_whose_first_sequence_is_refused_for_a_while_tries_again(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
-    """AutoMQ does this if a partition moves after the broker has forgotten the producer. It is not
-    held against the target.
+    """AutoMQ does this if a partition moves after the broker has forgotten the producer. It does
+    not count as a missing capability.
     """
     create_topic(source_cluster, fresh_topic)
     mark = f"a{uuid.uuid4().hex[:8]}"

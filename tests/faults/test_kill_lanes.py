@@ -83,13 +83,13 @@ def test_partitions_move_between_the_lanes_of_a_lease_under_load(
     for name, value in (always | {"BUSY_CORES": -1.0}).items():
         monkeypatch.setattr(lane_use, name, value)
     moves, dice = [0], random.Random(3)
-    use_all = LaneUse._use_all
+    use_all = LaneUse._use_all_lanes
 
     def counted(use: LaneUse) -> None:
         moves[0] += 1
         use_all(use)
 
-    monkeypatch.setattr(LaneUse, "_use_all", counted)
+    monkeypatch.setattr(LaneUse, "_use_all_lanes", counted)
     mirror = Mirror(flow.config(), lanes=2)
 
     def trouble(_load: Load) -> None:

@@ -43,7 +43,7 @@ FAR_AND_COUNTED: Final = """
 import json, threading, time
 from twinlog.cluster.client import ClusterClient
 from twinlog.lane.cold_starts import ColdStarts
-asked, near, find = threading.local(), ClusterClient._asking, ColdStarts._find
+asked, near, find = threading.local(), ClusterClient._connection_for, ColdStarts._find
 def far(self, node, timeout_s):
     time.sleep({trip_s})
     asked.requests = getattr(asked, "requests", 0) + 1
@@ -55,7 +55,7 @@ def count(self, takes, *more):
     finally:
         with open({path!r}, "a") as file:
             file.write(json.dumps([len(takes), asked.requests]) + chr(10))
-ClusterClient._asking, ColdStarts._find = far, count
+ClusterClient._connection_for, ColdStarts._find = far, count
 """
 """Each request of a job takes a round trip. Each search writes its partitions and requests to a
 file.
@@ -132,8 +132,8 @@ def test_idle_partitions_of_a_killed_lane_are_at_their_end_before_its_requests_a
 def test_thousand_idle_partitions_of_a_killed_mirror_are_copied_again(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process and its lanes, with 100 ms per round trip, also for the next driver. It counts as
-    alive for 10 of the 30 s.
+    """The process and its lanes are killed. A round trip takes 100 ms, also for the next driver.
+    For 10 of the 30 s the killed lanes count as alive.
     """
     partitions = 1_000
     create_topic(rig.source, rig.topic, partitions=partitions)
@@ -144,13 +144,13 @@ def test_thousand_idle_partitions_of_a_killed_mirror_are_copied_again(
         lanes, began = driver.state.lanes, time.monotonic()
         driver.kill()
         kill(lanes)
-    near = ClusterClient._asking
+    near = ClusterClient._connection_for
 
     def asking(client: ClusterClient, *at: Any) -> Any:
         time.sleep(0.1)  # the round trip
         return near(client, *at)
 
-    monkeypatch.setattr(ClusterClient, "_asking", asking)
+    monkeypatch.setattr(ClusterClient, "_connection_for", asking)
     prelude = FAR_AND_COUNTED.format(trip_s=0.1, path=str(tmp_path / "looks"))
     with rig.mirror(prelude=prelude) as mirror:
         mirror.eventually(lambda parts: are_copied(parts, partitions), 120)

@@ -212,7 +212,9 @@ def test_topic_grows_when_all_its_partitions_have_a_leader_again(flow: Rig) -> N
 
 
 def test_questions_about_many_partitions_wait_for_none(flow: Rig) -> None:
-    """Queries of groups, checkpoints, `check`, `status` and `doctor` are repeated without end."""
+    """Groups, checkpoints, `check`, `status` and `doctor` send such queries. A partition without a
+    leader is answered with an error, and does not delay the others.
+    """
     kept = TopicPartition(f"{flow.remote}-kept", 0)
     create_topic(flow.target, kept.topic, 1, 3, {"min.insync.replicas": "3"})
     tps = [TopicPartition(flow.remote, p) for p in sorted(ALL)]

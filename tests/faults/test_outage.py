@@ -107,7 +107,7 @@ def test_target_that_is_unreachable_for_longer_than_a_lead(
 def test_source_that_is_frozen_is_no_longer_at_the_end_before_a_fetch_times_out(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The lanes wait for the broker as long as a fetch may take, and report nothing meanwhile."""
+    """The lanes wait for the broker as long as a fetch may take, and report nothing until then."""
     rig.create()
     rig.put(range(20))
     screen = Screen()
@@ -139,7 +139,9 @@ def test_source_that_is_frozen_is_no_longer_at_the_end_before_a_fetch_times_out(
 def test_stop_in_an_outage_of_the_source_is_in_order_and_promises_nothing(
     rig: Rig, how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing is in flight, and the lag is unknown. A discovery waits for the source meanwhile."""
+    """Nothing is in flight, and the lag is unknown. A discovery waits for the source at the same
+    time.
+    """
     looks: list[float] = []
     discover = FlowSetup.discover
 

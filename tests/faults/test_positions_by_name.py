@@ -14,7 +14,7 @@ from tests.support.topics import create_topic, delete_topic
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.control.duties.offset_syncs import OffsetSyncs
-from twinlog.control.duties.rounds import LedFlow, NotNow, PartitionView, confirmed
+from twinlog.control.duties.rounds import LedFlow, NotNow, PartitionView, with_same_topics
 from twinlog.control.duties.source_positions import GroupCommits
 from twinlog.mirror.names.filters import offset_syncs_topic
 
@@ -75,7 +75,7 @@ def position_is_written_nowhere(rig: Rig, side: str) -> None:
 
     def confirmed_now(flow: LedFlow) -> list[PartitionView]:
         with ClusterClient(led.source) as source, ClusterClient(led.target) as target:
-            return confirmed(flow.partitions(), source, target)
+            return with_same_topics(flow.partitions(), source, target)
 
     told(before)
     assert committed(rig.source, group, rig.topic) == 20

@@ -105,7 +105,7 @@ def test_finding_stays_when_nothing_is_left_to_compare(rig: Rig) -> None:
 
 
 def test_source_that_has_the_records_again_is_copied_on(rig: Rig) -> None:
-    """The records themselves withdraw the finding."""
+    """A check that finds the records equal withdraws the finding."""
     rig.create()
     for start in range(0, 50, 10):
         rig.put(range(start, start + 10))

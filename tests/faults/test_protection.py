@@ -78,7 +78,7 @@ def test_expiry_that_is_lowered_while_a_lane_copies(rig: Rig) -> None:
 
 
 def test_expiry_that_was_lowered_before_a_lane_began(rig: Rig) -> None:
-    """The driver found a day when it claimed its generation, and lanes end within a minute."""
+    """When the driver claimed its generation, the expiry was a day. Lanes end within a minute."""
     rig.create()
     rig.put(range(10), age_ms=2 * HOUR_MS)
     with rig.mirror(lease_s=4.0) as mirror:

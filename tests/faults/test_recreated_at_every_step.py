@@ -179,7 +179,9 @@ def test_target(flow: Rig, step: str, tmp_path: Path) -> None:
 @every_step
 @pytest.mark.parametrize("what", ["map", "state"])
 def test_own_topic(flow: Rig, what: str, step: str, tmp_path: Path) -> None:
-    """The copy continues exactly, or stops with a code, and so does that of the next process."""
+    """The mirror continues exactly or stops with a code. The next process then does one of the two
+    as well.
+    """
 
     def is_exact(mirror: Mirror) -> bool:
         found = flow.numbers()

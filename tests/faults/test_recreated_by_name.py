@@ -144,7 +144,9 @@ def test_twinlog_itself_deletes_and_recreates_it(rig: Rig) -> None:
 
 
 def test_batch_that_was_on_its_way_when_it_was_recreated(rig: Rig) -> None:
-    """The record is where the first records belong. Nothing follows it before it is removed."""
+    """The records of the batch are now at the start of the new topic. Nothing is written after them
+    until they are removed.
+    """
     rig.create()
     with rig.mirror(prelude=NEVER_LOOKS_AT_IDS) as mirror:
         rig.put(range(30))

@@ -29,7 +29,7 @@ from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.leading.lead import SetupWaiting
 from twinlog.errors import TwinlogError
 from twinlog.mirror.names.naming import STATE_TOPIC
-from twinlog.mirror.state.generations import having_written, producers_of, winning_claims
+from twinlog.mirror.state.generations import has_written_row, producers_of, winning_claims
 from twinlog.mirror.state.state_row import read_row
 from twinlog.model import TopicPartition
 from twinlog.survey import state_reader
@@ -49,7 +49,7 @@ def state(rig: Rig) -> Rig:
 
 def write(rig: Rig, numbers: range) -> None:
     """Write a row with each number as a producer ID."""
-    rows = [having_written(rig.flow, number) for number in numbers]
+    rows = [has_written_row(rig.flow, number) for number in numbers]
     append_rows(rig.target_client, STATE, rows, rig.began_ms)
 
 

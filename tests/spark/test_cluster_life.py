@@ -108,6 +108,14 @@ def test_a_flow_without_executors_waits_for_spark_as_long_as_it_takes(
         eventually(is_waiting, what="a state: its only worker is gone")
         cluster.add_worker()
         orders.arrive()
+        cluster.end_master()
+        cluster.start_master()
+        eventually(is_waiting, what="a state: the new master has ended the executors")
+        orders.produce(200)
+        orders.arrive()
+        assert "Spark's application ended: it has had no executor for" in leader.stderr
+        early = [line for line in leader.stderr.splitlines() if "a lease ended early" in line]
+        assert all(line.endswith("its application has ended [LEASE]") for line in early), early
         stop(leader)
     assert orders.are_identical()
 
@@ -211,7 +219,9 @@ def test_sparks_configuration_and_options_count_and_its_history_has_a_clean_end(
             "spark.eventLog.compress false\n"
         )
     cluster.start(workers=2)
-    with mirror(orders, cluster, tmp_path / "run", "--conf", "spark.ui.retainedJobs=7") as leader:
+    listen = f"127.0.0.1:{free_port()}"
+    more = ("--conf", "spark.ui.retainedJobs=7")
+    with mirror(orders, cluster, tmp_path / "run", *more, listen=listen) as leader:
         orders.arrive()
         assert cluster.applications() == {"my-mirror": 4}, "two cores for each of two tasks"
         assert "spark.speculation true (lanes need false)" in leader.stderr
@@ -229,6 +239,8 @@ def test_sparks_configuration_and_options_count_and_its_history_has_a_clean_end(
         )
         (stage,) = leases("stages", port)
         assert stage["name"] == job["description"]
+        eventually(lambda: state_of(listen)["records"] == orders.produced)
+        flow = state_of(listen)
         stop(leader)
     (log,) = events.iterdir()
     lines = [json.loads(line) for line in log.read_text().splitlines()]
@@ -237,7 +249,9 @@ def test_sparks_configuration_and_options_count_and_its_history_has_a_clean_end(
     assert any(one["Event"].endswith("ApplicationEnd") for one in lines)
     began = [one["Properties"] for one in lines if one["Event"].endswith("JobStart")]
     (copied,) = [one for one in began if "twinlog.records" in one]
-    assert (copied["twinlog.lease"], copied["twinlog.records"]) == ("1", "3000")
+    assert copied["twinlog.lease"] == "1"
+    sums = tuple(int(copied[f"twinlog.{name}"]) for name in ("records", "bytes"))
+    assert sums == (flow["records"], flow["bytes"]), "a SparkListener's numbers"
     _try_options_of_spark_submit(orders, cluster, tmp_path, plain, monkeypatch)
 
 
@@ -256,7 +270,7 @@ def _try_options_of_spark_submit(
     monkeypatch.delenv("SPARK_CONF_DIR")
     words = ("mirror", str(orders.file), "--properties-file", str(own), "--lanes", "1")
     for code, *refused in (
-        (1, "--master", "sc://somewhere"),
+        (2, "--master", "sc://somewhere"),
         (1, "--conf", "spark.remote=sc://somewhere"),
         (2, "--deploy-mode", "cluster"),
         (2, "--conf", "spark.submit.deployMode=cluster"),

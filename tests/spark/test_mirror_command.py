@@ -25,6 +25,7 @@ from tests.support.spark_mirror import (
     config,
     orders,
 )
+from tests.support.standalone import answer_of, free_port
 from tests.support.terminal import Terminal
 from tests.support.topics import create_topic, delete_topic, topic_configs
 from twinlog.mirror.copy.fan_out import partition_for_key
@@ -127,14 +128,22 @@ def test_killed_driver_leaves_nothing_running_and_its_successor_continues(
 def test_killed_jvm_ends_the_process_to_be_started_again(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
-    """A process that leads, but cannot start lanes, would hang forever."""
+    """A process that leads, but cannot start lanes, would hang forever. Until then Spark's page is
+    served on this machine if the user wants it.
+    """
     create_topic(source_cluster, fresh_topic, partitions=PARTITIONS)
     produce(source_cluster, fresh_topic, orders(100))
     file = config(tmp_path, source_cluster, target_cluster, fresh_topic)
-    with Command(tmp_path / "run", "mirror", str(file), "--listen", "off") as mirror:
+    port = free_port()
+    page = ("--conf", "spark.ui.enabled=true", "--conf", f"spark.ui.port={port}")
+    with Command(tmp_path / "run", "mirror", str(file), "--listen", "off", *page) as mirror:
         eventually(lambda: arrived(target_cluster, fresh_topic) == 100)
         below = mirror.children()
         (jvm,) = [each for each in below if each.name() == "java"]
+        (shown,) = answer_of(f"http://127.0.0.1:{port}/api/v1/applications")
+        assert shown["name"] == f"twinlog A->{alias_of(fresh_topic)}"
+        sockets = [one.laddr for one in jvm.net_connections() if one.status == "LISTEN"]
+        assert {one.ip.removeprefix("::ffff:") for one in sockets} == {"127.0.0.1"}
         jvm.kill()
         assert mirror.wait() == 1, mirror.stderr
         assert "Spark's JVM ended by itself" in mirror.stderr

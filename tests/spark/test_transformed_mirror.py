@@ -10,7 +10,6 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -19,15 +18,17 @@ import pytest
 
 from tests.support.client import Outgoing, Seen, produce, produce_transaction, read_all
 from tests.support.command import Command
+from tests.support.connect_chains import chain_lines, router
 from tests.support.eventually import eventually
 from tests.support.greedy import GREEDY
 from tests.support.groups import CLEAN_SOON, commit, committed
-from tests.support.settings import settings_for
+from tests.support.masking_flow import MASK, Case, masking, values, values_in, verified_records
 from tests.support.spark_mirror import (
     PARTITIONS,
     Load,
     alias_of,
     arrived,
+    arrived_in,
     as_copied,
     assert_identical,
     config,
@@ -39,42 +40,21 @@ from tests.support.topics import (
     delete_records,
     delete_topic,
     end_offsets,
-    partition_count,
     topic_names,
 )
-from twinlog.cluster.client import ClusterClient
-from twinlog.mirror.map.offset_map import PartitionMap
+from twinlog.mirror.copy.fan_out import partition_for_key
 from twinlog.mirror.names.naming import map_topic_of
 from twinlog.model import Flow
 from twinlog.sandbox import LocalCluster
-from twinlog.survey.map_reader import MapReader
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("commands")]
 
 PASSWORD: Final = "a-password-of-a-cluster"
 STANDS_AT: Final = 1000
 """The position of a group on the source, in partition 0."""
-MASK: Final = (
-    "SELECT key, concat('masked ', offset) AS value, topic, partition, offset, timestamp, "
-    "timestampType, headers FROM records WHERE value IS NOT NULL"
-)
-"""A transform that leaves out tombstones."""
 FAILS: Final = "partition = 1 AND (offset IN (60, 61) OR offset % 20011 = 70)"
 """Records on which the function fails in the test that kills."""
 LETTERS: Final = "mm2-twinlog-dead-letters.A.internal"
-
-
-def masking(
-    folder: Path, source: LocalCluster, target: LocalCluster, topic: str, **more: str
-) -> Path:
-    flow = f"A->{alias_of(topic)}"
-    lines = {
-        f"{flow}.topics": f"{topic}, {topic}-raw",
-        f"{flow}.twinlog.transforms": "mask",
-        f"{flow}.twinlog.transforms.mask.topics": topic,
-        f"{flow}.twinlog.transforms.mask.sql": MASK,
-    }
-    return config(folder, source, target, topic, **(lines | more))
 
 
 def is_bad(one: Seen) -> bool:
@@ -119,10 +99,6 @@ def assert_masked(source: LocalCluster, target: LocalCluster, topic: str) -> int
 
 def masked_count(source: LocalCluster, topic: str) -> int:
     return sum(one.value is not None and not is_bad(one) for one in read_all(source, topic))
-
-
-def values(target: LocalCluster, topic: str) -> list[tuple[int, bytes | None]]:
-    return [(one.partition, one.value) for one in read_all(target, f"A.{topic}")]
 
 
 def application_of(mirror: Command) -> psutil.Process:
@@ -242,55 +218,8 @@ def test_processes_are_killed_while_records_are_masked(
         mirror.__exit__()
     assert assert_masked(source_cluster, target_cluster, fresh_topic) == wanted
     assert assert_quarantined(source_cluster, target_cluster, fresh_topic) >= 3
+    assert verified_records(tmp_path, file, fresh_topic) == wanted, "letters are on neither side"
     assert assert_identical(source_cluster, target_cluster, f"{fresh_topic}-raw") == 2000
-
-
-@dataclass(slots=True, kw_only=True)
-class Case:
-    """A masking flow, and the commands that are run with its file."""
-
-    source: LocalCluster
-    target: LocalCluster
-    topic: str
-    folder: Path
-
-    @property
-    def flow(self) -> str:
-        return f"A->{alias_of(self.topic)}"
-
-    def file(self, **more: str) -> Path:
-        return masking(self.folder, self.source, self.target, self.topic, **more)
-
-    def run(self, name: str, *words: str, exits: int) -> Command:
-        with Command(self.folder / name, *words) as command:
-            assert command.wait() == exits, command.stdout + command.stderr
-        return command
-
-    def once(self, name: str, file: Path, exits: int) -> Command:
-        words = ("--once", "--format", "json", "--listen", "off")
-        return self.run(name, "mirror", str(file), *words, exits=exits)
-
-    def failed(self, command: Command) -> dict[str, str]:
-        """Return the codes by partition."""
-        (flow,) = command.json["flows"]
-        return {f"{one['topic']}-{one['partition']}": one["code"] for one in flow["failed"]}
-
-    def map(self, topic: str) -> dict[int, PartitionMap]:
-        """Return the newest map of each partition."""
-        name = map_topic_of(Flow("A", alias_of(self.topic)))
-        with ClusterClient(settings_for(self.target.bootstrap, "t")) as client:
-            partitions = partition_count(self.target, name)
-            found = MapReader(client, name, partitions).read()
-        every = [one for one in found.values() if one.topic == topic]
-        return {one.key.partition: one for one in sorted(every, key=lambda one: one.term)}
-
-    def missing(self, verb: str, topic: str) -> list[int | None]:
-        """Return the missing records of each partition, as a plan shows them."""
-        words = (verb, "plan", str(self.folder / "mm2.properties"), "--topics", topic)
-        with Command(self.folder / "plan", *words, "--format", "json") as command:
-            command.wait()
-        assert command.stdout, command.stderr
-        return [one["missing"] for one in command.json["plan"]["partitions"]]
 
 
 def a_record_fails_and_the_transform_is_removed(case: Case) -> None:
@@ -388,20 +317,30 @@ def tombstones(count: int) -> list[Outgoing]:
     return [Outgoing(key=b"%d" % n, value=None, partition=n % PARTITIONS) for n in range(count)]
 
 
+def is_compacted(case: Case, topic: str) -> bool:
+    """Produce some more records, and return whether the topic's copy was compacted."""
+    produce(case.source, topic, [Outgoing(key=b"%d" % (n % 4), value=b"v") for n in range(12)])
+    return arrived(case.target, topic) > 0 and read_all(case.target, f"A.{topic}")[0].offset > 0
+
+
 def the_flow_moves(case: Case) -> None:
     """The filter drops the last records. That holds up neither a switchover nor a failover, groups
-    resume at exactly the next record, and nothing masked comes back to the source.
+    resume at exactly the next record, and nothing masked comes back to the source. One topic has
+    the same name on both clusters.
     """
     topic, two, flow = case.topic, f"{case.topic}-two", case.flow
+    cleaned = f"{topic}-cleaned"
     for name, partitions in ((topic, PARTITIONS), (two, 1), (f"{topic}-raw", 1)):
         create_topic(case.source, name, partitions=partitions)
+    create_topic(case.source, cleaned, configs=CLEAN_SOON)
     produce(case.source, topic, orders(2000), codec="lz4")
     numbers = [Outgoing(value=b"%d" % n if n % 3 else None) for n in range(90)]
     produce(case.source, two, numbers)
     produce(case.source, f"{topic}-raw", numbers)
-    masked = {
-        f"{flow}.topics": f"{topic}, {two}, {topic}-raw",
-        f"{flow}.twinlog.transforms.mask.topics": f"{topic}, {two}",
+    chain = chain_lines(router(rf"A\.({topic})", "$1"))
+    masked = dict(f"{flow}.{line}".split(" = ", 1) for line in chain) | {
+        f"{flow}.topics": f"{topic}, {two}, {topic}-raw, {cleaned}",
+        f"{flow}.twinlog.transforms.mask.topics": f"{topic}, {two}, {cleaned}",
         f"{flow}.groups": f"group-{topic}.*",
         f"{flow}.sync.group.offsets.enabled": "false",
         f"{flow}.emit.checkpoints.interval.seconds": "1",
@@ -410,7 +349,7 @@ def the_flow_moves(case: Case) -> None:
     file = case.file(**masked)
     with Command(case.folder / "mirror", "mirror", str(file), "--listen", "off") as mirror:
         wanted = sum(one.value is not None for one in read_all(case.source, topic))
-        eventually(lambda: arrived(case.target, topic) == wanted, what="masked records")
+        eventually(lambda: arrived_in(case.target, topic) == wanted, what="masked records")
         produce(case.source, topic, tombstones(600))
         end = end_offsets(case.source, topic)[0]
         places = (0, 7, 8, STANDS_AT // PARTITIONS, end - 150, end - 10, end)
@@ -419,18 +358,22 @@ def the_flow_moves(case: Case) -> None:
         commit(case.source, f"group-{topic}-two", two, 90)
         commit(case.source, f"group-{topic}-mid", two, 30)
         eventually(lambda: case.missing("switchover", topic) == [0] * PARTITIONS)
-        verified = case.run("verify", "verify", str(file), "--format", "json", exits=0)
-        parts = verified.json["flows"][0]["partitions"]
-        assert {one["answer"] for one in parts} == {"identical"}
-        assert sum(one["equal_records"] for one in parts if one["topic"] == topic) == wanted
+        eventually(lambda: is_compacted(case, cleaned), what="compaction of a copy")
+        eventually(lambda: case.missing("switchover", cleaned) == [0])
+        assert verified_records(case.folder, file, topic) == wanted
         words = ("switchover", "run", str(file), "--topics", topic, "--yes", "--fence", "none")
         eventually(lambda: case.run("plan", *words[:1], "plan", *words[2:5], exits=0))
         said = case.run("switchover", *words, exits=0).stdout
         assert "promote: clients may move to the target" in said
         for place in places:
-            found = committed(case.target, f"group-{topic}-{place}", f"A.{topic}")
+            found = committed(case.target, f"group-{topic}-{place}", topic)
             assert found == kept_before(case, topic, place), place
-        assert arrived(case.target, topic) == wanted
+        assert values_in(case.target, topic) == [
+            (one.partition, b"masked %d" % one.offset)
+            for one in read_all(case.source, topic)
+            if one.value is not None
+        ]
+        assert f"A.{topic}" not in topic_names(case.target)
         eventually(lambda: case.missing("failover", two) == [0], what=f"the end of {two}")
         mirror.terminate()
         assert mirror.wait() == 0, mirror.stderr
@@ -448,11 +391,14 @@ def the_flow_moves(case: Case) -> None:
     assert "without their transforms" in refused.stderr and "[TRANSFORMS_NOT_RUN]" in refused.stderr
     assert values(case.target, two)[-1] == (0, b"of the new owner")
 
+    produce(case.target, topic, [Outgoing(value=b"of the new owner")])
     nothing_comes_back(case, (topic, two, f"{topic}-raw"))
 
 
 def nothing_comes_back(case: Case, topics: Sequence[str]) -> None:
-    """Masked records are not copied to the source by the flow back."""
+    """Masked records are not copied to the source by the flow back, and no record of a topic that
+    has the same name on both clusters.
+    """
     topic, flow = case.topic, case.flow
     here = {name: read_all(case.source, name) for name in topics}
     back, there = "back", alias_of(topic)
@@ -462,7 +408,8 @@ def nothing_comes_back(case: Case, topics: Sequence[str]) -> None:
         f"{there}->A.topics": f".*{topic}.*",
     }
     reverse = config(case.folder / back, case.source, case.target, topic, **lines)
-    case.once(back, reverse, 0)
+    noted = case.once(back, reverse, 0).stderr
+    assert f"topic {topic} of {there} holds records of A" in noted, noted
     assert {name: read_all(case.source, name) for name in here} == here
     assert not [name for name in topic_names(case.source) if name.startswith(f"{there}.A.")]
 
@@ -691,6 +638,65 @@ def records_are_routed(case: Case) -> None:
     assert not [name for name in mirrored if name.endswith(topic)]
 
 
+REKEYED: Final = (
+    "SELECT CAST(offset % 13 AS STRING) AS key, value, topic, partition, offset, timestamp, "
+    "timestampType, headers FROM records WHERE value IS NOT NULL"
+)
+
+
+def records_get_new_keys(case: Case) -> None:
+    """A flow sets the keys, and a second one places the records by them: each once where Java's
+    partitioner puts it, in the order of its source partition, although the process is killed.
+    """
+    topic, there = case.topic, alias_of(case.topic)
+    placed, by_key = f"{there}-placed", f"{there}.by-key-{topic}"
+    second = f"{there}->{placed}"
+    create_topic(case.source, topic, partitions=PARTITIONS)
+    produce(case.source, topic, orders(2000), codec="lz4")
+    lines = {
+        "clusters": f"A, {there}, {placed}",
+        f"{placed}.bootstrap.servers": case.target.bootstrap,
+        f"{case.flow}.topics": topic,
+        f"{case.flow}.twinlog.transforms": "rekey",
+        f"{case.flow}.twinlog.transforms.rekey.topics": topic,
+        f"{case.flow}.twinlog.transforms.rekey.sql": REKEYED,
+        f"{second}.enabled": "true",
+        f"{second}.topics": rf"A\\.{topic}",
+        f"{second}.refresh.topics.interval.seconds": "1",
+        f"{second}.twinlog.rename": rf"A\\.({topic}):by-key-$1",
+        f"{second}.twinlog.target.partitions": "all-keyed",
+    }
+    file = config(case.folder, case.source, case.target, topic, **lines)
+    checked = case.run("check", "check", str(file), exits=0).stdout
+    assert "sets the key, and records keep their partition" in checked
+    load = Load(case.source, topic, 2000)
+    arguments = ("mirror", str(file), "--listen", "off")
+    try:
+        with Command(case.folder / "killed", *arguments) as mirror:
+            eventually(lambda: arrived_in(case.target, by_key) > 2000, what="placed records")
+            mirror.process.kill()
+        with Command(case.folder / "mirror", *arguments) as mirror:
+            load.stop()
+            here = [one for one in read_all(case.source, topic) if one.value is not None]
+            wanted = len(here)
+            eventually(lambda: arrived_in(case.target, by_key) >= wanted, what=f"{wanted} records")
+            mirror.terminate()
+            assert mirror.wait() == 0, mirror.stderr
+    finally:
+        load.stop()
+    expected: dict[tuple[int, int], list[tuple[object, ...]]] = {}
+    for one in here:
+        key = b"%d" % (one.offset % 13)
+        place = partition_for_key(key, PARTITIONS), one.partition
+        expected.setdefault(place, []).append((key, one.value, one.headers, one.timestamp))
+    home = {(one.headers, one.timestamp, one.value): one.partition for one in here}
+    found: dict[tuple[int, int], list[tuple[object, ...]]] = {}
+    for one in read_all(case.target, by_key):
+        place = one.partition, home[one.headers, one.timestamp, one.value]
+        found.setdefault(place, []).append((one.key, one.value, one.headers, one.timestamp))
+    assert found == expected
+
+
 def switch_over(case: Case, file: Path, flow: str) -> None:
     words = (str(file), "--flow", flow, "--topics", case.topic)
     eventually(lambda: case.run("plan", "switchover", "plan", *words, exits=0))
@@ -713,6 +719,7 @@ def routed(case: Case, alias: str) -> list[Seen]:
         the_flow_moves,
         the_source_changes,
         records_are_routed,
+        records_get_new_keys,
         a_record_needs_too_much_memory,
     ],
     ids=lambda scenario: scenario.__name__,

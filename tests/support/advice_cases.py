@@ -586,7 +586,7 @@ OF_VALUES: Final[list[Case]] = [
         lines("metric.names.formats = legacy, new"),
     ),
     (
-        "has no format of names",
+        "has no format of metric names",
         lines("metric.names.formats ="),
         lines("metric.names.formats = new"),
     ),

@@ -22,7 +22,7 @@ from tests.support.client import eventually, produce
 from tests.support.eventually import PATIENCE_S
 from tests.support.groups import Pair, committed, numbered
 from tests.support.mirror import EmittingMirror, Mirror
-from tests.support.topics import create_topic, end_offsets, topic_names
+from tests.support.topics import create_topic, log_size
 from twinlog.cli.main import run
 from twinlog.sandbox import LocalCluster
 
@@ -139,14 +139,10 @@ class Case:
             mirror.stop()
 
     def copied(self) -> int:
-        remote = self.pair.remote
-        there = remote in topic_names(self.pair.b)
-        return sum(end_offsets(self.pair.b, remote).values()) if there else 0
+        return log_size(self.pair.b, self.pair.remote)
 
     def has_checkpoint(self) -> bool:
-        topic = f"{self.pair.alias_a}.checkpoints.internal"
-        there = topic in topic_names(self.pair.b)
-        return there and sum(end_offsets(self.pair.b, topic).values()) > 0
+        return log_size(self.pair.b, f"{self.pair.alias_a}.checkpoints.internal") > 0
 
     def there(self) -> int:
         return committed(self.pair.b, self.group, self.pair.remote)

@@ -164,7 +164,7 @@ class FarBroker(ClusterSide):
     def flush(self, node: int, connection: Any) -> None:
         assert self.connections[node] is connection
 
-    def throttled(self, connection: Any, ms: int) -> None:
+    def on_throttled(self, connection: Any, ms: int) -> None:
         assert not ms
 
     def answer(self, request: Any, version: int) -> bytes:

@@ -106,7 +106,7 @@ class Fuzzer:
         self._kinds: list[tuple[int, Callable[[], None]]] = [
             (40, self.payloads),
             (25, self.joins),
-            (15, self.packed_joins),
+            (5, self.packed_joins),
             (20, self.answers),
             (10, self.compressed),
             (5, self.legacy),

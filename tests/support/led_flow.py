@@ -62,8 +62,8 @@ def _begun(setup: FlowSetup) -> Iterator[PartitionView]:
         for name, remote in copies_by_name(setup.config, source, target).items():
             for one in here[name].partitions:
                 yield PartitionView(
-                    source=TopicPartition(name, one.partition),
-                    target=TopicPartition(remote, one.partition),
+                    source=TopicPartition(name, one.number),
+                    target=TopicPartition(remote, one.number),
                     source_topic_id=here[name].topic_id,
                     target_topic_id=there[remote].topic_id,
                     reach=Reach(0, 0),

@@ -23,7 +23,7 @@ from twinlog.control.watch.snapshot import PartitionSnapshot
 from twinlog.mirror.copy.fan_out import partition_for_key
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.start.tail_check import TAIL_RECORDS
-from twinlog.mirror.state.generations import having_written
+from twinlog.mirror.state.generations import has_written_row
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.mm2_records import PositionKey, decode_position, encode_position
@@ -119,7 +119,7 @@ def another_flow_wrote(left: Left, records: Sequence[bytes]) -> None:
 def _other_flow(client: ClusterClient, left: Left) -> raw.Writer:
     ensure_compacted_topic(client, STATE_TOPIC, partitions=1, replication_factor=1)
     other = init_producer_id(client).producer_id
-    row = having_written("elsewhere->B", other)
+    row = has_written_row("elsewhere->B", other)
     append_rows(client, TopicPartition(STATE_TOPIC, 0), [row], 1)
     return raw.Writer(client, TopicPartition(left.remote, 0), other)
 

@@ -11,7 +11,7 @@ from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.mirror.map.offset_map import ChunkRow, map_partition
 from twinlog.mirror.map.translation import Translation, downstream_within
 from twinlog.model import TopicPartition
-from twinlog.survey.replica import Witness, up_to
+from twinlog.survey.replica import Witness, copied_below
 from twinlog.wire.records import Record
 
 HOLDS_ITS_DATA = """
@@ -52,7 +52,7 @@ def transactions(rig: Rig, numbers: range) -> None:
 def translated(rig: Rig, upstream: int) -> Translation:
     """Translate an upstream offset by the current map."""
     known, end = rig.map(), rig.end()
-    reach = up_to(known, end, Witness.LOG_END).reach
+    reach = copied_below(known, end, Witness.LOG_END).reach
     assert reach is not None
     return downstream_within(known, reach, (0, end), upstream)
 

@@ -230,7 +230,7 @@ class MemoryFlow(MemorySource):
         return self.known() is None and self.now_ms < self._wait_until_ms
 
     def _take_over(self, handed: HandOver, term: Term) -> None:
-        """Start a partition that was handed over, like `Assignments.take`."""
+        """Start a partition that was handed over, like `Assignments.on_take`."""
         self._handed = None
         known = self.known()
         tail = MapTail(
@@ -266,7 +266,7 @@ class MemoryFlow(MemorySource):
             old_lane=self.now_ms < self._lanes_until_ms,
             skips=self.skips,
         )
-        copy.leader.is_now(self.target.epoch, requested_epoch=-1)
+        copy.leader.on_metadata(self.target.epoch, requested_epoch=-1)
         self.lane = Lane(copy)
 
     def _made(self, **given: Any) -> PartitionCopy:
@@ -502,7 +502,7 @@ class MemoryFlow(MemorySource):
         return True
 
     def kill(self, _number: int) -> bool:
-        """Kill the lane. The driver knows it: `RunState.lost`."""
+        """Kill the lane. The driver knows it: `RunState.give_up`."""
         lane = self.lane
         if lane is None:
             return False
@@ -567,7 +567,7 @@ class MemoryFlow(MemorySource):
         self._end_living()
         self._drop_late()
         if lane is not None and self.now_ms >= self._lanes_until_ms:
-            lane.copy.earlier_lane_ended(is_over=self.now_ms >= self._wait_until_ms)
+            lane.copy.on_earlier_lane_ended(is_over=self.now_ms >= self._wait_until_ms)
         return True
 
     def _has_missed(self, lane: Lane) -> bool:
@@ -622,7 +622,7 @@ class MemoryFlow(MemorySource):
                 self._disconnect(each)
         self.target.truncate(at)
         for each in self._each_lane():
-            each.copy.leader.is_now(self.target.epoch, requested_epoch=-1)
+            each.copy.leader.on_metadata(self.target.epoch, requested_epoch=-1)
         return True
 
     def _each_lane(self) -> Iterator[Lane]:

@@ -26,7 +26,7 @@ from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.lane.messages import MESSAGES
 from twinlog.mirror.state.published import PublishedEvents
 from twinlog.model import TopicPartition
-from twinlog.threads import Vital
+from twinlog.threads import ThreadWatch
 
 CORES = 2
 
@@ -107,7 +107,7 @@ class Mirror:
             host="0.0.0.0" if tls else "127.0.0.1",  # noqa: S104 (as for executors of a cluster)
             advertised_host="127.0.0.1",
         )
-        self.vital = Vital()
+        self.thread_watch = ThreadWatch()
         self.leases = ProcessLeases(self.server.address, self.server.secrets)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._error: BaseException | None = None
@@ -122,7 +122,7 @@ class Mirror:
 
     def _run(self) -> None:
         try:
-            with self.vital.guarding(self.supervisor.fail):
+            with self.thread_watch.guarding(self.supervisor.fail):
                 self.snapshots = self.supervisor.run()
         except BaseException as error:  # noqa: BLE001 (raised again in the test's thread)
             self._error = error

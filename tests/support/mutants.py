@@ -105,7 +105,7 @@ MUTANTS: Final = (
     ),
     Mutant("window: nothing goes out after an error", 1, PartitionCopy, "_trouble", always(None)),
     Mutant("split: what is too large is cut", 1, Splitter, "parts", _cuts_nothing),
-    Mutant("cut: a batch waits for its row", 16, PartitionCopy, "_needed", always(-1)),
+    Mutant("cut: a batch waits for its row", 16, PartitionCopy, "_ordinal_to_announce", always(-1)),
     Mutant("term: each start has its own", 2, MemoryFlow, "new_term", always(Term(0, 0))),
     Mutant("term: newer chunks void older ones", 6, PartitionMap, "_store_entry", appends_anywhere),
     Mutant("term: no row of unknown outcome twice", 384, MapTail, "on_lost", MapTail.on_refused),
@@ -122,7 +122,9 @@ MUTANTS: Final = (
     ),
     Mutant("wait: a lane may live", 1754, PartitionCopy, "__init__", _without_old_lane),
     Mutant("wait: a first row may still come", 1663, MemoryFlow, "put_off", always(False)),
-    Mutant("look: a new leader may lack the end", 16, TargetLeader, "is_now", _looks_at_no_leader),
+    Mutant(
+        "look: a new leader may lack the end", 16, TargetLeader, "on_metadata", _looks_at_no_leader
+    ),
     Mutant("look: the log end as of now", 1, cold_start, "one_moment", _end_of_a_record_ago),
 )
 

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from tests.support.browser import Browser
+from tests.support.browser import Browser, Page
 from tests.support.command import Command
 from tests.support.eventually import eventually
 
@@ -83,13 +83,20 @@ def _of_a_takeover(demo: Command, folder: Path, browser: Browser) -> None:
         with Command(folder / "2", "mirror", found[1], "--listen", address) as second:
             eventually(lambda: "standing by" in second.stderr)
             page.shows("generation 0")
+            _have_caught_up(page)
             page.picture(FOLDER / "page-leading.png")
             os.killpg(first.pid, signal.SIGKILL)
             page.shows("generation 1")
             page.shows("RUNNING", "h1")
             eventually(lambda: " equal" in page.text())
+            _have_caught_up(page)
             page.picture(FOLDER / "page-taken-over.png")
             _end(demo)
+
+
+def _have_caught_up(page: Page) -> None:
+    """Wait until the latency of the last minute no longer includes records of a backlog."""
+    eventually(lambda: re.search(r"p99 [\d.]+ ms over", page.text()))
 
 
 def _address(command: Command, behind: str) -> str:

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 from tests.support.client import Outgoing, Seen, produce, read_all
 from tests.support.command import write_config
 from tests.support.eventually import eventually
-from tests.support.topics import end_offsets, topic_names
+from tests.support.topics import end_offsets, log_size
 from twinlog.sandbox import LocalCluster
 
 PARTITIONS = 4
@@ -88,9 +88,12 @@ class Load:
 
 
 def arrived(target: LocalCluster, topic: str) -> int:
-    name = f"A.{topic}"
+    return arrived_in(target, f"A.{topic}")
+
+
+def arrived_in(target: LocalCluster, remote: str) -> int:
     try:
-        return sum(end_offsets(target, name).values()) if name in topic_names(target) else 0
+        return log_size(target, remote)
     except KafkaException:
         return 0  # it is just being created
 

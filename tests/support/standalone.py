@@ -90,11 +90,13 @@ class Cluster:
         self._folder = folder / "spark"
         self._port = free_port()
         self._daemons: list[subprocess.Popen[bytes]] = []
+        self._master: subprocess.Popen[bytes] | None = None
         self.url = f"spark://127.0.0.1:{self._port}"
 
     def start_master(self) -> None:
         where = ("--host", "127.0.0.1", "--port", str(self._port), "--webui-port", "0")
-        self._daemons.append(daemon(self._folder, "master", f"{DEPLOY}.master.Master", *where))
+        self._master = daemon(self._folder, "master", f"{DEPLOY}.master.Master", *where)
+        self._daemons.append(self._master)
         eventually(lambda: _listens(self._port))
 
     def start(self, workers: int = 1) -> str:
@@ -113,15 +115,22 @@ class Cluster:
         return self._daemons[-1]
 
     def applications(self) -> dict[str, int]:
-        """Return the names of active applications with their cores, from the master's page."""
+        """Return the names of active applications with their cores."""
+        return {one["name"]: one["cores"] for one in self._page()["activeapps"]}
+
+    def workers(self) -> int:
+        """Return the number of workers that the master knows and that are alive."""
+        return int(self._page()["aliveworkers"])
+
+    def _page(self) -> Any:
         log = (self._folder / "master.log").read_text()
         found = re.search(r"MasterWebUI.* started at (http://\S+)", log)
         assert found is not None, log
-        active = answer_of(f"{found[1]}/json/")["activeapps"]
-        return {one["name"]: one["cores"] for one in active}
+        return answer_of(f"{found[1]}/json/")
 
     def end_master(self) -> None:
-        end(self._daemons[0])
+        assert self._master is not None
+        end(self._master)
 
     def end(self) -> None:
         for process in reversed(self._daemons):
@@ -187,9 +196,12 @@ def _listens(port: int, address: str = "127.0.0.1") -> bool:
 
 
 def executors() -> list[psutil.Process]:
-    found = []
-    for process in psutil.process_iter(["cmdline"]):
-        line = process.info["cmdline"] or []
-        if "org.apache.spark.executor.CoarseGrainedExecutorBackend" in line:
-            found.append(process)
-    return found
+    return [process for process in psutil.process_iter() if is_executor(process)]
+
+
+def is_executor(process: psutil.Process) -> bool:
+    """Return True if it is the JVM of an executor of any cluster."""
+    try:
+        return "org.apache.spark.executor.CoarseGrainedExecutorBackend" in process.cmdline()
+    except psutil.Error:
+        return False

@@ -13,7 +13,7 @@ from tests.support.client import connection_of, producer
 from tests.support.cutover import Commands
 from tests.support.live import LiveConsumer, LiveProducer
 from tests.support.rights import SECRET, USERS, SecuredPair
-from tests.support.topics import allow, create_topic, end_offsets, topic_names
+from tests.support.topics import allow, create_topic, log_size
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.acls import topic_acls
 from twinlog.config.load import load
@@ -113,9 +113,7 @@ class Case:
         )
 
     def copied(self, topic: str) -> int:
-        remote = self.remote(topic)
-        there = remote in topic_names(self.pair.target)
-        return sum(end_offsets(self.pair.target, remote).values()) if there else 0
+        return log_size(self.pair.target, self.remote(topic))
 
     def fences(self) -> set[str]:
         """Return the flow's topics to which no client may write on the source."""

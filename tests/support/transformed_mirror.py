@@ -74,7 +74,7 @@ class TransformedMirror(Mirror):
             while not self._done.is_set():
                 for offer in application.offers(0.2):
                     assert offer.transform == DIGEST
-                    one = task.take(offer.number)
+                    one = task.request_range(offer.number)
                     if one is not None:
                         self.ranges += 1
                         found = transformed(
@@ -84,4 +84,4 @@ class TransformedMirror(Mirror):
                             records=RECORDS,
                             quarantines=self.quarantines,
                         )
-                        task.give(found)
+                        task.send_answer(found)

@@ -29,7 +29,7 @@ from twinlog.records.write.appending import Appender
 from twinlog.records.write.options import WriteOptions, parse_write_options
 from twinlog.records.write.packing import UNTIMED_MS, Gatherer, packed
 from twinlog.records.write.rows import RowPartitioner, counter
-from twinlog.records.write.transaction import Begun, TaskWritten, transactions
+from twinlog.records.write.transaction import BegunTransaction, TaskWritten, transactions
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.record_batch import Codec
 
@@ -59,13 +59,13 @@ def as_batch(values: Sequence[int], partition: int, *, is_packed: bool = False) 
     partitioner = RowPartitioner("packed", lambda _: partition + 1, now_ms=UNTIMED_MS, turn=0)
     gatherer, cuts = Gatherer(FEW_BYTES), {}
     for tp, rows in partitioner.rows_by_partition(columns, len(values)):
-        cuts = gatherer.add(tp, rows) or gatherer.take_all()
+        cuts = gatherer.add(tp, rows) or gatherer.pop_all()
     return packed(cuts, Codec.NONE, pa.binary())
 
 
 def run_task(
     options: WriteOptions,
-    begun: Begun,
+    begun: BegunTransaction,
     batches: Sequence[pa.RecordBatch],
     between: Callable[[], object] = lambda: None,
 ) -> TaskWritten:

@@ -160,7 +160,7 @@ def test_no_advice_to_delete_records_that_a_slow_tier_may_have() -> None:
     stalled = (
         "orders-3: from upstream offset 7 the source returns nothing, though its log ends at 9"
     )
-    slow = findings.tier_stalled(stalled, "node 1").message
+    slow = findings.tier_stalled_error(stalled, "node 1").message
     assert "delet" not in slow
     assert "accept" not in slow
     assert "remote.fetch.max.wait.ms" in slow

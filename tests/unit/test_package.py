@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import os
 import re
@@ -14,6 +15,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from pyspark.sql.pandas.map_ops import PandasMapOpsMixin
 
 from tests.support.eventually import PATIENCE_S
 from twinlog.codes import conditions
@@ -101,6 +103,15 @@ def test_the_notice_names_every_library_that_an_installation_brings() -> None:
     }
     words = set(re.findall(r"[\w-]+", (ROOT / "NOTICE").read_text()))
     assert wanted - words == set()
+
+
+def test_the_extra_of_dataframes_brings_what_spark_requires_for_writing() -> None:
+    """The lock file also has pandas for other tests, so these cannot notice that it is missing."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    brought = {re.split(r"[>=<]", one)[0] for one in project["optional-dependencies"]["records"]}
+    required = inspect.getsource(PandasMapOpsMixin.mapInArrow)
+    assert "pandas_udf(" in required, "it no longer checks for pandas, so the extra may not need it"
+    assert {"pandas", "pyarrow"} <= brought
 
 
 def test_classifiers_equal_the_versions_of_the_lock() -> None:

@@ -260,8 +260,8 @@ def test_lock_covers_every_dependency() -> None:
 
 
 def test_few_tests_start_a_spark_of_their_own() -> None:
-    """Each start of Spark takes seconds, and continuous integration has a time limit. The gate runs
-    the witnesses.
+    """Each start of Spark takes seconds, and continuous integration has a time limit. Witnesses
+    have a lower limit, because the gate runs them.
     """
     marked = [
         p.read_text()

@@ -85,7 +85,7 @@ def test_a_repeated_job_runs_once_at_a_time_however_often_it_is_hurried() -> Non
 
         def hurry() -> None:
             for _ in range(500):
-                job.hurry()
+                job.run_now()
                 sum(range(1_000))
 
         hurrying = [threading.Thread(target=hurry) for _ in range(4)]
@@ -109,7 +109,7 @@ def test_a_repeated_job_pauses_until_it_is_hurried_or_stopped() -> None:
     now = time.monotonic()
     eventually(lambda: len(began) == 1)
     assert began[0] >= now + 0.04
-    job.hurry()
+    job.run_now()
     eventually(lambda: len(began) == 2)
     job.stop()
     job.join(PATIENCE_S)

@@ -67,7 +67,7 @@ class ChannelClient:
             frames.flush()
         except ClosedByPeer as closed:
             frames.close()
-            raise _unreachable(address, closed.args[0]) from None
+            raise _unreachable_error(address, closed.args[0]) from None
         return cls(frames, codec, connected_at=started)
 
     def fileno(self) -> int:
@@ -94,7 +94,7 @@ class ChannelClient:
         except ClosedByPeer as closed:
             messages = self._take_frames()
             if not messages:
-                raise _lost(closed.args[0]) from None
+                raise _lost_error(closed.args[0]) from None
             return messages
         return self._take_frames()
 
@@ -108,7 +108,7 @@ class ChannelClient:
         try:
             self._frames.flush()
         except ClosedByPeer as closed:
-            raise _lost(closed.args[0]) from None
+            raise _lost_error(closed.args[0]) from None
 
     def close(self) -> None:
         self._frames.close()
@@ -133,13 +133,13 @@ def _dial(address: ChannelAddress, timeout: float) -> socket.socket:
     try:
         sock = socket.create_connection((address.host, address.port), timeout=timeout)
     except IO_ERRORS as error:
-        raise _unreachable(address, str(error)) from None
+        raise _unreachable_error(address, str(error)) from None
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return sock if address.fingerprint is None else _secured(sock, address)
     except OSError as error:  # this includes ssl.SSLError
         sock.close()
-        raise _unreachable(address, str(error)) from None
+        raise _unreachable_error(address, str(error)) from None
     except TwinlogError:
         sock.close()
         raise
@@ -166,7 +166,7 @@ def _secured(sock: socket.socket, address: ChannelAddress) -> ssl.SSLSocket:
     return secured
 
 
-def _unreachable(address: ChannelAddress, why: str) -> Unreachable:
+def _unreachable_error(address: ChannelAddress, why: str) -> Unreachable:
     return Unreachable(
         f"the lane cannot reach its driver at {address.host}:{address.port}: {why}; "
         "executors must be able to connect to that address",
@@ -174,5 +174,5 @@ def _unreachable(address: ChannelAddress, why: str) -> Unreachable:
     )
 
 
-def _lost(why: str) -> Disconnected:
+def _lost_error(why: str) -> Disconnected:
     return Disconnected(f"the channel to the driver is lost: {why}", code="CHANNEL_LOST")

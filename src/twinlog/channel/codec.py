@@ -50,19 +50,19 @@ class MessageCodec:
         try:
             tree = json.loads(bytes(data))
         except (ValueError, RecursionError):  # this includes UnicodeDecodeError
-            raise _corrupt(f"a message of {len(data)} bytes is not JSON") from None
+            raise _corrupt_error(f"a message of {len(data)} bytes is not JSON") from None
         try:
             message = convert(tree, self._any, str_keys=True, dec_hook=_value_of)
         except (MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
             where = _POSITION.fullmatch(str(error), max(0, str(error).rfind(" - at ")))
             position = f"message{where[1]}" if where else "message"
-            raise _corrupt(f"message field {position} has no valid value") from None
+            raise _corrupt_error(f"message field {position} has no valid value") from None
         if json.loads(self.encode(message)) != tree:
-            raise _corrupt("a message has surplus or missing fields") from None
+            raise _corrupt_error("a message has surplus or missing fields") from None
         return message
 
 
-def _corrupt(what: str) -> CorruptData:
+def _corrupt_error(what: str) -> CorruptData:
     return CorruptData(
         f"{what}; both ends must run the same Twinlog version", code="CORRUPT_MESSAGE"
     )

@@ -149,7 +149,7 @@ class FrameReader:
         (length,) = _LENGTH.unpack_from(self._buffer)
         if not 1 <= length <= self.max_frame_bytes:
             raise CorruptData(
-                f"a channel frame claims {length} bytes, allowed are 1 to {self.max_frame_bytes}",
+                f"a channel frame has the length {length}; 1 to {self.max_frame_bytes} is allowed",
                 code="CHANNEL_FRAME",
             )
         end = _LENGTH.size + length

@@ -160,14 +160,14 @@ class LendingClient:
         message = self._next(within_s)
         return message.offers if isinstance(message, Offered) else ()
 
-    def take(self, number: int) -> SourceRange | None:
+    def request_range(self, number: int) -> SourceRange | None:
         """Return a range, or None if it needs no answer. Raises TwinlogError."""
         self._channel.send(TakeRange(number))
         lent = self._reply(Lent)
         taken: SourceRange | None = lent.range
         return taken
 
-    def give(self, answer: RangeAnswer) -> None:
+    def send_answer(self, answer: RangeAnswer) -> None:
         """Send an answer, and wait until the lane has it. Raises TwinlogError."""
         self._channel.send(Answered(answer))
         self._reply(AnswerAccepted)

@@ -208,7 +208,7 @@ class Strangers:
     def oldest(self, count: int) -> list[Stranger]:
         return list(self._all)[:count]
 
-    def late(self) -> list[Stranger]:
+    def timed_out(self) -> list[Stranger]:
         """Return the connections whose time for a hello has expired."""
         now = time.monotonic()
         return [stranger for stranger in self._all if stranger.give_up_at < now]
@@ -361,7 +361,7 @@ class ChannelServer:
                 for key, events in self._selector.select(TICK_S):
                     self._process_event(key, events)
                 self._settle_woken()
-                for stranger in self._strangers.late():
+                for stranger in self._strangers.timed_out():
                     self._dismiss(stranger, f"no hello within {HELLO_WITHIN_S:.0f} s")
                 self._listen_again()
         finally:

@@ -240,7 +240,7 @@ class OffsetReset:
             group=group, topic_ids=ids, is_share=listed is not None and listed.is_share
         )
         if listed is not None and listed.is_active:
-            return replace(out, refused=self._active(group, now.members.get(group, ())))
+            return replace(out, refused=self._active_error(group, now.members.get(group, ())))
         if listed is not None and not _can_be_reset(listed):
             return replace(out, refused=self._kind_error(listed))
         before = now.before[group]
@@ -360,12 +360,12 @@ class OffsetReset:
         offsets = {offset.tp: Committed(offset=offset.after) for offset in plan.offsets}
         answer = commit(self._coordinators, {plan.group: offsets})[plan.group]
         if isinstance(answer, TwinlogError):
-            raise self._named(plan, answer)
+            raise self._error_with_members(plan, answer)
         refused = {tp: error for tp, error in answer.items() if error is not None}
         if refused:
             raise self._set_back(plan, refused, commit)
 
-    def _named(self, plan: GroupReset, error: TwinlogError) -> TwinlogError:
+    def _error_with_members(self, plan: GroupReset, error: TwinlogError) -> TwinlogError:
         """Return the error to report: if members joined the group after the check, one that names
         them.
         """
@@ -373,7 +373,7 @@ class OffsetReset:
             return error
         listed = list_groups(self._coordinators).get(plan.group)
         members = {} if listed is None else group_members(self._coordinators, [listed])
-        return self._active(plan.group, members.get(plan.group, ()))
+        return self._active_error(plan.group, members.get(plan.group, ()))
 
     def _set_back(
         self, plan: GroupReset, refused: Mapping[TopicPartition, TwinlogError], commit: Commit
@@ -381,7 +381,7 @@ class OffsetReset:
         """Set a group's offsets back if some of them were refused, and return the error."""
         tp, error = next(iter(refused.items()))
         if is_refused_as_active(error):
-            return self._named(plan, error)
+            return self._error_with_members(plan, error)
         done = [offset for offset in plan.offsets if offset.tp not in refused]
         before = {o.tp: Committed(o.before, o.metadata) for o in done if o.before is not None}
         answer: CommitResult | TwinlogError = {}
@@ -403,7 +403,7 @@ class OffsetReset:
             code=error.code,
         )
 
-    def _active(self, group: str, members: Sequence[Any] | TwinlogError) -> FlowError:
+    def _active_error(self, group: str, members: Sequence[Any] | TwinlogError) -> FlowError:
         who = str(members) if isinstance(members, TwinlogError) else members_text(members)
         return FlowError(
             f"cluster {self._client.alias}: group {group} is active ({who}), so its offsets are "

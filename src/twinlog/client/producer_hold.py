@@ -12,7 +12,7 @@ state topic of the target records that it belongs to this flow. For each step:
 - If it dies after the removal, before the row is cleared, the result is the same as after the row.
 - If a response is lost, every step may be repeated.
 - If the target is unavailable, this process removes the quotas that it has set or read of
-  (`let_go`), and clears the row when the target is back.
+  (`remove_quota`), and clears the row when the target is back.
 - If the state topic is deleted, the quotas that this process knows still count as its own.
 - A process that has lost leadership may set the quota once more. The leader reads the row in its
   next round.
@@ -39,7 +39,7 @@ _HOME = TopicPartition(STATE_TOPIC, 0)
 _MOST_RATES = 16
 
 
-class Freed(Enum):
+class RemovalResult(Enum):
     """The result of removing a quota."""
 
     NOTHING = "there was no quota"
@@ -67,7 +67,7 @@ class ProducerHold:
         """The row of the quota that was removed. It may still be in the state topic."""
 
     @property
-    def known(self) -> HeldProducers | None:
+    def last_row(self) -> HeldProducers | None:
         """Return the row that was read last or is about to be written."""
         return self._held
 
@@ -86,7 +86,7 @@ class ProducerHold:
             raise
         return self._held
 
-    def hold(self, rate: int) -> float | None:
+    def set_quota(self, rate: int) -> float | None:
         """Set the quota. If another client has set one, change nothing and return that quota."""
         held = self.read() or self._held
         rates = () if held is None else held.rates
@@ -100,21 +100,21 @@ class ProducerHold:
         return None
 
     def end(self) -> None:
-        """Keep a blocked `hold` from setting a quota. May be called from any thread."""
+        """Keep a blocked `set_quota` from setting a quota. May be called from any thread."""
         self._is_over = True
 
-    def let_go(self) -> Freed:
+    def remove_quota(self) -> RemovalResult:
         """Remove the known quota of this flow without the target, which may be unavailable."""
         known = self._held
         if known is None or known == self._let_go:
-            return Freed.NOTHING
+            return RemovalResult.NOTHING
         freed = self._remove(known)
         self._let_go = known
         return freed
 
-    def free(self) -> Freed:
+    def free(self) -> RemovalResult:
         """Remove the flow's quota, and clear its row."""
-        freed = self.let_go()
+        freed = self.remove_quota()
         held = self.read()
         if held is None:
             self._held = None
@@ -124,10 +124,10 @@ class ProducerHold:
         self._write(())
         return freed
 
-    def _remove(self, held: HeldProducers) -> Freed:
+    def _remove(self, held: HeldProducers) -> RemovalResult:
         now = producer_quota(self._source)
         if now is not None and now not in held.rates:
-            return Freed.CHANGED
+            return RemovalResult.CHANGED
         try:
             set_producer_quota(self._source, None)
         except Unauthorized:
@@ -135,7 +135,7 @@ class ProducerHold:
                 # if there is none, the error does not matter: this user could not have set a quota
                 # either
                 raise
-        return Freed.REMOVED
+        return RemovalResult.REMOVED
 
     def _write(self, rates: tuple[int, ...]) -> None:
         now_ms = int(time.time() * 1000)

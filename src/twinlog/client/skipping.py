@@ -76,7 +76,7 @@ def quarantined(wanted_skip: WantedSkip, record: Record, *, is_batch: bool, now_
         "topic.id": str(wanted_skip.topic_id),
         "partition": str(wanted_skip.partition),
         "offset": str(record.offset),
-        "next": str(wanted_skip.skip.next if is_batch else record.offset + 1),
+        "next": str(wanted_skip.skipped.next if is_batch else record.offset + 1),
         "timestamp": str(record.timestamp),
         "code": wanted_skip.code,
         "reason": wanted_skip.reason,
@@ -110,8 +110,8 @@ class SkipChange:
 
     FIELDS = (
         "flow=wanted.flow topic=wanted.topic topic_id=wanted.topic_id "
-        "partition=wanted.partition first=wanted.skip.first next=wanted.skip.next "
-        "is_batch=wanted.skip.is_batch code=wanted.code is_needed before=replaced"
+        "partition=wanted.partition first=wanted.skipped.first next=wanted.skipped.next "
+        "is_batch=wanted.skipped.is_batch code=wanted.code is_needed before=replaced"
     )
 
     wanted: WantedSkip
@@ -146,7 +146,7 @@ class RecordSkip:
         """Return what would be skipped. Raises FlowError (SKIP_REFUSED) with the reason."""
         topic_id = self._topic_id(tp)
         for known in self._steering.intents().skips:
-            if known.is_of(tp, topic_id) and known.skip.covers(offset):
+            if known.is_of(tp, topic_id) and known.skipped.covers(offset):
                 return SkipChange(wanted=known, before=known)
         standing = self._stopped_partition(tp)
         skip = self._checked_skip(tp, offset, topic_id, standing)
@@ -302,7 +302,7 @@ class Quarantine:
 
     def read(self, wanted_skip: WantedSkip) -> list[Record]:
         """Read the skipped records from the source, or the bytes of a skipped batch."""
-        tp, skip = TopicPartition(wanted_skip.topic, wanted_skip.partition), wanted_skip.skip
+        tp, skip = TopicPartition(wanted_skip.topic, wanted_skip.partition), wanted_skip.skipped
         out: list[Record] = []
         position = skip.first
         while position < skip.next:
@@ -342,7 +342,7 @@ class Quarantine:
             written = quarantined(
                 wanted_skip,
                 record,
-                is_batch=wanted_skip.skip.is_batch,
+                is_batch=wanted_skip.skipped.is_batch,
                 now_ms=int(time.time() * 1000),
             )
             self._append(written, sequence)

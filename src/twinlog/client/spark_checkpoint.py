@@ -50,7 +50,7 @@ Offsets = Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Noted:
+class NotedBatch:
     """The newest micro-batch in the checkpoint, which decides where a query resumes."""
 
     batch: int
@@ -67,7 +67,7 @@ class Noted:
 class Rewritten:
     """A new checkpoint, and where it resumes."""
 
-    noted: Noted
+    noted: NotedBatch
     offsets: tuple[TranslatedOffset, ...]
     """End offsets of the newest micro-batch."""
     other_sources: int
@@ -129,7 +129,7 @@ def query_of(checkpoint: Path) -> str:
     return ""
 
 
-def _noted(checkpoint: Path) -> Noted:
+def _noted(checkpoint: Path) -> NotedBatch:
     planned = _numbers(checkpoint / "offsets")
     if not planned or not (checkpoint / "metadata").is_file():
         raise UsageError(
@@ -138,7 +138,7 @@ def _noted(checkpoint: Path) -> Noted:
         )
     batch = max(planned)
     committed = max(_numbers(checkpoint / "commits"), default=-1)
-    noted = Noted(batch=batch, is_committed=committed == batch)
+    noted = NotedBatch(batch=batch, is_committed=committed == batch)
     if not set(noted.deciding) <= planned or batch - committed > 1 or committed > batch:
         raise UsageError(
             f"{checkpoint}: micro-batch {batch} is planned, but {committed} is the newest that is "

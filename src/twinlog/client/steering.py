@@ -48,7 +48,7 @@ from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind
 from twinlog.mirror.state.rows import NO_ROWS
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few
-from twinlog.survey.cluster_state import never_led, target_changed
+from twinlog.survey.cluster_state import never_led_error, target_changed_error
 from twinlog.survey.discovery import mirrored_topics
 from twinlog.survey.state_reader import state_rows_if_any
 
@@ -150,7 +150,7 @@ class FlowSteering:
         pattern = name_pattern(names)
         rows = state_rows_if_any(self._target).copies.values()
         copied = {row.source_topic for row in rows if row.flow == self.flow and row.is_live}
-        return self.wanted(
+        return self.changes(
             kind, filter(pattern.matches, sorted({*self._selected_topics(), *copied}))
         )
 
@@ -173,7 +173,7 @@ class FlowSteering:
             ]
         return changes
 
-    def wanted(
+    def changes(
         self, kind: IntentKind, topics: Iterable[str] = ("",), *, is_set: bool = True
     ) -> list[Change]:
         """Return a change that sets or removes the intent for each of these topics, which must be
@@ -187,11 +187,11 @@ class FlowSteering:
 
     def set(self, kind: IntentKind, topics: Iterable[str], *, is_set: bool = True) -> None:
         """Set or remove the intent for each of these topics (`wanted`)."""
-        self.write(self.wanted(kind, topics, is_set=is_set))
+        self.write(self.changes(kind, topics, is_set=is_set))
 
     def require_no_replay(self, changes: Iterable[Change]) -> None:
         """Raise FlowError (REPLAYED) if the changes would let a replayed topic be copied."""
-        undone = _undoing(changes)
+        undone = _undoing_changes(changes)
         if undone:
             now = self.intents(set())
             after = now.after(change.intent for change in undone)
@@ -209,7 +209,7 @@ class FlowSteering:
         intents = [change.intent for change in needed]
         is_of_copy = any(intent.is_set and intent.kind in OF_A_COPY for intent in intents)
         self.append([intent.encode() for intent in intents], is_of_copy=is_of_copy)
-        if undone := _undoing(needed):
+        if undone := _undoing_changes(needed):
             self._require_no_replay_began(undone)
         if demoted := {intent.topic for intent in intents if intent.kind is IntentKind.PROMOTE}:
             self._end_fences(demoted)
@@ -279,9 +279,9 @@ class FlowSteering:
         history = known.history(self.flow)
         claim = None if history is None else history.latest
         if known is NO_ROWS or (claim is None and is_of_copy):
-            raise never_led(self._config)
+            raise never_led_error(self._config)
         cluster_id = self._target.metadata([]).cluster_id or ""
-        if changed := target_changed(self._config, claim, cluster_id):
+        if changed := target_changed_error(self._config, claim, cluster_id):
             raise changed
         with suppress(Unauthorized):  # the mirror also checks this
             check_policy(self._target, STATE_TOPIC)
@@ -318,7 +318,7 @@ class FlowSteering:
         return Change(intent=intent, before=intents.get(kind, topic), is_readable=is_readable)
 
 
-def _undoing(changes: Iterable[Change]) -> list[Change]:
+def _undoing_changes(changes: Iterable[Change]) -> list[Change]:
     """Return the changes that undo a promotion or a release."""
     kinds = (IntentKind.PROMOTE, IntentKind.RELEASE)
     return [

@@ -169,11 +169,11 @@ def _shortest_paths(alias: str, flows: Iterable[Flow]) -> dict[str, tuple[str, .
     """Return the shortest path to `alias` from each cluster that has one."""
     ways: dict[str, tuple[str, ...]] = {alias: (alias,)}
     waiting = deque([alias])
-    known = sorted(flows)
+    sorted_flows = sorted(flows)
     while waiting:
-        at = waiting.popleft()
-        for flow in known:
-            if flow.target == at and flow.source not in ways:
-                ways[flow.source] = (flow.source, *ways[at])
+        cluster = waiting.popleft()
+        for flow in sorted_flows:
+            if flow.target == cluster and flow.source not in ways:
+                ways[flow.source] = (flow.source, *ways[cluster])
                 waiting.append(flow.source)
     return ways

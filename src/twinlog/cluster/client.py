@@ -217,7 +217,7 @@ class ClusterClient:
 
         The broker may be silent for `timeout_s` (None: at most ANSWER_TIMEOUT_S).
         """
-        with self._asking(node, timeout_s) as (connection, most_s, silent_s):
+        with self._connection_for(node, timeout_s) as (connection, most_s, silent_s):
             return connection.request(
                 request, timeout_s=most_s, silent_s=silent_s, maximum=maximum, minimum=minimum
             )
@@ -235,12 +235,12 @@ class ClusterClient:
         the response, and the decoded response. A response whose digest is `known_digest` is not
         decoded: then the second value is None.
         """
-        with self._asking(node, None) as (connection, most_s, silent_s):
+        with self._connection_for(node, None) as (connection, most_s, silent_s):
             connection.begin(request, maximum=maximum, minimum=minimum)
             return connection.finish_unless(known_digest, timeout_s=most_s, silent_s=silent_s)
 
     @contextmanager
-    def _asking(
+    def _connection_for(
         self, node: int | None, silent_s: float | None
     ) -> Iterator[tuple[Connection, float, float]]:
         most_s = self.settings.request_timeout_ms / 1000
@@ -256,7 +256,7 @@ class ClusterClient:
         try:
             yield connection, max(most_s, silent_s), silent_s
         except Disconnected:
-            self._pool.failed(connection)
+            self._pool.on_broken(connection)
             raise
 
     def _wait_for(self, muted_s: float) -> None:
@@ -353,16 +353,16 @@ class ClusterClient:
     def connection_to(self, node: int | None) -> Connection:
         """Return a usable connection to that broker, or to any (None). It is kept for reuse."""
         if node is None:
-            return self._pool.any()
-        self._know(node)
-        return self._pool.to(node)
+            return self._pool.any_connection()
+        self._require_address(node)
+        return self._pool.connection_to(node)
 
     def open_connection(self, node: int) -> Connection:
         """Open a separate connection to that broker, which belongs to the caller."""
-        self._know(node)
+        self._require_address(node)
         return self._pool.open(node)
 
-    def _know(self, node: int) -> None:
+    def _require_address(self, node: int) -> None:
         if node not in self._pool.brokers:
             self._ask_metadata([], allow_missing=True)
 

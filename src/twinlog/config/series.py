@@ -76,7 +76,7 @@ def metric_names(setting: Setting) -> frozenset[MetricNames]:
     known = [name.value for name in MetricNames]
     for word in words:
         if word not in known:
-            raise refuse(setting, f"{word!r} is not a format of names", _NAMES)
+            raise refuse(setting, f"{word!r} is not a format of metric names", _NAMES)
     if not words:
-        raise refuse(setting, "has no format of names", _NAMES)
+        raise refuse(setting, "has no format of metric names", _NAMES)
     return frozenset(MetricNames(name) for name in words)

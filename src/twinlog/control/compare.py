@@ -305,7 +305,7 @@ class FlowComparison:
                 )
         return out
 
-    def printed(self, *, with_left_alone: bool) -> dict[str, Any]:
+    def as_json(self, *, with_left_alone: bool) -> dict[str, Any]:
         """Return what is printed for programs."""
         return {
             "flow": self.flow,
@@ -526,7 +526,7 @@ def compare_partitions(
 
 def _why_other_count(flow: FlowConfig, *, more: bool) -> str:
     if flow.keyed_partitions:
-        return "twinlog.target.partitions = keyed: records are placed by key"
+        return "records are placed by key (twinlog.target.partitions)"
     if flow.same_partitions or not more:
         return ""
     return "additional partitions on the target are never removed"

@@ -114,7 +114,7 @@ class SecretScrubber:
                 and word.lower() not in _NO_SECRETS
             ):
                 words.add(word)
-        known = {form for secret in secrets for form in forms(secret)}
+        known = {form for secret in secrets for form in encodings_of(secret)}
         known.update(form for secret in secrets for form in pairs_in_base64(users, secret))
         self._known = _any_of(known)
         self._words = _any_of(words, r"(?<![\w]){}(?![\w])")
@@ -200,7 +200,7 @@ SURE_BASE64: Final = 8
 _BASE64: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_=")
 
 
-def forms(secret: str) -> set[str]:
+def encodings_of(secret: str) -> set[str]:
     """Return the encodings of a secret other than base64, which overlaps with its neighbors."""
     encodings: set[str] = set()
     # a JAAS line quotes a secret, a properties file doubles backslashes, and a properties file may

@@ -117,7 +117,7 @@ class _Reader:
             )
         topic, partition = self._upstream(message.topic()), message.partition()
         timestamp_type, timestamp = message.timestamp()
-        self._comparer.see(
+        self._comparer.add(
             self._side,
             topic,
             partition,
@@ -213,7 +213,7 @@ class Comparer:
         self.differences: list[FirstDifference] = []
         self.compared = 0
 
-    def see(self, side: LogSide, topic: str, partition: int, record: SeenRecord) -> None:
+    def add(self, side: LogSide, topic: str, partition: int, record: SeenRecord) -> None:
         """Add the next record of one side; `topic` is the source's name for both sides."""
         pair = self._pairs.setdefault((topic, partition), _Pair())
         other = pair.waiting[LogSide.TARGET if side is LogSide.SOURCE else LogSide.SOURCE]

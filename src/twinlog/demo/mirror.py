@@ -55,10 +55,10 @@ class DemoMirror:
         self, file: Path, serve: Serve, on_snapshot: Callable[[list[FlowSnapshot]], None]
     ) -> None:
         spawn = multiprocessing.get_context("spawn")
-        self._here, self._there = spawn.Pipe()
+        self._pipe, self._child_pipe = spawn.Pipe()
         levels = {name: logging.getLogger(name).level for name in ("", "twinlog")}
         self._process = spawn.Process(
-            target=_run, args=(file, serve, levels, self._there), name="demo-mirror"
+            target=_run, args=(file, serve, levels, self._child_pipe), name="demo-mirror"
         )
         self._file, self._on_snapshot = file, on_snapshot
         self._reader = threading.Thread(target=self._read, name="demo-mirror", daemon=True)
@@ -76,7 +76,7 @@ class DemoMirror:
             self._process.start()  # the process inherits the mask until it has its own session
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        self._there.close()
+        self._child_pipe.close()
         self._reader.start()
 
     def stop(self) -> None:
@@ -85,10 +85,10 @@ class DemoMirror:
         if self._process.pid is None:
             return
         with suppress(OSError):  # it has already ended
-            self._here.send(None)
+            self._pipe.send(None)
         if self._reader.is_alive():
             self._reader.join()
-        self._here.close()
+        self._pipe.close()
         self._process.join()
         with suppress(TwinlogError):  # no usable folder, so no files
             remove_events(self._file)
@@ -97,7 +97,7 @@ class DemoMirror:
     def _read(self) -> None:
         while True:
             try:
-                message = self._here.recv()
+                message = self._pipe.recv()
             except (EOFError, OSError):
                 break
             if isinstance(message, logging.LogRecord):

@@ -75,7 +75,7 @@ from typing import TypeVar
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.lane.cold_starts import ColdStarts
-from twinlog.lane.lane_partition import ColdStart, Found, LanePartition
+from twinlog.lane.lane_partition import ColdStart, LanePartition, StartResult
 from twinlog.lane.late_requests import USER_TIMEOUT_MS
 from twinlog.lane.map_writer import MapWriter
 from twinlog.lane.messages import (
@@ -89,7 +89,7 @@ from twinlog.lane.messages import (
     Work,
 )
 from twinlog.lane.ports import LanePorts
-from twinlog.lane.reporting import Reporter, given_back, hand_over, handed_tail
+from twinlog.lane.reporting import Reporter, hand_over, handed_tail, troubled_message
 from twinlog.lane.sides.pace import TopicBuckets
 from twinlog.lane.sides.source_side import SourceSide
 from twinlog.lane.sides.target_side import TargetSide
@@ -171,7 +171,7 @@ class Assignments:
         target.on_leaders = self.target.on_new_leaders
         target.on_connected = lambda _node: self.target.wake_all()
 
-    def expiry_changed(self, expiry_ms: int) -> None:
+    def on_expiry_changed(self, expiry_ms: int) -> None:
         self._rules = replace(self._rules, producer_expiry_ms=expiry_ms)
         self._starter.copy_rules = self._rules
         for copy in self._copies():
@@ -203,13 +203,13 @@ class Assignments:
         """
         return not (self._leaving or self.target.is_blocked) and self.source.is_steady
 
-    def know(self, producers: frozenset[int]) -> None:
+    def set_known_producers(self, producers: frozenset[int]) -> None:
         """Update the producer IDs of all Twinlog flows.
 
         A copy that ended because of an unknown writer is checked again, because that writer may be
         one of these flows.
         """
-        self._starter.know(producers)
+        self._starter.set_known_producers(producers)
         self._others.known_producers = producers
         for copy in self._copies():
             if copy.state is CopyState.TAKEN_OVER and isinstance(copy, PartitionCopy):
@@ -223,7 +223,7 @@ class Assignments:
         now_ms = self._ports.clock.wall_ms()
         self._starter.tick()
         self._note_ended_lanes()
-        self._use_answers(now_ms)
+        self._pass_on_answers(now_ms)
         self.map.pump(now_ms)
         self.target.pump(now_ms)
         self.source.pump(hurry=hurry or self._starter.is_busy)
@@ -239,7 +239,7 @@ class Assignments:
         """Drain all partitions."""
         self.release(list(self._partitions))
 
-    def take(self, take: Take) -> None:
+    def on_take(self, take: Take) -> None:
         """Start these partitions: search the position of each, or continue at the position that was
         handed over.
         """
@@ -258,7 +258,7 @@ class Assignments:
         if cold:
             self._starter.start(cold)
 
-    def started(self, take: TakePartition, result: Found) -> None:
+    def on_started(self, take: TakePartition, result: StartResult) -> None:
         partition = self._partitions.get(take.source)
         if partition is None or partition.take is not take:
             return  # released during the search
@@ -298,10 +298,10 @@ class Assignments:
             assert desk is not None  # noqa: S101 (`Transforming.refusal`)
             to = self._transforming.dead_letters()
             kind = partial(TransformedCopy, transform=take.transform, desk=desk, dead_letters=to)
-        copy = self._part(kind, partition, take.target, start, tail, self._rules, take.skips)
+        copy = self._make_copy(kind, partition, take.target, start, tail, self._rules, take.skips)
         self._begin(partition, copy, [start])
 
-    def _part(
+    def _make_copy(
         self,
         kind: Callable[..., Part],
         partition: LanePartition,
@@ -349,7 +349,7 @@ class Assignments:
                 mark=Mark(start.ordinal, start.k + start.ordinal),
                 dirty=not asked.runs,
             )
-            branches.append(self._part(Branch, partition, asked.target, start, tail, rules))
+            branches.append(self._make_copy(Branch, partition, asked.target, start, tail, rules))
         copy = FanOut(
             source=take.source,
             source_topic_id=take.source_topic_id,
@@ -364,7 +364,7 @@ class Assignments:
         partition.copy = copy
         partition.lost = tuple(sorted({start.lost for start in starts if start.lost is not None}))
         self._unsettled.add(copy.source)
-        if not isinstance(copy, FanOut) or copy.begins():
+        if not isinstance(copy, FanOut) or copy.may_read_source():
             self.source.add(copy)
         searched_at, handed = self._starter.searched_at(partition.start), partition.take.handed
         map_epoch = -1 if handed is None else handed.map_epoch
@@ -375,39 +375,39 @@ class Assignments:
 
     # -- the steps for one partition
 
-    def arrived(self, copy: Copy) -> None:
+    def on_arrived(self, copy: Copy) -> None:
         for part in copy.parts:
             self.map.note(part)
         for part in _writers(copy):
             self.target.wake(part)
         self._check_done(copy)
 
-    def _use_answers(self, now_ms: int) -> None:
+    def _pass_on_answers(self, now_ms: int) -> None:
         """Pass on what the application of the transforms has answered."""
         desk = self._transforming.desk
         for copy in () if desk is None else desk.deliver(now_ms):
             if copy.source_trouble is not None:
-                self.troubled(copy.source, copy.source_trouble)
+                self.on_troubled(copy.source, copy.source_trouble)
             self._unsettled.add(copy.source)
-            self.arrived(copy)
+            self.on_arrived(copy)
 
-    def jumped(self, tp: TopicPartition, jumps: Iterable[tuple[int, int]]) -> None:
+    def on_jumped(self, tp: TopicPartition, jumps: Iterable[tuple[int, int]]) -> None:
         self._gaps.note(tp, jumps)
 
-    def durable(self, copy: PartitionCopy) -> None:
+    def on_durable(self, copy: PartitionCopy) -> None:
         self._unsettled.add(copy.source)
         self.target.wake(copy)
         whole = self._copy(copy.source)
-        if isinstance(whole, FanOut) and whole.begins():
+        if isinstance(whole, FanOut) and whole.may_read_source():
             self.source.add(whole)
 
-    def answered(self, copy: PartitionCopy) -> None:
+    def on_answered(self, copy: PartitionCopy) -> None:
         self._unsettled.add(copy.source)
         whole = self._copy(copy.source)
         if isinstance(copy, DeadLetters):
             if isinstance(whole, TransformedCopy) and whole.dead_letters is copy:
                 whole.use_answers(self._ports.clock.wall_ms())
-                self.arrived(whole)
+                self.on_arrived(whole)
             return
         self.map.note(copy)
         if copy.others.unknown is not None:
@@ -415,14 +415,14 @@ class Assignments:
         if whole is not None:
             self._check_done(whole)
 
-    def known(self, copy: PartitionCopy) -> None:
+    def on_writer_known(self, copy: PartitionCopy) -> None:
         self.target.wake(copy)
 
     def _check_done(self, copy: Copy) -> None:
         if copy.is_done and copy.trouble is None and copy.source not in self._leaving:
             self._begin_release(copy.source, is_done=True)
 
-    def troubled(self, tp: TopicPartition, error: TwinlogError) -> None:
+    def on_troubled(self, tp: TopicPartition, error: TwinlogError) -> None:
         copy = self._copy(tp)
         if copy is None:
             return
@@ -440,7 +440,7 @@ class Assignments:
         for copy in self._copies():
             error = self._no_leader.of_source(copy, after_s=NO_LEADER_AFTER_S)
             if error is not None and copy.source_trouble is None:
-                self.troubled(copy.source, error)
+                self.on_troubled(copy.source, error)
             for part in _writers(copy):
                 error = self._no_leader.of_target(part.target, after_s=NO_LEADER_AFTER_S)
                 part.trouble = part.trouble or error
@@ -449,10 +449,10 @@ class Assignments:
         for tp, is_over in self._starter.earlier_lanes_ended():
             copy = self._copy(tp)
             for part in () if copy is None else copy.parts:
-                part.earlier_lane_ended(is_over=is_over)
+                part.on_earlier_lane_ended(is_over=is_over)
             self._unsettled.add(tp)
 
-    def map_failed(self, copy: PartitionCopy, error: PartitionError) -> None:
+    def on_map_failed(self, copy: PartitionCopy, error: PartitionError) -> None:
         self._unsettled.add(copy.source)
         copy.trouble = copy.trouble or error
 
@@ -500,7 +500,7 @@ class Assignments:
             for part in unwritten:
                 self.map.note(part)
             return  # the mark, or the first row, which fixes the start, is not durable yet
-        if self._gaps.holds(take.source):
+        if self._gaps.must_stay(take.source):
             return
         handed = None
         if isinstance(copy, PartitionCopy):
@@ -524,11 +524,12 @@ class Assignments:
         return [
             part
             for part in copy.parts
-            if part.owes_position or (part.tail.dirty and not (part.is_ours_alone and take.runs))
+            if part.has_undurable_position
+            or (part.tail.dirty and not (part.is_ours_alone and take.runs))
         ]
 
     def _give_back(self, partition: LanePartition, error: TwinlogError, wait_ms: int) -> None:
-        troubled = given_back(partition.take.source, error, partition.copy, wait_ms)
+        troubled = troubled_message(partition.take.source, error, partition.copy, wait_ms)
         if partition.copy is not None:
             self._report([partition])
         self._remove(partition)
@@ -543,7 +544,7 @@ class Assignments:
             self.source.remove(tp)
             self._gaps.forget(tp)
             if isinstance(partition.copy, TransformedCopy):
-                partition.copy.let_go()
+                partition.copy.drop_unsent()
             for part in partition.copy.parts:
                 self.map.forget(part)
             for part in _writers(partition.copy):
@@ -572,7 +573,7 @@ class Assignments:
         """Report changes to the driver, and check every partition again. Called once a second."""
         self._stop_leaderless()
         for copy, error in self._transforming.unanswered():
-            self.troubled(copy.source, error)
+            self.on_troubled(copy.source, error)
         # what a filter drops is read again after a crash, unless its position is in the map
         self._note_marks(copy for copy in self._copies() if isinstance(copy, TransformedCopy))
         self._unsettled.update(self._partitions)
@@ -584,7 +585,7 @@ class Assignments:
     def _report(self, partitions: Iterable[LanePartition], load: LaneLoad | None = None) -> None:
         self._ports.send(
             Progress(
-                partitions=tuple(self.reporter.changed(partitions, self._ports.clock.wall_ms())),
+                partitions=tuple(self.reporter.changes(partitions, self._ports.clock.wall_ms())),
                 degraded=self._ports.source.problem or self._ports.target.problem,
                 throttle=self._throttle(),
                 cpu_ms=self.reporter.used_cpu_ms(int(time.process_time() * 1000)),
@@ -601,8 +602,8 @@ class Assignments:
                 if part.state is CopyState.COPYING  # in other states, unsent batches are dropped
             ),
             free_bytes=max(0, self.source.room_bytes),
-            received_bytes=self._ports.source.traffic.take().received,
-            sent_bytes=self._ports.target.traffic.take().sent,
+            received_bytes=self._ports.source.traffic.pop().received,
+            sent_bytes=self._ports.target.traffic.pop().sent,
         )
 
     def _throttle(self) -> Throttle:
@@ -616,7 +617,7 @@ def _is_waiting(copy: Copy) -> bool:
     if isinstance(copy, FanOut) and copy.trouble is not None:
         copy.halt()
     if isinstance(copy, TransformedCopy):
-        copy.heed_dead_letters()
+        copy.check_dead_letters()
     return any(part.in_flight or part.tail.writing for part in _writers(copy))
 
 

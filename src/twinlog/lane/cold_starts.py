@@ -27,7 +27,7 @@ from twinlog.cluster.logs.offsets import LATEST, log_ends, offset_at
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.errors import Fate, PartitionError, TwinlogError, or_raise
 from twinlog.flow_log import FlowLog
-from twinlog.lane.lane_partition import ColdStart, Found, LaneEvents, StartPhase
+from twinlog.lane.lane_partition import ColdStart, LaneEvents, StartPhase, StartResult
 from twinlog.lane.late_requests import USER_TIMEOUT_MS
 from twinlog.lane.messages import Fan, TakePartition, Work
 from twinlog.lane.ports import LanePorts
@@ -39,7 +39,7 @@ from twinlog.mirror.start.cold_start import batched, starts_in_groups
 from twinlog.mirror.start.fan_start import FanStart, find_fan_start
 from twinlog.mirror.start.our_end import LongSearch
 from twinlog.mirror.start.request import StartRequest, StartRules
-from twinlog.mirror.start_point import CopyRules, DeadLettersThere, StartPoint
+from twinlog.mirror.start_point import CopyRules, KnownDeadLetters, StartPoint
 from twinlog.model import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ PAUSE_S: Final = 0.1
 
 
 def quarantining(
-    results: Mapping[TopicPartition, Found], takes: Iterable[TakePartition], work: Work
+    results: Mapping[TopicPartition, StartResult], takes: Iterable[TakePartition], work: Work
 ) -> dict[TopicPartition, StartPoint]:
     """Return the starts of partitions whose failed records go to the dead-letter topic."""
     asked = (take.source for take in takes if take.transform and work.dead_letters)
@@ -62,7 +62,7 @@ def with_dead_letters(
     takes: Iterable[TakePartition],
     target: ClusterClient,
     work: Work,
-) -> Mapping[TopicPartition, Found]:
+) -> Mapping[TopicPartition, StartResult]:
     """Add to these starts the dead letters of their partitions that are on the target."""
     origins = {
         take.source: origin_of_copy(
@@ -81,7 +81,7 @@ def with_dead_letters(
 
 def find_dead_letters(
     client: ClusterClient, home: TopicPartition, positions: Mapping[LetterOrigin, int]
-) -> dict[LetterOrigin, DeadLettersThere]:
+) -> dict[LetterOrigin, KnownDeadLetters]:
     """Return the dead letters of each copy that are at or after its position. Raises TwinlogError.
 
     Records above the high watermark count as well: a response may have been lost because replicas
@@ -106,7 +106,7 @@ def find_dead_letters(
             if known is not None and known[1] >= positions.get(known[0], known[1] + 1):
                 found[known[0]].add(known[1])
     return {
-        origin: DeadLettersThere(topic_id, end.leader_epoch, tuple(sorted(found[origin])))
+        origin: KnownDeadLetters(topic_id, end.leader_epoch, tuple(sorted(found[origin])))
         for origin in positions
     }
 
@@ -177,7 +177,7 @@ class ColdStarts:
             known_producers=frozenset(work.known_producers),
         )
 
-    def know(self, producers: frozenset[int]) -> None:
+    def set_known_producers(self, producers: frozenset[int]) -> None:
         """Update the producer IDs of all Twinlog flows."""
         self._rules = replace(self._rules, known_producers=producers)
 
@@ -194,12 +194,12 @@ class ColdStarts:
             self._ports.target.need_topics((start.take.target.topic,))
             if self._no_leader.of_take(start.take) is not None:
                 start.until = until
-                self._enter(start, StartPhase.LEADERLESS)
+                self._set_phase(start, StartPhase.LEADERLESS)
             else:
-                self._enter(start, StartPhase.WAITING)
+                self._set_phase(start, StartPhase.WAITING)
         self._begin_searches()
 
-    def _enter(self, start: ColdStart, phase: StartPhase) -> None:
+    def _set_phase(self, start: ColdStart, phase: StartPhase) -> None:
         tp = start.take.source
         self._in[start.phase].pop(tp, None)
         start.phase = phase
@@ -215,7 +215,7 @@ class ColdStarts:
             start.late_until = now + late_s
             start.lane_until = max(0.0, start.late_until - USER_TIMEOUT_MS / 1000)
         if take.handed is not None:
-            self._enter(start, StartPhase.FOUND)
+            self._set_phase(start, StartPhase.FOUND)
 
     def earlier_lanes_ended(self) -> list[tuple[TopicPartition, bool]]:
         """Return the partitions that have begun and whose earlier lane has stopped since the last
@@ -269,7 +269,7 @@ class ColdStarts:
         if begins and start.take.stamps_own_time is False:
             return False
         start.until = math.ceil(start.late_until / TOGETHER_S) * TOGETHER_S
-        self._enter(start, StartPhase.DELAYED)
+        self._set_phase(start, StartPhase.DELAYED)
         return True
 
     def forget(self, start: ColdStart) -> None:
@@ -296,8 +296,8 @@ class ColdStarts:
             if error is None:
                 led.append(start)
             elif start.until <= now:
-                self._enter(start, StartPhase.FOUND)
-                self._events.started(start.take, error)
+                self._set_phase(start, StartPhase.FOUND)
+                self._events.on_started(start.take, error)
         if led:
             self.start(led)
 
@@ -330,19 +330,19 @@ class ColdStarts:
         now = self._ports.clock.monotonic()
         for start in starts:
             start.searched_at = now
-            self._enter(start, StartPhase.SEARCHED)
+            self._set_phase(start, StartPhase.SEARCHED)
 
-        def on_found(points: Mapping[TopicPartition, Found]) -> None:
+        def on_found(points: Mapping[TopicPartition, StartResult]) -> None:
             for tp, point in points.items():
                 start = left.pop(tp)
                 if start.phase is StartPhase.ABANDONED:
                     continue
                 if isinstance(point, LongSearch):
                     start.is_long = True
-                    self._enter(start, StartPhase.WAITING)
+                    self._set_phase(start, StartPhase.WAITING)
                 else:
-                    self._enter(start, StartPhase.FOUND)
-                    self._events.started(start.take, point)
+                    self._set_phase(start, StartPhase.FOUND)
+                    self._events.on_started(start.take, point)
 
         def on_ended(_: object = None) -> None:
             self._running[sort] -= 1
@@ -365,7 +365,7 @@ class ColdStarts:
         self,
         takes: Sequence[TakePartition],
         most_reads: int | None,
-        deliver: Callable[[Mapping[TopicPartition, Found]], None],
+        deliver: Callable[[Mapping[TopicPartition, StartResult]], None],
     ) -> None:
         """Search both logs, and report each result as soon as it is known, in the background."""
         all_requests = {
@@ -373,8 +373,8 @@ class ColdStarts:
         }
         requests = [all_requests[take.source] for take in takes if take.fan is None]
         with ExitStack() as stack:
-            source_client = stack.enter_context(self._ports.source.borrowed())
-            target_client = stack.enter_context(self._ports.target.borrowed())
+            source_client = stack.enter_context(self._ports.source.borrowed_client())
+            target_client = stack.enter_context(self._ports.target.borrowed_client())
             for client in (source_client, target_client):
                 stack.enter_context(client.keeping_leaders())
             source, target = ClusterLogView(source_client), ClusterLogView(target_client)
@@ -390,7 +390,7 @@ class ColdStarts:
                     whole = all_requests[take.source]
                     deliver({take.source: self._find_fan(whole, take.fan, source, target)})
 
-    def _say_compared(self, points: Mapping[TopicPartition, Found]) -> None:
+    def _say_compared(self, points: Mapping[TopicPartition, StartResult]) -> None:
         for tp, start in points.items():
             if isinstance(start, StartPoint) and start.compared >= 0:
                 self._log.info(
@@ -416,7 +416,7 @@ class ColdStarts:
 
     def _find_fan(
         self, whole: StartRequest, fan: Fan, source: ClusterLogView, target: ClusterLogView
-    ) -> Found:
+    ) -> StartResult:
         requests = [
             replace(
                 whole,

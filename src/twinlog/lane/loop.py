@@ -46,7 +46,7 @@ from twinlog.lane.ports import Channel, LanePorts
 from twinlog.lane.sides.background import LaneJobs
 from twinlog.lane.sides.cluster_side import ClusterSide, node_of
 from twinlog.lane.sides.source_side import HELD_S
-from twinlog.lane.sides.target_side import Sent
+from twinlog.lane.sides.target_side import SentBatches
 
 if TYPE_CHECKING:
     from twinlog.lane.sides.range_port import RangePort
@@ -218,11 +218,11 @@ class LaneLoop:
                 self._on_broken(side, node, error)
             side.tick()
         self._assignments.settle()
-        self._be_ready()
+        self._report_ready()
         if self._channel.wants_write:
             self._channel.flush()
 
-    def _be_ready(self) -> None:
+    def _report_ready(self) -> None:
         """Send Ready once, when leaders are known and connections to them are open."""
         if self._is_ready:
             return
@@ -249,14 +249,14 @@ class LaneLoop:
                 case Take():
                     # more Takes may follow: a fetch that waits long at the broker would delay them
                     self._hurry_until = self._clock.monotonic() + HURRY_S
-                    self._assignments.take(message)
+                    self._assignments.on_take(message)
                 case Pace():
                     self._assignments.source.pace.set_rates(message.bytes_per_second)
                 case Renewed():
                     self._source_cluster.renew(message.source)
                     self._target_cluster.renew(message.target)
                 case KnownProducers():
-                    self._assignments.know(frozenset(message.producers))
+                    self._assignments.set_known_producers(frozenset(message.producers))
                 case Release():
                     self._assignments.release(message.partitions)
                 case EndLane():
@@ -287,14 +287,14 @@ class LaneLoop:
         answers = connection.receive()
         for index, (context, view) in enumerate(answers):
             try:
-                if isinstance(context, Sent):
+                if isinstance(context, SentBatches):
                     muted_ms = self._assignments.target.on_answer(context, view, now_ms)
                 else:
                     muted_ms = self._assignments.map.on_answer(context, view)
                 if muted_ms > 0:
-                    self._target_cluster.throttled(connection, muted_ms)
+                    self._target_cluster.on_throttled(connection, muted_ms)
             except CorruptData:
-                connection.put_back(context for context, _ in answers[index:])
+                connection.count_unanswered(context for context, _ in answers[index:])
                 raise
 
     def _on_broken(self, side: ClusterSide, node: int, error: TwinlogError) -> None:
@@ -303,7 +303,7 @@ class LaneLoop:
         if side is self._source_cluster:
             self._assignments.source.on_disconnected(node)
             return
-        sent = [context for context in unanswered if isinstance(context, Sent)]
+        sent = [context for context in unanswered if isinstance(context, SentBatches)]
         self._assignments.map.on_disconnected(
             [request for request in unanswered if isinstance(request, Round)]
         )

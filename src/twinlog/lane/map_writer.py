@@ -108,7 +108,7 @@ class Round:
 
 
 @dataclass(slots=True)
-class _Home:
+class _MapPartition:
     """The writer's state of one partition of the map topic."""
 
     waiting: dict[PartitionCopy, None] = field(default_factory=dict)
@@ -127,7 +127,7 @@ class _Home:
     failing_since: float | None = None
     problem: str = ""
 
-    def failed(self, problem: str, now: float) -> None:
+    def on_failure(self, problem: str, now: float) -> None:
         self.failing_since = self.failing_since or now
         self.problem = problem
         self.not_before = now + self.pause.next_s()
@@ -138,7 +138,7 @@ class _Home:
         self.again[copy] = copy.tail.runs[-1].ordinal
         self.waiting[copy] = None
 
-    def written(self, copy: PartitionCopy, run: Run, epoch: int) -> None:
+    def on_written(self, copy: PartitionCopy, run: Run, epoch: int) -> None:
         """Note that a row that ends with this run was written, and all rows before it.
 
         Only runs that existed when the leader changed must be written again. A copy of a source
@@ -148,7 +148,7 @@ class _Home:
             self.copies[copy] = epoch
             del self.again[copy]
 
-    def works(self) -> None:
+    def on_success(self) -> None:
         self.failing_since, self.not_before = None, 0.0
         self.pause.reset()
 
@@ -167,7 +167,7 @@ class MapWriter:
     topic_id: TopicId
     partitions: int
     events: LaneEvents
-    _homes: dict[TopicPartition, _Home] = field(default_factory=dict)
+    _map_partitions: dict[TopicPartition, _MapPartition] = field(default_factory=dict)
     _next_leaders: float = 0.0
 
     def add(self, copy: PartitionCopy, epoch: int = -1) -> None:
@@ -175,7 +175,7 @@ class MapWriter:
 
         `epoch`: the leader epoch under which another lane wrote the existing rows; -1: unknown.
         """
-        home = self._home(copy)
+        home = self._map_partition(copy)
         home.copies[copy] = home.epoch if epoch < 0 else epoch
         if home.copies[copy] < home.epoch:
             home.write_again(copy)
@@ -183,19 +183,19 @@ class MapWriter:
 
     def epoch_of(self, copy: PartitionCopy) -> int:
         """Return the leader epoch under which the copy's rows certainly exist, or -1 if unknown."""
-        return self._home(copy).copies.get(copy, -1)
+        return self._map_partition(copy).copies.get(copy, -1)
 
     def note(self, copy: PartitionCopy) -> None:
         """Queue the copy if its tail has something to write."""
         if copy.tail.dirty:
-            self._home(copy).waiting[copy] = None
+            self._map_partition(copy).waiting[copy] = None
 
-    def _home(self, copy: PartitionCopy) -> _Home:
+    def _map_partition(self, copy: PartitionCopy) -> _MapPartition:
         tp = TopicPartition(self.topic, map_home(copy.source, self.partitions))
-        return self._homes.setdefault(tp, _Home())
+        return self._map_partitions.setdefault(tp, _MapPartition())
 
     def forget(self, copy: PartitionCopy) -> None:
-        for home in self._homes.values():
+        for home in self._map_partitions.values():
             home.copies.pop(copy, None)
             home.again.pop(copy, None)
             home.waiting.pop(copy, None)
@@ -208,7 +208,7 @@ class MapWriter:
         if now >= self._next_leaders:
             self._next_leaders = now + LEADERS_EVERY_S
             self.side.need_topics((self.topic,))
-        for tp, home in self._homes.items():
+        for tp, home in self._map_partitions.items():
             self._see_leader(tp, home)
             if not home.waiting or home.is_writing:
                 continue
@@ -217,7 +217,7 @@ class MapWriter:
             if home.is_stuck(now):
                 self._give_up(tp, home)
 
-    def _see_leader(self, tp: TopicPartition, home: _Home) -> None:
+    def _see_leader(self, tp: TopicPartition, home: _MapPartition) -> None:
         leader = self.side.leaders.get(tp)
         if leader is None or leader.epoch <= home.epoch:
             return
@@ -228,19 +228,19 @@ class MapWriter:
             elif epoch < leader.epoch:
                 home.write_again(copy)
 
-    def _pump_one(self, tp: TopicPartition, home: _Home, now_ms: int) -> bool:
+    def _pump_one(self, tp: TopicPartition, home: _MapPartition, now_ms: int) -> bool:
         """Send one round. Returns False if it could not be sent for a reason that may last."""
         if self._is_another_topic():
-            home.failed("", self.clock.monotonic())
+            home.on_failure("", self.clock.monotonic())
             return False
         leader = self.side.leaders.get(tp)
         if leader is None:
             self.side.need_topics((self.topic,))
-            home.failed(NO_LEADER, self.clock.monotonic())
+            home.on_failure(NO_LEADER, self.clock.monotonic())
             return False
         connection = self.side.connection_to(leader.node)
         if connection is None:
-            home.failed("is led by a broker that cannot be reached", self.clock.monotonic())
+            home.on_failure("is led by a broker that cannot be reached", self.clock.monotonic())
             return False
         if not connection.may_send:
             return True
@@ -281,13 +281,17 @@ class MapWriter:
         now = self.side.topic_ids.get(self.topic, NO_TOPIC_ID)
         return NO_TOPIC_ID not in (now, self.topic_id) and now != self.topic_id
 
-    def _give_up(self, tp: TopicPartition, home: _Home) -> None:
+    def _give_up(self, tp: TopicPartition, home: _MapPartition) -> None:
         for copy in list(home.waiting):
             if copy.waits_for_map:
-                error = self._missing(copy) if self._is_another_topic() else _stuck(copy, tp, home)
-                self.events.map_failed(copy, error)
+                error = (
+                    self._missing_error(copy)
+                    if self._is_another_topic()
+                    else _stuck_error(copy, tp, home)
+                )
+                self.events.on_map_failed(copy, error)
 
-    def _missing(self, copy: PartitionCopy) -> PartitionError:
+    def _missing_error(self, copy: PartitionCopy) -> PartitionError:
         return PartitionError(
             f"{copy.source}: the offset map topic {self.topic} was deleted on the target; without "
             "it nothing more is copied; rebuild it from both logs with twinlog offsets rebuild",
@@ -303,37 +307,37 @@ class MapWriter:
         throttle_ms, answers = produce_answer(sent.version, view, self.side.names)
         if [answer.tp for answer in answers] != [sent.home]:
             raise CorruptData("the response to an offset map row is for another partition")
-        home = self._homes[sent.home]
+        home = self._map_partitions[sent.home]
         home.is_writing = False
         error, message = answers[0].error, answers[0].message
         if error in STALE_LEADER:
             self.side.forget_leader(sent.home)
         if not error:
-            home.works()
+            home.on_success()
             home.row_by_row = home.row_by_row and bool(home.waiting)
         elif error == MESSAGE_TOO_LARGE and len(sent.rows) > 1:
             home.row_by_row = True
         elif lookup(error).retriable:
-            home.failed(
+            home.on_failure(
                 "has fewer in-sync replicas than min.insync.replicas"
                 if error in UNDER_MIN_ISR
                 else f"answered {lookup(error).name}",
                 self.clock.monotonic(),
             )
         else:
-            self._refused(sent, error, message)
+            self._on_refused(sent, error, message)
             return throttle_ms
         for copy, run in sent.rows:
             if error:
                 copy.tail.on_refused()
             else:
                 copy.tail.on_durable(run)
-                self.events.durable(copy)
-                home.written(copy, run, sent.epoch)
+                self.events.on_durable(copy)
+                home.on_written(copy, run, sent.epoch)
             self.note(copy)
         return throttle_ms
 
-    def _refused(self, sent: Round, error: int, message: str | None) -> None:
+    def _on_refused(self, sent: Round, error: int, message: str | None) -> None:
         detail = f" ({message})" if message else ""
         advice = (
             f"raise max.message.bytes of topic {self.topic}"
@@ -344,7 +348,7 @@ class MapWriter:
         )
         for copy, _ in sent.rows:
             copy.tail.on_refused()
-            self.events.map_failed(
+            self.events.on_map_failed(
                 copy,
                 PartitionError(
                     f"{copy.source}: the offset map topic {self.topic} refused a row with "
@@ -356,13 +360,13 @@ class MapWriter:
     def on_disconnected(self, unanswered: list[Round]) -> None:
         """Write the rounds of a lost connection again, in new chunks."""
         for sent in unanswered:
-            self._homes[sent.home].is_writing = False
+            self._map_partitions[sent.home].is_writing = False
             for copy, _ in sent.rows:
                 copy.tail.on_lost()
                 self.note(copy)
 
 
-def _stuck(copy: PartitionCopy, tp: TopicPartition, home: _Home) -> PartitionError:
+def _stuck_error(copy: PartitionCopy, tp: TopicPartition, home: _MapPartition) -> PartitionError:
     return PartitionError(
         f"{copy.source}: rows of the offset map cannot be written: {tp} {home.problem}; retrying",
         code="MAP_UNWRITABLE",

@@ -33,7 +33,7 @@ class Reporter:
         self._map_epoch = map_epoch
         self._cpu_ms: int | None = None
 
-    def changed(
+    def changes(
         self, partitions: Iterable[LanePartition], now_ms: int
     ) -> Iterator[PartitionProgress]:
         """Yield the progress of each partition that differs from its last report."""
@@ -75,9 +75,9 @@ class Reporter:
             batches=copy.intake.batches,
             recoded=copy.intake.deep_batches + copy.intake.packed_batches,
             waits_for_map=any(part.waits_for_map for part in copy.parts),
-            age=copy.ages.take(),
-            latency=copy.latencies.take(),
-            gap=self._gaps.take(copy.source),
+            age=copy.ages.pop(),
+            latency=copy.latencies.pop(),
+            gap=self._gaps.pop_gap(copy.source),
             map_epoch=min(map(self._map_epoch, copy.parts)),
             lost=lost,
             left_out=_taken(copy.intake.left_out),
@@ -90,7 +90,7 @@ def _taken(left_out: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     return ranges
 
 
-def given_back(
+def troubled_message(
     tp: TopicPartition, error: TwinlogError, copy: Copy | None, wait_ms: int
 ) -> Troubled:
     """Return the message for a partition that failed."""
@@ -150,7 +150,7 @@ def hand_over(copy: PartitionCopy, map_epoch: int = -1) -> HandOver | None:
     `map_epoch`: the leader epoch under which the copy's rows are in the map. The position and the
     source leader epoch of the offset before it are updated together (`PartitionCopy.acked_epoch`).
     """
-    handed = copy.tail.handed(copy.acked_ordinal)
+    handed = copy.tail.hand_over(copy.acked_ordinal)
     if handed is None or copy.late_requests or copy.others.unknown is not None:
         return None
     return HandOver(

@@ -44,7 +44,9 @@ class Transforming:
             return None
         elif self.desk is None:
             text = "no application on this lane runs its transform"
-        elif take.fan is not None or not self._work.is_ours_alone:
+        elif take.fan is not None:
+            text = "its records are placed by key (twinlog.target.partitions), and not transformed"
+        elif not self._work.is_ours_alone:
             text = "records of topics that other clients may write to cannot be transformed"
         elif self._work.dead_letters and NO_TOPIC_ID in (take.source_topic_id, self._letters_id):
             text = (
@@ -64,8 +66,8 @@ class Transforming:
         """Return where failed records go, or None if they are not quarantined."""
         if not self._work.dead_letters:
             return None
-        home = TopicPartition(self._work.dead_letters, 0)
-        return DeadLetterTarget(home, self._letters_id, self._work.flow)
+        partition = TopicPartition(self._work.dead_letters, 0)
+        return DeadLetterTarget(partition, self._letters_id, self._work.flow)
 
     def unanswered(self) -> Iterator[tuple[TransformedCopy, PartitionError]]:
         """Yield the copies whose ranges are not answered, so that the problem becomes visible."""

@@ -38,7 +38,7 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sides:
+class LogRanges:
     """The ranges of a partition's logs, and the target records that the source has deleted."""
 
     here: Span
@@ -56,10 +56,10 @@ class Sides:
         return text
 
 
-def sides(source: LogEnds, target: LogEnds, runs: Sequence[Run] = ()) -> Sides:
+def sides(source: LogEnds, target: LogEnds, runs: Sequence[Run] = ()) -> LogRanges:
     """Return the ranges of both logs. `runs` determine the target records that the source lacks."""
     kept = lost_at(runs, source.log_start, target)
-    return Sides(
+    return LogRanges(
         here=Span(source.log_start, source.log_end),
         there=Span(target.log_start, target.log_end),
         only_there=None if kept is None else Span(target.log_start, min(kept)),
@@ -94,7 +94,7 @@ class LogFinding:
     """Offsets of the records in question, if known: target offsets, except for SOURCE_TRUNCATED and
     SOURCE_STALLED.
     """
-    held: Sides | None = None
+    held: LogRanges | None = None
     """The ranges of both logs, if the message should contain them."""
 
     def worded(self, flow: str = "", *, is_shared: bool = False) -> str:
@@ -205,7 +205,7 @@ _WORDS: Final = {
 }
 
 
-def in_target(target: TopicPartition, what: str, *, code: str, **more: Any) -> PartitionError:
+def target_error(target: TopicPartition, what: str, *, code: str, **more: Any) -> PartitionError:
     """Return an error about the target's log. `more`: other fields of the finding."""
     return LogFinding(code=code, what=f"{target}: {what}", target=target, **more).error()
 
@@ -241,7 +241,7 @@ def source_stalled(what: str, source: TopicPartition, leader: str) -> LogFinding
     return LogFinding(code="SOURCE_STALLED", what=what, source=source)
 
 
-def tier_stalled(what: str, leader: str) -> PartitionError:
+def tier_stalled_error(what: str, leader: str) -> PartitionError:
     """Return the error for records that may still be in remote storage, and are not lost then."""
     return PartitionError(
         f"{what}. If the topic has remote storage (remote.storage.enable), raise "
@@ -254,8 +254,8 @@ def tier_stalled(what: str, leader: str) -> PartitionError:
 
 def partitions_differ(source: TopicPartition, target: TopicPartition, before: str) -> LogFinding:
     what = (
-        f"{source}: its copy began when the topic {before}; the partition count of "
-        f"{target.topic} or of its source has changed since, "
-        "and a copy that has begun cannot be redistributed"
+        f"{source}: its copy began when the topic {before}. The partition count of {target.topic} "
+        "or of its source, or twinlog.target.partitions, has changed since, and a copy that has "
+        "begun cannot be redistributed"
     )
     return LogFinding(code="PARTITIONS_DIFFER", what=what, source=source, target=target)

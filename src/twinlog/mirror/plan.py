@@ -22,7 +22,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Pairing:
+class PartitionPair:
     """A source partition and the target partition to which it is copied, identified by topic IDs: a
     re-created topic is another log.
     """
@@ -39,7 +39,7 @@ class Pairing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionPlan(Pairing):
+class PartitionPlan(PartitionPair):
     """A partition to be mirrored, as topic discovery found it."""
 
     limit_bytes: int

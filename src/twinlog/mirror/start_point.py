@@ -55,7 +55,7 @@ and 24 hours old are sent one batch at a time after a problem.
 """
 
 
-class DeadLettersThere(NamedTuple):
+class KnownDeadLetters(NamedTuple):
     """The dead letters of a copy that are on the target (`mirror.copy.dead_letters`)."""
 
     topic_id: TopicId
@@ -101,7 +101,7 @@ class StartPoint:
     """Target offsets [first, next) that were wrong in the map, and whose records were not found at
     the source. Translation makes consumers read them again.
     """
-    dead_letters: DeadLettersThere | None = None
+    dead_letters: KnownDeadLetters | None = None
     """None if the flow has no dead-letter topic."""
 
     def mark(self, known_mark: Mark | None) -> Mark | None:

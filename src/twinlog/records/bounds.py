@@ -54,7 +54,7 @@ class Bound:
     """
 
 
-def wrong(option: str, what: str, todo: str) -> ConfigError:
+def option_error(option: str, what: str, todo: str) -> ConfigError:
     """Return the error for an invalid option: what is wrong, and what to do."""
     return ConfigError(f'format("twinlog"): option {option}: {what}; {todo}')
 
@@ -67,7 +67,7 @@ def parse_offsets(option: str, text: str, *, may_use_names: bool) -> Bound:
     if may_use_names and word.startswith(GROUP_PREFIX):
         group = word.removeprefix(GROUP_PREFIX).strip()
         if not group:
-            raise wrong(option, "group: names no group", "write group:NAME")
+            raise option_error(option, "group: names no group", "write group:NAME")
         return Bound(kind=BoundKind.GROUP, option=option, group=group)
     if word.startswith(TIME_PREFIX):
         return parse_time(option, word.removeprefix(TIME_PREFIX).strip())
@@ -75,7 +75,7 @@ def parse_offsets(option: str, text: str, *, may_use_names: bool) -> Bound:
     if may_use_names:
         forms = f"earliest, {forms.replace(',', ' (streams),', 1)}, group:NAME"
     if not word.startswith("{"):
-        raise wrong(
+        raise option_error(
             option,
             f"{word!r} is not a valid position",
             f'write {forms} or {{"topic": {{"0": 23}}}}',
@@ -84,7 +84,7 @@ def parse_offsets(option: str, text: str, *, may_use_names: bool) -> Bound:
     low = [tp for tp, offset in values.items() if offset < JSON_EARLIEST]
     if low:
         names = "-2 is earliest, -1 is latest" if may_use_names else "-1 is latest"
-        raise wrong(option, f"{low[0]} has offset {values[low[0]]}", names)
+        raise option_error(option, f"{low[0]} has offset {values[low[0]]}", names)
     return Bound(kind=BoundKind.OFFSETS, option=option, values=values)
 
 
@@ -93,7 +93,7 @@ def parse_time(option: str, text: str) -> Bound:
     try:
         at = to_milliseconds(text)
     except NoTime as error:
-        raise wrong(option, error.what, error.todo) from None
+        raise option_error(option, error.what, error.todo) from None
     return Bound(kind=BoundKind.TIMES, option=option, time_ms=at)
 
 
@@ -101,7 +101,7 @@ def parse_timestamp(option: str, text: str, *, needs_match: bool) -> Bound:
     """Parse milliseconds since 1970 for all partitions, as Spark's `startingTimestamp`."""
     word = text.strip()
     if not word.isascii() or not word.isdigit() or int(word) > MOST_OFFSET:
-        raise wrong(option, f"{word!r} is not a valid time", "write milliseconds since 1970")
+        raise option_error(option, f"{word!r} is not a valid time", "write milliseconds since 1970")
     return Bound(kind=BoundKind.TIMES, option=option, time_ms=int(word), needs_match=needs_match)
 
 
@@ -110,7 +110,9 @@ def parse_timestamps(option: str, text: str, *, needs_match: bool) -> Bound:
     values = _by_partition(option, text)
     low = [tp for tp, at in values.items() if at < 0]
     if low:
-        raise wrong(option, f"{low[0]} has {values[low[0]]}", "write milliseconds since 1970")
+        raise option_error(
+            option, f"{low[0]} has {values[low[0]]}", "write milliseconds since 1970"
+        )
     return Bound(kind=BoundKind.TIMES, option=option, values=values, needs_match=needs_match)
 
 
@@ -120,10 +122,10 @@ def parse_assignment(option: str, text: str) -> tuple[TopicPartition, ...]:
     tps: set[TopicPartition] = set()
     for topic, partitions in _object(option, text, todo).items():
         if not isinstance(partitions, list) or not all(map(_is_partition, partitions)):
-            raise wrong(option, f"topic {topic} has no list of partition numbers", todo)
+            raise option_error(option, f"topic {topic} has no list of partition numbers", todo)
         tps.update(TopicPartition(topic, partition) for partition in partitions)
     if not tps:
-        raise wrong(option, "it names no partition", todo)
+        raise option_error(option, "it names no partition", todo)
     return tuple(sorted(tps))
 
 
@@ -149,12 +151,16 @@ def _offsets(option: str, by_topic: Mapping[str, Any]) -> dict[TopicPartition, i
     out: dict[TopicPartition, int] = {}
     for topic, partitions in by_topic.items():
         if not isinstance(partitions, dict):
-            raise wrong(option, f"topic {topic} has no object with partitions", todo)
+            raise option_error(option, f"topic {topic} has no object with partitions", todo)
         for number, value in partitions.items():
             if not (number.isascii() and number.isdigit() and _is_partition(int(number))):
-                raise wrong(option, f"topic {topic}: {number!r} is not a partition number", todo)
+                raise option_error(
+                    option, f"topic {topic}: {number!r} is not a partition number", todo
+                )
             if type(value) is not int or not -MOST_OFFSET <= value <= MOST_OFFSET:
-                raise wrong(option, f"{topic}-{number}: {value!r} is not a whole number", todo)
+                raise option_error(
+                    option, f"{topic}-{number}: {value!r} is not a whole number", todo
+                )
             out[TopicPartition(topic, int(number))] = value
     return out
 
@@ -167,9 +173,9 @@ def _object(option: str, text: str, todo: str) -> dict[str, Any]:
     try:
         parsed = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise wrong(option, f"it is not valid JSON ({error})", todo) from None
+        raise option_error(option, f"it is not valid JSON ({error})", todo) from None
     if not isinstance(parsed, dict):
-        raise wrong(option, "it is not a JSON object", todo)
+        raise option_error(option, "it is not a JSON object", todo)
     return parsed
 
 
@@ -177,7 +183,7 @@ def flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
     """Parse a boolean, case-insensitive. Raises ConfigError."""
     text = options.get(name, str(default)).strip().lower()
     if text not in ("true", "false"):
-        raise wrong(name, f"{text!r} is neither true nor false", "write one of them")
+        raise option_error(name, f"{text!r} is neither true nor false", "write one of them")
     return text == "true"
 
 

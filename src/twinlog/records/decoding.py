@@ -98,7 +98,7 @@ class _Part(NamedTuple):
 
 
 class ColumnDecoder:
-    """Gathers rows of one partition: call `take` for each batch, then `rest`."""
+    """Gathers rows of one partition: call `decode_batch` for each batch, then `last_chunk`."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class ColumnDecoder:
         self._parts: list[_Part] = []
         self._rows = self._bytes = 0
 
-    def take(
+    def decode_batch(
         self, header: BatchHeader, batch: memoryview, first: int, end: int
     ) -> Iterator[pa.RecordBatch]:
         """Add the records of a data batch whose offsets are in [first, end), and yield full chunks.
@@ -137,13 +137,13 @@ class ColumnDecoder:
         else:
             yield from self._take_records(header, batch, first, end)
         if self._is_full:
-            yield from self.rest()
+            yield from self.last_chunk()
 
     @property
     def _is_full(self) -> bool:
         return self._rows >= CHUNK_ROWS or self._bytes >= self._chunk_bytes
 
-    def rest(self) -> Iterator[pa.RecordBatch]:
+    def last_chunk(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows gathered since the last chunk, if there are any."""
         if self._rows:
             yield self._chunk()
@@ -180,10 +180,10 @@ class ColumnDecoder:
                 self._add(_Part(table, at, stop, kind, stretches), ends[stop - 1] - begin)
                 at = stop
                 if self._is_full or at < until:
-                    yield from self.rest()
+                    yield from self.last_chunk()
         scan.check_end()
         if scan.size > self._chunk_bytes:  # the remaining rows would keep the whole payload
-            yield from self.rest()
+            yield from self.last_chunk()
 
     def _stretches(self, header: BatchHeader, first: int) -> Sequence[OriginStretch]:
         return () if self._origins is None else self._origins.stretches(header, first)

@@ -168,7 +168,7 @@ class Policy(Enum):
 
 
 @dataclass(slots=True)
-class _Tally:
+class _MissingOffsets:
     """A number of missing offsets in [first, end)."""
 
     offsets: int = 0
@@ -192,8 +192,8 @@ class LeftOut:
         self._policy: Policy | None = None
         self._fails = fails
         self._gaps = 0
-        self._transactions, self._compacted = _Tally(), _Tally()
-        self._hidden, self._more = _Tally(), _Tally()
+        self._transactions, self._compacted = _MissingOffsets(), _MissingOffsets()
+        self._hidden, self._more = _MissingOffsets(), _MissingOffsets()
 
     def in_transaction(self, first: int, end: int) -> None:
         """Count a transaction marker, or a batch of an aborted transaction."""
@@ -220,9 +220,9 @@ class LeftOut:
             case Policy.HIDDEN:
                 self._hidden.add(gap.first, gap.end)
             case Policy.DELETES:
-                self._lost(gap)
+                self._add_lost(gap)
 
-    def _lost(self, gap: OffsetRange) -> None:
+    def _add_lost(self, gap: OffsetRange) -> None:
         self._gaps += 1
         if self._gaps > FEW_GAPS:
             self._more.add(gap.first, gap.end)
@@ -238,7 +238,7 @@ class LeftOut:
         )
         report([loss], fails=self._fails)
 
-    def say(self) -> None:
+    def log_counts(self) -> None:
         """Log the counts."""
         if (seen := self._transactions).offsets:
             log.info(

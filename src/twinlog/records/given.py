@@ -32,7 +32,7 @@ from twinlog.config.keys.client_keys import (
 from twinlog.config.values.nearest import suggestion
 from twinlog.config.values.origin import ClientProperties, Setting, Settings
 from twinlog.errors import ClusterError, TwinlogError
-from twinlog.records.bounds import wrong
+from twinlog.records.bounds import option_error
 
 log = logging.getLogger(__name__)
 
@@ -104,15 +104,15 @@ def named_options(
     for name in sorted(own.keys() - names.keys()):
         why = _why_unread(name, refused)
         if not why:
-            raise wrong(name, "unknown option", _meant(name, names) or "remove it")
-        no_effect(name, why)
+            raise option_error(name, "unknown option", _spelling_hint(name, names) or "remove it")
+        warn_no_effect(name, why)
         del own[name]
     options = {names[name]: value for name, value in own.items()}
     for name in sorted(options):
         if name in ignored:
-            no_effect(name, ignored[name])
+            warn_no_effect(name, ignored[name])
         elif name not in OPTIONS[role]:
-            no_effect(name, f"Spark's {role}s do not have it")
+            warn_no_effect(name, f"Spark's {role}s do not have it")
             del options[name]
     return options, properties
 
@@ -127,7 +127,7 @@ def _why_unread(name: str, refused: Mapping[str, str]) -> str:
     return ""
 
 
-def _meant(name: str, names: Mapping[str, str]) -> str:
+def _spelling_hint(name: str, names: Mapping[str, str]) -> str:
     """Return a hint with the option that was probably meant, or an empty text."""
     if is_connection_key(name):
         return f"did you mean {_PREFIX}{name}?"
@@ -137,7 +137,7 @@ def _meant(name: str, names: Mapping[str, str]) -> str:
     return hint
 
 
-def no_effect(name: str, why: str) -> None:
+def warn_no_effect(name: str, why: str) -> None:
     """Warn that an option has no effect."""
     log.warning("%s: option %s has no effect: %s", _WHERE, name, why)
 
@@ -152,19 +152,21 @@ def client_of(
     """
     for key in sorted(properties):
         if key in refused:
-            raise wrong(_PREFIX + key, "it cannot be set", refused[key])
+            raise option_error(_PREFIX + key, "it cannot be set", refused[key])
         if is_connection_key(key) or provider_key(key) or key in CLIENT_KEYS[role]:
             continue
         owners = f"Kafka's {role}s" if key in _ALL_KEYS else "Kafka's clients"
         hint = "" if key in _ALL_KEYS else suggestion(key, _ALL_KEYS)
         why = f"{owners} do not have this key"
         if hint:
-            raise wrong(_PREFIX + key, why, hint.replace("mean ", f"mean {_PREFIX}"))
+            raise option_error(_PREFIX + key, why, hint.replace("mean ", f"mean {_PREFIX}"))
         if key == _GROUP_OF_COMMITS:
             why += "; write commitGroup to commit a stream's offsets"
-        no_effect(_PREFIX + key, why)
+        warn_no_effect(_PREFIX + key, why)
     if not properties.get(BOOTSTRAP_SERVERS, "").strip():
-        raise wrong(_PREFIX + BOOTSTRAP_SERVERS, "missing", "add it, for example kafka1:9092")
+        raise option_error(
+            _PREFIX + BOOTSTRAP_SERVERS, "missing", "add it, for example kafka1:9092"
+        )
     parse_bootstrap(properties[BOOTSTRAP_SERVERS], _PREFIX + BOOTSTRAP_SERVERS)
     return ClientProperties(
         {key: Setting(key=key, value=value, file=_WHERE) for key, value in properties.items()}
@@ -196,11 +198,13 @@ def positive(name: str, text: str) -> int:
     """Parse a positive number. Raises ConfigError."""
     word = text.strip()
     if not word.isascii() or not word.isdigit() or not 0 < int(word) < 1 << 63:
-        raise wrong(name, f"{word!r} is not a positive number", "write one, for example 1000")
+        raise option_error(
+            name, f"{word!r} is not a positive number", "write one, for example 1000"
+        )
     return int(word)
 
 
-def no_topic(
+def missing_topic_error(
     client: ClusterClient, names: Iterable[str], error: TwinlogError, advice: str
 ) -> ClusterError:
     """Return the error for a missing topic, in place of the broker's: with the cluster's addresses,

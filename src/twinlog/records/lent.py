@@ -92,7 +92,7 @@ class LentRanges:
         turn.left_s = TURN_WITHIN_S
         for part in own_parts():
             with self._connected(part) as port:
-                taken = port.take(part.number)
+                taken = port.request_range(part.number)
             if taken is None:
                 continue  # withdrawn or answered, so the lane drops the answer, which has no rows
             wanted = structs.replace(taken, first=part.first, end=part.end)
@@ -120,7 +120,7 @@ class LentRanges:
         for part, answer in zip(parts, encoder.answers(), strict=True):
             yield row_of(answer, has_batches=part.answers)
 
-    def give(self, parts: Sequence[RangePart], encoded: pa.Table) -> None:
+    def send_answers(self, parts: Sequence[RangePart], encoded: pa.Table) -> None:
         """Send the answers of a job that has succeeded, in the order of its tasks. Raises
         TwinlogError, after all reachable lanes have theirs.
         """
@@ -129,7 +129,7 @@ class LentRanges:
             try:
                 if part.answers:
                     with self._connected(part) as port:
-                        port.give(answer_of(part, row))
+                        port.send_answer(answer_of(part, row))
             except TwinlogError as error:
                 unreachable = error
         if unreachable is not None:

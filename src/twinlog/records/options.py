@@ -18,20 +18,20 @@ from twinlog.records.bounds import (
     Bound,
     BoundKind,
     flag,
+    option_error,
     parse_assignment,
     parse_offsets,
     parse_timestamp,
     parse_timestamps,
     wants_headers,
-    wrong,
 )
 from twinlog.records.given import (
     READER,
     client_of,
     named_options,
-    no_effect,
     positive,
     settings_of,
+    warn_no_effect,
 )
 
 _PREFIX: Final = "kafka."
@@ -125,15 +125,17 @@ def _check_kind(options: Mapping[str, str], *, is_stream: bool) -> None:
     if is_stream:
         for name in _ENDS:
             if name in options:
-                raise wrong(name, "a stream has no end", "remove it, or use spark.read")
+                raise option_error(name, "a stream has no end", "remove it, or use spark.read")
         if "pushFilters" in options:
-            raise wrong("pushFilters", "Spark passes no filters to streams", "remove it")
+            raise option_error("pushFilters", "Spark passes no filters to streams", "remove it")
         return
     if "commitGroup" in options:
-        raise wrong("commitGroup", "only streams have it", "remove it, or use spark.readStream")
+        raise option_error(
+            "commitGroup", "only streams have it", "remove it, or use spark.readStream"
+        )
     for name in _LIMITS:
         if name in options:
-            no_effect(name, "a batch reads everything at once")
+            warn_no_effect(name, "a batch reads everything at once")
 
 
 def _topics(
@@ -142,7 +144,7 @@ def _topics(
     names = [name for name in _TOPICS if name in options]
     if len(names) != 1:
         what = " and ".join(names) if names else "no topic"
-        raise wrong("subscribe", f"{what} given", f"give one of {', '.join(_TOPICS)}")
+        raise option_error("subscribe", f"{what} given", f"give one of {', '.join(_TOPICS)}")
     (name,) = names
     text = options[name].strip()
     if name == "assign":
@@ -152,23 +154,25 @@ def _topics(
         return (), text, ()
     topics = sorted({topic for part in text.split(",") if (topic := part.strip())})
     if not topics:
-        raise wrong(name, "it names no topic", "write subscribe=orders,payments")
+        raise option_error(name, "it names no topic", "write subscribe=orders,payments")
     return tuple(topics), "", ()
 
 
 def _compile(pattern: str) -> NamePattern:
     if not pattern:
-        raise wrong("subscribePattern", "it is empty", "write a pattern, for example orders.*")
+        raise option_error(
+            "subscribePattern", "it is empty", "write a pattern, for example orders.*"
+        )
     try:
         return compile_names([pattern])
     except RegexProblem as error:
-        raise wrong("subscribePattern", str(error), "write another pattern") from None
+        raise option_error("subscribePattern", str(error), "write another pattern") from None
 
 
 def _starting(options: Mapping[str, str], *, is_stream: bool) -> Bound:
     strategy = options.get("startingOffsetsByTimestampStrategy", "error").strip().lower()
     if strategy not in ("error", "latest"):
-        raise wrong(
+        raise option_error(
             "startingOffsetsByTimestampStrategy",
             f"{strategy!r} is not a valid value",
             "write error or latest",
@@ -181,7 +185,9 @@ def _starting(options: Mapping[str, str], *, is_stream: bool) -> Bound:
         bound.kind is BoundKind.OFFSETS and JSON_LATEST in bound.values.values()
     )
     if latest and not is_stream:
-        raise wrong(bound.option, "a batch cannot begin at the end", "write earliest or offsets")
+        raise option_error(
+            bound.option, "a batch cannot begin at the end", "write earliest or offsets"
+        )
     return bound
 
 
@@ -193,7 +199,9 @@ def _ending(options: Mapping[str, str]) -> Bound:
         bound.kind is BoundKind.OFFSETS and JSON_EARLIEST in bound.values.values()
     )
     if earliest:
-        raise wrong(bound.option, "reading cannot end at the start", "write latest or offsets")
+        raise option_error(
+            bound.option, "reading cannot end at the start", "write latest or offsets"
+        )
     return bound
 
 
@@ -221,11 +229,13 @@ def _isolation(option: str | None, of_client: str | None) -> Isolation:
     }
     for name, text in texts.items():
         if text not in tuple(Isolation):
-            raise wrong(
+            raise option_error(
                 name, f"{text!r} is not an isolation level", f"write {' or '.join(Isolation)}"
             )
     if len(set(texts.values())) > 1:
-        raise wrong("isolation", "kafka.isolation.level has another value", "remove one of them")
+        raise option_error(
+            "isolation", "kafka.isolation.level has another value", "remove one of them"
+        )
     return Isolation(next(iter(texts.values()), Isolation.READ_COMMITTED))
 
 
@@ -233,7 +243,7 @@ def _upstreams(options: Mapping[str, str]) -> tuple[str, ...]:
     text = options.get("upstream")
     aliases = sorted({alias for part in (text or "").split(",") if (alias := part.strip())})
     if text is not None and not aliases:
-        raise wrong(
+        raise option_error(
             "upstream", "it names no cluster", "write the alias of its flow, for example upstream=A"
         )
     return tuple(aliases)

@@ -22,7 +22,7 @@ from twinlog.cluster.logs.offsets import EARLIEST, LATEST, OffsetResult, list_of
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.errors import ClusterError, or_raise
 from twinlog.model import Isolation, TopicId, TopicPartition
-from twinlog.records.bounds import JSON_EARLIEST, JSON_LATEST, Bound, BoundKind, wrong
+from twinlog.records.bounds import JSON_EARLIEST, JSON_LATEST, Bound, BoundKind, option_error
 from twinlog.records.columns import UPSTREAM, check_columns
 from twinlog.records.gaps import (
     LogBounds,
@@ -33,7 +33,7 @@ from twinlog.records.gaps import (
     report,
     warn_of_gone,
 )
-from twinlog.records.given import TOPIC_MISSING, no_topic
+from twinlog.records.given import TOPIC_MISSING, missing_topic_error
 from twinlog.records.options import ReadOptions
 from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 
@@ -46,7 +46,7 @@ def columns_of(schema: StructType, options: ReadOptions) -> tuple[str, ...]:
     """Return the columns to read. Raises ConfigError for unknown columns."""
     names = check_columns([(field.name, field.dataType.simpleString()) for field in schema])
     if UPSTREAM in names and not options.upstreams:
-        raise wrong(
+        raise option_error(
             "upstream",
             f"it is missing, and the schema has {UPSTREAM}",
             "write the alias of the source cluster, for example upstream=A",
@@ -72,7 +72,7 @@ def find_partitions(
         return {tp: topic_ids[tp] for tp in sorted(topic_ids)}
     missing = sorted(set(options.assigned) - topic_ids.keys())
     if missing and not may_miss:
-        raise wrong("assign", f"there is no partition {missing[0]}", "describe the topic")
+        raise option_error("assign", f"there is no partition {missing[0]}", "describe the topic")
     return {tp: topic_ids[tp] for tp in options.assigned if tp in topic_ids}
 
 
@@ -86,7 +86,7 @@ def _named(
     except ClusterError as error:
         if error.code != TOPIC_MISSING:
             raise
-        raise no_topic(
+        raise missing_topic_error(
             client, names, error, "a read does not create topics: create it first"
         ) from None
 
@@ -139,14 +139,14 @@ def resolve(
         case BoundKind.LATEST:
             return _listed(client, wanted, LATEST, isolation)
         case BoundKind.OFFSETS:
-            return _given_offsets(client, bound, wanted, isolation)
+            return _offsets_in_options(client, bound, wanted, isolation)
         case BoundKind.TIMES:
             return _offsets_at_times(client, bound, wanted, isolation)
         case BoundKind.GROUP:
             return _group_offsets(client, bound, wanted, isolation)
 
 
-def latest(
+def latest_ends(
     client: ClusterClient,
     tps: Iterable[TopicPartition],
     isolation: Isolation,
@@ -185,7 +185,7 @@ def first_of_time(
     have newer records.
     """
     wanted = list(tps)
-    ends = latest(client, wanted, isolation)
+    ends = latest_ends(client, wanted, isolation)
     results = _results(client, wanted, at_ms, isolation)
     return {tp: ends[tp] if result.offset < 0 else result.offset for tp, result in results.items()}
 
@@ -206,13 +206,15 @@ def _check_complete(bound: Bound, tps: Iterable[TopicPartition]) -> None:
     """Require offsets for all partitions, and for no others, as Spark does."""
     wanted, with_bounds = set(tps), set(bound.values)
     if wanted - with_bounds:
-        raise wrong(bound.option, f"{min(wanted - with_bounds)} is missing", "give all partitions")
+        raise option_error(
+            bound.option, f"{min(wanted - with_bounds)} is missing", "give all partitions"
+        )
     if with_bounds - wanted:
         extra = min(with_bounds - wanted)
-        raise wrong(bound.option, f"{extra} is no partition of this query", "remove it")
+        raise option_error(bound.option, f"{extra} is no partition of this query", "remove it")
 
 
-def _given_offsets(
+def _offsets_in_options(
     client: ClusterClient, bound: Bound, tps: list[TopicPartition], isolation: Isolation
 ) -> Offsets:
     _check_complete(bound, tps)
@@ -230,12 +232,12 @@ def _offsets_at_times(
     by_time: defaultdict[int, list[TopicPartition]] = defaultdict(list)
     for tp in tps:
         by_time[bound.values[tp] if bound.time_ms is None else bound.time_ms].append(tp)
-    ends = latest(client, tps, isolation)
+    ends = latest_ends(client, tps, isolation)
     out: Offsets = {}
     for at, with_value in by_time.items():
         for tp, result in _results(client, with_value, at, isolation).items():
             if result.offset < 0 and bound.needs_match:
-                raise wrong(
+                raise option_error(
                     bound.option,
                     f"{tp} has no record at or after {at}",
                     "write startingOffsetsByTimestampStrategy=latest to begin at its end",

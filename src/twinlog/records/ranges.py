@@ -49,7 +49,7 @@ TURN_TICK_S: Final = 0.01
 _FALSE: Final = pa.Array.from_buffers(pa.bool_(), 1, [None, pa.py_buffer(b"\0")])[0]
 
 
-class Turn:
+class PayloadTurn:
     """Lets only one worker at a time hold the payload of a large batch, by a lock on a file."""
 
     def __init__(self, path: str) -> None:
@@ -87,12 +87,12 @@ class Turn:
 
 
 @cache
-def turn_of(path: str) -> Turn:
+def turn_of(path: str) -> PayloadTurn:
     """Return this process's turn by that folder, or one without a lock if the path is empty."""
-    return Turn(path)
+    return PayloadTurn(path)
 
 
-NO_TURN: Final = Turn("")
+NO_TURN: Final = PayloadTurn("")
 
 
 def rows_of_range(
@@ -100,7 +100,7 @@ def rows_of_range(
     left_out: Sequence[int] = (),
     *,
     limit_bytes: int = DECOMPRESSED_LIMIT_BYTES,
-    turn: Turn = NO_TURN,
+    turn: PayloadTurn = NO_TURN,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records in [first, end) as rows, without those at the offsets `left_out`. Raises
     CorruptData. `limit_bytes`: maximum payload of a batch.
@@ -118,11 +118,12 @@ def rows_of_range(
                 turn.begin()
             try:
                 yield from _without_offsets(
-                    left_out, decoder.take(header, batch, source_range.first, source_range.end)
+                    left_out,
+                    decoder.decode_batch(header, batch, source_range.first, source_range.end),
                 )
             finally:
                 turn.end()
-    yield from _without_offsets(left_out, decoder.rest())
+    yield from _without_offsets(left_out, decoder.last_chunk())
 
 
 def _may_be_large(header: BatchHeader) -> bool:
@@ -176,7 +177,7 @@ class _OneEncoder:
 
     def end(self) -> None:
         """Encode the remaining rows."""
-        self._encode(self._gatherer.take_all())
+        self._encode(self._gatherer.pop_all())
 
     def answer(self) -> RangeAnswer:
         return RangeAnswer(

@@ -32,7 +32,7 @@ from pyspark.sql.types import StructType
 from twinlog.records.bounds import wants_headers
 from twinlog.records.columns import all_columns, ddl
 from twinlog.records.spark_api import HAS_FILTERS, HAS_LIMITS, HAS_STREAM_WRITERS, needs
-from twinlog.wire.kernels.chosen import CHOSEN, KERNELS_MISSING, Chosen
+from twinlog.wire.kernels.chosen import CHOSEN, KERNELS_MISSING, ChosenKernels
 
 log = logging.getLogger(__name__)
 
@@ -84,15 +84,15 @@ class TwinlogSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from twinlog.records.write.options import parse_write_options
-        from twinlog.records.write.writers import BatchWriter, prepared
+        from twinlog.records.write.writers import BatchWriter, begin_write
 
         options = parse_write_options(self.options, is_stream=False)
         say_slow_kernels()
-        return BatchWriter(options, prepared(options, schema, overwrite=overwrite))
+        return BatchWriter(options, begin_write(options, schema, overwrite=overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         from twinlog.records.write.options import parse_write_options
-        from twinlog.records.write.writers import StreamWriter, prepared
+        from twinlog.records.write.writers import StreamWriter, begin_write
 
         needs("df.writeStream", "4.1", is_there=HAS_STREAM_WRITERS)
         options = parse_write_options(self.options, is_stream=True)
@@ -100,10 +100,10 @@ class TwinlogSource(DataSource):
             return StreamWriter(options, None)
         say_slow_kernels()
         # overwrite is outputMode("complete"): its rows are appended, as in Spark's own Kafka sink
-        return StreamWriter(options, prepared(options, schema, overwrite=False))
+        return StreamWriter(options, begin_write(options, schema, overwrite=False))
 
 
-def say_slow_kernels(chosen: Chosen = CHOSEN) -> None:
+def say_slow_kernels(chosen: ChosenKernels = CHOSEN) -> None:
     """Warn about slow kernels each time a query is planned. Its tasks may run in another Python."""
     if not chosen.is_compiled:
         text = chosen.warning("reading and writing rows takes")

@@ -49,7 +49,7 @@ from twinlog.records.planning import (
     existing_parts,
     find_partitions,
     joined,
-    latest,
+    latest_ends,
     limited_ends,
     resolve,
     split,
@@ -218,7 +218,7 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         return self._upstreams
 
     def _ends(self, client: ClusterClient, tps: Iterable[TopicPartition]) -> Offsets:
-        return latest(client, tps, self._options.isolation, may_miss=self._may_miss)
+        return latest_ends(client, tps, self._options.isolation, may_miss=self._may_miss)
 
     def _warn_of_missing(self, partitions: Iterable[TopicPartition], begin: Offsets) -> None:
         """Warn once about each missing topic that is named or in the checkpoint."""

@@ -104,16 +104,16 @@ class RangeReader:
             if answer is not None:
                 yield from self._decode(answer)
                 if self._fetch_bytes == FIRST_BYTES:
-                    yield from self._decoder.rest()
+                    yield from self._decoder.last_chunk()
                 self._fetch_bytes = min(self._fetch_bytes * GROWTH, FETCH_BYTES)
             if self._position > before:
                 failures, deadline = 0, self._client.deadline()
                 continue
             failures += 1
             if not self._client.patience.pause(failures, deadline):
-                raise self._stalled()
-        yield from self._decoder.rest()
-        self._left_out.say()
+                raise self._stalled_error()
+        yield from self._decoder.last_chunk()
+        self._left_out.log_counts()
 
     def _fetch(self) -> FetchedRecords | None:
         """Fetch at the position. Return None after a gap, or if the fetch must be repeated."""
@@ -168,12 +168,12 @@ class RangeReader:
 
     def _take(self, header: BatchHeader, batch: memoryview) -> Iterator[pa.RecordBatch]:
         first, end, before = self._position, min(header.next_offset, self._end), self._decoder.taken
-        yield from self._decoder.take(header, batch, first, self._end)
+        yield from self._decoder.decode_batch(header, batch, first, self._end)
         missing = end - first - (self._decoder.taken - before)
         if missing and header.magic >= 2:
             self._left_out.in_batch(first, end, missing)
 
-    def _stalled(self) -> ClusterError:
+    def _stalled_error(self) -> ClusterError:
         held = " (or a transaction that is still open)"
         why = held if self._isolation is Isolation.READ_COMMITTED else ""
         return ClusterError(

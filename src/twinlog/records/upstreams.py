@@ -17,7 +17,7 @@ from twinlog.mirror.map.offset_map import PartitionMap
 from twinlog.mirror.map.origins import Origin, origin_of
 from twinlog.mirror.names.naming import STATE_TOPIC, map_topic_of
 from twinlog.model import NO_TOPIC_ID, Flow, TopicPartition
-from twinlog.records.bounds import wrong
+from twinlog.records.bounds import option_error
 from twinlog.records.gaps import OffsetRange
 from twinlog.survey.cluster_state import find_upstream
 from twinlog.survey.map_reader import MapReader
@@ -44,7 +44,7 @@ class UpstreamMaps:
         name = map_topic_of(Flow(alias, "") if upstream is None else upstream.flow)
         topic = self._client.metadata([name]).topics[name]
         if topic.error == UNKNOWN_TOPIC_OR_PARTITION:
-            raise wrong(
+            raise option_error(
                 OPTION,
                 f"cluster {self._client.alias} has no topic {name}, or its user may not see it",
                 f"write the source's alias in remote topics instead of {alias}, and give the user "
@@ -87,7 +87,7 @@ class UpstreamMaps:
                 if topic is None:
                     continue
                 if key.branches:
-                    raise wrong(
+                    raise option_error(
                         OPTION,
                         f"the mirror places records of {partition_map.topic} in {topic} by their "
                         "keys, and the offset map does not have their positions",

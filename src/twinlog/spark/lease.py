@@ -43,6 +43,7 @@ _NO_START: Final = re.compile(
 )
 _WORKER_SAID: Final = re.compile(r"Error from python worker:\n(.*?)\nPYTHONPATH was:", re.DOTALL)
 _CAUSE: Final = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
+_SHUT_DOWN: Final = "because SparkContext was shut down"
 _LOST_TASK: Final = re.compile(r"most recent failure: Lost task .*?\): (.+)$", re.MULTILINE)
 
 
@@ -104,7 +105,9 @@ class LeaseJob:
             lanes.mapPartitionsWithIndex(self._task)._jrdd.count()
         except Exception as error:  # noqa: BLE001 (Spark's errors have no common base)
             if not self._cancelled:
-                self.error = error_of(self._group, str(error))
+                has_ended = self._context._jsc is None or _SHUT_DOWN in str(error)
+                text = "its application has ended" if has_ended else str(error)
+                self.error = error_of(self._group, text)
         finally:
             self._secrets.close(self._lease)
             self.done.set()
@@ -223,6 +226,11 @@ class SparkLeaseStarter:
         )
         self._jobs.append(job)
         return job
+
+    @property
+    def is_leasing(self) -> bool:
+        """Return True if a lease runs, or waits for an executor."""
+        return any(not job.is_done for job in list(self._jobs))
 
     def finish(self) -> None:
         """Wait until the rows of the last leases are shown, because otherwise a history would call

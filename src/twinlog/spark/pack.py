@@ -33,7 +33,7 @@ _EARLIEST: Final = (1980, 1, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Packed:
+class PackResult:
     """The result of `pack`."""
 
     path: Path
@@ -43,7 +43,7 @@ class Packed:
     distributions: tuple[str, ...]
 
 
-def pack(path: Path) -> Packed:
+def pack(path: Path) -> PackResult:
     """Write the archive from the installed packages. An existing file is replaced at the end."""
     names = sorted(_requirements_of("twinlog"))
     # PATH may be in a shared folder: a link may be waiting under a predictable name
@@ -65,7 +65,7 @@ def pack(path: Path) -> Packed:
         raise EnvironmentMissing(
             f"{path} cannot be written: {error.strerror}; name another file with --output"
         ) from error
-    return Packed(
+    return PackResult(
         path=path,
         distributions=tuple(names),
         python=f"{sys.version_info.major}.{sys.version_info.minor}",

@@ -181,7 +181,7 @@ def hush_libraries() -> None:
     # before Spark 4.1 there is one kind of server, with another name
     known = vars(accumulators)
     server: Any = known.get("AccumulatorTCPServer") or known["AccumulatorServer"]
-    server.handle_error = _note_stranger
+    server.handle_error = _log_broken_connection
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger("pyspark").setLevel(logging.ERROR)
     logging.getLogger().addFilter(_is_not_of_py4j)
@@ -218,7 +218,7 @@ class _Unread:
         return -1, None  # no accumulator has this ID
 
 
-def _note_stranger(_server: object, _request: object, address: object) -> None:
+def _log_broken_connection(_server: object, _request: object, address: object) -> None:
     log.debug("a connection of %s to PySpark's accumulators broke off", address, exc_info=True)
 
 

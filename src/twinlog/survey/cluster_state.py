@@ -8,10 +8,10 @@ Earlier releases wrote no rows for copies. Their copies are in their offset maps
 are found there as long as a flow has no rows.
 
 **Same clusters.** A flow's source and target must be the clusters that its newest claim names
-(`source_changed`, `target_changed`). An address may lead to another cluster than before: the
-address moved, a variable came from another shell, or a cluster was re-created with empty disks. So
-cluster IDs are compared, never addresses. If an ID is empty, of a cluster or in a claim, no error
-is reported.
+(`source_changed_error`, `target_changed_error`). An address may lead to another cluster than
+before: the address moved, a variable came from another shell, or a cluster was re-created with
+empty disks. So cluster IDs are compared, never addresses. If an ID is empty, of a cluster or in a
+claim, no error is reported.
 """
 
 from __future__ import annotations
@@ -199,19 +199,23 @@ def write_copies(client: ClusterClient, rows: Sequence[CopyRow], now_ms: int) ->
     append_rows(client, TopicPartition(STATE_TOPIC, 0), [row.encode() for row in rows], now_ms)
 
 
-def source_changed(flow: FlowConfig, claim: Claim | None, cluster_id: str) -> FlowError | None:
+def source_changed_error(
+    flow: FlowConfig, claim: Claim | None, cluster_id: str
+) -> FlowError | None:
     """Return the error if the source is not the cluster that the claim names, else None."""
     before = "" if claim is None else claim.source_cluster_id
-    return _changed(flow, flow.flow.source, before, cluster_id)
+    return _changed_error(flow, flow.flow.source, before, cluster_id)
 
 
-def target_changed(flow: FlowConfig, claim: Claim | None, cluster_id: str) -> FlowError | None:
+def target_changed_error(
+    flow: FlowConfig, claim: Claim | None, cluster_id: str
+) -> FlowError | None:
     """Return the error if the target is not the cluster that the claim names, else None."""
     before = "" if claim is None else claim.target_cluster_id
-    return _changed(flow, flow.flow.target, before, cluster_id)
+    return _changed_error(flow, flow.flow.target, before, cluster_id)
 
 
-def never_led(flow: FlowConfig) -> FlowError:
+def never_led_error(flow: FlowConfig) -> FlowError:
     """Return the error for a flow without a claim on the target."""
     target = flow.flow.target
     return FlowError(
@@ -222,7 +226,7 @@ def never_led(flow: FlowConfig) -> FlowError:
     )
 
 
-def _changed(flow: FlowConfig, alias: str, before: str, now: str) -> FlowError | None:
+def _changed_error(flow: FlowConfig, alias: str, before: str, now: str) -> FlowError | None:
     if "" in (before, now) or before == now:
         return None
     return FlowError(

@@ -176,7 +176,7 @@ class Discovery:
     def fail_absent(self, flow: FlowConfig) -> None:
         """Make each absent topic a problem, because `--once` does not wait for them."""
         for name in self.absent:
-            error = not_copied(flow, name)
+            error = not_copied_error(flow, name)
             self.problems.append(TopicProblem(topic=name, partitions=1, error=error))
 
 
@@ -196,7 +196,7 @@ class Guard(Protocol):
         self, topic: TopicMetadata, remote: TopicMetadata, target: ClusterClient
     ) -> TwinlogError | None: ...
 
-    def planned(
+    def on_planned(
         self, target: ClusterClient, verdict: TopicVerdicts, plans: Iterable[PartitionPlan]
     ) -> None: ...
 
@@ -214,7 +214,7 @@ class TopicVerdicts:
     strangers: dict[str, TwinlogError] = field(default_factory=dict)
     """Source topics whose remote name belongs to an unrelated topic."""
 
-    def leave(self, strangers: Mapping[str, TwinlogError]) -> None:
+    def exclude(self, strangers: Mapping[str, TwinlogError]) -> None:
         """Exclude these topics from the copy."""
         self.strangers.update(strangers)
         for name, error in strangers.items():
@@ -290,7 +290,7 @@ def discover(
         try:
             if refused is not None and name in missing:
                 raise refused  # the other topics continue
-            configs = new.of.get(name, {})  # empty if the source's configs may not be read
+            configs = new.by_topic.get(name, {})  # empty if the source's configs may not be read
             _ensure(flow, target, topic, at_target, remote[name], configs, out, create, guard)
         except TwinlogError as error:
             # existing partitions continue even if others cannot be added
@@ -300,7 +300,7 @@ def discover(
     judged = {} if guard is None else at_target.topics
     _plan(flow, topics, remote, target, out, lanes_are_us, judged)
     if guard is not None and verdict is not None:
-        guard.planned(target, verdict, out.plans)
+        guard.on_planned(target, verdict, out.plans)
     if create:
         out.plans = with_group_starts(flow, source, out.plans)
     return out
@@ -322,7 +322,7 @@ def replication_refused(flow: FlowConfig, live: int, count: int) -> ClusterError
     )
 
 
-def name_too_long(flow: FlowConfig, topic: str, remote: str) -> PartitionError | None:
+def name_too_long_error(flow: FlowConfig, topic: str, remote: str) -> PartitionError | None:
     """Return the error for a topic whose remote name exceeds Kafka's maximum length."""
     if len(remote) <= LONGEST_NAME:
         return None
@@ -350,20 +350,20 @@ def _ensure(  # noqa: PLR0913, PLR0917 (one step of `discover`, cut out to be re
     existing = at_target.topics.get(remote)
     if existing is None:
         if not flow.new_topics.enabled:
-            raise target_topic_missing(flow, remote)
+            raise topic_missing_error(flow, remote)
         if not create:
             discovery.missing.append(remote)
             return
-        if (too_long := name_too_long(flow, topic.name, remote)) is not None:
+        if (too_long := name_too_long_error(flow, topic.name, remote)) is not None:
             raise too_long
         _create(flow, target, topic, remote, configs)
         discovery.created.append(remote)
     elif not existing.error and flow.same_partitions and len(existing.partitions) != count:
-        raise partitions_differ(flow, remote, len(existing.partitions), count)
+        raise partitions_differ_error(flow, remote, len(existing.partitions), count)
     elif existing.error or flow.keyed_partitions or len(existing.partitions) >= count:
         return
     elif not flow.new_topics.enabled:
-        raise target_topic_too_small(flow, remote, len(existing.partitions), count)
+        raise topic_too_small_error(flow, remote, len(existing.partitions), count)
     elif guard is not None and (error := guard.why_not_grown(topic, existing, target)) is not None:
         raise error
     elif create:
@@ -387,7 +387,7 @@ def _create(
         configs=configs,
     )
     if not creation.is_new and flow.policy.kind is not PolicyKind.IDENTITY:
-        raise created_since(flow, remote)
+        raise created_since_error(flow, remote)
     wait_for_topic(target, remote, partitions=max(creation.partitions, 1))
 
 
@@ -410,7 +410,7 @@ def new_counts_note(flow: FlowConfig, count: int, names: Sequence[str]) -> str:
     )
 
 
-def partitions_differ(
+def partitions_differ_error(
     flow: FlowConfig, remote: str, count: int, wanted_count: int
 ) -> PartitionError:
     """Return the error for different partition counts if records are not distributed by key."""
@@ -451,7 +451,7 @@ def _plan(
             discovery.fail(topics[name], error)
             continue
         if not _is_judged(remote_topic, checked_topics):
-            discovery.fail(topics[name], created_since(flow, remote[name]))
+            discovery.fail(topics[name], created_since_error(flow, remote[name]))
             continue
         lacks = [right for right in NEEDED if not may(metadata, remote[name], right)]
         if lanes_are_us and lacks:
@@ -459,14 +459,14 @@ def _plan(
                 topics[name], denied_error(flow.flow.target, lacks[0].name, remote[name])
             )
             continue
-        differs = len(remote_topic.partitions) != len(topics[name].partitions)
-        targets = len(remote_topic.partitions) if flow.keyed_partitions and differs else 0
+        there = len(remote_topic.partitions)
+        targets = there if flow.places_by_key(len(topics[name].partitions), there) else 0
         transform = flow.transforms.digest_of(name)
         for partition in topics[name].partitions[: usable.get(name)]:
             discovery.plans.append(
                 PartitionPlan(
-                    source=TopicPartition(name, partition.partition),
-                    target=TopicPartition(remote[name], 0 if targets else partition.partition),
+                    source=TopicPartition(name, partition.number),
+                    target=TopicPartition(remote[name], 0 if targets else partition.number),
                     targets=targets,
                     transform=transform,
                     source_topic_id=topics[name].topic_id,
@@ -530,7 +530,7 @@ def absence(flow: FlowConfig, name: str) -> str:
     )
 
 
-def not_copied(flow: FlowConfig, name: str) -> PartitionError:
+def not_copied_error(flow: FlowConfig, name: str) -> PartitionError:
     """Return the error of `--once`, which does not wait for topics."""
     return PartitionError(
         f"topic {name} does not exist on {flow.flow.source}, or Twinlog's user may not "
@@ -551,7 +551,7 @@ def nothing_matches(flow: FlowConfig, metadata: ClusterMetadata) -> str:
     )
 
 
-def target_topic_missing(flow: FlowConfig, remote: str) -> PartitionError:
+def topic_missing_error(flow: FlowConfig, remote: str) -> PartitionError:
     """Return the error for a missing topic that the configuration forbids to create."""
     return PartitionError(
         f"topic {remote} does not exist on {flow.flow.target}, and "
@@ -562,7 +562,7 @@ def target_topic_missing(flow: FlowConfig, remote: str) -> PartitionError:
     )
 
 
-def target_topic_too_small(
+def topic_too_small_error(
     flow: FlowConfig, remote: str, count: int, wanted_count: int
 ) -> PartitionError:
     """Return the error if the source has more partitions, which may not be added."""
@@ -576,7 +576,7 @@ def target_topic_too_small(
     )
 
 
-def created_since(flow: FlowConfig, remote: str) -> TwinlogError:
+def created_since_error(flow: FlowConfig, remote: str) -> TwinlogError:
     """Return the error if another client created the topic, or Twinlog did and the response was
     lost. The next discovery checks it.
     """

@@ -24,7 +24,7 @@ from twinlog.model import NO_TOPIC_ID, Flow, TopicId, TopicPartition
 from twinlog.survey.ends import NO_ENDS, Want
 from twinlog.survey.map_reader import MapReader
 from twinlog.survey.picture import read_flow, why_no_rows
-from twinlog.survey.replica import Certainty, Replica, by_headers, pair_into
+from twinlog.survey.replica import Certainty, Replica, by_headers, pair_of_target
 from twinlog.survey.state_reader import state_rows_if_any
 
 NO_IDS: Final[Mapping[str, TopicId]] = MappingProxyType({})
@@ -145,7 +145,7 @@ class ExactMap:
             maps=reader.read,
         )
         for tp in tps:
-            pair = pair_into(picture.maps, tp, topics[tp.topic].topic_id, source_ids)
+            pair = pair_of_target(picture.maps, tp, topics[tp.topic].topic_id, source_ids)
             if pair is None:
                 continue
             replica = picture.replica(pair)

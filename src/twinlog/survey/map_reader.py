@@ -97,11 +97,11 @@ class MapReader:
         topic = self._client.metadata([self.topic], timeout_s=LEADER_WAIT_S).topics[self.topic]
         known = self.topic_id
         if topic.error == UNKNOWN_TOPIC_OR_PARTITION and known != NO_TOPIC_ID:
-            raise map_missing(self.topic)
+            raise map_missing_error(self.topic)
         if topic.error:
             return  # the next requests report the reason
         if NO_TOPIC_ID not in (known, topic.topic_id) and known != topic.topic_id:
-            raise map_missing(self.topic)
+            raise map_missing_error(self.topic)
         self.topic_id = TopicId(topic.topic_id)
         for added in range(self.partitions, len(topic.partitions)):
             self._next[added] = 0
@@ -198,7 +198,7 @@ def map_reader(client: ClusterClient, topic: TopicMetadata) -> MapReader:
         return _readers.setdefault((who, topic.name, TopicId(topic.topic_id)), new)
 
 
-def map_missing(topic: str) -> FlowError:
+def map_missing_error(topic: str) -> FlowError:
     """Return the error for a deleted map topic whose rows no other topic has."""
     return FlowError(
         f"the offset map topic {topic} was deleted on the target: without it record positions are "
@@ -237,4 +237,4 @@ def require_nothing_copied(
     for end in (ends[tp] for tp in tps):
         # also if retention has emptied it since, because the map had the offset to resume at
         if isinstance(end, TwinlogError) or end.offset > 0:
-            raise map_missing(map_topic)
+            raise map_missing_error(map_topic)

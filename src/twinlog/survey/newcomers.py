@@ -27,7 +27,7 @@ from twinlog.survey.discovery import shown_by_any
 from twinlog.survey.state_reader import state_rows
 
 
-class Newcomers:
+class TopicSurveys:
     """The surveys of a process, kept as long as the process runs."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class Newcomers:
 def _identities(topics: Iterable[TopicMetadata]) -> Iterator[Identity]:
     for topic in topics:
         for partition in topic.partitions:
-            yield _identity(topic.topic_id, topic.name, partition.partition)
+            yield _identity(topic.topic_id, topic.name, partition.number)
 
 
 def _identity(topic_id: str, name: str, partition: int) -> Identity:

@@ -26,10 +26,10 @@ from twinlog.cluster.logs.producers import known_producers
 from twinlog.cluster.net.metadata import ClusterMetadata, Operation
 from twinlog.errors import TwinlogError
 from twinlog.mirror.names.naming import map_topic_of
-from twinlog.mirror.plan import Pairing
+from twinlog.mirror.plan import PartitionPair
 from twinlog.model import Flow, TopicPartition
 from twinlog.survey.ends import NO_ENDS, Ends, Want, read_ends
-from twinlog.survey.map_reader import map_missing, map_reader
+from twinlog.survey.map_reader import map_missing_error, map_reader
 from twinlog.survey.replica import NOT_READ, Maps, Ownership, Replica
 from twinlog.survey.replica import replica as replica_of
 from twinlog.survey.rights import denied_error
@@ -49,7 +49,7 @@ class Picture(NamedTuple):
     ownership: Ownership
     later: Ends = NO_ENDS
 
-    def replica(self, pair: Pairing, targets: int | None = None) -> Replica:
+    def replica(self, pair: PartitionPair, targets: int | None = None) -> Replica:
         """Return the state of one partition's copy (`survey.replica.replica`)."""
         return replica_of(
             pair,
@@ -61,7 +61,7 @@ class Picture(NamedTuple):
             targets=targets,
         )
 
-    def again(self, client: ClusterClient, tps: Iterable[TopicPartition]) -> Picture:
+    def with_later_ends(self, client: ClusterClient, tps: Iterable[TopicPartition]) -> Picture:
         """Return the picture with the ends that these partitions of the target have after the map
         was read.
         """
@@ -127,4 +127,4 @@ def why_no_rows(client: ClusterClient, flow: Flow) -> TwinlogError | None:
         return denied_error(client.alias, Operation.READ.name, name)
     rows = state_rows_if_any(client).copies.values()
     has_copied = any(row.is_live and Flow.of(row.flow).source == flow.source for row in rows)
-    return map_missing(name) if has_copied else None
+    return map_missing_error(name) if has_copied else None

@@ -38,7 +38,8 @@ Nothing is locked while both clusters are read. Each answer is right all the sam
 - *Truncated source.* It ends before `Copied.upstream`, which remains true of the target. Callers
   compare both.
 - *Re-created topic.* It has another ID. Rows of the map name both IDs. Logs are queried by name, so
-  callers take the IDs first, and confirm them before a write (`control.duties.rounds.confirmed`).
+  callers take the IDs first, and confirm them before a write
+  (`control.duties.rounds.with_same_topics`).
 - *Compaction.* An own topic is counted in offsets, which compaction does not change. If it removed
   batches at the border to foreign ones, `by_headers` refuses, because they may have been the
   flow's.
@@ -76,7 +77,7 @@ from twinlog.mirror.map.translation import (
     reach_of,
     upstream_within,
 )
-from twinlog.mirror.plan import Pairing
+from twinlog.mirror.plan import PartitionPair
 from twinlog.model import NO_TOPIC_ID, SEQUENCE_MODULUS, TopicId, TopicPartition, sequence_of
 from twinlog.survey.ends import LogState
 from twinlog.wire.record_batch import BatchHeader
@@ -207,7 +208,7 @@ TARGET_TRUNCATED: Final = (
 class Replica(Struct, frozen=True):
     """The state of one partition's copy. Only `replica` and `by_headers` create one."""
 
-    pair: Pairing
+    pair: PartitionPair
     source: LogState
     target: LogState
     copied: Copied
@@ -259,7 +260,7 @@ class Ownership(NamedTuple):
 
 
 def replica(
-    pair: Pairing,
+    pair: PartitionPair,
     maps: Maps,
     ownership: Ownership,
     *,
@@ -293,9 +294,9 @@ def replica(
     return Replica(pair, source, target, copied, key, partition_map if is_plain else None, problem)
 
 
-def pair_into(
+def pair_of_target(
     maps: Maps, target: TopicPartition, topic_id: TopicId, source_ids: Mapping[str, TopicId]
-) -> Pairing | None:
+) -> PartitionPair | None:
     """Return the pair whose copy a target partition is, by the map, or None if the map has no row
     of it.
 
@@ -315,7 +316,7 @@ def pair_into(
         return None
     *_, topic = max(pairs)
     source = TopicPartition(topic, target.partition)
-    return Pairing(source, target, source_ids.get(topic, NO_TOPIC_ID), topic_id)
+    return PartitionPair(source, target, source_ids.get(topic, NO_TOPIC_ID), topic_id)
 
 
 def by_headers(known: Replica, batch_from: Callable[[int, int], BatchHeader | None]) -> Replica:
@@ -331,10 +332,12 @@ def by_headers(known: Replica, batch_from: Callable[[int, int], BatchHeader | No
         raise BorderUnknown("accepted records of other clients are in between")
     end = known.target.end or 0
     border = copy_border(known.map, (known.target.start or 0, end), batch_from)
-    return replace(known, copied=up_to(known.map, border, Witness.HEADERS, end - border))
+    return replace(known, copied=copied_below(known.map, border, Witness.HEADERS, end - border))
 
 
-def up_to(partition_map: PartitionMap, end: int, witness: Witness, foreign: int = 0) -> Copied:
+def copied_below(
+    partition_map: PartitionMap, end: int, witness: Witness, foreign: int = 0
+) -> Copied:
     """Return the copy in a topic if all records below `end` are this flow's."""
     runs = partition_map.runs
     at = following(runs, end, DOWNSTREAM)
@@ -385,16 +388,18 @@ def foreign_after(partition_map: PartitionMap, end: int, producers: Producers) -
     return min((0 if n > SEQUENCE_MODULUS // 2 else n for n in distances), default=None)
 
 
-def _copied(pair: Pairing, partition_map: PartitionMap, ownership: Ownership, end: int) -> Copied:
+def _copied(
+    pair: PartitionPair, partition_map: PartitionMap, ownership: Ownership, end: int
+) -> Copied:
     if ownership.is_shared:
         return by_mark(partition_map)
     producers = ownership.producers.get(pair.target)
     foreign = foreign_after(partition_map, end, producers) if producers else None
     marked = -1 if partition_map.mark is None else partition_map.mark.downstream
     if foreign is not None and not end - foreign < marked <= end:
-        return up_to(partition_map, end - foreign, Witness.PRODUCER, foreign)
+        return copied_below(partition_map, end - foreign, Witness.PRODUCER, foreign)
     if not ownership.has_new_owners(pair.source.topic):
-        return up_to(partition_map, end, Witness.LOG_END)
+        return copied_below(partition_map, end, Witness.LOG_END)
     copied = by_mark(partition_map)
     return replace(copied, foreign=max(0, end - (copied.downstream or 0)))
 
@@ -417,7 +422,7 @@ def by_branches(key: PartitionKey, maps: Mapping[PartitionKey, PartitionMap]) ->
     return Copied(Certainty.AT_LEAST, Witness.MARK, records, first, resumes_at=first)
 
 
-def _newest(pair: Pairing, maps: Maps, targets: int | None) -> PartitionMap | None:
+def _newest(pair: PartitionPair, maps: Maps, targets: int | None) -> PartitionMap | None:
     """Return the pair's map, or else the newest map of another source topic."""
     if targets == 0 and (partition_map := maps.get(pair.map_key)) is not None:
         return partition_map  # the usual case, and a status calls this for each partition

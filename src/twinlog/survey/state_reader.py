@@ -151,7 +151,7 @@ class StateLog:
         self._at = bounds
         for record in read_to_end(client, STATE_TOPIC, 0, self._next, end=bounds.end):
             if record.key is not None:
-                self._folder.take(record.key, record.value)
+                self._folder.add(record.key, record.value)
             self._next = record.offset + 1
         self._next = max(self._next, bounds.end)  # the cleaner may have emptied the last batch
         self._rows = self._folder.rows()

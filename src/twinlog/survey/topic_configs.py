@@ -47,7 +47,7 @@ HOUR_MS: Final = 3_600_000
 class NewConfigs:
     """Configs for new remote topics, and notes on configs that they do not get."""
 
-    of: dict[str, dict[str, str]] = field(default_factory=dict)
+    by_topic: dict[str, dict[str, str]] = field(default_factory=dict)
     """Configs by source topic. Topics whose configs may not be read are missing."""
     unread: str = ""
     """Note on topics whose configs may not be read, or empty."""
@@ -72,12 +72,14 @@ def new_topic_configs(
         if isinstance(answer, TwinlogError):
             failed[name] = answer
         else:
-            out.of[name] = own_values(wanted_configs(chosen, answer))
+            out.by_topic[name] = own_values(wanted_configs(chosen, answer))
     out.unread = unread_configs(flow, failed) if failed else ""
-    unknown = _unknown_configs(target, at_target, {remote[name]: out.of[name] for name in out.of})
+    unknown = _unknown_configs(
+        target, at_target, {remote[name]: out.by_topic[name] for name in out.by_topic}
+    )
     if unknown:
         out.unknown = f"{flow.flow}: {unknown_line(flow.flow.target, [unknown])}"
-        for configs in out.of.values():
+        for configs in out.by_topic.values():
             for name in unknown & configs.keys():
                 del configs[name]
     return out

@@ -22,10 +22,10 @@ from twinlog.mirror.copy.intake import RolledBack
 from twinlog.mirror.map.offset_map import Mark, PartitionMap
 from twinlog.mirror.map.runs import UPSTREAM, Run, following
 from twinlog.mirror.map.translation import Reach, reach_at
-from twinlog.mirror.plan import Pairing
+from twinlog.mirror.plan import PartitionPair
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.verify.difference import Compared, DifferenceKind, GapCause, Range
-from twinlog.mirror.verify.matching import Pairs, with_own_batches
+from twinlog.mirror.verify.matching import OffsetPairs, with_own_batches
 from twinlog.mirror.verify.side import Piece, ReadSide
 from twinlog.mirror.verify.walk import LogWalk, Rules
 from twinlog.model import Isolation, TopicPartition
@@ -250,15 +250,15 @@ class _Partition:
     """Compares both logs of one partition."""
 
     _wanted: VerifyTask
-    _here: VerifiedLog
-    _there: VerifiedLog
+    _source_log: VerifiedLog
+    _target_log: VerifiedLog
     _on_step: OnStep
     _found: Compared
     _functions: Functions | None
     _reported: int = 0
 
     def compare(self) -> None:
-        target_log = self._there
+        target_log = self._target_log
         if self._wanted.written.runs:
             self._copied()
             return
@@ -271,13 +271,13 @@ class _Partition:
         self._never_copied()
 
     def _never_copied(self) -> None:
-        begin = max(self._here.start, self._first_offset)
+        begin = max(self._source_log.start, self._first_offset)
         side = self._source_side(begin, begin)
         # a walk needs a run: if nothing is copied yet, it is at the beginning
         walk = LogWalk(
-            pairs=Pairs([Run(0, begin, self._there.end)]),
+            pairs=OffsetPairs([Run(0, begin, self._target_log.end)]),
             source=side,
-            target=self._target_side(self._there.end),
+            target=self._target_side(self._target_log.end),
             rules=self._wanted.rules,
             result=self._found,
         )
@@ -285,11 +285,11 @@ class _Partition:
 
     def _copied(self) -> None:
         runs, reach = self._runs_and_reach()
-        pairs, wanted = Pairs(runs), self._wanted
+        pairs, wanted = OffsetPairs(runs), self._wanted
         limit = reach.upstream if wanted.until is None else min(reach.upstream, wanted.until)
         begin, begin_on_target = self._begin(pairs, limit)
         # records that a mirror has copied since the source's end was queried are also read
-        self._here.end = max(self._here.end, limit)
+        self._source_log.end = max(self._source_log.end, limit)
         # offsets that the source had not reached are not counted as compacted away
         here_end = max(wanted.here_later, wanted.here.end)
         side = self._source_side(begin, max(begin, min(limit, here_end)))
@@ -321,7 +321,7 @@ class _Partition:
 
     @property
     def _first_offset(self) -> int:
-        return min(self._wanted.since, self._here.end)
+        return min(self._wanted.since, self._source_log.end)
 
     @property
     def _end_offset(self) -> int:
@@ -330,7 +330,7 @@ class _Partition:
 
     def _runs_and_reach(self) -> tuple[Sequence[Run], Reach]:
         """Return the runs, and how far the copy is."""
-        written, target_log = self._wanted.written, self._there
+        written, target_log = self._wanted.written, self._target_log
         if written.reach is not None:
             return written.runs, written.reach
         first = written.runs[0]
@@ -342,12 +342,12 @@ class _Partition:
         target_log.bytes = 0
         return runs, reach_at(runs, mark.ordinal, mark.downstream)
 
-    def _begin(self, pairs: Pairs, limit: int) -> tuple[int, int]:
+    def _begin(self, pairs: OffsetPairs, limit: int) -> tuple[int, int]:
         """Return (source offset, target offset) from which both logs may be complete, and count
         earlier gaps.
         """
         gaps, first = self._found.gaps, pairs.first
-        source_log, target_log = self._here, self._there
+        source_log, target_log = self._source_log, self._target_log
         begin = max(source_log.start, first.upstream)
         if self._wanted.is_first:
             gaps[GapCause.BEFORE_COPY] += max(0, first.upstream - source_log.start)
@@ -366,8 +366,8 @@ class _Partition:
         return begin, begin_there
 
     def _source_side(self, begin: int, limit: int) -> ReadSide:
-        first = max(begin, self._here.start)
-        pieces = self._here.pieces(first)
+        first = max(begin, self._source_log.start)
+        pieces = self._source_log.pieces(first)
         if self._wanted.transform and self._functions is not None:
             pieces = TransformedSource(
                 self._wanted.source, self._functions, self._wanted.rules.skips
@@ -376,17 +376,17 @@ class _Partition:
             pieces,
             begin,
             limit,
-            start=lambda: self._here.start,
+            start=lambda: self._source_log.start,
             may_lack=self._wanted.source_may_lack,
             result=self._found,
         )
 
     def _target_side(self, begin: int) -> ReadSide:
         return ReadSide(
-            self._there.pieces(max(begin, self._there.start)),
+            self._target_log.pieces(max(begin, self._target_log.start)),
             begin,
-            self._there.end,
-            start=lambda: self._there.start,
+            self._target_log.end,
+            start=lambda: self._target_log.start,
             may_lack=self._wanted.target_may_lack,
             result=self._found,
         )
@@ -405,7 +405,7 @@ def never_made(source: Range) -> Compared:
 
 
 def rules_of(
-    intents: FlowIntents, pair: Pairing, *, is_shared: bool, is_deep: bool = False
+    intents: FlowIntents, pair: PartitionPair, *, is_shared: bool, is_deep: bool = False
 ) -> Rules:
     """Return the rules by the current intents: records that operators have skipped or accepted are
     not differences.
@@ -417,7 +417,7 @@ def rules_of(
         if acceptance.is_of(pair.target, pair.target_topic_id)
     )
     return Rules(
-        skips=tuple(skip.skip for skip in skips),
+        skips=tuple(skip.skipped for skip in skips),
         accepted=tuple(span for acceptance in accepted for span in acceptance.accepted.ranges),
         is_shared=is_shared,
         is_deep=is_deep,
@@ -473,7 +473,9 @@ def with_needed_runs(task: VerifyTask) -> VerifyTask:
     return replace(task, written=replace(task.written, runs=tuple(runs[low:high])))
 
 
-def doubtful(sections: Sequence[VerifyTask], results: Sequence[Compared]) -> list[tuple[int, int]]:
+def ranges_to_repeat(
+    sections: Sequence[VerifyTask], results: Sequence[Compared]
+) -> list[tuple[int, int]]:
     """Return ranges [first, next) of adjacent sections that must be walked again as one."""
     out: list[tuple[int, int]] = []
     first = 0
@@ -491,7 +493,7 @@ def joined(sections: Sequence[VerifyTask]) -> VerifyTask:
     return replace(sections[0], until=sections[-1].until)
 
 
-def together(results: Sequence[Compared]) -> Compared:
+def combined(results: Sequence[Compared]) -> Compared:
     """Combine the results for the sections of a partition, in order."""
     out = Compared()
     for result in results:

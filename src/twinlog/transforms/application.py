@@ -97,7 +97,7 @@ class LanePortWatch:
                             self.offers.put((address, offer))
                         pause.reset()
             except TwinlogError as error:
-                log.info("no offers of a lane: %s", error)
+                log.info("a lane offered no records: %s", error)
                 time.sleep(pause.next_s())
                 if pause.failures == REPORTED_AFTER and address in self.ports:
                     log.warning(
@@ -150,7 +150,7 @@ class Application:
                     self._add(self.watch.offers.get(timeout=within_s))
                 while True:
                     self._add(self.watch.offers.get_nowait())
-            taken = self._picked()
+            taken = self._next_ranges()
             while (running := [*self._running]) and _bytes([*taken, *running]) > self.bytes_at_once:
                 self._has_ended.wait()
                 self._has_ended.clear()
@@ -168,21 +168,21 @@ class Application:
 
     def _add(self, offered: Offered) -> None:
         offer = offered[1]
-        if self._runs(offer):
+        if self._runs_transforms_of(offer):
             if offered not in self._waiting and offered not in self._running:
                 self._waiting.append(offered)
         elif offer.transform not in self._refused:
             self._refused.add(offer.transform)
             log.warning("a lane offers ranges for an unknown transform %s", offer.transform)
 
-    def _runs(self, offer: RangeOffer) -> bool:
+    def _runs_transforms_of(self, offer: RangeOffer) -> bool:
         """Return whether it runs the transforms of a range."""
         digest = offer.transform
         if digest not in self._chains and (made := self.begin(offer)) is not None:
             self._chains[digest] = made
         return digest in self._chains
 
-    def _picked(self) -> list[Offered]:
+    def _next_ranges(self) -> list[Offered]:
         """Return the waiting ranges that have the same chain as the first one."""
         usable = self.watch.connected & self.watch.ports
         self._waiting = deque(entry for entry in self._waiting if entry[0] in usable)
@@ -210,7 +210,7 @@ class Application:
             rounds.answer([part_of(offer, address) for address, offer in taken])
         except TwinlogError as error:
             if rounds.is_stopped:
-                raise self.ended("Spark ended") from error
+                raise self.on_ended("Spark ended") from error
             # usually a lane has ended. Ranges that are already answered do no harm
             log.info("a round of %d ranges failed: %s", len(taken), error)
             time.sleep(AFTER_FAILURE_S)
@@ -231,7 +231,7 @@ class Application:
                 )
         return ()
 
-    def ended(self, why: str) -> TwinlogError:
+    def on_ended(self, why: str) -> TwinlogError:
         """Return the error of an application that ends, perhaps because of a record."""
         running = [*self._running]  # other threads change it
         ranges = (
@@ -294,7 +294,7 @@ def run(work: TransformsWork, watch: LanePortWatch, say: Callable[[Message], Non
 
         def exceeded(used: int) -> None:
             limit = f"{TRANSFORMS_MEMORY} = {work.memory_bytes}"
-            say(failed(application.ended(f"its processes used {used} bytes, more than {limit}")))
+            say(failed(application.on_ended(f"its processes used {used} bytes, more than {limit}")))
             os._exit(1)
 
         threading.Thread(

@@ -70,6 +70,8 @@ class TransformPlan:
     """False if Python functions return whole rows, so that only their results can be checked."""
     routes: bool = False
     """Whether it sets the topic of records."""
+    rekeys: bool = False
+    """Whether it sets the key of records."""
 
     def __str__(self) -> str:
         """Return the columns and what users should know, in one line."""
@@ -78,6 +80,9 @@ class TransformPlan:
             f"not written: {', '.join(ignored)}": bool(ignored),
             "not deterministic": not self.is_deterministic,
             "mapInPandas and mapInArrow are not proven to be row by row": not self.is_proven,
+            "sets the key, and records keep their partition (docs/transforms.md#new-keys)": (
+                self.rekeys
+            ),
         }
         columns = ", ".join(f"{name} {kind}" for name, kind in self.columns)
         return "; ".join((columns, *(note for note, applies in notes.items() if applies)))
@@ -147,6 +152,7 @@ def _checked(spark: SparkSession, transform: Transform) -> TransformPlan:
         is_deterministic=bool(plan.deterministic()) and not _depends_on_time(spark, plan),
         is_proven=is_proven,
         routes=is_proven and result_ids[TOPIC] != source_ids[TOPIC],
+        rekeys=is_proven and result_ids[KEY] != source_ids[KEY],
     )
 
 

@@ -165,7 +165,7 @@ class Rounds:
         """Run a job. Return smaller parts that are to be tried after the others, because they took
         too long. Raises TwinlogError.
         """
-        began, late = self.clock.monotonic(), list[RangePart]()
+        began, late_parts = self.clock.monotonic(), list[RangePart]()
         error: JobFailed | None = None
         try:
             error = self._fails(parts)
@@ -175,20 +175,20 @@ class Rounds:
                 raise
             log.info("a job of %d lanes is repeated lane by lane: %s", len(lanes), unreachable)
             by_lane = [[part for part in parts if part.port == it] for it in lanes]
-            _each(lambda some: late.extend(self._answer_some(some)), by_lane)
-            return late
+            _answer_each(lambda some: late_parts.extend(self._answer_some(some)), by_lane)
+            return late_parts
         if error is None:
-            self._grow(parts, max(self.clock.monotonic() - began, LEAST_S))
+            self._use_larger_jobs(parts, max(self.clock.monotonic() - began, LEAST_S))
         elif isinstance(error, JobTimedOut) and len(parts) == 1:
-            late += self._answer_alone(parts[0], error)
+            late_parts += self._answer_alone(parts[0], error)
         else:
-            log.info("%d ranges are tried one by one: %s", len(parts), error)
+            log.info("a job of %d ranges failed; each gets a job now: %s", len(parts), error)
             self.most_bytes, is_late = LEAST_BYTES, isinstance(error, JobTimedOut)
             each = [_smaller(part) if is_late else part for part in parts]
-            _each(lambda part: late.extend(self._answer_alone(part)), each)
-        return late
+            _answer_each(lambda part: late_parts.extend(self._answer_alone(part)), each)
+        return late_parts
 
-    def _grow(self, parts: Sequence[RangePart], took_s: float) -> None:
+    def _use_larger_jobs(self, parts: Sequence[RangePart], took_s: float) -> None:
         """Let the next rounds be larger or smaller, after a job that has taken so long."""
         size, offsets = sum(part.size for part in parts), sum(map(_offsets, parts))
         self.most_bytes = min(max(int(size * ROUND_S / took_s), LEAST_BYTES), self.round_bytes)
@@ -279,11 +279,11 @@ class Rounds:
             self._run(parts)
         except JobFailed as error:
             if isinstance(error, JobTimedOut):
-                self._shrink(parts)
+                self._use_smaller_jobs(parts)
             return error
         return None
 
-    def _shrink(self, parts: Sequence[RangePart]) -> None:
+    def _use_smaller_jobs(self, parts: Sequence[RangePart]) -> None:
         """Let the next jobs be smaller, after one that took too long."""
         self.most_bytes = LEAST_BYTES
         self.most_offsets = max(1, min(self.most_offsets, sum(map(_offsets, parts))) // 2)
@@ -294,7 +294,7 @@ class Rounds:
             self._run([structs.replace(part, first=first, end=end, answers=False)])
         except JobFailed as error:
             if isinstance(error, JobTimedOut) and end - first > 1:
-                self._shrink([part])
+                self._use_smaller_jobs([part])
                 raise
             return str(error)
         return None
@@ -329,7 +329,7 @@ class Rounds:
             limit.cancel()
         if encoded.num_rows != len(parts):
             raise TwinlogError(f"Spark computed {encoded.num_rows} of {len(parts)} answers")
-        self.lent.give([part for task in tasks for part in task], encoded)
+        self.lent.send_answers([part for task in tasks for part in task], encoded)
 
     def _limit_s(self, parts: Sequence[RangePart]) -> float:
         """Return the maximum duration of a job. Several records of a slow transform are soon tried
@@ -351,7 +351,7 @@ class Rounds:
             return plan
 
 
-def _each(answer: Callable[[P], None], items: Iterable[P]) -> None:
+def _answer_each(answer: Callable[[P], None], items: Iterable[P]) -> None:
     """Call `answer` for each item. Raises the last TwinlogError at the end."""
     unreachable: TwinlogError | None = None
     for item in items:

@@ -82,7 +82,7 @@ def decompress(
     """Return the decompressed data. Raises CorruptData if damaged or larger than `limit_bytes`."""
     if codec is Codec.NONE:
         if len(data) > limit_bytes:
-            raise _too_much(codec, limit_bytes)
+            raise _too_large_error(codec, limit_bytes)
         return data
     if codec is Codec.SNAPPY:
         return _decompress_snappy(memoryview(data), limit_bytes)
@@ -102,7 +102,7 @@ def repair_lz4_header(data: bytes | memoryview) -> bytes:
     return bytes(frame)
 
 
-def _too_much(codec: Codec, limit_bytes: int) -> CorruptData:
+def _too_large_error(codec: Codec, limit_bytes: int) -> CorruptData:
     return CorruptData(f"{codec.name.lower()} data decompresses to more than {limit_bytes} bytes")
 
 
@@ -174,7 +174,7 @@ def _decompress_snappy(data: memoryview, limit_bytes: int) -> bytes | bytearray:
 def _snappy_block(block: memoryview, room: int, limit_bytes: int) -> bytes:
     try:
         if cramjam.snappy.decompress_raw_len(block) > room:
-            raise _too_much(Codec.SNAPPY, limit_bytes)
+            raise _too_large_error(Codec.SNAPPY, limit_bytes)
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
         raise CorruptData(f"a snappy block of {len(block)} bytes is damaged: {error}") from None

@@ -70,7 +70,7 @@ class OffsetSync:
         """Decode an offset sync. Raises CorruptData."""
         fields = _Fields("offset sync", key)
         topic_partition = fields.topic_partition()
-        upstream_offset, downstream_offset = _Fields("offset sync", value).take(_OFFSETS)
+        upstream_offset, downstream_offset = _Fields("offset sync", value).unpack(_OFFSETS)
         return cls(
             topic_partition=topic_partition,
             upstream_offset=upstream_offset,
@@ -103,7 +103,7 @@ class Checkpoint(Struct, frozen=True, kw_only=True, gc=False):
         group = of_key.string()
         topic_partition = of_key.topic_partition()
         of_value = _Fields("checkpoint", value)
-        _, upstream_offset, downstream_offset = of_value.take(_VERSION_AND_OFFSETS)
+        _, upstream_offset, downstream_offset = of_value.unpack(_VERSION_AND_OFFSETS)
         return cls(
             group=group,
             topic_partition=topic_partition,
@@ -140,7 +140,7 @@ class Heartbeat:
         of_key = _Fields("heartbeat", key)
         source_alias = of_key.string()
         target_alias = of_key.string()
-        _, timestamp_ms = _Fields("heartbeat", value).take(_VERSION_AND_TIMESTAMP)
+        _, timestamp_ms = _Fields("heartbeat", value).unpack(_VERSION_AND_TIMESTAMP)
         return cls(source_alias=source_alias, target_alias=target_alias, timestamp_ms=timestamp_ms)
 
 
@@ -172,14 +172,14 @@ class _Fields:
         self._encoded = encoded
         self._at = 0
 
-    def take(self, layout: struct.Struct) -> tuple[int, ...]:
+    def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
         self._require(layout.size)
         values = layout.unpack_from(self._encoded, self._at)
         self._at += layout.size
         return values
 
     def string(self) -> str:
-        (length,) = self.take(_INT16)
+        (length,) = self.unpack(_INT16)
         if length < 0:
             raise CorruptData(
                 f"a {self._kind} of MirrorMaker 2 has a text of {length} bytes; it is skipped",
@@ -192,7 +192,7 @@ class _Fields:
 
     def topic_partition(self) -> TopicPartition:
         topic = self.string()
-        (partition,) = self.take(_INT32)
+        (partition,) = self.unpack(_INT32)
         return TopicPartition(topic, partition)
 
     def _require(self, size: int) -> None:

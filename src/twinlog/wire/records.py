@@ -63,7 +63,7 @@ from twinlog.wire.rows import (
 
 __all__ = [
     "ControlType",
-    "Encoded",
+    "EncodedBatch",
     "Headers",
     "Record",
     "Rows",
@@ -96,7 +96,7 @@ class Scan:
         if header.last_offset > _LAST_OFFSET:
             raise CorruptData(
                 f"batch at offset {header.base_offset}: its last offset {header.last_offset} is "
-                f"above the highest one, {_LAST_OFFSET}"
+                f"higher than the highest possible one, {_LAST_OFFSET}"
             )
         self._header = header
         # a batch emptied by the log cleaner keeps its codec bits
@@ -115,15 +115,15 @@ class Scan:
     def next(self, limit: int) -> Table:
         """Return at most `limit` further records. CorruptData names the corrupt record."""
         if not CHOSEN.is_compiled:
-            return self._judged(limit)
+            return self._scanned(limit)
         before = self._state[:]
         table = CHOSEN.kernels.scan(self._data, self._state, limit)
         if table is None:
             self._state = before
-            table = self._judged(limit)
+            table = self._scanned(limit)
         return table
 
-    def _judged(self, limit: int) -> Table:
+    def _scanned(self, limit: int) -> Table:
         header = self._header
         try:
             return TWIN.scan(self._data, self._state, limit)
@@ -203,7 +203,7 @@ large is split again.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Encoded:
+class EncodedBatch:
     """A batch without producer and CRC, which `record_batch.rewrite_header` sets."""
 
     data: bytearray
@@ -212,7 +212,7 @@ class Encoded:
     most_timestamp: int
 
 
-def encode_rows(rows: Rows, *, codec: Codec) -> Encoded:
+def encode_rows(rows: Rows, *, codec: Codec) -> EncodedBatch:
     """Encode the records as one dense batch. Their offsets become 0, 1, ..."""
     if not rows:
         raise ValueError("a batch needs at least one record")
@@ -233,7 +233,7 @@ def encode_rows(rows: Rows, *, codec: Codec) -> Encoded:
         base_timestamp=rows.first_timestamp(),
         max_timestamp=most,
     )
-    return Encoded(data=batch, rows=rows, least_timestamp=least, most_timestamp=most)
+    return EncodedBatch(data=batch, rows=rows, least_timestamp=least, most_timestamp=most)
 
 
 def write_header(
@@ -284,7 +284,7 @@ def encode_batch(
 
 def encode_sized(
     rows: Rows, *, codec: Codec, limit_bytes: int, alone_bytes: int | None = None
-) -> list[Encoded]:
+) -> list[EncodedBatch]:
     """Encode the records in order, in as many batches as needed.
 
     A batch has at most `limit_bytes`, or at most `alone_bytes` if it contains a single record. A
@@ -310,7 +310,7 @@ def encode_sized(
     ]
 
 
-def _encode_alone(rows: Rows, codec: Codec, limit_bytes: int) -> Encoded:
+def _encode_alone(rows: Rows, codec: Codec, limit_bytes: int) -> EncodedBatch:
     batch = encode_rows(rows, codec=Codec.NONE)
     if len(batch.data) <= limit_bytes:
         return batch

@@ -316,7 +316,7 @@ def encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
     return bytes(out)
 
 
-def rest_of(record: Record) -> bytes:
+def encoded_content(record: Record) -> bytes:
     """Encode key, value and headers of a record as a batch of magic 2 contains them."""
     out = bytearray()
     append_sized(out, record.key)

@@ -44,10 +44,10 @@ def test_a_range_is_offered_taken_and_answered_once(port: StubPort) -> None:
         port.offer([BIG])
         assert application.offers(5.0) == (offer_of(BIG),)
         assert application.offers(0.0) == ()
-        assert task.take(BIG.number) == BIG
-        task.give(ANSWER)
-        task.give(replace_end(ANSWER))
-        assert task.take(BIG.number) is None
+        assert task.request_range(BIG.number) == BIG
+        task.send_answer(ANSWER)
+        task.send_answer(replace_end(ANSWER))
+        assert task.request_range(BIG.number) is None
         assert port.answers == {BIG.number: ANSWER}
 
 
@@ -69,7 +69,7 @@ def test_a_wrong_ticket_gets_nothing(port: StubPort) -> None:
         LendingClient(replace(port.address, token="another")) as client,
         pytest.raises(Disconnected),
     ):
-        client.take(BIG.number)
+        client.request_range(BIG.number)
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"\xc1", b"\x81\xa4type\xa4Work"])

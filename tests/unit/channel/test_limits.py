@@ -132,7 +132,7 @@ def test_a_lane_whose_frame_is_over_the_limit_is_disconnected_and_the_next_one_i
 def test_a_driver_whose_frame_is_over_the_limit_is_not_read_on() -> None:
     error = said_to_a_lane(TOO_LONG)
     assert error.code == "CHANNEL_FRAME"
-    assert f"{MAX_FRAME_BYTES + 1} bytes" in error.message
+    assert f"length {MAX_FRAME_BYTES + 1};" in error.message
 
 
 def test_a_pong_of_a_wrong_length_is_no_proof_of_life() -> None:

@@ -31,10 +31,10 @@ from tests.support.properties import BASE
 from twinlog.cli.main import run
 from twinlog.client.group_translation import TranslatedGroup, TranslatedOffset
 from twinlog.client.offset_reset import Fit, GroupReset, ResetOffset
-from twinlog.client.producer_hold import Freed
+from twinlog.client.producer_hold import RemovalResult
 from twinlog.client.repair import RepairLine
 from twinlog.client.skipping import SkipChange
-from twinlog.client.spark_checkpoint import MovedMark, MovedMarks, Noted, Rewritten
+from twinlog.client.spark_checkpoint import MovedMark, MovedMarks, NotedBatch, Rewritten
 from twinlog.client.steering import Change
 from twinlog.client.topology import KnownCluster, KnownFlow, Topology
 from twinlog.cluster.groups.group_members import NOT_THERE, GroupSide, Member
@@ -58,7 +58,7 @@ from twinlog.control.cutover.switchover import FenceKind, SwitchoverPlan
 from twinlog.control.doctor.findings import ClusterView, Observation
 from twinlog.control.drill.cleaning import Leftovers, Part
 from twinlog.control.drill.drill import DrillPlan, DrillResult, TopicShape
-from twinlog.control.drill.rehearsal import Load, Measured
+from twinlog.control.drill.rehearsal import Load, Measurements
 from twinlog.control.failback.failback import FailbackPlan
 from twinlog.control.rebuild.map_rebuild import LineOutcome, RebuiltLine
 from twinlog.control.verify.result import VerifiedFlow, VerifiedGroup, VerifiedPartition
@@ -69,7 +69,7 @@ from twinlog.mirror.state.published import Unusual
 from twinlog.mirror.verify.difference import Compared, DifferenceKind, Range
 from twinlog.model import TopicId, TopicPartition
 from twinlog.sandbox.registry import SandboxCluster
-from twinlog.spark.pack import Packed
+from twinlog.spark.pack import PackResult
 
 for package in (twinlog.client, twinlog.control):
     # a module that is first imported while a function is patched would keep the patch
@@ -169,7 +169,7 @@ def rebuilt(*outcomes: LineOutcome) -> dict[str, Any]:
 
 def checkpoint(marks: MovedMarks) -> dict[str, Any]:
     found = Rewritten(
-        noted=Noted(batch=4, is_committed=not marks.problem),
+        noted=NotedBatch(batch=4, is_committed=not marks.problem),
         offsets=GROUP.offsets[:2],
         other_sources=1 if marks.problem else 0,
     )
@@ -205,8 +205,8 @@ def readiness(*, is_ready: bool) -> dict[str, Any]:
     group = GroupReadiness(
         group="shop",
         is_share=False,
-        here=side,
-        there=NOT_THERE,
+        source_side=side,
+        target_side=NOT_THERE,
         committed=offsets[: 1 if is_ready else 2],
         why_not=() if is_ready else ("it has members: app", "1 offset is not exact"),
     )
@@ -236,13 +236,13 @@ def changes(kind: IntentKind, topic: str = "", **more: Any) -> dict[str, Any]:
         )
         for target, held in (("B", None), ("C", before))
     ]
-    return {"twinlog.control.flow.wishes.wish": returns(found)}
+    return {"twinlog.control.flow.wishes.apply_intents": returns(found)}
 
 
 def quota(rate: int | None) -> dict[str, Any]:
     held = None if rate is None else SimpleNamespace(rates=(1, rate))
     return {
-        "twinlog.client.producer_hold.ProducerHold": of(read=held, free=Freed.REMOVED),
+        "twinlog.client.producer_hold.ProducerHold": of(read=held, free=RemovalResult.REMOVED),
         "twinlog.cluster.client.prompt_client": returns(contextlib.nullcontext()),
     }
 
@@ -368,7 +368,7 @@ def drill(*, is_green: bool) -> dict[str, Any]:
         load=Load(),
         parts=(Part.SWITCHOVER, Part.FAILOVER),
     )
-    measured = Measured(part=Part.SWITCHOVER)
+    measured = Measurements(part=Part.SWITCHOVER)
     result = DrillResult(plan=plan, mark="twinlog-drill-0123abcd", began_ms=7, outcomes=[measured])
     result.problem = "" if is_green else "it ended early"
     return {"twinlog.control.drill.drill.Drill": of(plan=plan, run=result)}
@@ -524,7 +524,7 @@ def exported(*, is_whole: bool) -> dict[str, Any]:
 
 
 def packed() -> dict[str, Any]:
-    made = Packed(
+    made = PackResult(
         path=Path("x.zip"), size=1_500_000, python="3.11", platform="linux", distributions=("a",)
     )
     return {"twinlog.spark.pack.pack": returns(made)}

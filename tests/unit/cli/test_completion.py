@@ -67,7 +67,7 @@ def test_files_are_the_shells_own(offered: Offered) -> None:
     assert offered("flow", "pause", "") == ["file,"]
 
 
-@pytest.mark.parametrize("command", [("flow", "pause"), ("offsets", "translate"), ("export",)])
+@pytest.mark.parametrize("command", [("flow", "pause"), ("status",), ("export",)])
 def test_flows_of_the_file_are_quoted(offered: Offered, command: tuple[str, ...]) -> None:
     line = (*command, "mm2.properties", "--flow")
     assert offered(*line, "") == ["plain,'A->B'", "plain,'B->A'"]

@@ -193,7 +193,12 @@ def test_output_of_diff_and_groups_is_harmless(
     )
     evil = GroupSide(state=EVIL, members=(), problem=EVIL)
     group = GroupReadiness(
-        group=EVIL, is_share=False, here=evil, there=evil, committed=(committed,), why_not=(EVIL,)
+        group=EVIL,
+        is_share=False,
+        source_side=evil,
+        target_side=evil,
+        committed=(committed,),
+        why_not=(EVIL,),
     )
     tables.write_all(groups.parts(FlowGroups(flow=EVIL, groups=[group], notes=[EVIL])))
     side = ClusterView(alias=EVIL, problem=EVIL)

@@ -138,6 +138,13 @@ def test_the_lag_before_an_outage_is_a_lower_bound() -> None:
     assert "without the source, at least 400 records of the last 1.0 s would be lost" in text
 
 
+def test_records_of_unknown_age_are_not_those_of_the_last_0_s() -> None:
+    """As after a start that has copied only some topics, if no mirror runs."""
+    parts = partition("payments"), partition(lag=43, lag_ms=None, state="BEHIND")
+    text = shown(120, flow(*parts, loss_records=43, loss_ms=0, loss_unknown=1))
+    assert "without the source, 43 records would be lost; unknown for 1 partition" in text
+
+
 LONG: dict[str, Any] = {
     "target_topic": "primary.a-rather-long-name-of-a-topic",
     "lag": 1_234_567,
@@ -277,6 +284,39 @@ def test_flows_that_no_local_mirror_runs_are_queried(
     assert [one["flow"] for one in here["flows"]] == ["A->B"]
     assert [(one["flow"], one["code"]) for one in elsewhere["flows"]] == [("A->C", "UNREACHABLE")]
     assert elsewhere["pid"] is None
+
+
+@pytest.mark.parametrize("name", ["A:C", "A->C", "A -> C"])
+def test_one_flow_is_shown_and_judged(
+    running: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """A problem of another flow changes neither the output nor the exit code."""
+    StatusFile(running).write([flow(partition("payments", state="FAILED")), flow(flow="A->C")])
+    for arguments in ((), (str(running),)):
+        assert run(["status", *arguments, "--flow", "A:B"]) == 1
+        assert "A->C" not in capsys.readouterr().out
+        assert run(["status", *arguments, "--flow", name, "--format", "json"]) == 0
+        answer = json.loads(capsys.readouterr().out)
+        assert [one["flow"] for one in answer["mirrors"][0]["flows"]] == ["A->C"]
+        assert answer["totals"]["flows"] == 1
+
+
+def test_one_flow_that_no_local_mirror_runs_is_queried(
+    running: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offline_status, "GIVES_UP_S", 0.3)
+    assert run(["status", "--flow", "A:C"]) == 3, "without FILE"
+    assert capsys.readouterr().out.startswith("no mirror of A:C runs here; ")
+    running.write_text(
+        "clusters = A, B, C\nA.bootstrap.servers = 127.0.0.1:1\nB.bootstrap.servers = 127.0.0.1:2\n"
+        "C.bootstrap.servers = 127.0.0.1:3\nA->B.enabled = true\nA->C.enabled = true\n"
+    )
+    assert run(["status", str(running), "--flow", "A:C", "--format", "json"]) == 3, "unreachable"
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["source"] == "clusters"
+    assert [one["flow"] for mirror in answer["mirrors"] for one in mirror["flows"]] == ["A->C"]
+    assert run(["status", str(running), "--flow", "B:A"]) == 2
+    assert "B:A is not a flow of the file, which has A->B, A->C" in capsys.readouterr().err
 
 
 def test_a_leader_and_a_standby_on_one_host_are_one_flow(

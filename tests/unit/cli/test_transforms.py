@@ -17,9 +17,9 @@ MASK = (
 )
 REFUSED = (
     "a mirror transforms only topics to which no other client writes, and the replication policy "
-    "of this flow keeps the names of topics, so applications may write to them; remove the "
-    "transforms, or exclude their topics and run the function in a stream of your own "
-    "(docs/transforms.md)"
+    "of this flow keeps the names of topics, so applications may write to them; let a RegexRouter "
+    "keep the names instead of the policy, so that the topics belong to this flow "
+    "(docs/transforms.md#topics-that-keep-their-names)"
 )
 IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 

@@ -155,7 +155,7 @@ def test_impossible_address_of_one_broker_is_an_error_of_that_broker(host: str, 
     pool = ConnectionPool(settings, time.monotonic)
     pool.learn({2: Broker(node=2, host=host, port=port, rack=None)})
     with pytest.raises(Unreachable, match="the cluster advertises this address for broker 2"):
-        pool.to(2)
+        pool.connection_to(2)
 
 
 def test_next_address_of_a_name_is_tried_on_a_host_without_ipv6(

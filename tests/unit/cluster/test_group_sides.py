@@ -13,7 +13,7 @@ def group(name: str, state: str) -> Group:
 
 def test_unknown_state_and_members_are_null_with_a_reason() -> None:
     sides = GroupSides(
-        found={name: group(name, "Stable") for name in ("busy", "mute")}
+        groups={name: group(name, "Stable") for name in ("busy", "mute")}
         | {"idle": group("idle", "Empty")},
         members={"busy": (Member("till", "/10.0.0.7"),), "mute": Unreachable("no broker")},
         unseen={"hidden": Unauthorized("grant DESCRIBE")},

@@ -54,8 +54,8 @@ def test_bytes_are_counted_with_headers_and_each_once(peer: Peer) -> None:
     sender.start()
     eventually(peer.received)
     sender.join()
-    assert peer.traffic.take() == Traffic(received=len(answer), sent=len(asked))
-    assert peer.traffic.take() == Traffic()
+    assert peer.traffic.pop() == Traffic(received=len(answer), sent=len(asked))
+    assert peer.traffic.pop() == Traffic()
 
 
 @pytest.mark.parametrize("cut", [1, 5, 100])
@@ -102,7 +102,7 @@ def test_answers_before_nonsense_are_given_and_nothing_counts_as_answered_by_it(
 def test_requests_with_undecodable_responses_are_put_back_in_order(peer: Peer) -> None:
     peer.sock.sendall(peer.answer(1, b"") + peer.answer(2, b""))
     assert [context for context, _ in peer.received()] == ["a", "b"]
-    peer.hot.put_back(["a", "b"])
+    peer.hot.count_unanswered(["a", "b"])
     assert peer.hot.unanswered() == ["a", "b", "c"]
 
 
@@ -135,9 +135,9 @@ def test_nothing_is_sent_while_the_broker_says_that_it_does_not_read(peer: Peer)
     peer.sock.sendall(b"".join(peer.answer(n, b"") for n in (1, 2, 3)))
     assert len(peer.received()) == 3
     assert may_send(peer)
-    peer.hot.throttled(60_000)
+    peer.hot.on_throttled(60_000)
     assert not may_send(peer)
-    peer.hot.throttled(50)
+    peer.hot.on_throttled(50)
     assert not may_send(peer)
     eventually(lambda: may_send(peer))
 
@@ -165,7 +165,7 @@ def test_a_quota_that_binds_lets_one_request_out_at_a_time(peer: Peer) -> None:
     peer.hot.submit(0, 9, [bytes(8 * READ_AHEAD_BYTES)], "d")
     peer.sock.sendall(b"".join(peer.answer(n, b"") for n in range(1, 5)))
     assert len(peer.received()) == 4
-    peer.hot.throttled(1)
+    peer.hot.on_throttled(1)
     eventually(lambda: may_send(peer))
     peer.hot.submit(0, 9, [b"small"], "e")
     assert not may_send(peer)

@@ -214,7 +214,7 @@ def test_files_of_config_providers_are_followed(
     assert {path for _, path in files} == {str(path) for path in folder.iterdir()}
 
     def again() -> SecuritySettings:
-        return load_security(properties.again(is_of_security), where="A", files=files)
+        return load_security(properties.resolve_again(is_of_security), where="A", files=files)
 
     first = again()
     assert first.certificate_chain_pem == OLD.pem
@@ -291,9 +291,9 @@ def test_connections_check_files_at_most_every_ten_seconds(keys: Keys) -> None:
     assert renewals.current(keys.first) is keys.first
     assert CHECK_EVERY_S <= 30
     clock.now += 1
-    assert renewals.known(keys.first) is keys.first
+    assert renewals.last_settings(keys.first) is keys.first
     assert renewals.current(keys.first).certificate_chain_pem == NEW.pem
-    assert renewals.known(keys.first).certificate_chain_pem == NEW.pem
+    assert renewals.last_settings(keys.first).certificate_chain_pem == NEW.pem
 
 
 def test_no_thread_waits_for_another_that_reads_files(keys: Keys) -> None:
@@ -323,4 +323,4 @@ def test_settings_without_files_are_unchanged() -> None:
     renewals = Renewals()
     renewals.follow(plain, lambda: plain)
     assert renewals.current(plain) is plain
-    assert renewals.known(plain) is plain
+    assert renewals.last_settings(plain) is plain

@@ -108,7 +108,7 @@ class OneBroker(ClusterClient):
             error=0,
             partitions=tuple(
                 PartitionMetadata(
-                    partition=n, leader=1, leader_epoch=0, replicas=(1,), isr=(1,), error=0
+                    number=n, leader=1, leader_epoch=0, replicas=(1,), isr=(1,), error=0
                 )
                 for n in range(partitions)
             ),

@@ -75,6 +75,7 @@ ANOTHER = {
     "source_group.commit_interval_ms": {"twinlog.source.group.commit.interval.ms": "7"},
     "same_partitions": {"twinlog.target.partitions": "same"},
     "keyed_partitions": {"twinlog.target.partitions": "keyed"},
+    "all_keyed": {"twinlog.target.partitions": "all-keyed"},
     "new_topics.default_partitions": {
         "twinlog.target.partitions": "keyed", "twinlog.new.topic.partitions": "default"
     },

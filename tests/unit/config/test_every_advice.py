@@ -36,6 +36,11 @@ FOLLOWED_ELSEWHERE: Final = {
     "its YAML is nested too deeply; correct it": "test_strimzi.py",
     "remove the transforms, or exclude their topics and run the function in a stream of your own "
     "(docs/transforms.md)": "test_transforms.py",
+    "let a RegexRouter keep the names instead of the policy, so that the topics belong to this "
+    "flow (docs/transforms.md#topics-that-keep-their-names)": "test_transforms.py",
+    "remove the line, and place the records in a second flow (docs/transforms.md#new-keys)": (
+        "test_transforms.py"
+    ),
 }
 """Advice that is not about a line of a file, with the module that tests it."""
 

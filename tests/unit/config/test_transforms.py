@@ -13,6 +13,7 @@ from twinlog.config.advice.transforms import refuse_transforms
 from twinlog.config.effective import digests
 from twinlog.config.flow.transforms import OnError
 from twinlog.errors import ConfigError
+from twinlog.mirror.names.filters import policy_of
 from twinlog.mirror.names.naming import DefaultReplicationPolicy, dead_letter_topic, is_own_topic
 
 MASK = (
@@ -165,9 +166,32 @@ def test_a_mirror_refuses_transforms_that_it_cannot_run(read: Loader) -> None:
         "a mirror transforms only topics to which no other client writes, and the "
     )
     assert caught.value.what.endswith(
-        "; remove the transforms, or exclude their topics and run the function in a stream of your "
-        "own (docs/transforms.md)"
+        "; let a RegexRouter keep the names instead of the policy, so that the topics belong to "
+        "this flow (docs/transforms.md#topics-that-keep-their-names)"
     )
+    router = (
+        "A->B.transforms = sameNames",
+        "A->B.transforms.sameNames.type = org.apache.kafka.connect.transforms.RegexRouter",
+        r"A->B.transforms.sameNames.regex = A\\.(.*)",
+        "A->B.transforms.sameNames.replacement = $1",
+    )
+    followed = read(*MASK, *router)
+    assert refuse_transforms(followed) is followed
+    assert policy_of(flow_of(followed)).format_remote_topic("A", "orders") == "orders"
+
+
+def test_a_flow_with_transforms_places_no_records_by_key(read: Loader) -> None:
+    keyed = "twinlog.target.partitions = all-keyed"
+    with pytest.raises(ConfigError) as caught:
+        refuse_transforms(read(*MASK, keyed))
+    assert (caught.value.code, caught.value.line) == ("TRANSFORMS_NOT_RUN", 10)
+    assert caught.value.what == (
+        "records that this flow transforms keep their partitions, so it places none by key; remove "
+        "the line, and place the records in a second flow (docs/transforms.md#new-keys)"
+    )
+    # its topics may have equal counts, and a flow without transforms places them
+    for accepted in (read(*MASK, keyed.replace("all-", "")), read(keyed)):
+        assert refuse_transforms(accepted) is accepted
 
 
 def test_variables_of_the_environment_are_named(read: Loader) -> None:

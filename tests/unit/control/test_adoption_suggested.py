@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from twinlog.control.check.mirror_check import not_ours, suggestion
+from twinlog.control.check.mirror_check import foreign_topics_of, suggestion
 from twinlog.control.check.report import FlowReport, Plan, Problem, TopicReport
 
 
@@ -31,7 +31,7 @@ def test_topics_that_twinlog_did_not_copy(names: list[str], *, is_identity: bool
             Problem(code="UNAUTHORIZED", message="", topic="ours"),
         ],
     )
-    assert not_ours(report, is_identity=is_identity) == names
+    assert foreign_topics_of(report, is_identity=is_identity) == names
 
 
 def test_the_suggestion_has_a_reason_and_a_command() -> None:

@@ -47,9 +47,9 @@ def test_many_are_readable_and_programs_get_all(
     assert lines[2].split() == ["topics", "20,000", "5,000", "5,000"]
     assert lines[-1] == f"  and {5_000 - SHOWN_EACH:,} more (--format json has all)"
     assert len(lines) < SHOWN_EACH + 10
-    body = comparison.printed(with_left_alone=False)
+    body = comparison.as_json(with_left_alone=False)
     assert (len(body["deviations"]), body["is_equal"]) == (5_000, False)
-    assert len(comparison.printed(with_left_alone=True)["deviations"]) == MANY
+    assert len(comparison.as_json(with_left_alone=True)["deviations"]) == MANY
 
 
 def test_ignored_differences_have_a_reason(

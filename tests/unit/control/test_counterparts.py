@@ -10,7 +10,7 @@ from twinlog.control.groups.counterparts import Counterpart
 from twinlog.mirror.map.mm2_offsets import Pair
 from twinlog.mirror.map.offset_map import NO_TERM, ChunkRow, PartitionKey, PartitionMap, Run
 from twinlog.mirror.map.translation import Reach, Translation, upstream_within
-from twinlog.mirror.plan import Pairing
+from twinlog.mirror.plan import PartitionPair
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.survey.ends import LogState
 from twinlog.survey.replica import NOT_READ, Certainty, Copied, Replica, Witness
@@ -31,7 +31,7 @@ def a_map(before: tuple[Pair, ...] | None) -> PartitionMap:
 
 
 def counterpart(*, log_start: int, before: tuple[Pair, ...] = ()) -> Counterpart:
-    pair = Pairing(
+    pair = PartitionPair(
         source=TopicPartition("orders", 0),
         target=TopicPartition("A.orders", 0),
         source_topic_id=TopicId("c" * 32),

@@ -75,7 +75,7 @@ def test_of_many_partitions_those_that_are_not_exact_are_shown_first() -> None:
 
 
 def test_a_group_in_use_or_unseen_on_the_target_is_never_set() -> None:
-    assert group(position(), in_use_there=True).to_set == {}
+    assert group(position(), in_use_on_target=True).to_set == {}
     unseen = group(position(), problem="grant DESCRIBE on group shop")
     assert unseen.to_set == {}
     assert not unseen.is_done
@@ -169,7 +169,7 @@ def test_clear_is_a_failover_that_loses_nothing_and_leaves_no_group() -> None:
     assert clear.is_open
     assert not replace(clear, groups_problem="B has no topic of checkpoints").is_open
     assert not failover(
-        whole, NewestStatus(status=None), group(position(), in_use_there=True)
+        whole, NewestStatus(status=None), group(position(), in_use_on_target=True)
     ).is_open
     inexact = group(position(why_not_exact="the copy ends at 5, 5 before it"))
     assert not failover(whole, NewestStatus(status=None), inexact).is_open

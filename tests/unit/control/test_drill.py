@@ -16,7 +16,7 @@ from twinlog.control.cutover.switchover import FenceKind
 from twinlog.control.drill import cleaning
 from twinlog.control.drill.cleaning import OF_A_DRILL, DrillNames, Part
 from twinlog.control.drill.drill import DrillPlan, DrillResult, TopicShape, drill_text, page
-from twinlog.control.drill.rehearsal import Defect, Load, Measured, findings, read_again
+from twinlog.control.drill.rehearsal import Defect, Load, Measurements, findings, read_again
 from twinlog.model import Flow, TopicPartition
 
 TP = TopicPartition("orders", 0)
@@ -105,7 +105,7 @@ def test_a_page_shows_the_results() -> None:
     assert result.is_green
     assert "<span class=green>green</span>" in page(result)
     finding = Defect(part="switchover", where="the log of <x>", what="1 record lost: 3")
-    result.outcomes.append(Measured(part=Part.SWITCHOVER, findings=[finding]))
+    result.outcomes.append(Measurements(part=Part.SWITCHOVER, findings=[finding]))
     text = page(result)
     assert "<span class=red>red</span>" in text
     assert "the log of &lt;x&gt;: 1 record lost: 3" in text

@@ -46,7 +46,7 @@ from twinlog.mirror.findings import Span
 from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, PartitionMap, Term
 from twinlog.mirror.map.runs import Run
 from twinlog.mirror.map.translation import Reach
-from twinlog.mirror.plan import Pairing
+from twinlog.mirror.plan import PartitionPair
 from twinlog.mirror.state.intents import IntentKind, WantedSkip
 from twinlog.model import Flow, TopicId, TopicPartition
 from twinlog.survey.ends import NO_ENDS, LogState
@@ -266,7 +266,7 @@ def test_records_copied_after_the_plan_are_no_tail(
     later = replace(shown.tails[0], at=23)
     rounds = iter([[later], [replace(later, stable=24)]])
     monkeypatch.setattr(failback, "divergences", lambda _: next(rounds))
-    monkeypatch.setattr(work._reverse, "settled", lambda found: found)
+    monkeypatch.setattr(work._reverse, "without_reverse_records", lambda found: found)
     monkeypatch.setattr(work._reverse, "prepare", seen.append)
     monkeypatch.setattr(work._reverse, "lines", lambda _: [])
     monkeypatch.setattr(work, "_wait_until_over", lambda *_: None)
@@ -278,7 +278,7 @@ def test_records_copied_after_the_plan_are_no_tail(
         return []
 
     monkeypatch.setattr(work, "_save", save_)
-    monkeypatch.setattr(work, "_require_still", seen.append)
+    monkeypatch.setattr(work, "_require_unchanged_logs", seen.append)
     folder = cast("SavedTail", SimpleNamespace(locked=nullcontext))
     work.run(shown, folder, replays=False)
     assert seen == [[later]] * 3
@@ -296,15 +296,15 @@ def test_a_source_that_grows_while_it_is_saved_ends_the_run(
     monkeypatch.setattr(failback, "read_ends", lambda *_: now)
     ends: dict[TopicPartition, CopyEnd | None] = {TP: None}
     monkeypatch.setattr(failback, "copy_ends", lambda *_: ends)
-    work._require_still(found)
+    work._require_unchanged_logs(found)
     now[TP] = LogState(end=26)
     with pytest.raises(FlowError, match="orders-0 from offset 25 on") as caught:
-        work._require_still(found)
+        work._require_unchanged_logs(found)
     assert caught.value.code == "TAIL_GROWS"
     now[TP] = LogState(end=25)
     copy = CopyEnd(
         key=PartitionKey(TopicId("a" * 32), TopicId("b" * 32), 0),
-        known=cast("PartitionMap", None),
+        partition_map=cast("PartitionMap", None),
         ordinal=20,
         reach=Reach(20, 20),
     )
@@ -315,10 +315,10 @@ def test_a_source_that_grows_while_it_is_saved_ends_the_run(
     ):
         ends[TP] = after
         with pytest.raises(FlowError, match="does not end where it ended") as caught:
-            work._require_still([replace(found[0], copy=before)])
+            work._require_unchanged_logs([replace(found[0], copy=before)])
         assert caught.value.code == "COPY_RUNS"
-    ends[TP] = replace(copy, behind=7)  # new owners write there
-    work._require_still([replace(found[0], copy=copy)])
+    ends[TP] = replace(copy, foreign_offsets=7)  # new owners write there
+    work._require_unchanged_logs([replace(found[0], copy=copy)])
 
 
 def test_a_tail_that_is_deleted_while_it_is_read_ends_the_run(
@@ -356,7 +356,7 @@ class Ends(CopyEnds):
         self._producers = {producer: SimpleNamespace(last_sequence=last_sequence)}
 
     def end(self, start: int, end: int) -> tuple[int, int]:
-        pair = Pairing(
+        pair = PartitionPair(
             source=TP,
             target=REMOTE,
             source_topic_id=TopicId("a" * 32),
@@ -552,7 +552,9 @@ def test_the_first_offset_is_there_before_the_row_that_says_it_was(
 def test_a_partition_whose_tail_comes_later_is_begun_with_its_topic(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Otherwise the next run would find the topic begun, and nothing of this partition."""
+    """Its tail is empty now. If the topic's first run wrote no position for it, a later run would
+    find the replay of the topic begun, but not how far this partition is.
+    """
     other = TopicPartition("orders", 1)
     empty = LogDivergence(
         source=other, target=REMOTE._replace(partition=1), at=7, target_log=(0, 7)
@@ -641,16 +643,16 @@ def test_saved_records_that_the_source_rewrote_since_are_detected(
     )
     work, folder = Failback(scope(), print), SavedTail(tmp_path, OWNER)
     divergence = plan().tails[0]
-    work._require_same(folder, files, divergence)
+    work._require_matching_files(folder, files, divergence)
     del there[23]  # cleaned away
-    work._require_same(folder, files, divergence)
+    work._require_matching_files(folder, files, divergence)
     there[21] = there[21]._replace(value=b"new")
     with pytest.raises(FlowError, match="another record at offset 21") as caught:
-        work._require_same(folder, files, divergence)
+        work._require_matching_files(folder, files, divergence)
     assert caught.value.code == "SAVED_OTHERWISE"
     # lost, and not written anew yet: the next records of the source will have these offsets
     with pytest.raises(FlowError, match="ends at offset 24, and orders-0 at 21") as caught:
-        work._require_same(folder, files, replace(divergence, log=(0, 21)))
+        work._require_matching_files(folder, files, replace(divergence, log=(0, 21)))
     assert caught.value.code == "SAVED_OTHERWISE"
 
 
@@ -700,7 +702,7 @@ def test_transformed_topics_are_not_replayed(has_line: bool, was_transformed: bo
         transform="ab" if was_transformed else "",
     )
     (known,) = fold([row]).values()
-    copy = CopyEnd(key=row.key, known=known, ordinal=1, reach=Reach(1, 1))
+    copy = CopyEnd(key=row.key, partition_map=known, ordinal=1, reach=Reach(1, 1))
     of_topic = {"orders": ("mask",) if has_line else ()}
     transforms = SimpleNamespace(of_topic=lambda topic: of_topic.get(topic, ()))
     scope: Any = SimpleNamespace(config=SimpleNamespace(transforms=transforms), error=ERROR)

@@ -36,7 +36,7 @@ def known(*runs: Run, **more: Any) -> PartitionMap:
 
 def copied(*runs: Run, ordinal: int = 5, downstream: int = 5, **more: Any) -> CopyEnd:
     return CopyEnd(
-        key=KEY, known=known(*runs, **more), ordinal=ordinal, reach=Reach(106, downstream)
+        key=KEY, partition_map=known(*runs, **more), ordinal=ordinal, reach=Reach(106, downstream)
     )
 
 
@@ -129,7 +129,7 @@ def test_rows_of_a_flow_that_was_ever_started_are_left(monkeypatch: pytest.Monke
     with pytest.raises(FlowError, match="has lost records since"):
         work._has_begun(cast("Any", ours), less)
     monkeypatch.setattr(work, "_maps", lambda: led)
-    (one,) = work.settled([partition(log=(0, 200), stable=200)])
+    (one,) = work.without_reverse_records([partition(log=(0, 200), stable=200)])
     assert (one.log, one.is_home, one.is_open) == ((0, 110), True, False)
 
 

@@ -20,7 +20,7 @@ from tools.pages.answers import Flow
 from twinlog.codes import FlowState
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.load import load
-from twinlog.control.check.reported_status import Reported, _report
+from twinlog.control.check.reported_status import ReportedFlow, _report
 from twinlog.control.duties import publication
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
@@ -75,7 +75,7 @@ def config(tmp_path: Path) -> MirrorConfig:
 # -- who looks
 
 
-def report(*status: PublishedStatus, state: Rows = (), now_ms: int = NOW_MS) -> Reported:
+def report(*status: PublishedStatus, state: Rows = (), now_ms: int = NOW_MS) -> ReportedFlow:
     return _report("A->B", state, [one.encode() for one in status], now_ms, reports=True)
 
 
@@ -153,7 +153,7 @@ def test_an_unreadable_row_is_a_problem_only_without_a_leader() -> None:
 
 def test_rest_shows_it_with_process_and_age_unless_it_has_newer_data(config: MirrorConfig) -> None:
     row = structs.replace(FAILED, at_ms=int(time.time() * 1000) - 3000)
-    reported = Reported(status=row, intents=FlowIntents())
+    reported = ReportedFlow(status=row, intents=FlowIntents())
 
     def seen(own: FlowSnapshot | None) -> tuple[object, ...]:
         heard = LeaderReport(reported=reported)

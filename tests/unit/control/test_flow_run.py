@@ -27,7 +27,7 @@ from twinlog.control.running.run_leases import MAX_LEASE_RETRY_S, ONCE_LEASE_TRI
 from twinlog.errors import Disconnected, TwinlogError
 from twinlog.lane.late_requests import SILENCE_MS, wait_s
 from twinlog.lane.messages import LaneLoad, Progress, Take
-from twinlog.lane.reporting import given_back
+from twinlog.lane.reporting import troubled_message
 from twinlog.mirror.findings import LogFinding
 from twinlog.model import LeaseCopy, TopicPartition
 
@@ -392,7 +392,7 @@ def test_unreadable_map_delays_only_cold_starts() -> None:
     driver.run.tick()
     driver.lanes_of(1)
     assert len(driver.map_readings) == 1
-    driver.run.map_failed(Disconnected("B: the broker closed the connection"))
+    driver.run.on_map_failed(Disconnected("B: the broker closed the connection"))
     failures = {one.failure.code for one in driver.run.partitions.values() if one.failure}
     assert failures == {"DISCONNECTED"}
     driver.run.tick()
@@ -600,7 +600,7 @@ def test_a_finding_in_the_log_names_the_flow_and_deletes_no_application_topic(
     tp = lanes[0].taken[0]
     target = TopicPartition(f"A.{tp.topic}", tp.partition)
     found = LogFinding(code="DIVERGED", what="they differ", target=target)
-    finding = given_back(tp, found.error(), None, 0)
+    finding = troubled_message(tp, found.error(), None, 0)
     with caplog.at_level(logging.INFO):
         lanes[0].say(finding)
     (line,) = [r.getMessage() for r in caplog.records if "DIVERGED" in r.getMessage()]

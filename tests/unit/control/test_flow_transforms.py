@@ -107,7 +107,7 @@ class Applications:
 
     def tend(self, *ports: ChannelAddress, after: float = 0.0) -> None:
         self.clock.now += after
-        self.transforms.tend(ports)
+        self.transforms.tick(ports)
 
 
 @pytest.fixture
@@ -197,11 +197,11 @@ def test_it_is_started_again_if_a_range_has_no_answer(applications: Applications
     application.say(ApplicationReady())
     applications.turn()
     applications.clock.now += RESTARTED_AFTER_S - 1
-    applications.transforms.unanswered("not yet")
+    applications.transforms.on_unanswered("not yet")
     assert application.kills == 0, "lanes may have waited for the one before it"
     applications.clock.now += 1
     for _ in range(2):  # several partitions
-        applications.transforms.unanswered("orders-0: no answer")
+        applications.transforms.on_unanswered("orders-0: no answer")
     assert application.kills == 1
     applications.tend()
     applications.turn()
@@ -268,10 +268,10 @@ class Stub:
         self.ports: list[ChannelAddress] = []
         self.said: list[str] = []
 
-    def tend(self, ports: Iterator[ChannelAddress]) -> None:
+    def tick(self, ports: Iterator[ChannelAddress]) -> None:
         self.ports = [*ports]
 
-    def unanswered(self, why: str) -> None:
+    def on_unanswered(self, why: str) -> None:
         self.said.append(why)
 
 

@@ -68,8 +68,8 @@ class Rounds:
         self.logged.append(line)
 
     def round(self) -> tuple[list[str], bool]:
-        topics, is_whole = self.rounds.take()
-        self.rounds.did(topics, is_whole=is_whole)
+        topics, is_whole = self.rounds.next_topics()
+        self.rounds.on_done(topics, is_whole=is_whole)
         return [one.source for one in topics], is_whole
 
 

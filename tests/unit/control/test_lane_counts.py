@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +15,10 @@ from twinlog.channel.server import ChannelServer, address_for_executors
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.flow.wiring import lanes_in_memory, lanes_of
 from twinlog.control.process import engine as engine_module
-from twinlog.control.process.engine import SparkEngine
+from twinlog.control.process.engine import FORGOTTEN_AFTER_S, SparkEngine
 from twinlog.control.process.run import MirrorOptions
 from twinlog.control.process.supervisor import Supervisor
+from twinlog.errors import Disconnected
 from twinlog.lane.messages import MESSAGES
 from twinlog.spark.options import SparkOptions
 
@@ -83,6 +85,26 @@ def test_lanes_follow_the_slots_of_a_cluster(flow: FlowConfig) -> None:
         engine._count(slots)
         found.append(engine.lanes_for(flow, 100, flows=1))
     assert found == [3, 4, 3, 3]
+
+
+def test_a_standalone_master_may_have_forgotten_an_application_without_executors(
+    flow: FlowConfig,
+) -> None:
+    long_ago = time.monotonic() - FORGOTTEN_AFTER_S - 1
+    for master in ("yarn", "k8s://https://somewhere", "local[4]"):
+        other = an_engine([flow], master=master)
+        other._without_since = long_ago
+        other._require_known()
+    engine = an_engine([flow], master="spark://somewhere:7077")
+    for _ in range(2):
+        engine._without_since = long_ago
+        with pytest.raises(Disconnected, match="it has had no executor for 1 min"):
+            engine._require_known()
+        engine._require_known()  # the next one waits twice as long
+        engine._count(4)
+        engine._require_known()
+    engine._without_since, engine._began = long_ago, time.monotonic()
+    engine._require_known()
 
 
 def test_a_reload_gets_no_more_lanes_than_this_spark_was_made_for(

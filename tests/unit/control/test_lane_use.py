@@ -113,7 +113,7 @@ def test_backlog_over_a_slow_link_uses_all_lanes(
     one = driver.partition(0)
     upstream = one.recovery.upstream
     assert upstream is not None
-    one.recovery.see(upstream + 1000, driver.clock.boot(), upstream)
+    one.recovery.note_end(upstream + 1000, driver.clock.boot(), upstream)
     pass_with(driver, BEHIND_S, used, idle)
     assert used.asked_back == []
     pass_with(driver, PERIOD_S, used, idle)

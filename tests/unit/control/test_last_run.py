@@ -14,7 +14,7 @@ from msgspec import structs
 
 from tests.support.snapshots import PUBLISHED
 from twinlog.codes import FlowState
-from twinlog.control.check.reported_status import is_running_here, last_run, of_now
+from twinlog.control.check.reported_status import current_status, is_running_here, last_run
 from twinlog.control.watch.status_file import status_folder, write_status
 from twinlog.mirror.state.generations import Claim, FlowHistory
 from twinlog.mirror.state.published import PublishedStatus
@@ -115,9 +115,9 @@ def test_number_that_another_process_has_now_is_no_life() -> None:
 def test_row_of_a_process_that_is_gone_counts_until_its_next_is_due(gone: int) -> None:
     row = structs.replace(PUBLISHED, host=HERE, pid=gone)
     soon, late = row.at_ms + row.every_ms, row.at_ms + 3 * row.every_ms
-    assert of_now(row, None, soon) is row
-    assert of_now(row, None, late) is None
-    assert of_now(PUBLISHED, None, late) is PUBLISHED, "on another host it may only be slow"
+    assert current_status(row, None, soon) is row
+    assert current_status(row, None, late) is None
+    assert current_status(PUBLISHED, None, late) is PUBLISHED, "on another host it may only be slow"
 
 
 def test_row_of_a_mirror_of_this_user_that_is_gone_does_not_count(
@@ -126,11 +126,11 @@ def test_row_of_a_mirror_of_this_user_that_is_gone_does_not_count(
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     row = structs.replace(PUBLISHED, host=HERE, pid=gone)
     soon = row.at_ms + 1
-    assert of_now(row, None, soon) is row, "a container may have the name of this host"
+    assert current_status(row, None, soon) is row, "a container may have the name of this host"
     for pid in (gone, os.getpid()):
         write_status(status_folder() / f"{pid}.events", "{}")
-    assert of_now(row, None, soon) is None
+    assert current_status(row, None, soon) is None
     before = structs.replace(row, pid=os.getpid(), at_ms=1_000_000_000_000)
-    assert of_now(before, None, before.at_ms + 1) is None, "its number is another's now"
+    assert current_status(before, None, before.at_ms + 1) is None, "its number is another's now"
     lives = structs.replace(row, pid=os.getpid(), at_ms=int(time.time() * 1000))
-    assert of_now(lives, None, lives.at_ms + 1) is lives
+    assert current_status(lives, None, lives.at_ms + 1) is lives

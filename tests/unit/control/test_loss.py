@@ -165,7 +165,7 @@ class Flow:
             self._since,
             RiskLimits(rpo_seconds=self._rpo_seconds, retentions=self.watch.retentions),
         )
-        self.watch.see(found)
+        self.watch.log_changes(found)
         return found
 
 
@@ -412,8 +412,8 @@ class Binding:
     limit: int = 5000
     is_binding: bool = True
 
-    def tend(self, lanes: object, partitions: object) -> None: ...
-    def soon(self) -> None: ...
+    def tick(self, lanes: object, partitions: object) -> None: ...
+    def recompute_soon(self) -> None: ...
 
 
 BINDING = Binding()
@@ -527,8 +527,8 @@ def test_a_partition_that_is_retried_in_vain_keeps_its_outlook() -> None:
 
 @pytest.mark.parametrize("why", ["paused", "stopped"])
 def test_a_partition_that_no_lane_of_this_run_has_begun_has_its_outlook(why: str) -> None:
-    """The partition was paused or had failed when the mirror started. Two of the four hours of its
-    retention are left, and later one.
+    """The partition was paused or had failed when the mirror started. At first two of the four
+    hours of its retention are left, later one.
     """
     flow = Flow(rpo_seconds=None, begun=False)
     flow.source.kept_ms = KEPT_MS

@@ -311,7 +311,7 @@ def test_a_supervisor_that_turns_without_new_numbers_is_healthy() -> None:
     monitor.update([flow(partition())])
     for _ in range(2):
         clock.now += 14
-        monitor.turned()
+        monitor.on_turn()
     assert (monitor.silent_s, monitor.age_s) == (None, 28)
     clock.now += 16
     assert monitor.silent_s == 16

@@ -96,7 +96,7 @@ def test_an_address_that_reads_no_answer_takes_places_from_itself_alone(now: lis
     for ours, _ in made:
         now[0] += 0.01
         requests.add(ours, "10.0.0.2")
-        requests.asked(ours)
+        requests.on_request(ours)
     closed = [is_closed(peer) for _, peer in made]
     assert closed.count(False) == open_requests.ASKED_OF_AN_ADDRESS
     assert not any(closed[-open_requests.ASKED_OF_AN_ADDRESS :])
@@ -112,7 +112,7 @@ def test_a_client_with_a_sent_request_is_kept_before_one_without(now: list[float
         now[0] += 0.01
         requests.add(ours, f"10.0.0.{number}")
         if number == 0:
-            requests.asked(ours)
+            requests.on_request(ours)
     assert [is_closed(peer) for _, peer in made[:3]] == [False, True, False]
     assert len(requests) == open_requests.AT_ONCE
     for one in (end for pair in made for end in pair):
@@ -126,10 +126,10 @@ def test_an_answered_client_is_closed_before_a_new_unread_one(now: list[float]) 
         now[0] += 0.01
         requests.add(ours, "10.0.0.1")
         if number in (1, 2):
-            requests.asked(ours)
-            requests.answered(ours)
+            requests.on_request(ours)
+            requests.on_answer(ours)
         if number == 2:
-            requests.asked(ours)  # and the next one over the same connection
+            requests.on_request(ours)  # and the next one over the same connection
     assert [is_closed(peer) for _, peer in made[:4]] == [True, True, False, False]
     for one in (end for pair in made for end in pair):
         one.close()

@@ -40,7 +40,9 @@ def test_aliases_of_one_cluster_are_one(tmp_path: Path) -> None:
 
 
 def test_one_that_keeps_names_and_one_that_does_not(tmp_path: Path) -> None:
-    """A record of A has A's name on B, whatever the reverse flow would make of it."""
+    """On B, records of A are in a topic whose name has the alias A, whatever policy the reverse
+    flow has.
+    """
     flows = flows_of(tmp_path, "A->B.topics = .*", "B->A.topics = .*", f"B->A.{IDENTITY}")
     assert way(flows, "A->B", "A.pay") == ()
     assert way(flows, "B->A", "pay") == ("B->A", "A->B")
@@ -76,11 +78,11 @@ def test_two_flows_that_are_one(tmp_path: Path) -> None:
     flows = flows_of(tmp_path, "A->B.topics = pay, ship", "Z->B.topics = pay")
     neighbours = SiblingFlows(flows.values())
     neighbours.learn({"A": "one", "B": "two", "Z": ""})
-    assert neighbours.twin(flows["A->B"], "pay") is None
+    assert neighbours.duplicate_of(flows["A->B"], "pay") is None
     neighbours.learn({"Z": "one"})
-    assert neighbours.twin(flows["A->B"], "pay") is flows["Z->B"]
-    assert neighbours.twin(flows["Z->B"], "pay") is flows["A->B"]
-    assert neighbours.twin(flows["A->B"], "ship") is None
+    assert neighbours.duplicate_of(flows["A->B"], "pay") is flows["Z->B"]
+    assert neighbours.duplicate_of(flows["Z->B"], "pay") is flows["A->B"]
+    assert neighbours.duplicate_of(flows["A->B"], "ship") is None
 
 
 @pytest.mark.parametrize("line", ["A->B.twinlog.beside = Z->B", "Z->B.twinlog.beside = A->B"])
@@ -88,14 +90,18 @@ def test_two_flows_beside_each_other(tmp_path: Path, line: str) -> None:
     flows = flows_of(tmp_path, "A->B.topics = pay, ship", "Z->B.topics = pay, ship", line)
     neighbours = SiblingFlows(flows.values())
     neighbours.learn({"A": "one", "B": "two", "Z": "one"})
-    assert neighbours.twin(flows["A->B"], "pay") is neighbours.twin(flows["Z->B"], "pay") is None
+    assert (
+        neighbours.duplicate_of(flows["A->B"], "pay")
+        is neighbours.duplicate_of(flows["Z->B"], "pay")
+        is None
+    )
     assert neighbours.is_beside(flows["A->B"], Flow("Z", "B"))
     assert neighbours.is_beside(flows["Z->B"], Flow("A", "B"))
     assert not neighbours.is_beside(flows["Z->B"], Flow("B", "A"))
     every = ("A->B.topics = .*", "Z->B.topics = .*")
     same = flows_of(tmp_path, *every, line, "source.cluster.alias = A")
     neighbours.change(same.values(), {})
-    assert neighbours.twin(same["A->B"], "pay") is same["Z->B"], "one topic for both"
+    assert neighbours.duplicate_of(same["A->B"], "pay") is same["Z->B"], "one topic for both"
 
 
 def test_a_name_without_its_alias_comes_back_by_the_default_policy_too(tmp_path: Path) -> None:

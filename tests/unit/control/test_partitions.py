@@ -66,7 +66,7 @@ def test_every_try_comes_within_half_a_minute(*, retriable: bool) -> None:
     partition = a_partition()
     pauses = []
     for _ in range(20):
-        partition.troubled("CODE", "message", retriable=retriable)
+        partition.note_failure("CODE", "message", retriable=retriable)
         pauses.append(partition.retry_at - time.monotonic())
         assert not partition.is_due(time.monotonic() - 1)
         assert partition.is_due(time.monotonic() + PROMISED_S - 2)
@@ -88,23 +88,23 @@ def test_an_unreachable_cluster_has_one_code_however_its_lane_noticed(
 ) -> None:
     """A broker that dies refuses connections, or drops the one with the request."""
     partition = a_partition()
-    partition.reached(Away(code=code, message="cluster B: refused"))
+    partition.note_away(Away(code=code, message="cluster B: refused"))
     assert partition.failure is not None
     assert (partition.failure.code, partition.failure.message) == ("UNREACHABLE", shown)
-    partition.reached(None)
+    partition.note_away(None)
     assert partition.failure is None
 
 
 def test_trouble_keeps_the_time_since_when_it_lasts() -> None:
     clock = HandClock()
     partition = a_partition(clock)
-    partition.troubled("CODE", "first", retriable=False)
+    partition.note_failure("CODE", "first", retriable=False)
     assert partition.failure is not None
     since = partition.failure.since_ms
     clock.now += 1
-    partition.troubled("CODE", "second", retriable=False)
+    partition.note_failure("CODE", "second", retriable=False)
     assert (partition.failure.since_ms, partition.failure.message) == (since, "second")
-    partition.troubled("OTHER", "third", retriable=False)
+    partition.note_failure("OTHER", "third", retriable=False)
     assert partition.failure.since_ms > since
 
 
@@ -118,7 +118,7 @@ def test_trouble_with_the_map_is_over_when_nothing_waits_for_it(
     partition = a_partition()
     at_end = structs.replace(REPORT, source_end=REPORT.upstream, waits_for_map=waits_for_map)
     partition.on_progress(structs.replace(at_end, waits_for_map=False))
-    partition.troubled("MAP_UNWRITABLE", "message", retriable=True)
+    partition.note_failure("MAP_UNWRITABLE", "message", retriable=True)
     partition.on_progress(at_end)
     assert (partition.failure and partition.failure.code) == code
 
@@ -139,7 +139,7 @@ def test_offsets_of_a_damaged_log_are_not_used(*, code: str, is_broken: bool) ->
     assert not before.is_broken
     assert before.reach is not None
     assert min(before.reach) > 0
-    partition.troubled(code, "message", retriable=False)
+    partition.note_failure(code, "message", retriable=False)
     view = view_of(partition)
     assert (view.is_broken, view.reach) == (is_broken, None if is_broken else before.reach)
 
@@ -147,12 +147,12 @@ def test_offsets_of_a_damaged_log_are_not_used(*, code: str, is_broken: bool) ->
 def test_a_partition_is_unseen_until_a_lane_has_found_its_place() -> None:
     partition = a_partition()
     assert view_of(partition).is_unseen
-    partition.troubled("NO_LEADER", "message", retriable=True)
+    partition.note_failure("NO_LEADER", "message", retriable=True)
     assert view_of(partition).is_unseen, "nobody has looked at the log"
     partition.on_progress(REPORT)
     assert not view_of(partition).is_unseen
     taken_over = a_partition()
-    taken_over.troubled("TAKEN_OVER", "message", retriable=False)
+    taken_over.note_failure("TAKEN_OVER", "message", retriable=False)
     assert not view_of(taken_over).is_unseen, "a lane has found our end"
 
 
@@ -184,7 +184,7 @@ def test_a_recreated_topic_has_no_reported_position(*, is_planned: bool) -> None
         partition.replan(replace(partition.plan, source_topic_id=new_id))
         partition.on_progress(REPORT)  # of the lane that has it still
     else:
-        partition.troubled("SOURCE_RECREATED", "another topic", retriable=True)
+        partition.note_failure("SOURCE_RECREATED", "another topic", retriable=True)
     assert view_of(partition).reach is None
 
 
@@ -201,27 +201,27 @@ def test_a_begun_partition_is_the_flows_while_a_lane_has_it() -> None:
         assert view_of(partition).is_begun
 
     begin()
-    partition.leave(Placement.PENDING)  # a lease change
+    partition.leave_lane(Placement.PENDING)  # a lease change
     assert not view_of(partition).is_begun
 
     begin()
-    partition.lost_lane()
+    partition.on_lane_lost()
     assert not view_of(partition).is_begun
 
     begin()
-    partition.leave(Placement.DONE)  # `--once` syncs behind its end
+    partition.leave_lane(Placement.DONE)  # `--once` syncs behind its end
     assert view_of(partition).is_begun
 
     begin()
-    partition.troubled("RECORD_TOO_LARGE", "a config is its cure", retriable=False)
+    partition.note_failure("RECORD_TOO_LARGE", "a config is its cure", retriable=False)
     assert view_of(partition).is_begun
     clock.now += LEFT_OUT_S
     assert not view_of(partition).is_begun, "no lane could try it again"
 
     begin()
-    partition.troubled("SOURCE_DIVERGED", "the source lost records", retriable=False)
+    partition.note_failure("SOURCE_DIVERGED", "the source lost records", retriable=False)
     assert view_of(partition).not_ours == "SOURCE_DIVERGED"
-    partition.troubled("MAP_UNREADABLE", "the map cannot be read now", retriable=True)
+    partition.note_failure("MAP_UNREADABLE", "the map cannot be read now", retriable=True)
     assert view_of(partition).not_ours == ""
     assert not view_of(partition).is_begun, "what was found is not forgotten for it"
 

@@ -17,7 +17,7 @@ from twinlog.control.duties.producer_rate import (
     MOST_LOWERINGS,
     STANDS_AFTER_S,
     ProducerRate,
-    Waiting,
+    WaitingCounts,
     curable_loss_ms,
 )
 
@@ -40,7 +40,7 @@ class Copy:
         self.at += 2.0
         self.bytes += 2 * speed
         self.waiting += more
-        return self.rate.see(self.at, loss_ms, self.bytes, brokers, Waiting(1, self.waiting))
+        return self.rate.see(self.at, loss_ms, self.bytes, brokers, WaitingCounts(1, self.waiting))
 
     def held(self) -> int:
         for _ in range(3):
@@ -115,7 +115,13 @@ def test_they_get_no_less_where_less_and_less_waits() -> None:
 def test_partitions_that_become_known_are_nothing_that_grows() -> None:
     copy = Copy()
     at, copied = copy.at, copy.bytes
-    waiting = [Waiting(0, 0), Waiting(0, 0), Waiting(1, 600), Waiting(1, 581), Waiting(1, 562)]
+    waiting = [
+        WaitingCounts(0, 0),
+        WaitingCounts(0, 0),
+        WaitingCounts(1, 600),
+        WaitingCounts(1, 581),
+        WaitingCounts(1, 562),
+    ]
     for more, one in enumerate(waiting, start=1):
         assert copy.rate.see(at + 2 * more, 86_400_000, copied + more * SPEED, 1, one) is None
 
@@ -131,7 +137,9 @@ def test_a_stopped_copy_throttles_no_producer() -> None:
 
 def test_a_copy_that_never_moved_throttles_no_producer() -> None:
     rate = ProducerRate(RPO_MS)
-    assert {rate.see(2.0 * at, 10 * RPO_MS, 0, 1, Waiting(1, at)) for at in range(100)} == {None}
+    assert {rate.see(2.0 * at, 10 * RPO_MS, 0, 1, WaitingCounts(1, at)) for at in range(100)} == {
+        None
+    }
 
 
 def test_a_loss_that_is_not_known_changes_nothing() -> None:
@@ -177,7 +185,7 @@ def test_throttled_producers_get_a_minimum_and_only_beyond_the_rpo(
     rate, copied, exceeded = ProducerRate(RPO_MS), 0, False
     for at, (loss, more) in enumerate(losses):
         copied += more
-        found = rate.see(2.0 * at, loss, copied, 3, Waiting(1, at))
+        found = rate.see(2.0 * at, loss, copied, 3, WaitingCounts(1, at))
         exceeded = exceeded or (loss or 0) > RPO_MS
         exceeded = exceeded and (loss is None or loss > RPO_MS // 2)
         assert found is None or (exceeded and found >= LEAST)

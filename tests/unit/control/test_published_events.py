@@ -15,7 +15,7 @@ from msgspec import structs
 from tests.support.rest import Rest, rest_of
 from tests.support.snapshots import DIVERGED, HAPPENED
 from twinlog.config.load import load
-from twinlog.control.check.reported_status import Reported
+from twinlog.control.check.reported_status import ReportedFlow
 from twinlog.control.watch.events import EventLog, last_events
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.web.api import leaders
@@ -175,7 +175,7 @@ def test_a_file_of_an_earlier_release_is_read(kept: EventLog, tmp_path: Path) ->
 @pytest.fixture
 def rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rest]:
     """A REST server whose flow is led elsewhere."""
-    found = {"A->B": Reported(status=None, intents=None, events=(HAPPENED,))}
+    found = {"A->B": ReportedFlow(status=None, intents=None, events=(HAPPENED,))}
     monkeypatch.setattr(leaders, "reports_of", lambda *_: found)
     file = tmp_path / "mm2.properties"
     file.write_text(FILE)
@@ -235,7 +235,7 @@ def test_halves_of_surrogate_pairs_hide_no_flow_and_no_event(
         groups=0,
         sha256="",
     )
-    reported = Reported(
+    reported = ReportedFlow(
         status=None,
         intents=FlowIntents({pause.key: pause}),
         verify_runs=(run,),

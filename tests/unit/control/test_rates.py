@@ -26,12 +26,12 @@ def test_partitions_of_a_topic_are_added_up() -> None:
     ]
     (topic,) = Rates().update(0.0, [flow(*parts)])
     assert (topic.lag, topic.lag_ms, topic.records, topic.bytes) == (12, 90, 30, 300)
-    assert (topic.known, topic.failed, topic.partitions) == (42, 1, 3)
+    assert (topic.total, topic.failed, topic.partitions) == (42, 1, 3)
 
 
 def test_lag_is_unknown_until_a_source_end_is() -> None:
     (topic,) = Rates().update(0.0, [flow(partition(lag=None, records=3))])
-    assert (topic.lag, topic.known) == (None, 3)
+    assert (topic.lag, topic.total) == (None, 3)
 
 
 def test_a_count_that_falls_is_no_negative_rate() -> None:

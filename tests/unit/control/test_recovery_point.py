@@ -9,28 +9,28 @@ from twinlog.control.lanes.partitions import MOST_OBSERVATIONS, RecoveryPoint
 
 
 def see(point: RecoveryPoint, end: int, at: float) -> None:
-    point.see(end, at, point.upstream)
+    point.note_end(end, at, point.upstream)
 
 
 def test_it_is_the_last_moment_of_which_everything_is_on_the_target() -> None:
     point = RecoveryPoint()
-    point.reach(10)
+    point.note_copied(10)
     see(point, 10, 1000)
     assert point.at == 1000
     see(point, 15, 2000)
     see(point, 20, 3000)
     assert point.at == 1000
-    point.reach(14)
+    point.note_copied(14)
     assert point.at == 1000
-    point.reach(17)
+    point.note_copied(17)
     assert point.at == 2000
-    point.reach(20)
+    point.note_copied(20)
     assert point.at == 3000
 
 
 def test_at_an_idle_end_it_moves_with_every_look() -> None:
     point = RecoveryPoint()
-    point.reach(10)
+    point.note_copied(10)
     for at_ms in range(1000, 9000, 1000):
         see(point, 10, at_ms)
         assert point.at == at_ms
@@ -38,55 +38,55 @@ def test_at_an_idle_end_it_moves_with_every_look() -> None:
 
 def test_it_does_not_advance_without_copied_records() -> None:
     point = RecoveryPoint()
-    point.reach(10)
+    point.note_copied(10)
     see(point, 10, 1000)
     for at_ms in range(2000, 9000, 1000):
         see(point, 12, at_ms)
         assert point.at == 1000
-    point.reach(12)
+    point.note_copied(12)
     assert point.at == 8000, "the end was still there when it was seen last"
 
 
 def test_records_that_the_source_lost_are_no_longer_at_risk() -> None:
     point = RecoveryPoint()
-    point.reach(10)
+    point.note_copied(10)
     see(point, 30, 1000)
     see(point, 10, 2000)
     assert point.at == 2000
     see(point, 30, 3000)
     see(point, 20, 4000)
-    point.reach(20)
+    point.note_copied(20)
     assert point.at == 4000
 
 
 def test_a_source_that_ends_before_the_copy_is_doubtful_until_a_lane_has_checked() -> None:
     point = RecoveryPoint()
-    point.reach(100)
+    point.note_copied(100)
     see(point, 100, 1000)
     for at in (2000, 3000):
         see(point, 99, at)
         assert (point.at, point.records, point.doubtful_since) == (None, None, 2000)
-    point.reach(100)
+    point.note_copied(100)
     see(point, 100, 4000)
     assert (point.at, point.records, point.doubtful_since) == (4000, 0, None)
 
 
 def test_an_answer_that_the_copy_has_overtaken_is_no_doubt() -> None:
     point = RecoveryPoint()
-    point.reach(100)
-    point.reach(150)
-    point.see(120, 1000, 100)  # asked before
+    point.note_copied(100)
+    point.note_copied(150)
+    point.note_end(120, 1000, 100)  # asked before
     assert (point.at, point.doubtful_since) == (1000, None)
 
 
 def test_records_that_the_target_lost_are_at_risk_from_their_observation_on() -> None:
     point = RecoveryPoint()
-    point.reach(10)
+    point.note_copied(10)
     see(point, 10, 1000)
-    point.reach(7)
+    point.note_copied(7)
     assert (point.at, point.waits_since, point.was_known) == (None, 1000, True)
     see(point, 10, 2000)
-    point.reach(10)
+    point.note_copied(10)
     assert point.at == 2000
 
 
@@ -114,14 +114,14 @@ def test_it_is_never_after_the_copied_records(steps: list[tuple[str, int]]) -> N
     point, end, upstream, now_ms = RecoveryPoint(), 0, 0, 1
     history: list[tuple[int, int]] = []  # of the source's end, exactly
     seen: list[tuple[int, int]] = []
-    point.reach(0)
+    point.note_copied(0)
     for kind, number in steps:
         now_ms += 1
         if kind == "append":
             end += number
         elif kind == "copy":
             upstream = min(end, upstream + number)
-            point.reach(upstream)
+            point.note_copied(upstream)
         else:
             see(point, end, now_ms)
             seen.append((now_ms, end))
@@ -130,5 +130,5 @@ def test_it_is_never_after_the_copied_records(steps: list[tuple[str, int]]) -> N
         assert (point.at or 0) <= true_ms
         if len(seen) <= MOST_OBSERVATIONS:
             assert point.at == max((at for at, was in seen if was <= upstream), default=None)
-    point.reach(end)
+    point.note_copied(end)
     assert point.at == (seen[-1][0] if seen else None), "the newest look is never dropped"

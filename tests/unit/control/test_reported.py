@@ -23,7 +23,7 @@ from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.codes import FlowState
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.load import load
-from twinlog.control.check.reported_status import LastRun, Reported, _by_flow, _report
+from twinlog.control.check.reported_status import LastRun, ReportedFlow, _by_flow, _report
 from twinlog.control.watch.events import last_events
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.web.api import leaders, shown
@@ -55,7 +55,7 @@ def config(tmp_path: Path) -> MirrorConfig:
 
 
 def shown_flow(
-    config: MirrorConfig, own: FlowSnapshot | None, reported: Reported | None, problem: str = ""
+    config: MirrorConfig, own: FlowSnapshot | None, reported: ReportedFlow | None, problem: str = ""
 ) -> answers.Flow:
     heard = LeaderReport(reported=reported, problem=problem)
     return answers.Flow.model_validate(shown.flow(config.flows[0], own, 1.0, heard))
@@ -66,8 +66,8 @@ def row(age_s: float = 1.0, **changes: object) -> PublishedStatus:
     return structs.replace(PUBLISHED, at_ms=at_ms, **changes)
 
 
-def of(status: PublishedStatus | None, run: LastRun | None = None) -> Reported:
-    return Reported(status=status, intents=FlowIntents(), run=run)
+def of(status: PublishedStatus | None, run: LastRun | None = None) -> ReportedFlow:
+    return ReportedFlow(status=status, intents=FlowIntents(), run=run)
 
 
 def test_its_own_last_row_hides_no_outage(config: MirrorConfig) -> None:
@@ -169,7 +169,7 @@ def test_an_unreachable_target_does_not_make_others_outdated(
 
     def reports(
         flows: Mapping[str, bool], target: ClusterSettings, *_: object
-    ) -> dict[str, Reported]:
+    ) -> dict[str, ReportedFlow]:
         asked.append(target.alias)
         if target.alias == "B":
             ends.wait(20)
@@ -208,7 +208,7 @@ def test_a_flow_that_cannot_enter_its_target_hides_no_other_of_it(
     other = "A->B.target.cluster.security.protocol = SSL\n"
     file.write_text(f"clusters = A, B, C\n{servers}{flows}{other}topics = orders.*\n")
 
-    def reports(flows: Mapping[str, bool], *_: object) -> dict[str, Reported]:
+    def reports(flows: Mapping[str, bool], *_: object) -> dict[str, ReportedFlow]:
         if "A->B" in flows:
             raise Unreachable("no broker")
         return dict.fromkeys(flows, of(None))

@@ -24,7 +24,7 @@ from twinlog.codes import PARTITION_STATES, conditions, severity_of
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.load import load
 from twinlog.control.check import offline_status
-from twinlog.control.check.reported_status import Reported
+from twinlog.control.check.reported_status import ReportedFlow
 from twinlog.control.duties.publication import published
 from twinlog.control.watch.events import EventLog
 from twinlog.control.watch.monitor import Monitor
@@ -252,9 +252,9 @@ def test_a_standby_of_ten_thousand_topics_answers_at_once(
     row = published(flow(*parts, taken_ms=now_ms), every_ms=5000).encode()
     is_slow, resumes = threading.Event(), threading.Event()
 
-    def reports(flows: list[str], *_: object) -> dict[str, Reported]:
+    def reports(flows: list[str], *_: object) -> dict[str, ReportedFlow]:
         status = published_status("A->B", [row])
-        return dict.fromkeys(flows, Reported(status=status, intents=FlowIntents()))
+        return dict.fromkeys(flows, ReportedFlow(status=status, intents=FlowIntents()))
 
     def asked(_: MirrorConfig) -> list[FlowSnapshot]:
         if is_slow.is_set():

@@ -66,13 +66,13 @@ def test_no_round_begins_while_they_are_held(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("twinlog.control.duties.rounds.HELD_PAUSE_S", 0.01)
     held, other = Counting(), Counting()
     duties, others = Duties("A->B", [held]), Duties("A->C", [other])
-    duties.hold(is_held=True)
+    duties.set_held(is_held=True)
     for one in (duties, others):
         one.start()
     eventually(lambda: other.rounds > 20)
     duties.run_once()
     assert held.rounds == 0
-    duties.hold(is_held=False)
+    duties.set_held(is_held=False)
     eventually(lambda: held.rounds > 3)
     for one in (duties, others):
         one.stop()
@@ -171,5 +171,5 @@ def test_duties_with_a_last_round_are_informed_of_the_end(
     duties.end(5.0)
     rounds = first.rounds, other.rounds
     assert (first.last_rounds, second.last_rounds) == (1, 1)
-    assert "counting: not done at the end: B: the broker closed the connection" in caplog.text
+    assert "counting: the last round failed: B: the broker closed the connection" in caplog.text
     assert (first.rounds, other.rounds) == rounds

@@ -141,8 +141,9 @@ def costs_s() -> tuple[float, float]:
 
 
 def test_many_partitions_cost_less_than_half_of_what_the_library_takes() -> None:
-    """2.1 s for 10,000 of them were too long for a process that copies, too. Measured in a separate
-    process, because the heap of other tests slows down both, and Twinlog's more.
+    """2.1 s for 10,000 partitions would be too long for a process that also copies. Both are
+    measured in a separate process, because the heap of other tests slows Twinlog down more than the
+    library.
     """
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as own:
         ours, library = own.submit(costs_s).result()

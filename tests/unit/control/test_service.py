@@ -81,7 +81,7 @@ def test_the_watchdog_is_fed_by_each_report_where_it_is_on(
         )
         for _ in range(3):
             notifier.update([flow()])
-        notifier.turned()  # without a new report
+        notifier.on_turn()  # without a new report
         assert received(sock).count("WATCHDOG=1") == (4 if wanted else 0)
 
 

@@ -17,7 +17,7 @@ from tests.support.snapshots import flow, partition
 from twinlog.cli.commands.mirror import COLLECTED_AFTER
 from twinlog.control.flow.snapshots import flow_snapshot
 from twinlog.control.process import supervisor
-from twinlog.control.process.supervisor import Showing
+from twinlog.control.process.supervisor import SnapshotLoop
 from twinlog.control.risk.running_flow import RiskLimits
 from twinlog.control.watch import status_file
 from twinlog.control.watch.monitor import Monitor
@@ -37,7 +37,7 @@ class Times:
         self.checks: list[float] = []
         self.turns: list[float] = []
         self._cost_s = cost_s
-        self._showing = Showing(
+        self._showing = SnapshotLoop(
             check=self._check,
             on_snapshot=lambda _: self.checks.append(self.now),
             on_turn=lambda: self.turns.append(self.now),
@@ -130,7 +130,7 @@ def test_ten_thousand_topics_are_shown_for_a_twentieth_of_a_core(tmp_path: Path)
     for lane in driver.lanes_of(1):
         lane.progress(*(() if lane.lane is None else lane.lane.partitions), ordinal=100, end=100)
     for one in driver.run.partitions.values():
-        one.recovery.see(100, driver.clock.boot(), 100)
+        one.recovery.note_end(100, driver.clock.boot(), 100)
     since, limits = FlowSince(), RiskLimits(rpo_seconds=60, retentions={})
     monitor, status = Monitor(), StatusFile(tmp_path / "mm2.properties")
     costs: list[tuple[float, float]] = []

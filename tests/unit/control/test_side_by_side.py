@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from twinlog.control.failback import copy_end as module
-from twinlog.control.failback.copy_end import BothReads, side_by_side
+from twinlog.control.failback.copy_end import BothReads, search_in_parallel
 from twinlog.errors import FlowError, TwinlogError, or_raise
 from twinlog.model import TopicPartition
 
@@ -43,7 +43,7 @@ def search(tp: TopicPartition, reads: BothReads) -> list[str]:
 def test_each_round_is_one_request_for_all_looks_that_have_not_ended(
     rounds: list[tuple[str, int]],
 ) -> None:
-    found = side_by_side({tp: partial(search, tp) for tp in TPS}, A, B)
+    found = search_in_parallel({tp: partial(search, tp) for tp in TPS}, A, B)
     assert rounds == [("A", 5), ("B", 5), ("B", 4), ("B", 3), ("B", 2), ("B", 1)]
     assert found[TPS[2]] == ["A-2@0", "B-2@0", "B-2@10", "B-2@11"]
     assert isinstance(found[TPS[4]], TwinlogError), "what one of them was answered is its own"
@@ -54,7 +54,7 @@ def test_the_bytes_of_a_round_are_bounded(
     rounds: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MOST_BYTES", 2)
-    found = side_by_side({tp: partial(search, tp) for tp in TPS[:4]}, A, B)
+    found = search_in_parallel({tp: partial(search, tp) for tp in TPS[:4]}, A, B)
     assert max(count for _, count in rounds) == 2
     assert [len(cast("list[str]", found[tp])) for tp in TPS[:4]] == [2, 3, 4, 5]
-    assert side_by_side({}, A, B) == {}
+    assert search_in_parallel({}, A, B) == {}

@@ -73,7 +73,9 @@ def test_trouble_shows_when_it_began_however_often_it_is_tried_again(
 def test_partition_whose_source_answers_nothing_is_at_no_end(
     driver: Driver, lane: LaneStub, since: FlowSince
 ) -> None:
-    """The lane, which has reported the silence, keeps the earlier state."""
+    """The lane has reported that the source does not respond, so the end that it reported before
+    does not count.
+    """
     lane.progress(HERE, ordinal=3)
     refused = Away(code="UNREACHABLE", message="A (a:9092): connection refused")
     lane.say(Progress(partitions=(), degraded=refused))

@@ -17,7 +17,7 @@ from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.flow.start import Priorities
 from twinlog.control.duties.rounds import Duties
 from twinlog.control.flow.snapshots import flow_snapshot
-from twinlog.control.flow.steering import Steering
+from twinlog.control.flow.steering import IntentFollower
 from twinlog.control.lanes.lanes import LeaseState
 from twinlog.control.lanes.partitions import Placement
 from twinlog.control.running.flow_run import ONCE_GIVES_UP_S
@@ -317,7 +317,7 @@ def test_nothing_of_another_generation_holds_but_its_counts(
 
 
 def test_flow_that_was_set_up_paused_waits_for_a_look_for_topics(
-    driver: Driver, steered: Steering
+    driver: Driver, steered: IntentFollower
 ) -> None:
     steered.begin(news(PAUSED))
     assert set(states(driver).values()) == {PartitionState.PAUSED}
@@ -344,7 +344,7 @@ def test_lag_of_a_paused_partition_grows_with_the_source(
 
 
 def test_lanes_are_renewed_until_they_are(running: tuple[Driver, list[LaneStub]]) -> None:
-    """If the new lease fails, lanes with the old settings are replaced nevertheless."""
+    """If the new lease fails, another one is started, until all lanes have the new settings."""
     driver, _ = running
     driver.run.work = work_of(has_budget=True)
     driver.run.tick()
@@ -360,7 +360,7 @@ def test_lanes_are_renewed_until_they_are(running: tuple[Driver, list[LaneStub]]
 
 
 def test_limit_that_goes_holds_until_lanes_without_one_are_there(
-    running: tuple[Driver, list[LaneStub]], steered: Steering
+    running: tuple[Driver, list[LaneStub]], steered: IntentFollower
 ) -> None:
     driver, _ = running
     driver.run.work = work_of(has_budget=False)
@@ -381,7 +381,7 @@ def test_limit_that_goes_holds_until_lanes_without_one_are_there(
 
 @pytest.mark.parametrize("when", ["first lease", "lease change", "off and on"])
 def test_limit_that_comes_while_a_lease_warms_up_is_kept(
-    driver: Driver, steered: Steering, when: str
+    driver: Driver, steered: IntentFollower, when: str
 ) -> None:
     """The lanes of this lease have no budget, but those of the next one do, and would copy nothing
     without shares.
@@ -449,7 +449,7 @@ class Config:
 class DutiesStub:
     is_held: bool = False
 
-    def hold(self, *, is_held: bool) -> None:
+    def set_held(self, *, is_held: bool) -> None:
         self.is_held = is_held
 
 
@@ -459,8 +459,8 @@ def asked() -> Asked:
 
 
 @pytest.fixture
-def steered(driver: Driver) -> Steering:
-    return Steering(
+def steered(driver: Driver) -> IntentFollower:
+    return IntentFollower(
         config=cast("FlowConfig", Config()),
         run=driver.run,
         duties=cast("Duties", DutiesStub()),
@@ -472,7 +472,7 @@ def steered(driver: Driver) -> Steering:
 
 
 def test_it_asks_every_second_and_never_twice_at_once(
-    driver: Driver, steered: Steering, asked: Asked
+    driver: Driver, steered: IntentFollower, asked: Asked
 ) -> None:
     for _ in range(30):
         steered.poll(asked)
@@ -484,7 +484,7 @@ def test_it_asks_every_second_and_never_twice_at_once(
 
 
 def test_rows_that_another_flow_has_just_read_are_applied_without_a_query(
-    driver: Driver, steered: Steering, asked: Asked
+    driver: Driver, steered: IntentFollower, asked: Asked
 ) -> None:
     steered.at_hand = lambda: news(PAUSED)
     steered.poll(asked)
@@ -496,7 +496,7 @@ def test_rows_that_another_flow_has_just_read_are_applied_without_a_query(
 
 
 def test_unreadable_intents_stop_nothing_and_start_nothing(
-    running: tuple[Driver, list[LaneStub]], steered: Steering, asked: Asked
+    running: tuple[Driver, list[LaneStub]], steered: IntentFollower, asked: Asked
 ) -> None:
     driver, lanes = running
     steered.poll(asked)
@@ -520,7 +520,7 @@ def test_unreadable_intents_stop_nothing_and_start_nothing(
 
 
 def test_a_pause_remains_while_intents_are_unreadable(
-    running: tuple[Driver, list[LaneStub]], steered: Steering, asked: Asked
+    running: tuple[Driver, list[LaneStub]], steered: IntentFollower, asked: Asked
 ) -> None:
     driver, lanes = running
     steered.poll(asked)
@@ -536,7 +536,7 @@ def test_a_pause_remains_while_intents_are_unreadable(
 
 
 def test_topic_without_a_leader_for_a_moment_holds_nothing_back(
-    running: tuple[Driver, list[LaneStub]], steered: Steering, asked: Asked
+    running: tuple[Driver, list[LaneStub]], steered: IntentFollower, asked: Asked
 ) -> None:
     driver, _ = running
     for seconds, holds in ((0, False), (5, False), (6, True)):
@@ -547,7 +547,7 @@ def test_topic_without_a_leader_for_a_moment_holds_nothing_back(
 
 
 def test_time_that_a_look_takes_counts(
-    running: tuple[Driver, list[LaneStub]], steered: Steering, asked: Asked
+    running: tuple[Driver, list[LaneStub]], steered: IntentFollower, asked: Asked
 ) -> None:
     driver, _ = running
     steered.poll(asked)
@@ -578,7 +578,7 @@ def test_a_partition_that_is_no_longer_mirrored_is_not_held_back(driver: Driver)
 
 
 def test_paused_flow_reports_unreadable_intents(
-    running: tuple[Driver, list[LaneStub]], steered: Steering, asked: Asked
+    running: tuple[Driver, list[LaneStub]], steered: IntentFollower, asked: Asked
 ) -> None:
     driver, _ = running
     steered.begin(news(PAUSED))
@@ -594,7 +594,7 @@ def test_paused_flow_reports_unreadable_intents(
 
 
 def test_lanes_hear_of_another_flow_s_producer_and_continue(
-    running: tuple[Driver, list[LaneStub]], steered: Steering
+    running: tuple[Driver, list[LaneStub]], steered: IntentFollower
 ) -> None:
     driver, lanes = running
     driver.run.work = structs.replace(driver.run.work, is_ours_alone=False)
@@ -611,14 +611,14 @@ def test_lanes_hear_of_another_flow_s_producer_and_continue(
 
 
 def test_foreign_data_is_checked_again_when_another_flow_becomes_known(
-    running: tuple[Driver, list[LaneStub]], steered: Steering
+    running: tuple[Driver, list[LaneStub]], steered: IntentFollower
 ) -> None:
     driver, _ = running
     driver.run.work = structs.replace(driver.run.work, is_ours_alone=False)
     partition = driver.run.partitions[ORDERS[0]]
     placements = []
     for _ in range(2):  # at first it may not be known yet whose records they are
-        partition.troubled("TAKEN_OVER", "others have written", retriable=False)
+        partition.note_failure("TAKEN_OVER", "others have written", retriable=False)
         placements.append(partition.placement)
     assert placements == [Placement.PENDING, Placement.FAILED]
     assert not partition.is_due(driver.clock.monotonic())
@@ -630,7 +630,7 @@ def test_foreign_data_is_checked_again_when_another_flow_becomes_known(
 
 
 def test_duties_rest_while_the_flow_is_paused(
-    running: tuple[Driver, list[LaneStub]], steered: Steering
+    running: tuple[Driver, list[LaneStub]], steered: IntentFollower
 ) -> None:
     driver, _ = running
     steered.begin(news(PAUSED))

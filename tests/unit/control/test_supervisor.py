@@ -26,7 +26,7 @@ from twinlog.control.lanes.partitions import Placement
 from twinlog.control.leading.claims import FlowClaims
 from twinlog.control.leading.lead import APART_S, StandingBy
 from twinlog.control.process.commands import CommandPort, Outcome, Reload, Stop
-from twinlog.control.process.reload import Reloaded, Reloader
+from twinlog.control.process.reload import Reloader, ReloadResult
 from twinlog.control.process.supervisor import STOP_WITHIN_S, Supervisor
 from twinlog.errors import ConfigError, Disconnected, Fate, TwinlogError, Unreachable, UsageError
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, flow_intents
@@ -84,7 +84,7 @@ class Prepared:
     def close(self, *, drained: bool) -> None:
         self._ends("closed", drained, None)
 
-    def rest(self, *, drained: bool, successor: object) -> None:
+    def end_generation(self, *, drained: bool, successor: object) -> None:
         self._ends("rested", drained, successor)
 
     def _ends(self, how: str, drained: bool, successor: object) -> None:
@@ -172,12 +172,12 @@ class Files:
     """The result of a reload, or its error."""
 
     def __init__(self) -> None:
-        self.found: Reloaded | TwinlogError = AWAY
+        self.found: ReloadResult | TwinlogError = AWAY
         self.may_be_read = threading.Event()
         self.may_be_read.set()
         self.readings = 0
 
-    def read(self) -> Reloaded:
+    def read(self) -> ReloadResult:
         self.readings += 1
         self.may_be_read.wait()
         if isinstance(self.found, TwinlogError):
@@ -185,11 +185,11 @@ class Files:
         return self.found
 
 
-def changing(*setups: Setup, removed: frozenset[str] = frozenset()) -> Reloaded:
+def changing(*setups: Setup, removed: frozenset[str] = frozenset()) -> ReloadResult:
     """Return a reload in which these flows have changed, and these were removed."""
     changed = tuple(cast("FlowSetup", one) for one in setups)
     lines = (*(f"{one.name}: changed" for one in setups), *(f"{one}: removed" for one in removed))
-    return Reloaded(changed=changed, added=(), removed=removed, lines=lines)
+    return ReloadResult(changed=changed, added=(), removed=removed, lines=lines)
 
 
 class Process:
@@ -246,7 +246,7 @@ class Process:
         self.turn()
         return asked.result(0)
 
-    def reload(self, found: Reloaded | TwinlogError) -> Outcome:
+    def reload(self, found: ReloadResult | TwinlogError) -> Outcome:
         """Reload. Raises the reason if nothing changes."""
         self.files.found = found
         asked = self.supervisor.commands.put(Reload(who="a test"))
@@ -349,7 +349,7 @@ def test_a_lost_lead_ends_the_run_and_nothing_is_noted(config: FlowConfig) -> No
 
 
 def test_how_long_it_copied_is_counted_over_all_runs(config: FlowConfig) -> None:
-    """Records are counted in the same way."""
+    """A flow has several runs. Their times are added up, as are their records."""
     old, newest = Setup(config), Setup(config)
     process = Process(old)
     process.leads()
@@ -370,7 +370,7 @@ def test_a_changed_flow_ends_and_resumes_with_the_newest_configuration(config: F
     process.comes_to(Phase.ENDING)
     process.clock.now += 2
     process.comes_to(Phase.RESTARTING)
-    process.flow.replaced(cast("FlowSetup", newest))
+    process.flow.replace(cast("FlowSetup", newest))
     process.comes_to(Phase.RUNNING)
     assert prepared.ended == [("rested", True, between)]
     assert between.handed_on_to == [newest]
@@ -396,17 +396,17 @@ def done(process: Process) -> None:
 
 
 def handed_over(process: Process) -> None:
-    process.flow.offered("other", process.clock.now)
-    process.flow.handed_over()
+    process.flow.on_offered("other", process.clock.now)
+    process.flow.on_handed_over()
 
 
 @pytest.mark.parametrize(
     ("ends", "reason"),
     [
         (Process.stop, "this process is shutting down"),
-        (lambda process: process.flow.removed(), "it was removed from the configuration"),
+        (lambda process: process.flow.remove(), "it was removed from the configuration"),
         (
-            lambda process: process.flow.replaced(process.flow.setup),
+            lambda process: process.flow.replace(process.flow.setup),
             "the configuration changed: it restarts with the new one",
         ),
         (handed_over, "it is handed over to a process that leads fewer flows"),
@@ -445,8 +445,8 @@ def test_a_flow_that_is_done_except_for_failures_counts_them(config: FlowConfig)
     run = process.flow.run
     assert run is not None
     for partition in run.partitions.values():
-        partition.troubled("FOREIGN_DATA", "others wrote it", retriable=False)
-        partition.leave(Placement.FAILED)
+        partition.note_failure("FOREIGN_DATA", "others wrote it", retriable=False)
+        partition.leave_lane(Placement.FAILED)
     done(process)
     said = "1 partition FAILED; everything else is done"
     assert process.flow.snapshot().reason == said
@@ -479,8 +479,8 @@ def test_a_handed_over_flow_is_on_standby_and_stays_out_for_a_while(config: Flow
     setup = Setup(config)
     process = Process(setup)
     prepared = process.leads()
-    process.flow.offered("other", process.clock.now)
-    process.flow.handed_over()
+    process.flow.on_offered("other", process.clock.now)
+    process.flow.on_handed_over()
     process.drains()
     process.comes_to(Phase.WAITING)
     assert prepared.ended == [("closed", True, None)]

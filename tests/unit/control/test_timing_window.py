@@ -10,7 +10,7 @@ def summed(*passed_ms: int) -> Timings:
     one = TimingSum()
     for ms in passed_ms:
         one.add(10_000, 10_000 - ms)
-    return one.take()
+    return one.pop()
 
 
 def test_an_interval_is_summed_and_begun_again() -> None:
@@ -19,12 +19,12 @@ def test_an_interval_is_summed_and_begun_again() -> None:
     one.add(1000, 970)
     one.add(1000, -1)  # a batch without a timestamp
     both = ((bucket_of(10), 1), (bucket_of(30), 1))
-    assert one.take() == Timings(
+    assert one.pop() == Timings(
         count=2, total_ms=40, least_ms=10, most_ms=30, last_ms=30, spread=both
     )
-    assert one.take() == NO_TIMINGS
+    assert one.pop() == NO_TIMINGS
     one.add(1000, 1005)  # the producer's clock is ahead
-    assert one.take() == Timings(
+    assert one.pop() == Timings(
         count=1, total_ms=-5, least_ms=-5, most_ms=-5, last_ms=-5, spread=((0, 1),)
     )
 

@@ -23,7 +23,7 @@ from twinlog.errors import Unreachable
 from twinlog.mirror.map.offset_map import NO_TERM, ChunkRow, PartitionMap, Run
 from twinlog.mirror.map.synced_offsets import SyncedOffsets
 from twinlog.mirror.map.translation import Reach
-from twinlog.mirror.plan import Pairing
+from twinlog.mirror.plan import PartitionPair
 from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.ends import LogState
 from twinlog.survey.replica import NOT_READ, Certainty, Copied, Replica, Witness
@@ -75,7 +75,7 @@ class KnownCounterparts:
     def _of(self, tp: TopicPartition) -> Counterpart:
         there, topic_id = TopicPartition(f"A.{tp.topic}", tp.partition), TopicId(self.topic_id)
         back = self.is_reverse
-        pair = Pairing(
+        pair = PartitionPair(
             source=there if back else tp,
             target=tp if back else there,
             source_topic_id=topic_id if back else self.copy_id,
@@ -93,7 +93,7 @@ class KnownCounterparts:
 def translations(
     counterparts: KnownCounterparts, given: SyncedOffsets | None = None, *, has_sync: bool = True
 ) -> TranslationCache:
-    synced = partial((given or SyncedOffsets()).gave, "source")
+    synced = partial((given or SyncedOffsets()).has_offset, "source")
     return TranslationCache(cast("TargetOffsets", counterparts), synced, has_sync=has_sync)
 
 
@@ -130,7 +130,7 @@ def test_only_where_groups_are_set_checkpoints_have_more_than_mirrormaker_s_byte
         counterparts.is_reverse = is_reverse
         found = translations(counterparts, has_sync=has_sync)
         found.update({"a": {FIRST: Committed(offset=3)}})
-        (row,) = found.due({})
+        (row,) = found.unwritten_rows({})
         return [name for name, _ in row.record(now_ms=0).headers]
 
     assert headers(has_sync=False, is_reverse=False) == []
@@ -144,10 +144,14 @@ def test_a_sync_that_is_turned_on_later_announces_ids_and_nothing_is_written_twi
     with_ids, plain = (translations(counterparts, has_sync=on) for on in (True, False))
     for found in (with_ids, plain):
         found.update({"a": {FIRST: Committed(offset=3)}})
-    (row,), (bare,) = with_ids.due({}), plain.due({})
+    (row,), (bare,) = with_ids.unwritten_rows({}), plain.unwritten_rows({})
     assert not row.is_written(bare)
     assert row.is_written(row)
-    assert list(plain.due({row.key: row})) == list(with_ids.due({bare.key: bare})) == []
+    assert (
+        list(plain.unwritten_rows({row.key: row}))
+        == list(with_ids.unwritten_rows({bare.key: bare}))
+        == []
+    )
 
 
 def test_offsets_without_a_counterpart_are_searched_in_every_round() -> None:
@@ -219,7 +223,7 @@ def test_offset_in_a_recreated_topic_is_translated_again() -> None:
 
 @pytest.mark.parametrize("what", ["released", "broken", "re-created"])
 def test_translation_ends_with_the_copy_that_it_is_about(what: str) -> None:
-    """A group that commits nothing is not queried, but it is dropped as well."""
+    """A group without new commits is not queried, but its translation is dropped as well."""
     counterparts = KnownCounterparts(FIRST, SECOND)
     found = translations(counterparts)
     now: dict[str, GroupOffsets] = {
@@ -292,13 +296,13 @@ def test_progress_before_the_first_round_is_known_where_this_process_has_set_the
 
 def test_sync_is_known_by_the_last_offsets_that_it_gave() -> None:
     synced = given(1, 2, 2, 3, 4, 5)
-    gave = {offset for offset in range(7) if synced.gave("source", "a", FIRST, offset, COPY)}
+    gave = {offset for offset in range(7) if synced.has_offset("source", "a", FIRST, offset, COPY)}
     assert gave == {2, 3, 4, 5}
-    assert synced.gave("source", "a", FIRST, 6, COPY) is False
-    assert synced.gave("source", "a", SECOND, 5, COPY) is None
-    assert synced.gave("target", "a", FIRST, 5, COPY) is None
-    assert synced.gave("source", "a", FIRST, 5, COPY_MADE_ANEW) is None
-    assert synced.gave("source", "a", FIRST, 5, None)
+    assert synced.has_offset("source", "a", FIRST, 6, COPY) is False
+    assert synced.has_offset("source", "a", SECOND, 5, COPY) is None
+    assert synced.has_offset("target", "a", FIRST, 5, COPY) is None
+    assert synced.has_offset("source", "a", FIRST, 5, COPY_MADE_ANEW) is None
+    assert synced.has_offset("source", "a", FIRST, 5, None)
 
 
 def return_path(
@@ -317,7 +321,7 @@ def at(found: TranslationCache, offset: int, before: Newest | None = None) -> li
 
 
 def newest(found: TranslationCache, written: Newest) -> Newest:
-    return {**written, **{row.key: row for row in found.due(written)}}
+    return {**written, **{row.key: row for row in found.unwritten_rows(written)}}
 
 
 def test_an_offset_that_the_sync_set_before_the_topic_was_recreated_is_progress() -> None:
@@ -337,7 +341,7 @@ def test_only_a_commit_that_was_seen_to_is_over_with_the_next_process() -> None:
     later.mark_applied({})
     written = newest(later, written)
     assert [row.is_applied for row in written.values()] == [True]
-    assert list(later.due(written)) == []
+    assert list(later.unwritten_rows(written)) == []
     counterparts, last = return_path()
     assert at(last, 5, written) == []
     assert at(last, 6, written) == [6]
@@ -350,11 +354,11 @@ def test_only_a_commit_that_was_seen_to_is_over_with_the_next_process() -> None:
 def test_checkpoints_of_earlier_releases_are_of_commits_that_were_seen_to() -> None:
     _, found = return_path()
     assert at(found, 5) == [5]
-    old = {row.key: row._replace(ids=None) for row in found.due({})}
+    old = {row.key: row._replace(ids=None) for row in found.unwritten_rows({})}
     _, later = return_path()
     assert at(later, 5, old) == []
     later.mark_applied({})
-    assert list(later.due(old)) == [], "they are not all written again"
+    assert list(later.unwritten_rows(old)) == [], "they are not all written again"
 
 
 def test_a_place_that_is_known_exactly_by_now_is_news() -> None:
@@ -371,7 +375,7 @@ def test_a_group_that_may_have_read_nothing_of_the_copy_moves_no_group() -> None
     counterparts, found = return_path()
     counterparts.copy_start = 7
     assert at(found, 7) == [0], "where there is no group, at the start of the log"
-    assert [row.checkpoint.downstream_offset for row in found.due({})] == [7]
+    assert [row.checkpoint.downstream_offset for row in found.unwritten_rows({})] == [7]
     assert at(found, 8) == [8]
 
 
@@ -382,7 +386,9 @@ def test_checkpoint_is_written_again_for_a_topic_that_was_recreated() -> None:
     counterparts.copy_id = COPY_MADE_ANEW
     found.forget()
     at(found, 5)
-    assert [row.ids for row in found.due(written)] == [CopyIds(TopicId("a" * 32), COPY_MADE_ANEW)]
+    assert [row.ids for row in found.unwritten_rows(written)] == [
+        CopyIds(TopicId("a" * 32), COPY_MADE_ANEW)
+    ]
 
 
 def test_row_is_read_as_it_was_written() -> None:

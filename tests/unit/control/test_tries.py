@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from tests.support.driver import HandClock
-from twinlog.control.flow.managed_flow import Tries
+from twinlog.control.flow.managed_flow import SetUpAttempts
 from twinlog.control.leading.lead import LeaderUnknown, StandingBy
 from twinlog.errors import ClusterError, Fate, TwinlogError
 
 
 def pauses(error: TwinlogError, *, count: int = 12) -> list[float]:
     clock = HandClock()
-    tries = Tries(clock=clock)
+    tries = SetUpAttempts(clock=clock)
     found = []
     for _ in range(count):
-        tries.failed(error)
+        tries.on_failure(error)
         found.append(tries.due_at - clock.monotonic())
         clock.now += found[-1]
     return found
@@ -37,9 +37,9 @@ def test_refused_set_ups_are_retried_less_often() -> None:
 
 def test_outage_after_a_refusal_is_not_waited_for_longer() -> None:
     clock = HandClock()
-    tries = Tries(clock=clock)
+    tries = SetUpAttempts(clock=clock)
     for code in [*["TARGET_REFUSED"] * 8, "UNREACHABLE"]:
-        tries.failed(failure(code))
+        tries.on_failure(failure(code))
     assert tries.due_at - clock.monotonic() == 5
 
 

@@ -19,7 +19,7 @@ from twinlog.mirror.verify.walk import Rules
 from twinlog.model import Isolation, TopicPartition
 from twinlog.survey.discovery import Discovery
 from twinlog.survey.ends import LogState
-from twinlog.survey.replica import Witness, up_to
+from twinlog.survey.replica import Witness, copied_below
 from twinlog.survey.verify import (
     MappedCopy,
     PartitionBounds,
@@ -59,7 +59,7 @@ def compared(here: int, there: int, *, may_lack: bool = True, asked: int | None 
         here=PartitionBounds(start=0, end=end),
         there=PartitionBounds(start=0, end=there),
         here_later=end,
-        written=MappedCopy.of(known, up_to(known, there, Witness.LOG_END).reach, there),
+        written=MappedCopy.of(known, copied_below(known, there, Witness.LOG_END).reach, there),
         producers=frozenset(),
         rules=Rules(),
         isolation=Isolation.READ_COMMITTED,

@@ -14,13 +14,13 @@ import pytest
 from twinlog.cli.commands.verify import explained_gaps, problems
 from twinlog.control.verify import result, verification
 from twinlog.control.verify.result import (
-    Asked,
+    GroupStanding,
     Records,
-    Standing,
     VerifiedFlow,
     VerifiedGroup,
     VerifiedPartition,
     VerifyAnswer,
+    VerifyRequest,
     digest,
     run_of,
     worst,
@@ -78,15 +78,15 @@ def test_a_difference_takes_precedence_over_an_uncompared_rest() -> None:
 @pytest.mark.parametrize(
     ("stands", "standing", "is_wrong"),
     [
-        (18, Standing.EQUAL, False),
-        (19, Standing.AHEAD, True),
-        (17, Standing.BEHIND, False),
-        (None, Standing.ABSENT, False),
+        (18, GroupStanding.EQUAL, False),
+        (19, GroupStanding.AHEAD, True),
+        (17, GroupStanding.BEHIND, False),
+        (None, GroupStanding.ABSENT, False),
     ],
     ids=["equal", "ahead", "behind", "absent"],
 )
 def test_only_a_group_that_would_skip_records_is_wrong(
-    stands: int | None, standing: Standing, is_wrong: bool
+    stands: int | None, standing: GroupStanding, is_wrong: bool
 ) -> None:
     group = replace(GROUP, stands=stands)
     assert (group.standing, group.is_wrong) == (standing, is_wrong)
@@ -165,7 +165,7 @@ def test_a_group_without_a_response_is_not_called_identical() -> None:
         assert (flow.answer, len(flow.notes)) == (VerifyAnswer.UNKNOWN, 1)
 
 
-ASKED = Asked(began_ms=5, topics="orders.*", since=None, until=None, deep=True)
+ASKED = VerifyRequest(began_ms=5, topics="orders.*", since=None, until=None, deep=True)
 
 
 def test_the_recorded_counts_equal_the_report() -> None:

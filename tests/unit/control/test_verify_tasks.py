@@ -23,7 +23,7 @@ from twinlog.mirror.verify.walk import Rules
 from twinlog.model import Isolation, TopicPartition
 from twinlog.spark.verify import VERIFY_MESSAGES, VerifyDone, VerifyStep, VerifyTaken, VerifyWork
 from twinlog.survey import verify
-from twinlog.survey.replica import Witness, up_to
+from twinlog.survey.replica import Witness, copied_below
 from twinlog.survey.verify import (
     MappedCopy,
     PartitionBounds,
@@ -66,7 +66,9 @@ def wanted(here: MemoryLog, there: MemoryLog, runs: tuple[Run, ...], *, deep: bo
         here=PartitionBounds(start=0, end=here.end),
         there=PartitionBounds(start=0, end=there.end),
         here_later=here.end,
-        written=MappedCopy.of(known, up_to(known, there.end, Witness.LOG_END).reach, there.end),
+        written=MappedCopy.of(
+            known, copied_below(known, there.end, Witness.LOG_END).reach, there.end
+        ),
         producers=frozenset((5,)),
         rules=Rules(is_deep=deep),
         isolation=Isolation.READ_COMMITTED,

@@ -25,7 +25,7 @@ from twinlog.mirror.verify.difference import Compared, DifferenceKind, GapCause,
 from twinlog.mirror.verify.walk import Rules
 from twinlog.model import Isolation, TopicPartition
 from twinlog.spark.application import ApplicationFailed, ApplicationReady, RangePorts
-from twinlog.survey.replica import Witness, up_to
+from twinlog.survey.replica import Witness, copied_below
 from twinlog.survey.verify import (
     MappedCopy,
     PartitionBounds,
@@ -84,7 +84,7 @@ class Copy:
             if at == 0 or offset != offsets[at - 1] + 1
         )
         known = cast("Any", SimpleNamespace(runs=runs, mark=Mark(len(kept), len(kept))))
-        reach = up_to(known, self.target.end, Witness.LOG_END).reach
+        reach = copied_below(known, self.target.end, Witness.LOG_END).reach
         self.task = VerifyTask(
             source=HERE,
             target=THERE,
@@ -134,9 +134,9 @@ class Application:
             port.subscribe()
             while not self._ended.is_set():
                 for offer in port.offers(0.1):
-                    taken = port.take(offer.number)
+                    taken = port.request_range(offer.number)
                     if taken is not None:
-                        port.give(self._made(taken))
+                        port.send_answer(self._made(taken))
 
     def _made(self, taken: SourceRange) -> RangeAnswer:
         end = min(taken.end, taken.first + self._most)

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from twinlog.control.watch.monitor import Monitor
-from twinlog.threads import ThreadDied, Vital
+from twinlog.threads import ThreadDied, ThreadWatch
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
@@ -25,9 +25,9 @@ def die(name: str, of: BaseException) -> None:
 @pytest.mark.parametrize("name", ["twinlog-channel", "twinlog-spark", "group-twinlog-A->B"])
 @pytest.mark.parametrize("of", [ValueError("odd"), MemoryError(), SystemExit(3)])
 def test_whichever_thread_it_is_and_whatever_it_died_of(name: str, of: BaseException) -> None:
-    vital, failures = Vital(), list[BaseException]()
-    monitor = Monitor(vital=vital)
-    with vital.guarding(failures.append):
+    thread_watch, failures = ThreadWatch(), list[BaseException]()
+    monitor = Monitor(thread_watch=thread_watch)
+    with thread_watch.guarding(failures.append):
         assert health(monitor) == (200, None)
         die(name, of)
         die("twinlog-other", KeyError("later"))
@@ -42,8 +42,8 @@ def test_whichever_thread_it_is_and_whatever_it_died_of(name: str, of: BaseExcep
 
 
 def test_threads_of_libraries_are_theirs_and_the_hook_is_given_back() -> None:
-    vital, failures, before = Vital(), list[BaseException](), threading.excepthook
-    with vital.guarding(failures.append):
+    thread_watch, failures, before = ThreadWatch(), list[BaseException](), threading.excepthook
+    with thread_watch.guarding(failures.append):
         die("Thread-7", ValueError("not ours"))
         die("twinlog-fine", SystemError("ours"))
     assert len(failures) == 1

@@ -28,9 +28,9 @@ LOG = [
 def compared(source: Iterable[SeenRecord], target: Iterable[SeenRecord]) -> Comparer:
     comparer = Comparer()
     for record in source:
-        comparer.see(LogSide.SOURCE, "orders", 0, record)
+        comparer.add(LogSide.SOURCE, "orders", 0, record)
     for record in target:
-        comparer.see(LogSide.TARGET, "orders", 0, record)
+        comparer.add(LogSide.TARGET, "orders", 0, record)
     return comparer
 
 
@@ -109,11 +109,11 @@ def test_a_side_that_is_far_ahead_is_read_no_further() -> None:
     comparer = Comparer(queue_records=3)
     for record in LOG[:3]:
         assert comparer.has_room(LogSide.SOURCE, "orders", 0)
-        comparer.see(LogSide.SOURCE, "orders", 0, record)
+        comparer.add(LogSide.SOURCE, "orders", 0, record)
     assert not comparer.has_room(LogSide.SOURCE, "orders", 0)
     assert comparer.has_room(LogSide.TARGET, "orders", 0)
     assert comparer.has_room(LogSide.SOURCE, "orders", 1)
-    comparer.see(LogSide.TARGET, "orders", 0, LOG[0])
+    comparer.add(LogSide.TARGET, "orders", 0, LOG[0])
     assert comparer.has_room(LogSide.SOURCE, "orders", 0)
 
 
@@ -126,6 +126,6 @@ def test_any_order_of_arrival_gives_the_same_answer(turns: list[tuple[LogSide, i
         at = read[side, partition]
         if at < len(LOG):
             read[side, partition] += 1
-            comparer.see(side, "orders", partition, LOG[at])
+            comparer.add(side, "orders", partition, LOG[at])
     assert is_complete(comparer)
     assert comparer.compared == 3 * len(LOG)

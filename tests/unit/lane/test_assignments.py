@@ -98,7 +98,7 @@ class Lane:
         self.assignments = Assignments(work, ports)
 
     def take(self, one: TakePartition) -> None:
-        self.assignments.take(Take(partitions=(one,)))
+        self.assignments.on_take(Take(partitions=(one,)))
 
     def after(self, seconds: float) -> list[object]:
         """Return the messages that the lane sends in the next turn, without progress reports."""
@@ -169,7 +169,7 @@ def test_batch_after_which_the_target_may_forget_the_id_waits_for_late_requests(
     assert lane.after(after_s) == []
     (copy,) = lane.assignments._copies()
     earlier = cast("Any", copy)._earlier
-    assert earlier.forbids(is_old=True)
+    assert earlier.holds_back(is_old=True)
     assert earlier.may_be_checked is not holds_back
     lane.assignments.release([HERE])
     assert only(lane.after(0.0)).handed is None, "its log was not checked since"
@@ -376,7 +376,7 @@ def answer_letter(lane: Lane, copy: TransformedCopy, error: int = 0) -> None:
     letters.on_produced(
         error=error, base_offset=77, log_append_time_ms=-1, message=None, now_ms=NOW
     )
-    lane.assignments.answered(letters)
+    lane.assignments.on_answered(letters)
 
 
 def test_answer_with_a_failed_record_is_used_after_its_letter(quarantining: Lane) -> None:
@@ -398,7 +398,7 @@ def test_partition_whose_letter_is_lost_waits_for_it(quarantining: Lane) -> None
     assert copy.dead_letters is not None
     error = PartitionError("gone", code="TARGET_DISCONNECTED", fate=Fate.RETRIABLE)
     copy.dead_letters.on_disconnected(error, NOW)
-    quarantining.assignments.answered(copy.dead_letters)
+    quarantining.assignments.on_answered(copy.dead_letters)
     (troubled,) = quarantining.after(0.0)
     assert isinstance(troubled, Troubled)
     assert (troubled.code, troubled.wait_ms) == ("TARGET_DISCONNECTED", USER_TIMEOUT_MS)

@@ -81,7 +81,7 @@ class Rig:
         metadata.
         """
         partition = PartitionMetadata(
-            partition=0, leader=leader, leader_epoch=epoch, replicas=(1, 2), isr=(1, 2), error=0
+            number=0, leader=leader, leader_epoch=epoch, replicas=(1, 2), isr=(1, 2), error=0
         )
         topic = TopicMetadata(
             name=TP.topic, topic_id=topic_id, is_internal=False, error=0, partitions=(partition,)

@@ -18,7 +18,7 @@ from tests.support.memory_log import MemoryLog, MemoryView
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.lane import cold_starts
 from twinlog.lane.cold_starts import SEARCHES_AT_ONCE, ColdStarts
-from twinlog.lane.lane_partition import ColdStart, Found
+from twinlog.lane.lane_partition import ColdStart, StartResult
 from twinlog.lane.messages import TakePartition, Work
 from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import JobKind
@@ -26,7 +26,7 @@ from twinlog.mirror.copy.dead_letters import LetterOrigin
 from twinlog.mirror.map.offset_map import Mark
 from twinlog.mirror.ports import RawRecords
 from twinlog.mirror.start.cold_start import AT_ONCE
-from twinlog.mirror.start_point import CopyRules, DeadLettersThere, StartPoint
+from twinlog.mirror.start_point import CopyRules, KnownDeadLetters, StartPoint
 from twinlog.model import Isolation, TopicId, TopicPartition
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
@@ -104,7 +104,7 @@ class Side:
         pass
 
     @contextmanager
-    def borrowed(self) -> Iterator[Client]:
+    def borrowed_client(self) -> Iterator[Client]:
         yield Client(self.view)
 
 
@@ -175,7 +175,7 @@ class Lane:
             background=cast(Any, self.jobs),
             send=lambda _message: None,
         )
-        self.found: dict[TopicPartition, Found] = {}
+        self.found: dict[TopicPartition, StartResult] = {}
         self.starts: dict[TopicPartition, ColdStart] = {}
         self.starter = ColdStarts(
             cast(Work, work),
@@ -193,7 +193,7 @@ class Lane:
             self.starter.expect_late_requests(start)
         self.starter.start(new)
 
-    def started(self, one: TakePartition, found: Found) -> None:
+    def on_started(self, one: TakePartition, found: StartResult) -> None:
         start = self.starts[one.source]
         if isinstance(found, StartPoint) and self.starter.must_wait(start, found):
             return
@@ -399,10 +399,10 @@ def test_dead_letters_of_all_partitions_of_a_search_are_read_once(
 
     def find(
         _client: object, home: TopicPartition, positions: Mapping[LetterOrigin, int]
-    ) -> dict[LetterOrigin, DeadLettersThere]:
+    ) -> dict[LetterOrigin, KnownDeadLetters]:
         assert home == TopicPartition("letters", 0)
         readings.append(positions.keys())
-        there = DeadLettersThere(THERE_ID, 4, (7,))
+        there = KnownDeadLetters(THERE_ID, 4, (7,))
         return dict.fromkeys(positions, there)
 
     monkeypatch.setattr(cold_starts, "find_dead_letters", find)
@@ -418,5 +418,5 @@ def test_dead_letters_of_all_partitions_of_a_search_are_read_once(
     assert len(lane.found) == len(every)
 
 
-def _has_letters(found: Found) -> bool:
+def _has_letters(found: StartResult) -> bool:
     return isinstance(found, StartPoint) and found.dead_letters is not None

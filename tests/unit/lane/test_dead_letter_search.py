@@ -17,10 +17,10 @@ from twinlog.cluster.net.retry import Deadline, Patience
 from twinlog.errors import Fate, TwinlogError
 from twinlog.lane import cold_starts
 from twinlog.lane.cold_starts import find_dead_letters, quarantining, with_dead_letters
-from twinlog.lane.lane_partition import Found
+from twinlog.lane.lane_partition import StartResult
 from twinlog.mirror.copy.dead_letters import LetterOrigin, dead_letter, origin_of_copy
 from twinlog.mirror.copy.ranges import RangeFailure
-from twinlog.mirror.start_point import DeadLettersThere, StartPoint
+from twinlog.mirror.start_point import KnownDeadLetters, StartPoint
 from twinlog.model import TopicId, TopicPartition
 from twinlog.wire.records import Record
 
@@ -86,13 +86,13 @@ def test_letters_at_or_after_the_position_of_each_copy_are_found(log: Log) -> No
     log.records.append(Record(0, 1, None, b"of another client"))
     found = find_dead_letters(log.client, HOME, {A: 5, B: 10})
     assert found == {
-        A: DeadLettersThere(LETTERS_ID, 6, (5, 7)),
-        B: DeadLettersThere(LETTERS_ID, 6, ()),
+        A: KnownDeadLetters(LETTERS_ID, 6, (5, 7)),
+        B: KnownDeadLetters(LETTERS_ID, 6, ()),
     }
 
 
 def test_empty_topic_has_none(log: Log) -> None:
-    assert find_dead_letters(log.client, HOME, {A: 0}) == {A: DeadLettersThere(LETTERS_ID, 6, ())}
+    assert find_dead_letters(log.client, HOME, {A: 0}) == {A: KnownDeadLetters(LETTERS_ID, 6, ())}
 
 
 def test_letters_that_not_all_replicas_have_are_waited_for(log: Log) -> None:
@@ -116,7 +116,7 @@ def test_only_starts_of_transformed_partitions_get_them(log: Log) -> None:
         ordinal=0, upstream=4, k=0, last_fetched_epoch=0, is_protected=False, last_timestamp=-1
     )
     takes = [raw, masked, failed]
-    found: dict[TopicPartition, Found] = dict.fromkeys((raw.source, masked.source), point)
+    found: dict[TopicPartition, StartResult] = dict.fromkeys((raw.source, masked.source), point)
     found[failed.source] = TwinlogError("no leader")
     starts = quarantining(found, takes, work)
     assert starts == {masked.source: point}
@@ -125,7 +125,7 @@ def test_only_starts_of_transformed_partitions_get_them(log: Log) -> None:
     log.add(origin_of_copy(work.flow, masked.source, *ids), 3, 4)
     (start,) = with_dead_letters(starts, takes, log.client, work).values()
     assert isinstance(start, StartPoint)
-    assert start.dead_letters == DeadLettersThere(LETTERS_ID, 6, (4,))
+    assert start.dead_letters == KnownDeadLetters(LETTERS_ID, 6, (4,))
 
 
 def test_unreadable_topic_fails_the_starts_that_need_it(log: Log) -> None:

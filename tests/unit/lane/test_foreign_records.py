@@ -24,7 +24,7 @@ def a_watch(known: list[PartitionCopy]) -> ForeignRecordWatch:
         ports=nobody,
         isolation=Isolation.READ_UNCOMMITTED,
         known_producers=frozenset(),
-        events=cast("Any", SimpleNamespace(known=known.append)),
+        events=cast("Any", SimpleNamespace(on_writer_known=known.append)),
     )
 
 
@@ -43,17 +43,17 @@ def doubting() -> PartitionCopy:
 def test_records_after_an_unknown_range_are_checked_later() -> None:
     known: list[PartitionCopy] = []
     watch, copy = a_watch(known), doubting()
-    watch._learn(watch._asked(copy), Writers(end=K + 40, stranger=None, others=True))
+    watch._learn(watch._check_of(copy), Writers(end=K + 40, stranger=None, others=True))
     assert known == [copy]
     assert copy.others.has_other_flow
-    assert watch._asked(copy).span.first == copy.acked_downstream == K + 7
+    assert watch._check_of(copy).span.first == copy.acked_downstream == K + 7
 
 
 def test_checked_records_are_not_read_again() -> None:
     watch, copy = a_watch([]), doubting()
     copy.others.unknown = None
-    watch._learn(watch._asked(copy), Writers(end=K + 40, stranger=None, others=True))
-    assert watch._asked(copy).span.first == K + 40
+    watch._learn(watch._check_of(copy), Writers(end=K + 40, stranger=None, others=True))
+    assert watch._check_of(copy).span.first == K + 40
 
 
 def test_records_above_the_high_watermark_count_as_unchecked() -> None:
@@ -64,7 +64,7 @@ def test_records_above_the_high_watermark_count_as_unchecked() -> None:
     log.append(bytes(encode_batch([Record(0, NOW, b"k", b"v")], codec=Codec.NONE)))
     view = cast("Any", MemoryView({copy.target: log}, TopicId("a" * 32)))
     log.behind = 1
-    asked = watch._asked(copy)._replace(span=Span(0, FOREVER))
+    asked = watch._check_of(copy)._replace(span=Span(0, FOREVER))
     found = watch._writers_of(view, asked, log.end)
     assert found == Writers(end=0, stranger=None, others=False)
     log.behind = 0
@@ -76,14 +76,14 @@ def test_records_above_the_high_watermark_count_as_unchecked() -> None:
 def test_unknown_range_that_cannot_be_read_yet_stays_unknown() -> None:
     known: list[PartitionCopy] = []
     watch, copy = a_watch(known), doubting()
-    watch._learn(watch._asked(copy), Writers(end=K + 1, stranger=None, others=False))
+    watch._learn(watch._check_of(copy), Writers(end=K + 1, stranger=None, others=False))
     assert copy.others.unknown == Span(K + 1, K + 6)
     assert not known
 
 
 def test_foreign_records_between_own_ones_end_the_copy_on_this_lane() -> None:
     watch, copy = a_watch([]), doubting()
-    watch._learn(watch._asked(copy), Writers(end=K + 40, stranger=K + 3, others=False))
+    watch._learn(watch._check_of(copy), Writers(end=K + 40, stranger=K + 3, others=False))
     assert copy.trouble is not None
     assert copy.trouble.code == "TAKEN_OVER"
 
@@ -112,7 +112,7 @@ def writers_in(copy: PartitionCopy, log: MemoryLog, span: Span) -> Writers:
     watch = a_watch([])
     watch.known_producers = frozenset({OURS, OTHER_FLOW})
     view = cast("Any", MemoryView({copy.target: log}, TopicId("a" * 32)))
-    asked = watch._asked(copy)
+    asked = watch._check_of(copy)
     found = watch._writers_of(view, asked._replace(span=span), log.end)
     watch._learn(asked, found)
     return found
@@ -163,6 +163,6 @@ def test_another_log_under_the_same_name_is_checked_from_its_beginning() -> None
     """The topic was re-created while the lane had the partition, so its offsets begin again."""
     watch, before = a_watch([]), doubting()
     before.others.unknown = None
-    watch._learn(watch._asked(before), Writers(end=K + 400, stranger=None, others=False))
-    assert watch._asked(before).span.first == K + 400
-    assert watch._asked(a_copy(alone=False)).span.first == K
+    watch._learn(watch._check_of(before), Writers(end=K + 400, stranger=None, others=False))
+    assert watch._check_of(before).span.first == K + 400
+    assert watch._check_of(a_copy(alone=False)).span.first == K

@@ -16,7 +16,7 @@ def after(
     """Return the state after this many responses with one batch each."""
     gathering = Gathering(longest_ms)
     for number in range(1, count + 1):
-        gathering.arrived(number * interval_s, 1, size)
+        gathering.on_records(number * interval_s, 1, size)
     return gathering
 
 
@@ -46,14 +46,14 @@ def test_backlog_does_not_wait_for_more_than_it_has() -> None:
 def test_batches_of_one_response_count_by_their_number() -> None:
     gathering = Gathering(4)
     for number in range(1, 50):
-        gathering.arrived(number * 10 * MS, 10, 10 * SIZE)
+        gathering.on_records(number * 10 * MS, 10, 10 * SIZE)
     assert 3 * SIZE - SIZE < gathering.least_bytes < 4 * SIZE
 
 
 def test_first_record_after_a_pause_is_returned_immediately() -> None:
     gathering = after(1 * MS)
     assert gathering.least_bytes
-    gathering.paused()
+    gathering.on_empty()
     assert gathering.least_bytes == 0
 
 

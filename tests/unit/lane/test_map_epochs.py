@@ -35,7 +35,7 @@ def writer() -> MapWriter:
     side = SimpleNamespace(
         leaders={HOME: Leader(1, 3)}, need_topics=lambda _: None, names={}, missing=(), topic_ids={}
     )
-    events = SimpleNamespace(durable=lambda _: None)
+    events = SimpleNamespace(on_durable=lambda _: None)
     return MapWriter(
         side=cast("Any", side),
         clock=HandClock(),
@@ -75,7 +75,7 @@ def sent(copy: PartitionCopy, epoch: int) -> Round:
 
 def elects(writer: MapWriter, epoch: int) -> None:
     writer.side.leaders[HOME] = Leader(1, epoch)
-    writer._see_leader(HOME, writer._homes[HOME])
+    writer._see_leader(HOME, writer._map_partitions[HOME])
 
 
 def test_rows_are_confirmed_although_the_copy_always_has_newer_ones(

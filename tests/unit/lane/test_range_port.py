@@ -69,8 +69,8 @@ def test_range_is_offered_lent_and_answered(rig: Rig) -> None:
         assert (offer.first, offer.end, offer.size) == (0, 5, len(batch(0, 5)))
         rig.port.offer(a_range(8))
         assert numbers(application) == [8]
-        assert task.take(7) == a_range(7)
-        task.give(answer(7))
+        assert task.request_range(7) == a_range(7)
+        task.send_answer(answer(7))
     assert rig.woken.acquire(timeout=WITHIN_S)
     assert rig.port.answers() == [answer(7)]
     assert rig.port.answers() == []
@@ -79,11 +79,11 @@ def test_range_is_offered_lent_and_answered(rig: Rig) -> None:
 def test_first_answer_counts_and_later_ones_are_confirmed(rig: Rig) -> None:
     rig.port.offer(a_range(7))
     with rig.client() as task, rig.client() as twin:
-        task.give(answer(7))
-        twin.give(answer(7, keeps=False))
-        assert twin.take(7) is None
+        task.send_answer(answer(7))
+        twin.send_answer(answer(7, keeps=False))
+        assert twin.request_range(7) is None
         assert rig.port.answers() == [answer(7)]
-        twin.give(answer(7, keeps=False))
+        twin.send_answer(answer(7, keeps=False))
     assert rig.port.answers() == []
 
 
@@ -91,11 +91,11 @@ def test_withdrawn_range_is_not_lent_and_its_answer_is_dropped(rig: Rig) -> None
     for number in (7, 8):
         rig.port.offer(a_range(number))
     with rig.client() as task:
-        task.give(answer(8))
+        task.send_answer(answer(8))
         for number in (7, 8):
             rig.port.withdraw(number)
-        assert task.take(7) is None
-        task.give(answer(7))
+        assert task.request_range(7) is None
+        task.send_answer(answer(7))
     assert rig.port.answers() == []
 
 
@@ -105,8 +105,8 @@ def test_next_application_is_offered_the_ranges_that_the_last_one_left(rig: Rig)
     with rig.client() as application:
         application.subscribe()
         assert numbers(application) == [7, 8]
-        assert application.take(7) is not None
-        application.give(answer(8))
+        assert application.request_range(7) is not None
+        application.send_answer(answer(8))
     with rig.client() as another:
         another.subscribe()
         assert numbers(another) == [7]
@@ -148,7 +148,7 @@ def test_range_is_unanswered_if_nothing_happens_before_its_turn(
     with rig.client() as task:
         for at, number in answered:
             rig.clock.now = began + at
-            task.give(answer(number))
+            task.send_answer(answer(number))
     rig.clock.now = began + 59
     rig.port.offer(a_range(10))
     assert rig.port.unanswered(60) == []

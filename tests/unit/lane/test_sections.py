@@ -183,13 +183,13 @@ class Lane:
             self.source.add(copy)
         self.most_used = 0
 
-    def arrived(self, copy: PartitionCopy) -> None:
+    def on_arrived(self, copy: PartitionCopy) -> None:
         """Do nothing, because no part of this lane waits for arrivals."""
 
-    def jumped(self, tp: TopicPartition, jumps: Iterable[tuple[int, int]]) -> None:
+    def on_jumped(self, tp: TopicPartition, jumps: Iterable[tuple[int, int]]) -> None:
         raise AssertionError(f"{tp} lacks {jumps}")
 
-    def troubled(self, tp: TopicPartition, error: TwinlogError) -> None:
+    def on_troubled(self, tp: TopicPartition, error: TwinlogError) -> None:
         raise AssertionError(tp) from error
 
     def turn(self, *, target_takes: int) -> None:

@@ -19,7 +19,7 @@ from twinlog.mirror.map.offset_map import ChunkRow, PartitionKey, PartitionMap, 
 from twinlog.mirror.map.translation import Reach, downstream_of, upstream_of
 from twinlog.mirror.state.intents import WantedAcceptance, flow_intents
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
-from twinlog.survey.replica import Witness, up_to
+from twinlog.survey.replica import Witness, copied_below
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
 
@@ -131,7 +131,7 @@ def test_groups_are_exact_on_both_sides_of_the_range() -> None:
     known = PartitionMap(key=PartitionKey(NO_TOPIC_ID, NO_TOPIC_ID, 0), topic="orders")
     runs = (Run(0, 100, 70), Run(5, 105, 78))
     known.apply(ChunkRow(key=known.key, term=Term(1, 0), chunk=0, topic="orders", runs=runs))
-    reach = up_to(known, 80, Witness.LOG_END).reach
+    reach = copied_below(known, 80, Witness.LOG_END).reach
     assert reach == Reach(107, 80)
     there = {at: downstream_of(known.runs, reach, at) for at in (104, 105, 106, 107)}
     assert there == {104: (74, True), 105: (78, True), 106: (79, True), 107: (80, True)}

@@ -77,12 +77,12 @@ def rules(folder: Path, *lines: str) -> AclRules:
 )
 def test_mirror_makers_rules(folder: Path, given: TopicAcl, copied: TopicAcl | None) -> None:
     """testAclFiltering, testAclTransformation."""
-    wanted = rules(folder).wanted([given], ["orders"])
+    wanted = rules(folder).target_acls([given], ["orders"])
     assert wanted == (set() if copied is None else {copied})
 
 
 def test_under_the_identity_policy_names_stay(folder: Path) -> None:
-    found = rules(folder, IDENTITY, PREFIXED).wanted(
+    found = rules(folder, IDENTITY, PREFIXED).target_acls(
         [acl("orders"), acl("*", ALL), prefix("ord")], ["orders", "orders-2"]
     )
     all_of_it = {acl("orders", READ), acl("orders-2", READ)}
@@ -102,7 +102,7 @@ def test_under_the_identity_policy_names_stay(folder: Path) -> None:
     ids=str,
 )
 def test_prefixes_on_request(folder: Path, given: TopicAcl, copied: TopicAcl | None) -> None:
-    wanted = rules(folder, PREFIXED).wanted([given], ["orders", "orders-2"])
+    wanted = rules(folder, PREFIXED).target_acls([given], ["orders", "orders-2"])
     assert wanted == (set() if copied is None else {copied})
 
 
@@ -151,7 +151,7 @@ def test_nothing_is_removed_if_names_do_not_show_the_origin(folder: Path) -> Non
 
 def test_custom_policy_names_topics_and_no_patterns(folder: Path) -> None:
     own = replace(rules(folder, REMOVAL, PREFIXED), stem=None)
-    assert own.wanted([acl("orders"), prefix("ord")], ["orders"]) == {acl("A.orders")}
+    assert own.target_acls([acl("orders"), prefix("ord")], ["orders"]) == {acl("A.orders")}
     assert own.leftover([acl("A.orders")], set(), REMOTES) == set()
 
 

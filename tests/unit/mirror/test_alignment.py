@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from twinlog.mirror.start.alignment import Aligned, Alignment, identity
+from twinlog.mirror.start.alignment import AlignedPosition, Alignment, identity
 from twinlog.wire.records import Record
 
 
@@ -20,7 +20,7 @@ def aligned(
     portion: int = 3,
     holes: Sequence[int] = (),
     is_compacted: bool = True,
-) -> Aligned | None:
+) -> AlignedPosition | None:
     """Return the position. Numbers represent records; `holes` are target offsets that were cleaned
     away.
     """
@@ -45,39 +45,43 @@ def dense(*records: int, first: int = 0) -> list[tuple[int, int]]:
 
 
 def test_after_a_stop_in_order_it_is_the_noted_record() -> None:
-    assert aligned([1, 2, 3], dense(1, 2, 3, 4, 5), noted=2) == Aligned(
+    assert aligned([1, 2, 3], dense(1, 2, 3, 4, 5), noted=2) == AlignedPosition(
         upstream=2, jumped_back=False
     )
 
 
 def test_records_after_the_noted_one_are_found() -> None:
-    assert aligned([1, 2, 3, 4], dense(1, 2, 3, 4, 5), noted=0) == Aligned(
+    assert aligned([1, 2, 3, 4], dense(1, 2, 3, 4, 5), noted=0) == AlignedPosition(
         upstream=3, jumped_back=False
     )
 
 
 def test_everything_is_copied() -> None:
-    assert aligned([1, 2, 3], dense(1, 2, 3), noted=0) == Aligned(upstream=2, jumped_back=False)
+    assert aligned([1, 2, 3], dense(1, 2, 3), noted=0) == AlignedPosition(
+        upstream=2, jumped_back=False
+    )
 
 
 def test_nothing_was_noted() -> None:
-    assert aligned([1, 2], dense(1, 2, 3), noted=-1) == Aligned(upstream=1, jumped_back=False)
+    assert aligned([1, 2], dense(1, 2, 3), noted=-1) == AlignedPosition(
+        upstream=1, jumped_back=False
+    )
 
 
 def test_jump_back_of_a_restart() -> None:
     found = aligned([1, 2, 3, 4, 2, 3], dense(1, 2, 3, 4, 5), noted=1)
-    assert found == Aligned(upstream=2, jumped_back=True)
+    assert found == AlignedPosition(upstream=2, jumped_back=True)
 
 
 def test_jump_back_is_not_mistaken_for_equal_records() -> None:
     # the last record alone is also at 1; what stands before it says that it is the one at 4
-    assert aligned([1, 7, 8, 9, 7], dense(1, 7, 8, 9, 7, 5), noted=0) == Aligned(
+    assert aligned([1, 7, 8, 9, 7], dense(1, 7, 8, 9, 7, 5), noted=0) == AlignedPosition(
         upstream=4, jumped_back=False
     )
 
 
 def test_of_equal_records_the_lowest_certainly_copied_one_is_used() -> None:
-    assert aligned([7, 7, 7], dense(7, 7, 7, 7, 7, 7), noted=3) == Aligned(
+    assert aligned([7, 7, 7], dense(7, 7, 7, 7, 7, 7), noted=3) == AlignedPosition(
         upstream=3, jumped_back=False
     )
 
@@ -85,27 +89,29 @@ def test_of_equal_records_the_lowest_certainly_copied_one_is_used() -> None:
 def test_compaction_of_the_source() -> None:
     # 2 and 4 are gone from the source since
     source = [(0, 1), (2, 3), (4, 5), (5, 6)]
-    assert aligned([1, 2, 3, 4, 5], source, noted=0) == Aligned(upstream=4, jumped_back=False)
+    assert aligned([1, 2, 3, 4, 5], source, noted=0) == AlignedPosition(
+        upstream=4, jumped_back=False
+    )
 
 
 def test_last_record_was_compacted_at_the_source() -> None:
     source = [(0, 1), (1, 2), (3, 4), (4, 5)]
-    assert aligned([1, 2, 3], source, noted=1) == Aligned(upstream=1, jumped_back=False)
+    assert aligned([1, 2, 3], source, noted=1) == AlignedPosition(upstream=1, jumped_back=False)
 
 
 def test_compaction_of_the_target() -> None:
-    assert aligned([1, 3, 4], dense(1, 2, 3, 4, 5), noted=2, holes=[1]) == Aligned(
+    assert aligned([1, 3, 4], dense(1, 2, 3, 4, 5), noted=2, holes=[1]) == AlignedPosition(
         upstream=3, jumped_back=False
     )
 
 
 def test_markers_of_transactions_at_the_source() -> None:
     source = [(0, 1), (1, 2), (3, 3), (4, 4), (6, 5)]
-    assert aligned([1, 2, 3, 4], source, noted=3) == Aligned(upstream=4, jumped_back=False)
+    assert aligned([1, 2, 3, 4], source, noted=3) == AlignedPosition(upstream=4, jumped_back=False)
 
 
 def test_first_records_are_gone_from_the_source() -> None:
-    assert aligned([1, 2, 3, 4], dense(3, 4, 5, first=2), noted=3) == Aligned(
+    assert aligned([1, 2, 3, 4], dense(3, 4, 5, first=2), noted=3) == AlignedPosition(
         upstream=3, jumped_back=False
     )
 

@@ -193,4 +193,4 @@ def test_position_of_another_transform_begins_a_chunk_of_its_own() -> None:
     ]
     both = known(row(0, *before), *rows)
     assert (both.transformed, both.transform_begins) == (((6, END_OF_MAP),), 6)
-    assert tail.handed(6) is None, "the runs at its end are of another transform"
+    assert tail.hand_over(6) is None, "the runs at its end are of another transform"

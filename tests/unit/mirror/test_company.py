@@ -157,7 +157,7 @@ def a_tail(runs: int) -> MapTail:
 
 def test_runs_announced_after_a_moved_record_move_with_it() -> None:
     tail = a_tail(4)  # ordinals 0, 2, 4, 6
-    tail.moved(Run(3, 5, 13), 10)
+    tail.shift(Run(3, 5, 13), 10)
     assert tail.runs == [
         Run(0, 0, 0),
         Run(2, 4, 2),
@@ -172,7 +172,7 @@ def test_a_full_chunk_is_followed_by_another() -> None:
     tail = a_tail(RUNS_PER_CHUNK)
     tail.durable_ordinal = tail.runs[-1].ordinal
     last = tail.runs[-1]
-    tail.moved(Run(last.ordinal + 1, last.upstream + 1, last.downstream + 11), 10)
+    tail.shift(Run(last.ordinal + 1, last.upstream + 1, last.downstream + 11), 10)
     assert tail.chunk == 1
     assert tail.runs == [Run(last.ordinal + 1, last.upstream + 1, last.downstream + 11)]
 
@@ -180,5 +180,5 @@ def test_a_full_chunk_is_followed_by_another() -> None:
 def test_a_record_before_the_open_chunk_makes_another_one() -> None:
     tail = a_tail(RUNS_PER_CHUNK + 1)
     before = tail.chunk
-    tail.moved(Run(1, 2, 11), 10)
+    tail.shift(Run(1, 2, 11), 10)
     assert tail.chunk > before, "the first run of a chunk never changes"

@@ -23,7 +23,7 @@ from twinlog.mirror.copy.dead_letters import (
 from twinlog.mirror.copy.partition import CopyState
 from twinlog.mirror.copy.ranges import RangeAnswer, RangeFailure
 from twinlog.mirror.copy.transformed import TransformedCopy
-from twinlog.mirror.start_point import DeadLettersThere
+from twinlog.mirror.start_point import KnownDeadLetters
 from twinlog.model import TopicId, TopicPartition
 from twinlog.wire.records import Record, decode_batch
 
@@ -48,7 +48,7 @@ class LettersRig(Rig):
         super().__init__(fails_at_fives, **given)
         self.application.quarantines = True
         made = arguments(**given)
-        start = replace(made["start"], dead_letters=DeadLettersThere(HOME.topic_id, 4, there))
+        start = replace(made["start"], dead_letters=KnownDeadLetters(HOME.topic_id, 4, there))
         self.copy = TransformedCopy(
             transform="ab", desk=self.desk, dead_letters=HOME, **made | {"start": start}
         )
@@ -172,7 +172,7 @@ def test_lost_response_to_a_letter_is_a_lost_answer_of_the_partition() -> None:
 
 def test_log_with_a_new_leader_is_read_again_before_the_next_letter() -> None:
     rig = LettersRig()
-    rig.letters.leader.is_now(5, requested_epoch=-1)
+    rig.letters.leader.on_metadata(5, requested_epoch=-1)
     rig.fetch(batch(0, 4))
     rig.answer()
     assert sent(rig.letters) == []
@@ -192,7 +192,7 @@ def test_drained_copy_hands_over_the_letters_after_its_position() -> None:
     rig.acknowledge(first)
     assert rig.copy.is_drained
     over = hand_over(rig.copy)
-    assert over is not None and over.start.dead_letters == DeadLettersThere(HOME.topic_id, 4, (10,))
+    assert over is not None and over.start.dead_letters == KnownDeadLetters(HOME.topic_id, 4, (10,))
 
 
 def test_drained_copy_waits_for_a_letter_in_flight_and_sends_no_other() -> None:
@@ -206,7 +206,7 @@ def test_drained_copy_waits_for_a_letter_in_flight_and_sends_no_other() -> None:
     rig.copy.use_answers(NOW)
     assert (rig.copy.is_drained, sent(rig.letters)) == (True, [])
     over = hand_over(rig.copy)
-    assert over is not None and over.start.dead_letters == DeadLettersThere(
+    assert over is not None and over.start.dead_letters == KnownDeadLetters(
         HOME.topic_id, 4, (only.upstream,)
     )
 
@@ -282,23 +282,23 @@ def test_lane_forgets_letters_before_its_position() -> None:
         rig.answer()
         rig.send_letters()
         rig.copied()
-        assert len(rig.letters.there) <= 3
+        assert len(rig.letters.on_target) <= 3
     rig.copy.drain()
     over = hand_over(rig.copy)
-    assert over is not None and over.start.dead_letters == DeadLettersThere(HOME.topic_id, 4, ())
+    assert over is not None and over.start.dead_letters == KnownDeadLetters(HOME.topic_id, 4, ())
 
 
 @pytest.mark.parametrize(("topic_id", "is_checked"), [(HOME.topic_id, True), ("f" * 32, False)])
 def test_leader_epoch_of_another_topic_is_not_compared(topic_id: str, is_checked: bool) -> None:
     made = arguments()
-    start = replace(made["start"], dead_letters=DeadLettersThere(TopicId(topic_id), 4, ()))
+    start = replace(made["start"], dead_letters=KnownDeadLetters(TopicId(topic_id), 4, ()))
     rig = Rig()
     copy = TransformedCopy(
         transform="ab", desk=rig.desk, dead_letters=HOME, **made | {"start": start}
     )
     assert copy.dead_letters is not None
     leader = copy.dead_letters.leader
-    leader.is_now(0, requested_epoch=-1)
+    leader.on_metadata(0, requested_epoch=-1)
     assert (leader.checked_epoch, leader.is_new) == (4 if is_checked else 0, False)
-    leader.is_now(5 if is_checked else 1, requested_epoch=-1)
+    leader.on_metadata(5 if is_checked else 1, requested_epoch=-1)
     assert leader.is_new

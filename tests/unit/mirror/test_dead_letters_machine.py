@@ -22,7 +22,7 @@ from twinlog.lane.reporting import hand_over
 from twinlog.mirror.copy.dead_letters import DeadLetters, DeadLetterTarget, origin_of_letter
 from twinlog.mirror.copy.intake import OutBatch
 from twinlog.mirror.copy.transformed import TransformedCopy
-from twinlog.mirror.start_point import DeadLettersThere, StartPoint
+from twinlog.mirror.start_point import KnownDeadLetters, StartPoint
 from twinlog.model import TopicId, TopicPartition
 from twinlog.wire.records import Record, decode_batch
 
@@ -60,7 +60,7 @@ class QuarantineFlow:
         self.answers.clear()
         position = self.copied[-1][1] if self.copied else 0
         made = arguments(ordinal=len(self.copied), upstream=position)
-        there = DeadLettersThere(HOME.topic_id, 4, self.letters_there(position))
+        there = KnownDeadLetters(HOME.topic_id, 4, self.letters_there(position))
         start = handed or replace(made["start"], dead_letters=there)
         made |= arguments(ordinal=start.ordinal, upstream=start.upstream)
         rig = Rig(self.function)
@@ -193,8 +193,8 @@ def test_every_order_of_steps_decides_each_record_once(seed: int) -> None:
 
 
 def uses_answers_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    are_there = DeadLetters.are_there
-    monkeypatch.setattr(DeadLetters, "are_there", lambda *given: (are_there(*given), True)[1])
+    are_there = DeadLetters.are_on_target
+    monkeypatch.setattr(DeadLetters, "are_on_target", lambda *given: (are_there(*given), True)[1])
 
 
 def starts_without_reading(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +203,7 @@ def starts_without_reading(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def hands_nothing_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        DeadLetters, "there_from", lambda *_: DeadLettersThere(HOME.topic_id, 4, ())
+        DeadLetters, "known_from", lambda *_: KnownDeadLetters(HOME.topic_id, 4, ())
     )
 
 

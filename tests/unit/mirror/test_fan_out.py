@@ -274,12 +274,12 @@ def test_nothing_is_read_before_all_branches_have_a_row() -> None:
     branches begin.
     """
     fan = a_fan(3, rows=False)
-    assert not fan.begins()
+    assert not fan.may_read_source()
     for branch in fan.parts:
-        assert not fan.begins()
+        assert not fan.may_read_source()
         row = branch.tail.next_row()
         assert row is not None
         branch.tail.on_durable(row[1])
-    assert fan.begins()
-    assert not fan.begins(), "it is read once"
-    assert a_fan(3).begins(), "they had rows before"
+    assert fan.may_read_source()
+    assert not fan.may_read_source(), "it is read once"
+    assert a_fan(3).may_read_source(), "they had rows before"

@@ -7,7 +7,7 @@ import pytest
 from twinlog.channel.codec import MessageCodec
 from twinlog.errors import PartitionError
 from twinlog.lane.messages import Troubled
-from twinlog.lane.reporting import given_back
+from twinlog.lane.reporting import troubled_message
 from twinlog.mirror.findings import LogFinding, Span, foreign_data, sides, source_recreated
 from twinlog.mirror.ports import LogEnds
 from twinlog.model import TopicPartition
@@ -62,7 +62,7 @@ def test_a_finding_goes_from_a_lane_to_the_driver_as_a_value() -> None:
         code="EXTRA_RECORDS", what="{7} of others", target=TARGET, span=Span(3, 9), held=held
     )
     codec = MessageCodec([Troubled])
-    arrived = codec.decode(codec.encode(given_back(SOURCE, found.error(), None, 0)))
+    arrived = codec.decode(codec.encode(troubled_message(SOURCE, found.error(), None, 0)))
     assert arrived.finding == found
     worded = arrived.worded("A->B", is_shared=False)
     assert worded.message == found.worded("A->B")
@@ -73,5 +73,5 @@ def test_a_finding_goes_from_a_lane_to_the_driver_as_a_value() -> None:
 
 
 def test_a_problem_without_a_finding_keeps_its_message() -> None:
-    trouble = given_back(SOURCE, PartitionError("no leader", code="NO_LEADER"), None, 7)
+    trouble = troubled_message(SOURCE, PartitionError("no leader", code="NO_LEADER"), None, 7)
     assert trouble.worded("A->B", is_shared=True) == trouble

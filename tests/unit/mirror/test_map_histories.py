@@ -157,7 +157,7 @@ class MapHistory(RuleBasedStateMachine):
         """Hand the partition over. Records that were read and not sent are dropped, and the next
         lane continues from the hand-over.
         """
-        handed = self.tail.handed(len(self.log))
+        handed = self.tail.hand_over(len(self.log))
         if handed is None:
             self.begin()
             return

@@ -47,8 +47,8 @@ def test_a_recreated_topic_is_another_copy(source: TopicId, target: TopicId) -> 
 
 
 def test_all_records_count_together_and_each_flow_has_its_own() -> None:
-    """A leader that lost its leadership without knowing it writes an outdated row, which takes
-    nothing from a newer one.
+    """A leader that lost the lead unnoticed writes an outdated row. The newer row still counts in
+    full.
     """
     rows = [
         noting_rows("A->B", (ORDERS, COPY), {0, 4}),

@@ -216,7 +216,7 @@ def test_hand_over_ends_where_the_copy_does_and_voids_what_was_announced_ahead()
         ahead.append(made[0])
         tail.on_durable(made[1])
     at = RUNS_PER_CHUNK + 10
-    handed = tail.handed(at)
+    handed = tail.hand_over(at)
     assert handed is not None
     assert handed.runs[-1] == Run(at - 1, 2 * (at - 1), at - 1)
     resumed = MapTail(

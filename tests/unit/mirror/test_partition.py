@@ -243,7 +243,7 @@ def test_log_of_a_new_leader_is_checked_before_anything_is_sent(
 ) -> None:
     copy = a_copy()
     copy.leader = TargetLeader(checked_epoch)
-    copy.leader.is_now(now, requested_epoch=requested_epoch)
+    copy.leader.on_metadata(now, requested_epoch=requested_epoch)
     assert copy.trouble is None, "not before there is something to send"
     copy.on_fetched(fetched(batch(0, 1)), (), NOW)
     assert (copy.next_batch(NOW) is None) == is_new
@@ -348,7 +348,7 @@ def test_batch_after_which_the_producer_id_may_expire_waits_for_late_requests() 
     answer(copy, K)
     assert sent(copy) == [], "none of those behind it goes before it"
     assert trouble(copy) == ("", None)
-    copy.earlier_lane_ended(is_over=True)
+    copy.on_earlier_lane_ended(is_over=True)
     assert sent(copy) == [], "a late one may lie where it belongs"
     assert trouble(copy) == ("HELD_BACK", Fate.RETRIABLE)
 
@@ -368,14 +368,14 @@ def test_fresh_batch_waits_for_a_lane_that_may_run_if_the_producer_id_expired() 
     copy.on_fetched(fetched(batch(0, 1)), (), NOW)
     assert sent(copy) == []
     assert trouble(copy) == ("", None)
-    copy.earlier_lane_ended(is_over=False)
+    copy.on_earlier_lane_ended(is_over=False)
     assert trouble(copy) == ("HELD_BACK", Fate.RETRIABLE)
 
 
 def test_a_check_while_the_lane_may_run_does_not_cover_its_later_requests() -> None:
     copy = a_copy(late=True, old_lane=True, listed=False, last_timestamp=NOW - 2 * DAY)
-    copy.earlier_lane_ended(is_over=False)
-    copy.earlier_lane_ended(is_over=True)
+    copy.on_earlier_lane_ended(is_over=False)
+    copy.on_earlier_lane_ended(is_over=True)
     copy.on_fetched(fetched(batch(0, 1)), (), NOW)
     assert sent(copy) == []
     assert trouble(copy) == ("HELD_BACK", Fate.RETRIABLE)
@@ -385,9 +385,9 @@ def test_old_batch_waits_for_late_requests_also_of_a_lane_that_has_stopped() -> 
     copy = a_copy(late=True, old_lane=True)
     copy.on_fetched(fetched(batch(0, 1, timestamp=NOW - DAY)), (), NOW)
     assert sent(copy) == []
-    copy.earlier_lane_ended(is_over=False)
+    copy.on_earlier_lane_ended(is_over=False)
     assert trouble(copy) == ("", None)
-    copy.earlier_lane_ended(is_over=True)
+    copy.on_earlier_lane_ended(is_over=True)
     assert trouble(copy) == ("HELD_BACK", Fate.RETRIABLE)
 
 
@@ -400,7 +400,7 @@ def test_held_back_records_take_no_memory_and_move_nothing() -> None:
     copy.on_fetched(fetched(batch(3, 1), marker(4, epoch=3)), (), NOW)  # was on its way
     answer(copy, K)
     assert (copy.state, copy.acked_upstream, copy.queued_bytes) == (CopyState.STARTING, 1, 0)
-    copy.earlier_lane_ended(is_over=True)
+    copy.on_earlier_lane_ended(is_over=True)
     assert trouble(copy) == ("HELD_BACK", Fate.RETRIABLE)
 
 
@@ -409,7 +409,7 @@ def test_copy_with_held_back_batches_can_be_released() -> None:
     copy.on_fetched(fetched(batch(0, 1, timestamp=NOW - DAY)), (), NOW)
     assert sent(copy) == []
     copy.drain()
-    copy.earlier_lane_ended(is_over=True)
+    copy.on_earlier_lane_ended(is_over=True)
     assert (copy.state, copy.is_drained, trouble(copy)) == (CopyState.DRAINING, True, ("", None))
 
 
@@ -436,7 +436,7 @@ def test_log_is_checked_before_the_first_old_batch_however_late_it_is() -> None:
     copy.on_fetched(fetched(batch(0, 1)), (), NOW)
     sent(copy)
     answer(copy, K)
-    copy.earlier_lane_ended(is_over=True)
+    copy.on_earlier_lane_ended(is_over=True)
     copy.on_fetched(fetched(batch(1, 1), batch(2, 1, timestamp=NOW - DAY)), (), NOW)
     assert [one.ordinal for one in sent(copy)] == [1]
     assert trouble(copy) == ("HELD_BACK", Fate.RETRIABLE)

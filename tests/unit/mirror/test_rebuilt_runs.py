@@ -21,9 +21,9 @@ from twinlog.mirror.map.rebuilt_map import (
     ABSENT,
     FROM_BEGINNING,
     DescribedMaps,
-    Followed,
+    FollowedPath,
     Follower,
-    Numbered,
+    NumberedRecord,
     RunList,
     Slot,
     TargetWindow,
@@ -76,10 +76,10 @@ class Copy:
         yield Slot(holes, self.end, ABSENT)
 
     def window(self) -> TargetWindow:
-        there = iter([Numbered(o, self.target[o]) for o in sorted(self.target)])
+        there = iter([NumberedRecord(o, self.target[o]) for o in sorted(self.target)])
         return TargetWindow(there, 0, len(self.truth))
 
-    def follow(self, *, is_compacted: bool = True) -> Followed:
+    def follow(self, *, is_compacted: bool = True) -> FollowedPath:
         follower = Follower(self.window(), 0, set())
         return follower.follow(self.slots(is_compacted=is_compacted), FROM_BEGINNING)
 
@@ -89,7 +89,7 @@ class Copy:
         return min(later, default=self.end)
 
 
-def agrees(copy: Copy, found: Followed) -> None:
+def agrees(copy: Copy, found: FollowedPath) -> None:
     assert found.ends == (copy.next_upstream(),), found
     runs = [found.runs[at] for at in range(len(found.runs))]
     for ordinal, upstream in enumerate(copy.truth):
@@ -233,9 +233,9 @@ def test_every_row_leaves_a_map_to_start_by(count: int, producers: set[int]) -> 
     end = count * 2 + 10
     known = PartitionMap(key=KEY, topic="t")
     described = DescribedMaps()
-    assert not described.whole(KEY, 0)
+    assert not described.is_complete(KEY, 0)
     for key, value in rows(runs, key=KEY, topic="t", term=TERM, producers=producers):
-        assert not described.whole(KEY, 0)
+        assert not described.is_complete(KEY, 0)
         row = ChunkRow.decode(key, value)
         assert len(row.runs) <= 400
         known.apply(row)
@@ -251,7 +251,7 @@ def test_every_row_leaves_a_map_to_start_by(count: int, producers: set[int]) -> 
         assert all(
             a.upstream < b.upstream for a, b in zip(known.runs, known.runs[1:], strict=False)
         )
-    assert described.whole(KEY, 0)
+    assert described.is_complete(KEY, 0)
     assert list(known.runs) == whole
     assert known.producers == producers
 
@@ -267,7 +267,7 @@ def test_an_interrupted_rebuild_is_open_even_after_rows_of_a_mirror() -> None:
     described = DescribedMaps()
     for row in [*every[:-1], later]:
         described.add(*row)
-    assert not described.whole(KEY, 0)
+    assert not described.is_complete(KEY, 0)
     for row in rows(runs, key=KEY, topic="t", term=Term(9, 0), producers={4}):
         described.add(*row)
-    assert described.whole(KEY, 0)
+    assert described.is_complete(KEY, 0)

@@ -182,7 +182,7 @@ def test_literal_acls_follow_the_topics_that_are_copied_and_no_others(tmp_path: 
             permission=int(Permission.ALLOW),
         )
 
-    wanted = rules.wanted([acl("orders"), acl("pay"), acl("*")], {"orders"})
+    wanted = rules.target_acls([acl("orders"), acl("pay"), acl("*")], {"orders"})
     assert {one.name for one in wanted} == {"A.eu-orders", "A.*"}
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.support.memory_flow import STRAY, MemoryFlow
 from twinlog.errors import CorruptData, PartitionError
 from twinlog.mirror.copy.intake import Intake, OutBatch
-from twinlog.mirror.copy.refusals import poison, unreadable
+from twinlog.mirror.copy.refusals import poison, unreadable_error
 from twinlog.mirror.map import map_tail
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.skips import Skip
@@ -101,7 +101,7 @@ def test_corrupt_batch_names_its_offsets_when_it_is_the_first() -> None:
     with pytest.raises(CorruptData) as found:
         way.take(records, (), 1 << 60)
     assert found.value.poison == (5, 10)
-    failure = unreadable(found.value, TopicPartition("orders", 0), 5)
+    failure = unreadable_error(found.value, TopicPartition("orders", 0), 5)
     assert (failure.code, failure.poison) == ("CORRUPT_BATCH", (5, 10))
 
 

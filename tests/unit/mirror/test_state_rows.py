@@ -11,8 +11,8 @@ from twinlog.mirror.state.generations import (
     CLAIMS,
     Claim,
     closing_row,
-    giving_producer,
-    having_written,
+    has_written_row,
+    producer_row,
     producers_of,
     rows_to_remove,
     winning_claims,
@@ -55,18 +55,18 @@ def copy(flow: str, topic: str, *, begun: bool = False) -> tuple[bytes, bytes]:
 def folded(*rows: tuple[bytes, bytes | None]) -> StateRows:
     folder = RowFolder()
     for row in rows:
-        folder.take(*row)
+        folder.add(*row)
     return folder.rows()
 
 
 def test_rows_that_were_given_stay_as_they_are() -> None:
     folder = RowFolder()
-    folder.take(*copy(FLOW, "a"))
-    folder.take(*copy(OTHER, "a"))
+    folder.add(*copy(FLOW, "a"))
+    folder.add(*copy(OTHER, "a"))
     before = folder.rows()
     assert {*before.copies} == {(FLOW, "a"), (OTHER, "a")}
-    folder.take(*copy(FLOW, "a", begun=True))
-    folder.take(*copy(FLOW, "b"))
+    folder.add(*copy(FLOW, "a", begun=True))
+    folder.add(*copy(FLOW, "b"))
     after = folder.rows()
     assert not before.copies[FLOW, "a"].begun
     assert len(before.of(FLOW)) == 1
@@ -78,7 +78,7 @@ def test_rows_that_were_given_stay_as_they_are() -> None:
 
 
 def test_the_newest_row_of_a_key_counts_at_its_position_in_the_log() -> None:
-    first, second = giving_producer(FLOW, 1, "x", 5), giving_producer(FLOW, 1, "y", 6)
+    first, second = producer_row(FLOW, 1, "x", 5), producer_row(FLOW, 1, "y", 6)
     assert folded(first, second, first).of(FLOW) == [second, first]
 
 
@@ -108,12 +108,12 @@ def test_a_leader_removes_all_claims_below_its_own_and_names_their_producer_ids(
         closing_row(FLOW, 2),
         foreign.encode(),
         closing_row(OTHER, 0),
-        giving_producer(FLOW, 0, "x", 77),
+        producer_row(FLOW, 0, "x", 77),
     ]
     found = rows_to_remove(FLOW, 3, rows)
     gone = [CLAIMED[0].encode(), former.encode(), CLAIMED[2].encode()]
     gone += [closing_row(FLOW, 0), closing_row(FLOW, 2)]
-    assert found == [having_written(FLOW, 9), *((key, None) for key, _ in gone)]
+    assert found == [has_written_row(FLOW, 9), *((key, None) for key, _ in gone)]
     after = folded(*rows, *found)
     assert producers_of(FLOW, after) == producers_of(FLOW, rows)
     assert winning_claims(after) == winning_claims(rows)

@@ -52,7 +52,7 @@ def test_epoch_is_only_that_of_the_record_before_the_position(
     source: dict[int, int], equal: int, proves: bool, epoch: int
 ) -> None:
     found = compared(ALL, source)
-    assert found.holds
+    assert found.is_consistent
     assert found.equal == equal
     assert found.proves(7) == proves
     assert found.epoch_before(7, 10) == epoch
@@ -62,7 +62,7 @@ def test_epoch_is_only_that_of_the_record_before_the_position(
 
 def test_record_that_differs_speaks_against_the_map() -> None:
     found = compared(ALL | {6: 77}, {3: 1, 4: 1, 8: 1, 9: 1})
-    assert not found.holds
+    assert not found.is_consistent
     assert found.differing == ((K + 6, 9),)
     assert not found.proves(7)
 

@@ -85,7 +85,7 @@ RULES: Final = (
         _starts_at_once,
     ),
     Mutant("map: the end of each batch is named", 1, TransformedCopy, "_end_run", always(None)),
-    Mutant("map: a batch waits for its rows", 6, PartitionCopy, "_needed", always(-1)),
+    Mutant("map: a batch waits for its rows", 6, PartitionCopy, "_ordinal_to_announce", always(-1)),
     Mutant("map: what cannot be compared is known", 0, position, "is_transformed", always(False)),
     Mutant(
         "order: answers are used in that of the source",

@@ -16,7 +16,7 @@ from twinlog.mirror.map.translation import (
     upstream_of,
 )
 from twinlog.model import TopicId
-from twinlog.survey.replica import Witness, by_mark, up_to
+from twinlog.survey.replica import Witness, by_mark, copied_below
 
 KEY = PartitionKey(TopicId("a" * 32), TopicId("b" * 32), 0)
 
@@ -130,7 +130,7 @@ def test_log_end_shows_the_reach_in_an_own_topic(copy: Copy) -> None:
     known = map_of(copy)
     if not copy.runs:
         return
-    reach = up_to(known, copy.reach.downstream, Witness.LOG_END).reach
+    reach = copied_below(known, copy.reach.downstream, Witness.LOG_END).reach
     assert reach is not None
     assert reach.upstream <= copy.reach.upstream
     for upstream in range(copy.reach.upstream + 1):

@@ -14,7 +14,7 @@ from twinlog.mirror.copy.intake import Intake, RolledBack
 from twinlog.mirror.map.offset_map import Mark, Run
 from twinlog.mirror.skips import Skip
 from twinlog.mirror.verify.difference import Compared, DifferenceKind, GapCause, Range
-from twinlog.mirror.verify.matching import Pairs, with_own_batches
+from twinlog.mirror.verify.matching import OffsetPairs, with_own_batches
 from twinlog.mirror.verify.side import Piece, ReadSide
 from twinlog.mirror.verify.walk import LogWalk, Rules
 from twinlog.model import Isolation
@@ -86,13 +86,13 @@ class Copied:
     def compare(
         self, rules: Rules | None = None, runs: Sequence[Run] | None = None, until: int = -1
     ) -> Compared:
-        pairs = Pairs(runs or self.runs)
+        pairs = OffsetPairs(runs or self.runs)
         compared = Compared()
         begin = max(self.source.log_start, pairs.first.upstream)
         there = max(self.target.log_start, pairs.first_counterpart(begin))
         if there == self.target.log_start:
             begin = max(begin, pairs.first_origin(there))
-        origin = Pairs(runs or self.runs).origin(self.target.end - 1)
+        origin = OffsetPairs(runs or self.runs).origin(self.target.end - 1)
         assert origin is not None
         reach = min(self.source.end, origin.offset + 1 if until < 0 else until)
         source = ReadSide(

@@ -63,8 +63,8 @@ def rows_of(
     buffer, decoder = memoryview(data), ColumnDecoder(TP, columns, LIMIT)
     chunks: list[Any] = []
     for header, at in read_headers(buffer):
-        chunks += decoder.take(header, buffer[at : at + header.length], *span)
-    chunks += decoder.rest()
+        chunks += decoder.decode_batch(header, buffer[at : at + header.length], *span)
+    chunks += decoder.last_chunk()
     for chunk in chunks:
         chunk.validate(full=True)
         assert chunk.schema.equals(arrow_schema(columns))
@@ -185,8 +185,8 @@ def test_of_which_record_each_is_the_copy() -> None:
             base_offset=first,
         )
         batch = memoryview(bytes(made))
-        chunks += decoder.take(read_header(batch), batch, 41, 51)
-    chunks += decoder.rest()
+        chunks += decoder.decode_batch(read_header(batch), batch, 41, 51)
+    chunks += decoder.last_chunk()
     rows = [row for chunk in chunks for row in chunk.to_pylist()]
     assert [row["offset"] for row in rows] == list(range(41, 51))
     said = [row["_upstream"] and tuple(row["_upstream"].values()) for row in rows]
@@ -347,7 +347,11 @@ def test_every_prefix_of_a_payload_is_corrupt(codec: Codec) -> None:
     header = read_header(memoryview(batch))
     for length in range(HEADER_BYTES, len(batch), 7):
         with pytest.raises(CorruptData):
-            list(ColumnDecoder(TP, ALL, LIMIT).take(header, memoryview(batch)[:length], *WHOLE))
+            list(
+                ColumnDecoder(TP, ALL, LIMIT).decode_batch(
+                    header, memoryview(batch)[:length], *WHOLE
+                )
+            )
 
 
 def test_a_chunk_ends_within_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,8 +359,8 @@ def test_a_chunk_ends_within_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     records = [Record(at, NOW_MS + at, b"%d" % at, None) for at in range(11)]
     batch = memoryview(encode_batch(records, codec=Codec.NONE))
     decoder = ColumnDecoder(TP, ALL)
-    chunks = list(decoder.take(read_header(batch), batch, *WHOLE))
-    chunks += decoder.rest()
+    chunks = list(decoder.decode_batch(read_header(batch), batch, *WHOLE))
+    chunks += decoder.last_chunk()
     assert [chunk.num_rows for chunk in chunks] == [4, 4, 3]
     assert rows_of(batch) == expected(records)
 
@@ -368,8 +372,8 @@ def test_a_chunk_has_few_bytes(size: int) -> None:
     chunks: list[Any] = []
     for some in (records[:25], records[25:]):
         batch = memoryview(encode_batch(some, codec=Codec.LZ4, base_offset=some[0].offset))
-        chunks += decoder.take(read_header(batch), batch, 3, 37)
-    chunks += decoder.rest()
+        chunks += decoder.decode_batch(read_header(batch), batch, 3, 37)
+    chunks += decoder.last_chunk()
     offsets = [chunk.column("offset").to_pylist() for chunk in chunks]
     assert [at for some in offsets for at in some] == [*range(3, 37)]
     for some in offsets:

@@ -166,7 +166,7 @@ def test_gaps_of_a_topic_that_was_compacted_before(caplog: pytest.LogCaptureFixt
     noted = left_out(Policy.DELETES)
     for at in range(0, 20 * (FEW_GAPS + 3), 20):
         noted.between_batches(at, at + 10, 0)
-    noted.say()
+    noted.log_counts()
     assert len(caplog.messages) == FEW_GAPS + 1
     assert caplog.messages[-1] == (
         "orders-0: 30 more offsets in [200, 250) are missing inside the log, in 3 gaps [LOG_GAP]"
@@ -179,7 +179,7 @@ def test_a_gap_that_cannot_be_distinguished_from_compaction(
     noted = left_out(Policy.HIDDEN, fails=True)
     noted.between_batches(3, 5, 0)
     noted.between_batches(7, 10, 0)
-    noted.say()
+    noted.log_counts()
     (line,) = caplog.messages
     assert "no rows of 5 offsets in [3, 10): assumed to be compacted, but they may be lost" in line
     assert "DESCRIBE_CONFIGS" in line

@@ -18,11 +18,11 @@ def test_a_row_takes_about_90_bytes_whatever_its_size() -> None:
     ).parts
     tracemalloc.start()
     try:
-        log.there.update(appending._digest(log, table, row) for row in picked)
+        log.rows_of_others.update(appending._digest(log, table, row) for row in picked)
         taken = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    assert len(log.there) == ROWS
+    assert len(log.rows_of_others) == ROWS
     assert 80 < taken / ROWS < 110
     assert all(appending._take(log, table, row) for row in picked)
-    assert not log.there
+    assert not log.rows_of_others

@@ -17,7 +17,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from twinlog.errors import EnvironmentMissing
 from twinlog.records import register, source
 from twinlog.records.source import TwinlogSource
-from twinlog.wire.kernels.chosen import CHOSEN, VARIABLE, Chosen
+from twinlog.wire.kernels.chosen import CHOSEN, VARIABLE, ChosenKernels
 
 LEAST = {"kafka.bootstrap.servers": "nobody.invalid:1", "subscribe": "orders"}
 SCHEMA = StructType([StructField("value", BinaryType())])
@@ -59,7 +59,7 @@ def test_each_query_says_that_it_is_slow(
     read.streamReader(SCHEMA)
     assert len(caplog.messages) == (0 if CHOSEN.is_compiled else 2)
     caplog.clear()
-    source.say_slow_kernels(Chosen(tmp_path / "no library"))
+    source.say_slow_kernels(ChosenKernels(tmp_path / "no library"))
     (line,) = caplog.messages
     assert "[KERNELS_MISSING]" in line
     assert "install a wheel for this platform, or a C compiler" in line

@@ -58,7 +58,7 @@ class Cluster:
                 name=name, topic_id=NO_TOPIC_ID, is_internal=False, error=gone, partitions=()
             )
         one = PartitionMetadata(
-            partition=0, leader=1, leader_epoch=0, replicas=(1,), isr=(1,), error=0
+            number=0, leader=1, leader_epoch=0, replicas=(1,), isr=(1,), error=0
         )
         known = self.topics[name][0]
         return TopicMetadata(

@@ -15,7 +15,7 @@ from twinlog.errors import ClusterError, CorruptData
 from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
 from twinlog.records import ranges as ranges_module
 from twinlog.records.decoding import arrow_schema
-from twinlog.records.ranges import COLUMNS, RangeEncoder, Turn, rows_of_range
+from twinlog.records.ranges import COLUMNS, PayloadTurn, RangeEncoder, rows_of_range
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.rows import Record
 
@@ -73,7 +73,7 @@ def test_workers_take_turns_with_large_batches(
     monkeypatch.setattr(ranges_module, "LARGE_BYTES", 1000)
     small = Record(9, 0, None, b"x", ())
     one = range_of([small, *RECORDS], first=9, batches=batches_of([small]) + batches_of(RECORDS))
-    here, there = Turn(str(tmp_path)), Turn(str(tmp_path))
+    here, there = PayloadTurn(str(tmp_path)), PayloadTurn(str(tmp_path))
 
     def is_free() -> bool:
         before, there.left_s = time.monotonic(), 0.05

@@ -358,8 +358,8 @@ def test_waiting_rows_are_bounded() -> None:
     one, other = TopicPartition("t", 0), TopicPartition("t", 1)
     assert gatherer.add(one, rows) == gatherer.add(other, rows) == gatherer.add(one, rows) == {}
     assert [len(cut) for cut in gatherer.add(one, rows)[one]] == [1, 2]
-    assert list(gatherer.take_all()) == [other]
-    assert gatherer.take_all() == gatherer.take(one) == {}
+    assert list(gatherer.pop_all()) == [other]
+    assert gatherer.pop_all() == gatherer.pop(one) == {}
     many = rows_of([Record(at, 1, None, b"x" * 300, ()) for at in range(10)])
     assert [len(cut) for cut in gatherer.add(one, many)[one]] == [2, 3, 2, 3]
 

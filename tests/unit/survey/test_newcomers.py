@@ -5,7 +5,7 @@ from __future__ import annotations
 from twinlog.cluster.net.metadata import PartitionMetadata, TopicMetadata
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
-from twinlog.survey.newcomers import Newcomers
+from twinlog.survey.newcomers import TopicSurveys
 
 ID, OTHER = TopicId("a" * 32), TopicId("b" * 32)
 
@@ -17,20 +17,18 @@ def topic(name: str, partitions: int, topic_id: TopicId = ID) -> TopicMetadata:
         is_internal=False,
         error=0,
         partitions=tuple(
-            PartitionMetadata(
-                partition=n, leader=1, leader_epoch=0, replicas=(1,), isr=(1,), error=0
-            )
+            PartitionMetadata(number=n, leader=1, leader_epoch=0, replicas=(1,), isr=(1,), error=0)
             for n in range(partitions)
         ),
     )
 
 
-def new_of(newcomers: Newcomers, *topics: TopicMetadata, planned: str = "orders") -> list[int]:
+def new_of(surveys: TopicSurveys, *topics: TopicMetadata, planned: str = "orders") -> list[int]:
     """Return the new partitions among the plans of one topic."""
     plans = [
         PartitionPlan(
-            source=TopicPartition(each.name, part.partition),
-            target=TopicPartition(each.name, part.partition),
+            source=TopicPartition(each.name, part.number),
+            target=TopicPartition(each.name, part.number),
             source_topic_id=each.topic_id,
             target_topic_id=ID,
             limit_bytes=1,
@@ -39,39 +37,39 @@ def new_of(newcomers: Newcomers, *topics: TopicMetadata, planned: str = "orders"
         if each.name == planned
         for part in each.partitions
     ]
-    marked = newcomers.marked(plans, {each.name: each for each in topics})
+    marked = surveys.marked(plans, {each.name: each for each in topics})
     return [plan.source.partition for plan in marked if plan.is_new]
 
 
 def test_topics_of_the_first_survey_are_not_new() -> None:
-    newcomers = Newcomers()
-    assert new_of(newcomers, topic("orders", 3)) == []
-    assert new_of(newcomers, topic("orders", 3)) == []
+    surveys = TopicSurveys()
+    assert new_of(surveys, topic("orders", 3)) == []
+    assert new_of(surveys, topic("orders", 3)) == []
 
 
 def test_new_topics_partitions_and_recreated_topics_stay_new() -> None:
-    newcomers = Newcomers()
-    assert new_of(newcomers) == []
-    assert new_of(newcomers, topic("orders", 1)) == [0]
-    assert new_of(newcomers, topic("orders", 1)) == [0], "until its first row is there"
-    assert new_of(newcomers, topic("orders", 2)) == [0, 1]
-    assert new_of(newcomers, topic("orders", 1, OTHER)) == [0]
+    surveys = TopicSurveys()
+    assert new_of(surveys) == []
+    assert new_of(surveys, topic("orders", 1)) == [0]
+    assert new_of(surveys, topic("orders", 1)) == [0], "until its first row is there"
+    assert new_of(surveys, topic("orders", 2)) == [0, 1]
+    assert new_of(surveys, topic("orders", 1, OTHER)) == [0]
 
 
 def test_a_topic_that_was_left_out_before_is_not_new() -> None:
-    newcomers = Newcomers()
-    assert new_of(newcomers, topic("orders", 2), planned="") == []
-    assert new_of(newcomers, topic("orders", 2)) == []
+    surveys = TopicSurveys()
+    assert new_of(surveys, topic("orders", 2), planned="") == []
+    assert new_of(surveys, topic("orders", 2)) == []
 
 
 def test_without_topic_ids_the_name_counts() -> None:
-    newcomers = Newcomers()
-    assert new_of(newcomers, topic("orders", 1, NO_TOPIC_ID)) == []
-    assert new_of(newcomers, topic("other", 1, NO_TOPIC_ID), planned="other") == [0]
+    surveys = TopicSurveys()
+    assert new_of(surveys, topic("orders", 1, NO_TOPIC_ID)) == []
+    assert new_of(surveys, topic("other", 1, NO_TOPIC_ID), planned="other") == [0]
 
 
 def test_a_topic_that_one_survey_missed_is_not_new() -> None:
-    newcomers = Newcomers()
-    assert new_of(newcomers, topic("orders", 2)) == []
-    assert new_of(newcomers) == []
-    assert new_of(newcomers, topic("orders", 2)) == []
+    surveys = TopicSurveys()
+    assert new_of(surveys, topic("orders", 2)) == []
+    assert new_of(surveys) == []
+    assert new_of(surveys, topic("orders", 2)) == []

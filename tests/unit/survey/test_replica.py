@@ -14,7 +14,7 @@ from twinlog.cluster.logs.producers import ProducerState
 from twinlog.errors import Unreachable
 from twinlog.mirror.map.foreign_records import BorderUnknown
 from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, PartitionMap, Run, Term
-from twinlog.mirror.plan import Pairing
+from twinlog.mirror.plan import PartitionPair
 from twinlog.model import NO_TOPIC_ID, SEQUENCE_MODULUS, TopicId, TopicPartition
 from twinlog.survey.ends import LogState
 from twinlog.survey.replica import (
@@ -28,7 +28,7 @@ from twinlog.survey.replica import (
     Witness,
     by_headers,
     foreign_after,
-    pair_into,
+    pair_of_target,
     replica,
 )
 from twinlog.wire.record_batch import BatchHeader
@@ -151,7 +151,7 @@ def replica_of(facts: Facts, targets: int | None = None) -> Replica:
     unread = {0: Unreachable("no leader")} if facts.map == "unread" else {}
     known = {} if facts.map == "empty" else maps_of(facts)
     return replica(
-        Pairing(source=SOURCE, target=TARGET, source_topic_id=now, target_topic_id=REMOTE),
+        PartitionPair(source=SOURCE, target=TARGET, source_topic_id=now, target_topic_id=REMOTE),
         Maps(known, unread, 1),
         ownership_of(facts, end),
         target=LogState(70, end, problem=problem),
@@ -258,7 +258,9 @@ def test_accepted_foreign_records_leave_no_single_border() -> None:
 
 
 def test_a_partition_without_rows_is_not_copied() -> None:
-    pair = Pairing(source=SOURCE, target=TARGET, source_topic_id=COPIED, target_topic_id=REMOTE)
+    pair = PartitionPair(
+        source=SOURCE, target=TARGET, source_topic_id=COPIED, target_topic_id=REMOTE
+    )
     found = replica(pair, Maps({}, {}, 1), Ownership(is_shared=False), target=LogState(0, 0))
     assert (found.copied, found.problem) == (NOTHING, None)
     unasked = replica(pair, Maps({}, {}, 1), Ownership(is_shared=False), target=LogState())
@@ -268,7 +270,9 @@ def test_a_partition_without_rows_is_not_copied() -> None:
 def test_a_plan_says_whether_records_are_placed_by_key() -> None:
     """A copy of another kind does not belong to the flow as it is configured now."""
     facts = Facts("keyed", "newest", "plain", "nobody", "whole", "same", "read")
-    pair = Pairing(source=SOURCE, target=TARGET, source_topic_id=COPIED, target_topic_id=REMOTE)
+    pair = PartitionPair(
+        source=SOURCE, target=TARGET, source_topic_id=COPIED, target_topic_id=REMOTE
+    )
     for targets, ordinal in ((0, None), (2, 6), (3, None), (None, 6)):
         ownership = Ownership(is_shared=False)
         maps = Maps(maps_of(facts), {}, 1)
@@ -281,12 +285,12 @@ def test_the_newest_source_topic_of_a_copy_is_the_existing_one() -> None:
     maps = Maps({old: a_map(old, (Run(0, 0, 0),)), new: a_map(new, (Run(0, 0, 0),))}, {}, 1)
     maps[new].term = Term(2, 0)
     for ids, expected_id in (({}, NO_TOPIC_ID), ({"t": COPIED}, COPIED), ({"t": AGAIN}, AGAIN)):
-        pair = pair_into(maps, TARGET, REMOTE, ids)
+        pair = pair_of_target(maps, TARGET, REMOTE, ids)
         assert pair is not None
         assert pair.source_topic_id == expected_id
         found = replica(pair, maps, Ownership(is_shared=False), target=LogState(0, 5))
         assert found.key == (old if expected_id == COPIED else new)
-    assert pair_into(maps, TARGET, COPIED, {}) is None
+    assert pair_of_target(maps, TARGET, COPIED, {}) is None
 
 
 # -- sequences
@@ -344,7 +348,7 @@ def test_filtered_records_after_the_last_one_are_decided(
             ChunkRow(key=key, term=term, chunk=0, topic="t", runs=runs, transform=transform)
         )
     found = replica(
-        Pairing(source=SOURCE, target=TARGET, source_topic_id=COPIED, target_topic_id=REMOTE),
+        PartitionPair(source=SOURCE, target=TARGET, source_topic_id=COPIED, target_topic_id=REMOTE),
         Maps({key: known}, {}, 1),
         Ownership(is_shared=False),
         target=LogState(70, end),

@@ -11,7 +11,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EpochEnd
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.errors import Disconnected, TwinlogError
-from twinlog.mirror.state.generations import having_written
+from twinlog.mirror.state.generations import has_written_row
 from twinlog.model import NO_TOPIC_ID
 from twinlog.survey import state_reader
 from twinlog.survey.state_reader import HOME, StateLog, StateReader, _LogBounds
@@ -25,7 +25,7 @@ class Topic:
     """A state topic in memory."""
 
     def __init__(self) -> None:
-        self.bounds, self.rows = BOUNDS, [having_written(FLOW, 0)]
+        self.bounds, self.rows = BOUNDS, [has_written_row(FLOW, 0)]
         self.fails: TwinlogError | None = None
         self.epoch_end = 0
         self.asked, self.read = 0, list[int]()
@@ -45,7 +45,7 @@ class Topic:
         return {HOME: EpochEnd(leader_epoch=3, end_offset=self.epoch_end)}
 
     def append(self, *numbers: int) -> None:
-        self.rows += [having_written(FLOW, number) for number in numbers]
+        self.rows += [has_written_row(FLOW, number) for number in numbers]
 
 
 @pytest.fixture

@@ -68,7 +68,7 @@ def test_unknown_configs_are_left_out_and_named_in_one_line(
 ) -> None:
     target = Target("state", "other")
     found = target.configs(tmp_path, monkeypatch)
-    assert found.of == {"orders": {"retention.ms": "1"}, "sales": {}, "plain": {}}
+    assert found.by_topic == {"orders": {"retention.ms": "1"}, "sales": {}, "plain": {}}
     assert f"{OLDER}, {OLD};" in found.unknown
     assert "config.properties.exclude" in found.unknown
     assert (target.tried, found.unread) == ([], "")
@@ -82,8 +82,8 @@ def test_without_a_topic_to_describe_each_config_is_tried_on_the_brokers(
 ) -> None:
     """A value that they reject stays, so that the topic is not silently created without it."""
     found = target.configs(tmp_path, monkeypatch)
-    assert found.of["orders"] == {"retention.ms": "1"}
-    assert found.of["sales"] == {OLDER: "true"}
+    assert found.by_topic["orders"] == {"retention.ms": "1"}
+    assert found.by_topic["sales"] == {OLDER: "true"}
     assert sorted(target.tried) == [f"A.orders {OLD}", "A.orders retention.ms", f"A.sales {OLDER}"]
 
 
@@ -100,5 +100,5 @@ def test_topics_that_may_not_be_read_are_reported(
     error: TwinlogError = Unauthorized("grant it", code="TOPIC_UNAUTHORIZED")
     monkeypatch.setattr(target, "describe", lambda _, topics: dict.fromkeys(topics, error))
     found = target.configs(tmp_path, monkeypatch)
-    assert (found.of, found.unknown) == ({}, "")
+    assert (found.by_topic, found.unknown) == ({}, "")
     assert "3 topics are not copied" in found.unread

@@ -224,7 +224,9 @@ def test_a_round_has_the_waiting_ranges_of_one_chain() -> None:
 
 
 def test_a_round_is_limited_by_bytes() -> None:
-    """The first round is limited by few bytes, the next ones by what a second sufficed for."""
+    """The first round has few bytes. Each later round has as many as the one before would have done
+    in a second.
+    """
     a = ComputedRounds()
     half = a.round_bytes // 2
     made, _ = application(a=a)

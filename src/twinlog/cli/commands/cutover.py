@@ -88,7 +88,7 @@ def _moving(
 
     shown = Evidence()
     with CutoverScope(chosen.setup, topic_pattern(topics), reason=reason) as scope:
-        yield make(scope, shown.say), shown
+        yield make(scope, shown.print_line), shown
 
 
 @dataclass(slots=True)
@@ -98,7 +98,7 @@ class Evidence:
     lines: list[str] = field(default_factory=list)
     version: int = 2
 
-    def say(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         """Print a line of evidence, for programs to stderr, because a run takes a while."""
         self.lines.append(line)
         write_line(line, sys.stderr if is_for_programs() else None)
@@ -106,7 +106,7 @@ class Evidence:
     def show(self, plan: ShownPlan, *, is_over: bool = False) -> Answer:
         """Print a plan, and return the answer of a command that only shows it."""
         for line in plan.lines():
-            self.say(line)
+            self.print_line(line)
         return self.answer({"plan": plan}, 0 if plan.is_open or is_over else 1)
 
     def ends_at(
@@ -121,7 +121,7 @@ class Evidence:
         return None if yes or is_confirmed(flow, question) else self.nothing()
 
     def nothing(self) -> Answer:
-        self.say("nothing was changed")
+        self.print_line("nothing was changed")
         return Answer({}, exit_code=1, version=self.version)
 
     def answer(self, fields: dict[str, Any], exit_code: int = 0) -> Answer:
@@ -413,7 +413,7 @@ def failback() -> None:
 @failback.command("plan")
 @cutover_options
 def plan_failback(**arguments: Any) -> Answer:
-    """Print each partition's tail, what the source lost, and how to start the flow back.
+    """Print each partition's tail, the source's lost records, and how to start the reverse flow.
 
     The command reads the whole tail and changes nothing. Exit code 0 if a run could begin, else 1.
 
@@ -454,7 +454,7 @@ def status_failback(**arguments: Any) -> Answer:
 )
 @run_options
 def run_failback(tail: str, folder: Path, **arguments: Any) -> Answer:
-    """Save the tail, keep or append it to the target, and print how to start the flow back.
+    """Save the tail, keep or append it to the target, and print how to start the reverse flow.
 
     Nothing is ever deleted. If a step cannot be done, the run ends with exit code 1 and prints why.
     Completed steps stay, and the same command resumes from there.

@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from twinlog.cli.options.command import Command
-from twinlog.cli.options.flow_option import ChosenFlow, on_flow, topics_option
+from twinlog.cli.options.flow_option import ChosenFlow, on_flows, topics_option
 from twinlog.cli.options.option import option
 from twinlog.cli.terminal.output import Answer, write_step
 from twinlog.cli.terminal.tables import plain_table, row, text, write_parts
@@ -27,7 +27,7 @@ NAME_WIDTH: Final = 80
 
 
 @click.command("diff", cls=Command)
-@on_flow
+@on_flows
 @topics_option
 @option("--all", "every", is_flag=True, help="Also print what the flow does not sync, and why.")
 def diff(chosen: ChosenFlow, topics: str | None, every: bool) -> Answer:
@@ -51,7 +51,7 @@ def diff(chosen: ChosenFlow, topics: str | None, every: bool) -> Answer:
         compared.append(comparison)
         different = (text(f"{comparison.flow}: {line(each)}") for each in comparison.differences)
         write_parts(parts(comparison, with_left_alone=every), different)
-    flows = (comparison.printed(with_left_alone=every) for comparison in compared)
+    flows = (comparison.as_json(with_left_alone=every) for comparison in compared)
     return Answer(
         {"flows": flows},
         exit_code=1 if any(comparison.differences for comparison in compared) else 0,

@@ -10,7 +10,7 @@ import click
 from rich.text import Text
 
 from twinlog.cli.options.command import Command
-from twinlog.cli.options.flow_option import ChosenFlow, on_flow
+from twinlog.cli.options.flow_option import ChosenFlow, on_flows
 from twinlog.cli.terminal.output import Answer
 from twinlog.cli.terminal.tables import text
 from twinlog.quantities import count, duration, plural, size
@@ -22,7 +22,7 @@ STYLES: Final[Mapping[str, str]] = {"certain": "red", "likely": "yellow", "possi
 
 
 @click.command("doctor", cls=Command)
-@on_flow
+@on_flows
 def doctor(chosen: ChosenFlow) -> Answer:
     """Print why a flow is slow or has stopped, the likeliest reason first.
 
@@ -74,7 +74,7 @@ def numbers_line(observation: Observation) -> str:
         or not observation.snapshot.partitions
     ):
         lag_text = "lag unknown"
-    if observation.behind:
+    if observation.lagging:
         lag = duration(max(0, observation.lag_ms) / 1000)
         lag_text = f"{count(observation.lag)} records behind ({lag})"
     rate = "" if observation.rate is None else f"{size(observation.rate)}/s"

@@ -143,7 +143,7 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
     pattern = topic_pattern(topics)
     shown = Evidence(version=1)
     raw = read_raw(chosen.file, secrets_folder())
-    work = Drill(raw, chosen.of(load_raw(raw)), shown.say)
+    work = Drill(raw, chosen.of(load_raw(raw)), shown.print_line)
     load = Load(seconds=seconds, records_per_s=rate, record_bytes=record_bytes)
     plan = work.plan(pattern, most, load, [Part(part) for part in parts or PARTS])
     what = "The drill will create topics on both clusters."
@@ -152,15 +152,15 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
     with interrupting():
         result = work.run(plan)
     for outcome in result.outcomes:
-        shown.say(
+        shown.print_line(
             f"{outcome.part}: interrupted for {outcome.interruption_s:.1f} s, {outcome.lost} of "
             f"{outcome.written} records lost ({outcome.lost_s:.1f} s), {outcome.read_again} read "
             "twice"
         )
-    shown.say("GREEN" if result.is_green else "RED")
+    shown.print_line("GREEN" if result.is_green else "RED")
     if report is not None:
         for path in write_report(result, report, key):
-            shown.say(f"report: {path}")
+            shown.print_line(f"report: {path}")
     return shown.answer({"dry_run": False, "result": result}, 0 if result.is_green else 1)
 
 
@@ -189,21 +189,21 @@ def clean(chosen: ChosenFlow, yes: bool, dry_run: bool) -> Answer:
     with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
         remains = [leftovers(source), leftovers(target)]
         for line in (line for left in remains for line in left.lines()):
-            shown.say(line)
+            shown.print_line(line)
         running = sorted({mark for left in remains for mark in left.running})
         if running:
-            shown.say(
+            shown.print_line(
                 f"a drill is running: {first_few(running)}; if it was killed, its groups have "
                 "members for up to a minute: run this command again after that"
             )
         if not any(remains):
-            shown.say("no drill has left anything")
+            shown.print_line("no drill has left anything")
         elif not dry_run:
             what = "Everything listed above will be deleted."
             if running or not (yes or is_confirmed(setup.name, what)):
                 return shown.nothing()
-            cleaned = [clean_up(client, "", shown.say) for client in (source, target)]
+            cleaned = [clean_up(client, "", shown.print_line) for client in (source, target)]
             if not all(cleaned):
                 return Answer({}, exit_code=1)
-            shown.say("everything is removed")
+            shown.print_line("everything is removed")
     return shown.answer({"dry_run": dry_run, "leftovers": [[*left.lines()] for left in remains]})

@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from twinlog.cli.options.command import CommandGroup
-from twinlog.cli.options.flow_option import ChosenFlow, on_flow
+from twinlog.cli.options.flow_option import ChosenFlow, on_flows
 from twinlog.cli.options.option import option
 from twinlog.cli.terminal.output import Answer
 from twinlog.cli.terminal.tables import plain_table, row, text
@@ -37,7 +37,7 @@ def groups() -> None:
 
 
 @groups.command("ready")
-@on_flow
+@on_flows
 @option("--group", "names", multiple=True, help="Only this group; may be given several times.")
 def ready(chosen: ChosenFlow, names: tuple[str, ...]) -> Answer:
     """Print which groups may move to the other cluster now, and what prevents the others.
@@ -93,7 +93,7 @@ def _groups(groups: Iterable[GroupReadiness]) -> Table:
             table,
             f"  {group.group}",
             text("yes", style="green") if group.is_ready else text("no", style="yellow"),
-            group.here.state or "?",
+            group.source_side.state or "?",
             str(len(group.committed)),
             count(group.lag),
             f"{exact} of {len(group.committed)}",

@@ -293,7 +293,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     from twinlog.control.process.run import MirrorOptions, run_mirror
     from twinlog.control.web.address import parse_listen
     from twinlog.control.web.current_config import CurrentConfig
-    from twinlog.threads import Vital
+    from twinlog.threads import ThreadWatch
 
     is_quiet, verbose = loudness() is Loudness.QUIET, loudness() is Loudness.VERBOSE
     configure_logs(options.log_file, options.log_format, verbose=verbose)
@@ -310,7 +310,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
         log.warning("%s", warning, extra={"code": warning.code})
     people = _human_stream(is_quiet, for_programs)
     commands = CommandPort()
-    vital = Vital()
+    thread_watch = ThreadWatch()
     current = CurrentConfig(config)
 
     def on_served(server: WebServer) -> None:
@@ -322,7 +322,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
             lambda signal: commands.put(Stop(who=signal)),
             None if once else lambda signal: commands.put(Reload(who=signal)),
         ),
-        watched(file, address, commands.stopping, on_served, vital, current) as watch,
+        watched(file, address, commands.stopping, on_served, thread_watch, current) as watch,
         shown(once=once, stream=people, json_logs=options.log_format is LogFormat.JSON) as progress,
     ):
 
@@ -346,7 +346,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
                 on_jvm=watch.jvm,
                 events=watch.events,
                 on_config=current.replace,
-                vital=vital,
+                thread_watch=thread_watch,
             ),
         )
         progress.update(list(result.flows))  # includes failures of the last second

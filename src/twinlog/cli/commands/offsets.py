@@ -385,7 +385,7 @@ def rebuild(chosen: ChosenFlow, topics: str | None, dry_run: bool, yes: bool) ->
         raise UsageError("give --yes, or --dry-run to see what would be written")
     with (
         ReadingLine("offsets", count) as shown,
-        closing(MapRebuild(chosen.setup, on_step=shown.step, say=shown.say)) as work,
+        closing(MapRebuild(chosen.setup, on_step=shown.step, say=shown.write_line)) as work,
     ):
         plans = work.plan(pattern)
         if not dry_run:
@@ -443,8 +443,8 @@ def _report(lines: Sequence[RebuiltLine], *, dry_run: bool) -> Iterator[Renderab
 @option(
     "--may-repeat",
     is_flag=True,
-    help="Accept that the query has read beyond the copy: those records are read again if they "
-    "are copied later, and never if the source is lost.",
+    help="Continue although the query has read records that are not copied yet. If they are copied "
+    "later, the query reads them again.",
 )
 def rewrite_checkpoint(
     chosen: ChosenFlow, checkpoint: Path, new: Path, reverse: bool, may_repeat: bool

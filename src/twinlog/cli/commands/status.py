@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from rich.text import Text
 
 from twinlog.cli.options.command import Command
-from twinlog.cli.options.flow_option import load_file
+from twinlog.cli.options.flow_option import load_file, only_flow_option, with_flow
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.mirror_maker_1_options import (
     configuration_of_pair,
@@ -32,6 +32,7 @@ from twinlog.cli.terminal.status import STALE_MS, ShownParts, rows, screen, tota
 from twinlog.cli.terminal.tables import shown_width, text
 from twinlog.codes import NOT_MIRRORED, FlowState, PartitionState
 from twinlog.errors import TwinlogError
+from twinlog.model import Flow
 
 if TYPE_CHECKING:
     from twinlog.config.flow.schema import MirrorConfig
@@ -46,7 +47,7 @@ NOT_WELL: Final = frozenset(
     }
 )
 NOBODY_RUNS: Final = (
-    "no mirror runs here; `twinlog status FILE` reads the progress of a copy from its clusters"
+    "no mirror{} runs here; `twinlog status FILE` reads the progress of a copy from its clusters"
 )
 
 
@@ -61,6 +62,7 @@ def _pattern(
 
 @click.command("status", cls=Command)
 @file_argument(required=False)
+@only_flow_option
 @option(
     "--topic",
     "topics",
@@ -76,6 +78,7 @@ def _pattern(
 @format_option
 def status(
     file: Path | None,
+    flow: str | None,
     topics: re.Pattern[str] | None,
     lagging: bool,
     is_watched: bool,
@@ -98,7 +101,7 @@ def status(
 
     \b
     twinlog status
-    twinlog status mm2.properties --watch
+    twinlog status mm2.properties --flow A:B --watch
     twinlog status mm2.properties --topic 'orders.*' --lagging
     twinlog status mm2.properties --format json
     """
@@ -110,10 +113,11 @@ def status(
         read = partial(load_file, file)
     elif is_pair(arguments):
         file, read = configuration_of_pair(arguments)
-    read_mirrors = partial(_mirrors, file, read, timeout_s)
+    read_mirrors = partial(_mirrors, file, read, flow, timeout_s)
+    nothing = NOBODY_RUNS.format("" if flow is None else f" of {flow}")
     if is_watched:
         shown = watch(
-            lambda: _with_topics(read_mirrors()[1], topics), lagging=lagging, nothing=NOBODY_RUNS
+            lambda: _with_topics(read_mirrors()[1], topics), lagging=lagging, nothing=nothing
         )
         return exit_code(shown, int(time.time() * 1000))
     source, mirrors = read_mirrors()
@@ -127,7 +131,7 @@ def status(
 
     return Answer(
         fields,
-        _text_parts(mirrors, topics, lagging=lagging),
+        _text_parts(mirrors, topics, nothing, lagging=lagging),
         code,
         problems=_what_is_wrong(mirrors),
         version=2,
@@ -136,10 +140,14 @@ def status(
 
 
 def _text_parts(
-    mirrors: Sequence[RunningMirror], topics: re.Pattern[str] | None, *, lagging: bool
+    mirrors: Sequence[RunningMirror],
+    topics: re.Pattern[str] | None,
+    nothing: str,
+    *,
+    lagging: bool,
 ) -> Iterator[Part]:
     if not mirrors:
-        yield NOBODY_RUNS
+        yield nothing
         return
     wanted = ShownParts(width=shown_width(), lagging=lagging)
     yield from screen(mirrors, wanted, int(time.time() * 1000))
@@ -152,16 +160,23 @@ def _flows(mirrors: Iterable[RunningMirror]) -> Iterator[FlowStatus]:
 
 
 def _mirrors(
-    file: Path | None, read: Callable[[], MirrorConfig] | None, timeout_s: float
+    file: Path | None,
+    read_file: Callable[[], MirrorConfig] | None,
+    flow: str | None,
+    timeout_s: float,
 ) -> tuple[str, list[RunningMirror]]:
     """Return where the state comes from (`mirror` or `clusters`), and the state."""
     from twinlog.control.watch.status_file import running_mirrors
 
-    mirrors = list(running_mirrors(file))
-    if file is None or read is None:
+    mirrors = _of_flow(running_mirrors(file), flow)
+    if file is None or read_file is None:
         return "mirror", mirrors
+
+    def read() -> MirrorConfig:
+        return with_flow(read_file(), flow)
+
     if not mirrors:
-        return "clusters", [_offline(file, read(), timeout_s)]
+        return "clusters", [_mirror_offline(file, read(), timeout_s)]
     return "mirror", _with_other_leaders(file, mirrors, read, timeout_s)
 
 
@@ -226,7 +241,9 @@ def _with_other_leaders(
     own_flows = {flow.flow for flow in flows}
     missing = tuple(flow for flow in config.flows if str(flow.flow) not in own_flows)
     wanted = tuple(flow for flow in config.flows if str(flow.flow) in waiting)
-    offline = [_offline(file, configured(config, flows=missing), timeout_s)] if missing else []
+    offline = (
+        [_mirror_offline(file, configured(config, flows=missing), timeout_s)] if missing else []
+    )
     statuses = {}
     for leader in _states_from_clusters(configured(config, flows=wanted), timeout_s):
         if leader.where:
@@ -236,7 +253,7 @@ def _with_other_leaders(
     return [*_with_flows(mirrors, lambda flow: statuses.get(flow.flow, flow)), *offline]
 
 
-def _offline(file: Path, config: MirrorConfig, timeout_s: float) -> RunningMirror:
+def _mirror_offline(file: Path, config: MirrorConfig, timeout_s: float) -> RunningMirror:
     from twinlog.control.watch.status_file import RunningMirror
 
     return RunningMirror(
@@ -301,6 +318,21 @@ def _with_topics(
     return _with_flows(
         mirrors, lambda flow: replace(flow, partitions=tuple(filter(is_wanted, flow.partitions)))
     )
+
+
+def _of_flow(mirrors: Iterable[RunningMirror], name: str | None) -> list[RunningMirror]:
+    """Return the mirrors that run the flow, without their other flows. None: return them all."""
+    if name is None:
+        return [*mirrors]
+    wanted = name.replace(" ", "")
+    kept = (
+        replace(
+            mirror,
+            flows=tuple(one for one in mirror.flows if wanted in Flow.of(one.flow).spellings),
+        )
+        for mirror in mirrors
+    )
+    return [mirror for mirror in kept if mirror.flows]
 
 
 def _with_flows(

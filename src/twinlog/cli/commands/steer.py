@@ -83,13 +83,15 @@ def steer(  # noqa: PLR0913 (options of commands)
     `nothing`: the error if no flow has anything to change (exit code 2). `question`: what to
     confirm before anything is written, unless `yes` is given.
     """
-    from twinlog.control.flow.wishes import wish
+    from twinlog.control.flow.wishes import apply_intents
 
     require_an_answer(yes=yes, dry_run=dry_run)
     chosen = _chosen(load_file(file).flows, flows)
     if not (yes or dry_run):
         planned = [
-            change for change in wish(chosen, ask, reason=reason, dry_run=True) if change.is_needed
+            change
+            for change in apply_intents(chosen, ask, reason=reason, dry_run=True)
+            if change.is_needed
         ]
         for change in planned:
             write_line(_change_line(change, dry_run=True), sys.stderr)
@@ -97,7 +99,7 @@ def steer(  # noqa: PLR0913 (options of commands)
         if planned and not is_confirmed(names, question):
             write_line("nothing was changed", sys.stderr)
             return Answer({}, exit_code=1)
-    changes = wish(chosen, ask, reason=reason, dry_run=dry_run, nothing=nothing)
+    changes = apply_intents(chosen, ask, reason=reason, dry_run=dry_run, nothing=nothing)
     lines = [_change_line(change, dry_run=dry_run) for change in changes]
     if not dry_run and any(change.is_needed for change in changes):
         lines.append(in_force(file))
@@ -187,7 +189,7 @@ def pause_flows(file: Path, **arguments: Any) -> Answer:
     twinlog flow pause mm2.properties --reason 'brokers are upgraded'
     twinlog flow pause mm2.properties --flow A:B --dry-run
     """
-    return steer(file, lambda steering: steering.wanted(IntentKind.PAUSE), **arguments)
+    return steer(file, lambda steering: steering.changes(IntentKind.PAUSE), **arguments)
 
 
 @flow.command("resume")
@@ -202,7 +204,7 @@ def resume_flows(file: Path, **arguments: Any) -> Answer:
     twinlog flow resume mm2.properties --flow A:B
     """
     return steer(
-        file, lambda steering: steering.wanted(IntentKind.PAUSE, is_set=False), **arguments
+        file, lambda steering: steering.changes(IntentKind.PAUSE, is_set=False), **arguments
     )
 
 
@@ -218,7 +220,7 @@ def unthrottle_flows(file: Path, *, flows: Sequence[str], dry_run: bool) -> Answ
     twinlog flow unthrottle mm2.properties --dry-run
     twinlog flow unthrottle mm2.properties --flow A:B
     """
-    from twinlog.client.producer_hold import Freed, ProducerHold
+    from twinlog.client.producer_hold import ProducerHold, RemovalResult
     from twinlog.cluster.client import prompt_client
     from twinlog.control.flow.wiring import flow_setup
 
@@ -229,13 +231,13 @@ def unthrottle_flows(file: Path, *, flows: Sequence[str], dry_run: bool) -> Answ
         with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
             hold = ProducerHold(str(config.flow), source, target)
             held = hold.read()
-            done = Freed.NOTHING if dry_run or held is None else hold.free()
+            done = RemovalResult.NOTHING if dry_run or held is None else hold.free()
         rate = None if held is None else held.rates[-1]
         results.append(
             {
                 "flow": str(config.flow),
                 "bytes_per_second": rate,
-                "is_removed": done is Freed.REMOVED,
+                "is_removed": done is RemovalResult.REMOVED,
             }
         )
         would = "no producer quota is set" if rate is None else done.value
@@ -285,7 +287,7 @@ def promote_flows(file: Path, **arguments: Any) -> Answer:
     """
     question = "The remote topics become the originals."
     return steer(
-        file, lambda steering: steering.wanted(IntentKind.PROMOTE), question=question, **arguments
+        file, lambda steering: steering.changes(IntentKind.PROMOTE), question=question, **arguments
     )
 
 
@@ -305,7 +307,7 @@ def demote_flows(file: Path, **arguments: Any) -> Answer:
     """
     arguments["question"] = "The mirror writes to the remote topics again."
     return steer(
-        file, lambda steering: steering.wanted(IntentKind.PROMOTE, is_set=False), **arguments
+        file, lambda steering: steering.changes(IntentKind.PROMOTE, is_set=False), **arguments
     )
 
 
@@ -491,7 +493,7 @@ def _take_back(
 def _skip_line(change: SkipChange, *, dry_run: bool) -> str:
     wanted = change.wanted
     what = f"{wanted.flow}: {wanted.topic}-{wanted.partition}: "
-    what += f"{'batch' if wanted.skip.is_batch else 'record'} {wanted.skip} "
+    what += f"{'batch' if wanted.skipped.is_batch else 'record'} {wanted.skipped} "
     if change.before is not None:
         reason = f", {change.before.reason}" if change.before.reason else ""
         return f"{what}is already skipped, by {change.before.who}, {in_iso(wanted.at_ms)}{reason}"

@@ -11,7 +11,7 @@ import click
 from rich.text import Text
 
 from twinlog.cli.options.command import Command
-from twinlog.cli.options.flow_option import ChosenFlow, on_flow, topics_option
+from twinlog.cli.options.flow_option import ChosenFlow, on_flows, topics_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import spark_options, take_spark_options
 from twinlog.cli.terminal.output import Answer, write_line
@@ -35,7 +35,7 @@ STYLES: Final = {"identical": "green", "different": "red", "not compared": "yell
 
 
 @click.command("verify", cls=Command)
-@on_flow
+@on_flows
 @topics_option
 @option(
     "--since",
@@ -78,7 +78,7 @@ def verify(
     twinlog verify mm2.properties --master 'local[*]'
     """
     from twinlog.control.compare import matching
-    from twinlog.control.verify.result import Asked, Records, digest, worst
+    from twinlog.control.verify.result import Records, VerifyRequest, digest, worst
     from twinlog.control.verify.verification import VerifyScope, verify_flows
     from twinlog.control.verify.workers import workers
 
@@ -93,7 +93,7 @@ def verify(
     config = chosen.all()
     verified: list[VerifiedFlow] = []
     began_ms = int(time.time() * 1000)
-    asked = Asked(began_ms=began_ms, topics=topics, since=since, until=until, deep=deep)
+    asked = VerifyRequest(began_ms=began_ms, topics=topics, since=since, until=until, deep=deep)
     records = Records(config.flows, asked, is_off=others.pop("is_unrecorded"))
     try:
         with (

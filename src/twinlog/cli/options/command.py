@@ -157,7 +157,7 @@ def _with_used_flag(text: str, command: click.Command, ctx: click.Context) -> st
     start = _FLAG.match(text)
     for param in command.params if start else ():
         if start and isinstance(param, Option) and start[0] in (*param.opts, *param.secondary_opts):
-            used = param.said(ctx)
+            used = param.name_used(ctx)
             return (used if used != param.flag else start[0]) + text[start.end() :]
     return text
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import replace
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from twinlog.cli.options.candidates import flows, topics
 from twinlog.cli.options.format_option import format_option
@@ -62,16 +62,12 @@ class ChosenFlow:
 
     def all(self) -> MirrorConfig:
         """Return the configuration, with all flows unless `--flow` is given."""
-        config = load_file(self.file)
-        return config if self._name is None else replace(config, flows=(self.of(config),))
+        return with_flow(load_file(self.file), self._name)
 
 
-flow_option = option(
-    "--flow",
-    metavar="A:B",
-    shell_complete=flows,
-    help="The flow of FILE, as A:B or 'A->B'; not needed if FILE has only one.",
-)
+_flow: Final = partial(option, "--flow", metavar="A:B", shell_complete=flows)
+flow_option = _flow(help="The flow of FILE, as A:B or 'A->B'; not needed if FILE has only one.")
+only_flow_option = _flow(help="Only this flow, as A:B or 'A->B'; default: all.")
 topics_option = option(
     "--topics",
     metavar="REGEX",
@@ -81,14 +77,18 @@ topics_option = option(
 on_file = options(file_argument(), secrets_option, format_option)
 
 
-def on_flow(command: Any) -> Any:
+def on_flow(command: Any, which: Callable[[Any], Any] = flow_option) -> Any:
     """Add FILE, --flow, --secrets and --format; the first two are passed as `chosen`."""
 
     @wraps(command)
     def with_chosen(file: Path, flow: str | None, **arguments: Any) -> Any:
         return command(chosen=ChosenFlow(file, flow), **arguments)
 
-    return on_file(flow_option(with_chosen))
+    return on_file(which(with_chosen))
+
+
+on_flows = partial(on_flow, which=only_flow_option)
+"""Add the same options, for a command that acts on all flows of FILE unless --flow is given."""
 
 
 def names_of(topics: str) -> list[str]:
@@ -110,6 +110,11 @@ def load_file(path: Path) -> MirrorConfig:
     from twinlog.config.load import load
 
     return load(path, secrets=secrets_folder())
+
+
+def with_flow(config: MirrorConfig, name: str | None) -> MirrorConfig:
+    """Return the configuration with only the flow of that name, or with all flows if None."""
+    return config if name is None else replace(config, flows=(one_flow(config.flows, name),))
 
 
 def one_flow(flows: Sequence[FlowConfig], name: str | None) -> FlowConfig:

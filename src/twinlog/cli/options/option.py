@@ -59,7 +59,7 @@ class Option(click.Option):
         words = self.flag.lstrip("-").replace("-", "_").replace(".", "_")
         return None if prefix is None else f"{prefix}_{words.upper()}"
 
-    def said(self, context: click.Context) -> str:
+    def name_used(self, context: click.Context) -> str:
         """Return the flag, or the variable if that gave the value."""
         return self._given_by(context) or self.flag
 
@@ -109,9 +109,9 @@ def file_argument(name: str = "file", **attributes: Any) -> Callable[[F], F]:
     return click.argument(name, cls=File, envvar="TWINLOG_CONFIG", type=path, **attributes)
 
 
-def said(context: click.Context, parameter: click.Parameter) -> str:
+def name_used(context: click.Context, parameter: click.Parameter) -> str:
     """Return the flag of a parameter, or its variable if that gave the value."""
-    return parameter.said(context) if isinstance(parameter, Option) else str(parameter.name)
+    return parameter.name_used(context) if isinstance(parameter, Option) else str(parameter.name)
 
 
 def option(

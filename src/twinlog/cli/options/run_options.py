@@ -16,7 +16,7 @@ import click
 
 from twinlog.cli.options.candidates import aliases
 from twinlog.cli.options.command import Command
-from twinlog.cli.options.option import F, Section, option, options, said
+from twinlog.cli.options.option import F, Section, name_used, option, options
 from twinlog.config.files.overrides import Override
 from twinlog.config.keys.key_table import OWN_KEYS, OWN_PREFIX, KeyDefinition, KeyKind
 from twinlog.errors import UsageError
@@ -172,7 +172,7 @@ def _own_option(definition: KeyDefinition) -> Callable[[F], F]:
 
     def keep(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
         if value is not None:
-            flag = said(ctx, parameter)
+            flag = name_used(ctx, parameter)
             _keep(ctx, Override(flag=flag, key=definition.name, value=value, everywhere=True))
 
     values = definition.choices or (("true", "false") if definition.kind is KeyKind.BOOLEAN else ())
@@ -202,7 +202,7 @@ def _keep_set(ctx: click.Context, parameter: click.Parameter, values: Sequence[s
         key, equals, text = value.partition("=")
         if not equals or not key.strip():
             raise click.BadParameter("write KEY=VALUE", ctx, param_hint="--set")
-        _keep(ctx, Override(flag=said(ctx, parameter), key=key.strip(), value=text.strip()))
+        _keep(ctx, Override(flag=name_used(ctx, parameter), key=key.strip(), value=text.strip()))
 
 
 def _keep(ctx: click.Context, override: Override) -> None:

@@ -31,7 +31,7 @@ from twinlog.flow_log import FlowLog
 from twinlog.mirror.state.published import PublishedEvents
 from twinlog.shown import hiding
 from twinlog.spark.jvm_use import JvmUse
-from twinlog.threads import Vital
+from twinlog.threads import ThreadWatch
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class Watch:
     """Return the events of a flow, which are published for other hosts."""
 
 
-class _Said:
+class _LoggedState:
     """The last logged state of a flow. If only the numbers in its reason change, it is logged at
     most once a minute.
     """
@@ -67,7 +67,7 @@ class _Said:
     def __init__(self, text: str) -> None:
         self._text, self._at = text, time.monotonic()
 
-    def differs(self, text: str) -> bool:
+    def is_news(self, text: str) -> bool:
         if _NUMBER.sub("", text) != _NUMBER.sub("", self._text):
             return True
         return text != self._text and time.monotonic() >= self._at + COUNTS_ON_S
@@ -79,7 +79,7 @@ def watched(
     listen: Address | None,
     stop: threading.Event,
     served: Callable[[WebServer], None],
-    vital: Vital | None = None,
+    thread_watch: ThreadWatch | None = None,
     current: CurrentConfig | None = None,
 ) -> Iterator[Watch]:
     """Start monitoring, and yield the functions that the supervisor calls. `served` is called with
@@ -90,24 +90,24 @@ def watched(
     if current is not None:
         names = {str(flow.flow): flow.metric_names for flow in current.config.every_flow}
         series = replace(current.config.series, names=names)
-    monitor = Monitor(vital=vital, series=series)
+    monitor = Monitor(thread_watch=thread_watch, series=series)
     events = EventLog(config)
     notifier = ServiceNotifier.of(os.environ, os.getpid(), stop)
-    texts: dict[str, _Said] = {}
+    texts: dict[str, _LoggedState] = {}
 
     def update(flows: list[FlowSnapshot]) -> None:
         monitor.update(flows)
         for flow in flows:
             text = ": ".join(filter(None, (flow.state, flow.reason)))
-            if flow.flow not in texts or texts[flow.flow].differs(text):
-                texts[flow.flow] = _Said(text)
+            if flow.flow not in texts or texts[flow.flow].is_news(text):
+                texts[flow.flow] = _LoggedState(text)
                 FlowLog(log, flow.flow).info("%s", text, code=flow.code)
         notifier.update(flows)
         events.save()
 
     def turned() -> None:
-        monitor.turned()
-        notifier.turned()
+        monitor.on_turn()
+        notifier.on_turn()
         events.save()
 
     with ExitStack() as closing:

@@ -97,7 +97,7 @@ class PlainProgress:
 
     @staticmethod
     def _once_line(topics: list[TopicRate]) -> str:
-        done, known = sum(t.records for t in topics), sum(t.known for t in topics)
+        done, known = sum(t.records for t in topics), sum(t.total for t in topics)
         if not known:
             return f"{_flows(topics)}: starting, no records to copy are known yet"
         records_per_s = sum(t.records_per_s for t in topics)
@@ -262,7 +262,7 @@ PASSING: Final = frozenset({FlowState.STARTING, FlowState.STOPPING, FlowState.ST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Said:
+class _LoggedState:
     state: str
     at: float
     since: float
@@ -281,7 +281,7 @@ class StateLines:
         """`every_s`: the shortest time between two lines about a flow's problems."""
         self._every_s = every_s
         self._write, self._write_trouble = write, write_trouble or write
-        self._said: dict[str, _Said] = {}
+        self._said: dict[str, _LoggedState] = {}
         self._seen: dict[str, tuple[str, float]] = {}
 
     def update(self, now: float, flows: Iterable[FlowSnapshot]) -> None:
@@ -302,13 +302,13 @@ class StateLines:
                 del self._said[flow.flow]  # a takeover is reported as an event
             elif last is not None and last.state not in UNREMARKABLE:
                 self._write(f"{flow.flow}: {flow.state} again after {duration(now - last.since)}")
-                self._said[flow.flow] = _Said(state=flow.state, at=now, since=now)
+                self._said[flow.flow] = _LoggedState(state=flow.state, at=now, since=now)
             return
         if last is not None and (last.state == flow.state or now - last.at < self._every_s):
             return
         if last is not None and last.state in OUTAGE and flow.state in OUTAGE:
             since = last.since
-        self._said[flow.flow] = _Said(state=flow.state, at=now, since=since)
+        self._said[flow.flow] = _LoggedState(state=flow.state, at=now, since=since)
         reason = f": {flow.reason}" if flow.reason else ""
         self._write_trouble(f"{flow.flow}: {flow.state}{reason}")
 
@@ -442,7 +442,7 @@ class FailureKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failing:
+class FailedPartitions:
     """Partitions of a topic that share a code."""
 
     key: FailureKey
@@ -456,15 +456,15 @@ class Failing:
         if len(self.partitions) > 1:
             where = f"{self.key.topic}, partitions {ranges(list(self.partitions))}"
         message = self.message.removeprefix(f"{where}: ")
-        return f"{self.key.flow}: {where}: {message} [{self.key.code}]{self.began(now_ms)}"
+        return f"{self.key.flow}: {where}: {message} [{self.key.code}]{self.since_text(now_ms)}"
 
-    def began(self, now_ms: int) -> str:
+    def since_text(self, now_ms: int) -> str:
         """Return the start time as text, or an empty text if the failure has just begun."""
         is_old = self.since_ms and now_ms - self.since_ms > FRESH_MS
         return f", since {since(self.since_ms, now_ms)}" if is_old else ""
 
 
-def failing(flows: Iterable[FlowSnapshot], now_ms: int) -> Iterator[Failing]:
+def failing(flows: Iterable[FlowSnapshot], now_ms: int) -> Iterator[FailedPartitions]:
     """Yield permanent failures, and retried failures that last long. Failures of the flow itself
     are left out because the flow reports them in lines of its own.
     """
@@ -481,7 +481,7 @@ def failing(flows: Iterable[FlowSnapshot], now_ms: int) -> Iterator[Failing]:
             numbers = tuple(part.partition for part in parts)
             began_ms = min((part.since_ms for part in parts if part.since_ms), default=0)
             message = parts[0].message
-            yield Failing(key=key, partitions=numbers, message=message, since_ms=began_ms)
+            yield FailedPartitions(key=key, partitions=numbers, message=message, since_ms=began_ms)
 
 
 class FailureLines:
@@ -501,7 +501,7 @@ class FailureLines:
             for flow in known
             for part in flow.partitions
         }
-        fresh: dict[tuple[str, str], list[Failing]] = {}
+        fresh: dict[tuple[str, str], list[FailedPartitions]] = {}
         for key, failure in failures.items():
             if key in self._open:
                 continue
@@ -552,10 +552,10 @@ def _topics_text(topics: list[str]) -> str:
     )
 
 
-def _failing_line(group: list[Failing], now_ms: int) -> str:
+def _failing_line(group: list[FailedPartitions], now_ms: int) -> str:
     """Return one line for many topics, with the message of the first."""
     first = group[0]
     key = first.key
     message = first.message.removeprefix(f"{key.topic}-{first.partitions[0]}: ")
     topics = _topics_text([each.key.topic for each in group])
-    return f"{key.flow}: {topics}: {message} [{key.code}]{first.began(now_ms)}"
+    return f"{key.flow}: {topics}: {message} [{key.code}]{first.since_text(now_ms)}"

@@ -78,7 +78,7 @@ class ReadingLine:
         row(line, name, *bars, shown)
         return line
 
-    def say(self, line: str) -> None:
+    def write_line(self, line: str) -> None:
         """Write a separate line."""
         self.clear()
         write_line(line, sys.stderr)

@@ -393,7 +393,9 @@ def loss_line(flow: FlowStatus) -> str:
         line = f"without the source, records of the last {ago} would be lost"
     elif records > 0:
         number = f"{at_least(flow)}{plural(records, 'record')}"
-        line = f"without the source, {number} of the last {ago} would be lost"
+        # 0: the copied partitions are at their ends, and the age of the others is unknown
+        age = f" of the last {ago}" if flow.loss_ms else ""
+        line = f"without the source, {number}{age} would be lost"
     else:
         line = f"without the source, nothing that it had {ago} ago would be lost"
     unknown = flow.loss_unknown

@@ -228,13 +228,13 @@ NOT_THERE: Final = GroupSide(state=DEAD, members=())
 class GroupSides:
     """Groups of one cluster."""
 
-    found: Mapping[str, Group]
+    groups: Mapping[str, Group]
     members: Mapping[str, tuple[Member, ...] | TwinlogError] = field(default_factory=dict)
     unseen: Mapping[str, TwinlogError] = field(default_factory=dict)
     """Groups that the user may not describe, whether they exist or not."""
 
     def of(self, name: str) -> GroupSide:
-        group = self.found.get(name)
+        group = self.groups.get(name)
         if group is None:
             why = self.unseen.get(name)
             unseen = GroupSide(state=None, members=None, problem=str(why))
@@ -260,7 +260,7 @@ def group_sides(
     client = coordinators.client
     unseen = hidden_groups(client, [name for name in names if name not in listed_groups])
     return GroupSides(
-        found=listed_groups,
+        groups=listed_groups,
         members=group_members(coordinators, active),
         unseen={
             name: error_for(

@@ -277,13 +277,13 @@ class Membership:
         self._job.stop()
         self._job.join(3 * LEAVE_TIMEOUT_S)
 
-    def hurry(self) -> None:
+    def retry_now(self) -> None:
         """End a pause, because the cause of a failure may be gone."""
         self._wake.set()
-        self._job.hurry()
+        self._job.run_now()
 
     def _pause(self, seconds: float) -> None:
-        """Pause for this time, or until `hurry` or `leave`. After `leave` it does not pause."""
+        """Pause for this time, or until `retry_now` or `leave`. After `leave` it does not pause."""
         if not self._stop.is_set():
             self._wake.wait(seconds)
             self._wake.clear()
@@ -297,7 +297,7 @@ class Membership:
                 failures = 0
             except TwinlogError as error:
                 failures += 1
-                self._failed(error)
+                self._on_failed(error)
                 yield self._patience.wait_s(failures)
 
     def _run_generation(self) -> Iterator[float]:
@@ -319,7 +319,7 @@ class Membership:
             # the join was delayed, so the session counted from its sending may be almost over: a
             # heartbeat first, or lanes would be started only to be stopped
             self._heartbeat(joined)
-        self._enter(joined, leader)
+        self._set_joined(joined, leader)
         yield from self._send_heartbeats(joined, leader, metadata)
 
     def _send_heartbeats(
@@ -340,15 +340,15 @@ class Membership:
                 if not is_retriable(error):
                     raise
                 failures += 1
-                self._failed(error)
+                self._on_failed(error)
                 continue
             if not is_stable:
                 return
             failures = 0
-            self._enter(joined, leader)
+            self._set_joined(joined, leader)
 
-    def _enter(self, joined: JoinedGroup, leader: bytes) -> None:
-        self._set(
+    def _set_joined(self, joined: JoinedGroup, leader: bytes) -> None:
+        self._set_state(
             MembershipState(
                 role=MemberRole.LEADING if joined.leads else MemberRole.STANDBY,
                 member_id=joined.member_id,
@@ -394,21 +394,21 @@ class Membership:
             number = error.kafka_error if isinstance(error, BrokerRefused) else 0
             if number == REBALANCE_IN_PROGRESS:
                 self._confirmed_at = sent
-            log.debug("heartbeat during a join failed error=%s", error)
+            log.debug("a heartbeat failed while joining the group error=%s", error)
         if self._is_session_over():
             self._step_down()
 
-    def _failed(self, error: TwinlogError) -> None:
+    def _on_failed(self, error: TwinlogError) -> None:
         log.debug("group membership failed error=%s", error)
         number = error.kafka_error if isinstance(error, BrokerRefused) else 0
         if number == REBALANCE_IN_PROGRESS:
             return
         if number in (UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION) or self._is_session_over():
             self._step_down()
-        self._set(replace(self._state, problem=error))
+        self._set_state(replace(self._state, problem=error))
 
     def _step_down(self) -> None:
-        self._set(replace(self._state, role=MemberRole.JOINING, leader=b"", others=()))
+        self._set_state(replace(self._state, role=MemberRole.JOINING, leader=b"", others=()))
 
     def _leave_group(self) -> None:
         try:
@@ -417,12 +417,12 @@ class Membership:
             log.debug("leaving the group failed error=%s", error)
         self._calls.close()
         self._client.close()
-        self._set(MembershipState(role=MemberRole.LEFT))
+        self._set_state(MembershipState(role=MemberRole.LEFT))
 
     def _is_session_over(self) -> bool:
         return self._clock() - self._confirmed_at >= self._session_s
 
-    def _set(self, state: MembershipState) -> None:
+    def _set_state(self, state: MembershipState) -> None:
         with self._changed:
             if state == self._state:
                 return

@@ -86,7 +86,7 @@ NOT_ATTEMPTED: Final = 55
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Described:
+class TransactionState:
     """The state of a transactional ID, as its coordinator reports it."""
 
     identity: ProducerIdentity
@@ -121,7 +121,7 @@ class Transactions:
         self._sequences: dict[TopicPartition, int] = {}
         self._node: int | None = None
 
-    def judged(self, error: TwinlogError) -> TwinlogError:
+    def error_of(self, error: TwinlogError) -> TwinlogError:
         """Return the error to raise for a leader's error: if the leader rejects the epoch, that of
         the whole transaction.
         """
@@ -248,15 +248,15 @@ class Transactions:
         if tps:
             self._retrying(ask)
 
-    def describe(self) -> Described:
+    def describe(self) -> TransactionState:
         """Return the state of this transactional ID. Raises Unsupported before Kafka 3.0."""
         return self._retrying(self._describe)
 
-    def _describe(self) -> Described:
+    def _describe(self) -> TransactionState:
         request = DescribeTransactionsRequest(transactional_ids=[self.transactional_id])
         (answer,) = self._client.attempt(self._coordinator(), request).transaction_states
         self._require(int(answer.error_code), "describing the transaction of", "DESCRIBE")
-        return Described(
+        return TransactionState(
             identity=ProducerIdentity(
                 producer_id=int(answer.producer_id), producer_epoch=int(answer.producer_epoch)
             ),

@@ -20,7 +20,7 @@ from typing import Final
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.per_leader import Led, ask_leaders, by_topic
+from twinlog.cluster.logs.per_leader import LedPartition, ask_leaders, by_topic
 from twinlog.errors import TwinlogError, or_raise
 from twinlog.model import Isolation, TopicPartition
 from twinlog.wire.error_codes import error_for
@@ -72,7 +72,7 @@ def list_offsets(
     topic_of = ListOffsetsRequest.ListOffsetsTopic
 
     def ask(
-        node: int, partitions: Sequence[Led]
+        node: int, partitions: Sequence[LedPartition]
     ) -> dict[TopicPartition, OffsetResult | TwinlogError]:
         request = ListOffsetsRequest(
             replica_id=CONSUMER,
@@ -147,12 +147,14 @@ def leader_epoch_ends(
 def _epoch_ends(
     client: ClusterClient,
     tps: Iterable[TopicPartition],
-    epoch_of: Callable[[Led], int],
+    epoch_of: Callable[[LedPartition], int],
     timeout_s: float | None,
 ) -> dict[TopicPartition, EpochEnd | TwinlogError]:
     topic_of = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 
-    def ask(node: int, partitions: Sequence[Led]) -> dict[TopicPartition, EpochEnd | TwinlogError]:
+    def ask(
+        node: int, partitions: Sequence[LedPartition]
+    ) -> dict[TopicPartition, EpochEnd | TwinlogError]:
         request = OffsetForLeaderEpochRequest(
             replica_id=CONSUMER,
             topics=[

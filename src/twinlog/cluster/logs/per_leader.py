@@ -55,7 +55,7 @@ FORGET_S: Final = 600.0
 """After this time without a query, the client forgets that a partition had no leader."""
 
 
-class Led(NamedTuple):
+class LedPartition(NamedTuple):
     """A partition, and what requests to its leader need."""
 
     tp: TopicPartition
@@ -63,7 +63,7 @@ class Led(NamedTuple):
 
 
 Answers = Mapping[TopicPartition, T | TwinlogError]
-Ask = Callable[[int, Sequence[Led]], Answers[T]]
+Ask = Callable[[int, Sequence[LedPartition]], Answers[T]]
 """Queries one broker once, about partitions that it leads."""
 
 
@@ -78,7 +78,7 @@ class _Round(Generic[T]):
 
     def group(
         self, tps: Iterable[TopicPartition], timeout_s: float, *, is_first: bool
-    ) -> dict[int, list[Led]]:
+    ) -> dict[int, list[LedPartition]]:
         """Group partitions by their leader. Those without one are added to `failed`."""
         names = {tp.topic for tp in tps}
         kept = self.client.led
@@ -86,7 +86,7 @@ class _Round(Generic[T]):
             topics: Mapping[str, TopicMetadata] = kept
         else:
             topics = self._look_up(sorted(names), timeout_s)
-        groups: dict[int, list[Led]] = {}
+        groups: dict[int, list[LedPartition]] = {}
         for tp in tps:
             topic = topics.get(tp.topic)
             partition = None if topic is None else topic.partition(tp.partition)
@@ -100,7 +100,7 @@ class _Round(Generic[T]):
                     acl=f"DESCRIBE on topic {tp.topic}",
                 )
                 continue
-            led = Led(tp, partition.leader_epoch)
+            led = LedPartition(tp, partition.leader_epoch)
             groups.setdefault(partition.leader, []).append(led)
         return groups
 
@@ -113,7 +113,7 @@ class _Round(Generic[T]):
             self.leaderless.clear()
         return topics
 
-    def ask(self, node: int, partitions: Sequence[Led], ask: Ask[T]) -> None:
+    def ask(self, node: int, partitions: Sequence[LedPartition], ask: Ask[T]) -> None:
         began = self.client.clock()
         silent = self.client.silent.get(node)
         if silent is not None and time.monotonic() < silent.until:
@@ -156,9 +156,9 @@ def has_no_leader(error: TwinlogError) -> bool:
     return isinstance(error, Unreachable | Disconnected)
 
 
-def by_topic(partitions: Iterable[Led]) -> dict[str, list[Led]]:
+def by_topic(partitions: Iterable[LedPartition]) -> dict[str, list[LedPartition]]:
     """Group partitions by topic, as in Kafka's messages."""
-    topics: dict[str, list[Led]] = {}
+    topics: dict[str, list[LedPartition]] = {}
     for led in partitions:
         topics.setdefault(led.tp.topic, []).append(led)
     return topics

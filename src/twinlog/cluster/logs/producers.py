@@ -10,7 +10,7 @@ from kafka.protocol.admin import DescribeProducersRequest
 from kafka.protocol.producer import InitProducerIdRequest
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.per_leader import Led, ask_leaders, by_topic
+from twinlog.cluster.logs.per_leader import LedPartition, ask_leaders, by_topic
 from twinlog.errors import TwinlogError, Unsupported
 from twinlog.model import TopicPartition
 from twinlog.wire.error_codes import COORDINATOR_LOAD_IN_PROGRESS, error_for
@@ -89,7 +89,9 @@ def describe_producers(
     """
     topic_of = DescribeProducersRequest.TopicRequest
 
-    def ask(node: int, partitions: Sequence[Led]) -> dict[TopicPartition, Producers | TwinlogError]:
+    def ask(
+        node: int, partitions: Sequence[LedPartition]
+    ) -> dict[TopicPartition, Producers | TwinlogError]:
         request = DescribeProducersRequest(
             topics=[
                 topic_of(name=name, partition_indexes=[led.tp.partition for led in inside])

@@ -23,7 +23,7 @@ from kafka.protocol.producer import ProduceRequest
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import CONSUMER
-from twinlog.cluster.logs.per_leader import Led, ask_leaders, by_topic, topics_of
+from twinlog.cluster.logs.per_leader import LedPartition, ask_leaders, by_topic, topics_of
 from twinlog.cluster.net.metadata import NO_EPOCH
 from twinlog.cluster.net.protocol import Message, throttle_ms
 from twinlog.cluster.net.read_size import ReadSize
@@ -111,7 +111,7 @@ def fetch_records(
     """
 
     def ask(
-        node: int, partitions: Sequence[Led]
+        node: int, partitions: Sequence[LedPartition]
     ) -> dict[TopicPartition, FetchedRecords | TwinlogError]:
         return _Reading(client, node, positions, isolation).read(partitions)
 
@@ -169,7 +169,7 @@ class _Reading:
         self._held_since = 0.0
         self._held = 0
 
-    def read(self, partitions: Sequence[Led]) -> Answers:
+    def read(self, partitions: Sequence[LedPartition]) -> Answers:
         out: Answers = {}
         left = list(partitions)
         while left:
@@ -187,18 +187,18 @@ class _Reading:
                     answer = self._error(UNKNOWN_TOPIC_OR_PARTITION, led.tp)
                 # only the first partition of a response is guaranteed a whole batch (KIP-74)
                 if index == 0 or not self._is_cut(answer, led.tp):
-                    self._take(led.tp, answer, out)
+                    self._store(led.tp, answer, out)
                 else:  # otherwise each long batch would need a request of its own
                     self._growth[led.tp] = GROWTH * self._growth.get(led.tp, 1)
             if self._is_stuck(is_held=is_throttled and not answers):
                 # a broker returns at least one batch of the first partition, so that is the batch
                 # that does not pass
-                self._take(left[0].tp, self._nothing_passes(left[0].tp), out)
+                self._store(left[0].tp, self._nothing_passes_error(left[0].tp), out)
                 self._held = 0
             left = [led for led in left if led.tp not in out]
         return out
 
-    def _take(
+    def _store(
         self, tp: TopicPartition, answer: FetchedRecords | TwinlogError, answers: Answers
     ) -> None:
         """Store a response. A partition is done when about as much as requested was read."""
@@ -245,7 +245,7 @@ class _Reading:
         is_long = now - self._held_since > self._client.api_timeout_s
         return is_long and self._held > STUCK_ANSWERS
 
-    def _ask(self, partitions: Sequence[Led]) -> tuple[Answers, bool]:
+    def _ask(self, partitions: Sequence[LedPartition]) -> tuple[Answers, bool]:
         """Return responses for some or all partitions, and whether a quota delayed the others."""
         self._most = self._size.most_bytes
         answer = self._client.attempt(
@@ -265,7 +265,7 @@ class _Reading:
         self._size.adapt(is_throttled=is_throttled)
         return out, is_throttled
 
-    def _request(self, partitions: Sequence[Led], most_bytes: int) -> FetchRequest:
+    def _request(self, partitions: Sequence[LedPartition], most_bytes: int) -> FetchRequest:
         topic_of = FetchRequest.FetchTopic
         return FetchRequest(
             replica_id=CONSUMER,
@@ -301,7 +301,7 @@ class _Reading:
     def _error(self, number: int, tp: TopicPartition) -> TwinlogError:
         return _error(self._client, number, "reading", tp, "READ")
 
-    def _nothing_passes(self, tp: TopicPartition) -> TwinlogError:
+    def _nothing_passes_error(self, tp: TopicPartition) -> TwinlogError:
         settings = self._client.settings
         held_s = self._client.patience.clock() - self._held_since
         return BrokerRefused(
@@ -392,7 +392,9 @@ def append_batches(
     A transaction must already include the partitions (`groups.transactions`).
     """
 
-    def ask(node: int, partitions: Sequence[Led]) -> dict[TopicPartition, Appended | TwinlogError]:
+    def ask(
+        node: int, partitions: Sequence[LedPartition]
+    ) -> dict[TopicPartition, Appended | TwinlogError]:
         batch_of = {led.tp: batches[led.tp] for led in partitions}
         return _produce(client, node, batch_of, transactional_id)
 

@@ -380,7 +380,7 @@ class Connection:
         try:
             answer = protocol.decode_response(key, version, body)
         except CorruptData as error:
-            raise self._corrupt_response(error) from error
+            raise self._corrupt_error(error) from error
         if throttle_ms := protocol.throttle_ms(answer):
             self._muted_until = time.monotonic() + throttle_ms / 1000
         return answer
@@ -440,7 +440,7 @@ class Connection:
             self.sock.settimeout(self.settings.request_timeout_ms / 1000)
             self.sock.sendall(frame)
         except IO_ERRORS as error:
-            raise self._disconnected(framing.reason(error)) from error
+            raise self._disconnected_error(framing.reason(error)) from error
 
     def _receive_body(
         self, timeout_s: float | None, silent_s: float = math.inf
@@ -461,15 +461,17 @@ class Connection:
         except framing.LateAnswer as error:
             is_allowed = timeout_s >= self.settings.request_timeout_ms / 1000
             limit = self.settings.key("request.timeout.ms") if is_allowed else ""
-            raise self._disconnected(error.why(timeout_s, silent_s, limit)) from error
+            raise self._disconnected_error(error.why(timeout_s, silent_s, limit)) from error
         except IO_ERRORS as error:
-            raise self._disconnected(framing.reason(error) + self._login_hint(error)) from error
+            raise self._disconnected_error(
+                framing.reason(error) + self._login_hint(error)
+            ) from error
         except CorruptData as error:
-            raise self._corrupt_response(error) from error
+            raise self._corrupt_error(error) from error
         try:
             body = protocol.response_body(key, version, frame, correlation_id)
         except CorruptData as error:
-            raise self._corrupt_response(error) from error
+            raise self._corrupt_error(error) from error
         self._awaited = None
         self._is_served = self._is_served or key != protocol.API_VERSIONS
         return key, version, body
@@ -486,14 +488,14 @@ class Connection:
         protocol_key = self.settings.key("security.protocol")
         return f"; the listener probably requires SASL: check {protocol_key}"
 
-    def _corrupt_response(self, error: CorruptData) -> CorruptData:
+    def _corrupt_error(self, error: CorruptData) -> CorruptData:
         self.close()
         # a peer that has used Kafka's protocol before is a broker whose response was damaged
         other = error.code == "NOT_KAFKA" and not self.api_versions
         code = "NOT_KAFKA" if other else "CORRUPT_ANSWER"
         return CorruptData(f"{self.peer}: {self.settings.naming(error.message)}", code=code)
 
-    def _disconnected(self, why: str) -> Disconnected:
+    def _disconnected_error(self, why: str) -> Disconnected:
         name = protocol.api_name(self._awaited[0]) if self._awaited else "a request"
         self.close()
         what = f"did not answer {name}: {why}"

@@ -145,7 +145,7 @@ class FramePool:
         self._free_bytes = free_bytes
         self._kept: deque[bytearray] = deque()
 
-    def take(self, size: int) -> memoryview:
+    def buffer(self, size: int) -> memoryview:
         """Return a writable buffer of this size, with arbitrary content."""
         frame = self._reuse(size)
         if not POOLED_FROM_BYTES <= size <= MOST_BYTES:

@@ -67,7 +67,7 @@ class Traffic:
     received: int = 0
     sent: int = 0
 
-    def take(self) -> Traffic:
+    def pop(self) -> Traffic:
         """Return the bytes since the last call."""
         passed = Traffic(self.received, self.sent)
         self.received = self.sent = 0
@@ -132,7 +132,7 @@ class HotConnection:
         """Since when the next response has been due (monotonic), or None if none is."""
         return self._last_answer if self._in_flight else None
 
-    def throttled(self, ms: int) -> None:
+    def on_throttled(self, ms: int) -> None:
         """Note the throttle time of the last response, in ms."""
         if ms > 0:
             now = time.monotonic()
@@ -198,7 +198,7 @@ class HotConnection:
             except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
                 return False
             except IO_ERRORS as error:
-                raise self._broken(framing.reason(error)) from error
+                raise self._broken_error(framing.reason(error)) from error
             self._traffic.sent += sent
             while out and sent >= len(out[0]):
                 sent -= len(out.popleft())
@@ -227,7 +227,7 @@ class HotConnection:
             self._failure = error
         return answers
 
-    def put_back(self, contexts: Iterable[object]) -> None:
+    def count_unanswered(self, contexts: Iterable[object]) -> None:
         """Count requests as unanswered again, because their responses could not be decoded."""
         self._in_flight.extendleft((-1, context, 0, 0.0) for context in reversed(list(contexts)))
 
@@ -240,8 +240,8 @@ class HotConnection:
         while end - pos >= 4:
             (size,) = _SIZE.unpack_from(self._scratch, pos)
             if not 4 <= size <= framing.MAX_FRAME_BYTES:
-                raise CorruptData(f"{self.peer} sent {size} as the size of a response")
-            frame = self._pool.take(size)
+                raise CorruptData(f"{self.peer} sent a response with the invalid size {size}")
+            frame = self._pool.buffer(size)
             have = min(size, end - pos - 4)
             frame[:have] = memoryview(self._scratch)[pos + 4 : pos + 4 + have]
             pos += 4 + have
@@ -274,9 +274,9 @@ class HotConnection:
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return -1
         except IO_ERRORS as error:
-            raise self._broken(framing.reason(error)) from error
+            raise self._broken_error(framing.reason(error)) from error
         if not got:
-            raise self._broken("the broker closed the connection")
+            raise self._broken_error("the broker closed the connection")
         self._traffic.received += got
         return got
 
@@ -299,7 +299,7 @@ class HotConnection:
         self._note_response(size)
         return context, view[5:]
 
-    def _broken(self, reason: str) -> Disconnected:
+    def _broken_error(self, reason: str) -> Disconnected:
         return Disconnected(f"the connection to {self.peer} broke: {reason}")
 
     def close(self) -> None:

@@ -28,7 +28,7 @@ class Broker:
 class PartitionMetadata:
     """One partition. `leader` is -1 while there is none; `leader_epoch` is -1 on old brokers."""
 
-    partition: int
+    number: int
     leader: int
     leader_epoch: int
     replicas: tuple[int, ...]
@@ -56,14 +56,14 @@ class TopicMetadata:
     @property
     def tps(self) -> list[TopicPartition]:
         """The topic's partitions."""
-        return [TopicPartition(self.name, partition.partition) for partition in self.partitions]
+        return [TopicPartition(self.name, partition.number) for partition in self.partitions]
 
     def partition(self, number: int) -> PartitionMetadata | None:
         """Return the partition, or None if the response lacks it."""
-        if number < len(self.partitions) and self.partitions[number].partition == number:
+        if number < len(self.partitions) and self.partitions[number].number == number:
             return self.partitions[number]
         return next(
-            (partition for partition in self.partitions if partition.partition == number), None
+            (partition for partition in self.partitions if partition.number == number), None
         )
 
 
@@ -130,7 +130,7 @@ def _topic(topic: Message) -> TopicMetadata:
         error=int(topic.error_code),
         partitions=tuple(
             PartitionMetadata(
-                partition=int(p.partition_index),
+                number=int(p.partition_index),
                 leader=int(p.leader_id),
                 leader_epoch=NO_EPOCH if p.leader_epoch is None else int(p.leader_epoch),
                 replicas=tuple(map(int, p.replica_nodes)),

@@ -1,8 +1,9 @@
 """The open connections of one client, and the search for a broker that responds.
 
-A client needs one broker to learn about all others. `any` tries the bootstrap addresses in random
-order, then addresses that brokers have advertised. Those that failed recently come last. If none
-responds, one error has the reason of each address, so that the cause can be found without a log.
+A client needs one broker to learn about all others. `any_connection` tries the bootstrap addresses
+in random order, then addresses that brokers have advertised. Those that failed recently come last.
+If none responds, one error has the reason of each address, so that the cause can be found without a
+log.
 """
 
 from __future__ import annotations
@@ -67,11 +68,11 @@ class ConnectionPool:
                 connection.close()
                 self._by_node.pop(node, None)
 
-    def failed(self, connection: Connection) -> None:
+    def on_broken(self, connection: Connection) -> None:
         """Note that a connection to this broker broke, so that other brokers are preferred."""
         self._failed_at[connection.host, connection.port] = self._clock()
 
-    def to(self, node: int) -> Connection:
+    def connection_to(self, node: int) -> Connection:
         """Return a connection to that broker. It is kept for the next request."""
         kept = self._by_node.get(node)
         if kept is not None and kept.is_usable(SESSION_MARGIN_S):
@@ -98,7 +99,7 @@ class ConnectionPool:
                 "check its advertised.listeners)"
             ) from error
 
-    def any(self) -> Connection:
+    def any_connection(self) -> Connection:
         """Return a connection to any broker. It is kept for the next request."""
         kept = [*self._by_node.values()]
         if self._first is not None:
@@ -112,7 +113,7 @@ class ConnectionPool:
             if failures and self._clock() - began >= self._most_s:
                 break
             try:
-                self._first = self._open_any(host, port)
+                self._first = self._open_any_connection(host, port)
             except TwinlogError as error:
                 if not isinstance(error, Unreachable | Disconnected) and error.code != "NOT_KAFKA":
                     raise
@@ -123,7 +124,7 @@ class ConnectionPool:
                 return self._first
         raise self._error_of_all(failures)
 
-    def _open_any(self, host: str, port: int) -> Connection:
+    def _open_any_connection(self, host: str, port: int) -> Connection:
         """Open a connection. Until a first broker has responded, raise NOT_KAFKA if another service
         listens there.
         """

@@ -102,7 +102,7 @@ def read_jks(data: bytes, password: str | None) -> JavaStore:
     Raises BrokenStore and WrongPassword.
     """
     reader = _Reader(data)
-    if reader.take(4) != MAGIC:
+    if reader.read(4) != MAGIC:
         raise BrokenStore("it does not begin like a JKS file")
     version = reader.number()
     if version != 2:
@@ -113,7 +113,7 @@ def read_jks(data: bytes, password: str | None) -> JavaStore:
     keys: list[PrivateKeyEntry] = []
     for _ in range(reader.number()):
         tag, alias = reader.number(), reader.text()
-        reader.take(8)
+        reader.read(8)
         if tag == _PRIVATE_KEY:
             encrypted = reader.block()
             chain = tuple(reader.certificate() for _ in range(reader.number()))
@@ -132,13 +132,13 @@ def decrypt_key(entry: PrivateKeyEntry, password: str) -> bytes:
     if not algorithm.startswith(_SUN_KEY_PROTECTOR):
         raise BrokenStore(f"the key {entry.alias!r} is encrypted with an unknown algorithm")
     cipher = _read_der(content, at, _DER_OCTETS)[0]
-    salt, covered = cipher[:_DIGEST_BYTES], cipher[_DIGEST_BYTES:-_DIGEST_BYTES]
+    salt, masked_key = cipher[:_DIGEST_BYTES], cipher[_DIGEST_BYTES:-_DIGEST_BYTES]
     secret = password.encode("utf-16-be")
     stream, block = bytearray(), salt
-    while len(stream) < len(covered):
+    while len(stream) < len(masked_key):
         block = _sha1(secret + block)
         stream += block
-    plain = bytes(a ^ b for a, b in zip(covered, stream, strict=False))
+    plain = bytes(a ^ b for a, b in zip(masked_key, stream, strict=False))
     if not hmac.compare_digest(_sha1(secret + plain), cipher[-_DIGEST_BYTES:]):
         raise WrongKeyPassword(f"of the key {entry.alias!r} is wrong")
     return plain
@@ -189,7 +189,7 @@ class _Reader:
         self._data = data
         self._at = 0
 
-    def take(self, size: int) -> bytes:
+    def read(self, size: int) -> bytes:
         end = self._at + size
         if end > len(self._data):
             raise BrokenStore("the file is truncated")
@@ -198,15 +198,15 @@ class _Reader:
         return taken
 
     def number(self) -> int:
-        return int(struct.unpack(">I", self.take(4))[0])
+        return int(struct.unpack(">I", self.read(4))[0])
 
     def block(self) -> bytes:
-        return self.take(self.number())
+        return self.read(self.number())
 
     def text(self) -> str:
-        (size,) = struct.unpack(">H", self.take(2))
+        (size,) = struct.unpack(">H", self.read(2))
         # Java's modified UTF-8 is different only for NUL and characters beyond the basic plane
-        return self.take(size).decode("utf-8", "replace")
+        return self.read(size).decode("utf-8", "replace")
 
     def certificate(self) -> bytes:
         self.text()

@@ -202,7 +202,7 @@ JITTER_SHARE: Final = 0.05
 
 
 @dataclass(slots=True, kw_only=True)
-class _Held:
+class _HeldToken:
     token: str
     renew_at: float
     ends_at: float
@@ -213,7 +213,7 @@ class _Slot:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.held: _Held | None = None
+        self.held: _HeldToken | None = None
 
 
 class TokenCache:
@@ -254,10 +254,12 @@ class TokenCache:
         with self._lock:
             self._slots.pop(settings, None)
 
-    def _hold(self, fetched: Token, settings: OAuthSettings, now: float) -> _Held:
+    def _hold(self, fetched: Token, settings: OAuthSettings, now: float) -> _HeldToken:
         lifetime = UNKNOWN_LIFETIME_S if fetched.lifetime_s is None else fetched.lifetime_s
         share = settings.refresh_share - JITTER_SHARE * self._chance()
-        return _Held(token=fetched.text, renew_at=now + lifetime * share, ends_at=now + lifetime)
+        return _HeldToken(
+            token=fetched.text, renew_at=now + lifetime * share, ends_at=now + lifetime
+        )
 
 
 _tokens: Final = TokenCache()

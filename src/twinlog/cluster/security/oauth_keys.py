@@ -215,8 +215,8 @@ def _extensions(
             continue
         name, value = option.removeprefix(prefix), options[option]
         if not _EXTENSION_NAME.fullmatch(name) or name == "auth":
-            jaas.fail(option, "an extension's name has letters only and is not 'auth'")
+            jaas.fail(option, "an extension's name must have letters only, and must not be 'auth'")
         if not _EXTENSION_VALUE.fullmatch(value):
-            jaas.fail(option, "an extension's value has printable ASCII characters only")
+            jaas.fail(option, "an extension's value must have printable ASCII characters only")
         extensions.append((name, value))
     return tuple(extensions)

@@ -137,7 +137,7 @@ class Renewals:
                 entry.lock.release()
         return entry.files.settings
 
-    def known(self, settings: SecuritySettings) -> SecuritySettings:
+    def last_settings(self, settings: SecuritySettings) -> SecuritySettings:
         """Return the settings in use, without checking any file."""
         entry = self._followed.get(settings)
         return settings if entry is None else entry.files.settings
@@ -156,4 +156,4 @@ _renewals: Final = Renewals()
 
 follow: Final = _renewals.follow
 current: Final = _renewals.current
-known: Final = _renewals.known
+known: Final = _renewals.last_settings

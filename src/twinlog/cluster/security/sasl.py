@@ -76,7 +76,7 @@ def scram_messages(
     server_first = _text((yield (_HEADER + client_first).encode()), mechanism)
     match = _SERVER_FIRST.fullmatch(server_first)
     if match is None:
-        raise _unexpected(server_first, mechanism)
+        raise _unexpected_error(server_first, mechanism)
     if not match["nonce"].startswith(nonce) or match["nonce"] == nonce:
         raise AuthenticationFailed(f"{mechanism}: the broker's nonce does not match the request")
     salted = hashlib.pbkdf2_hmac(
@@ -95,7 +95,7 @@ def scram_messages(
         (yield f"{without_proof},p={base64.b64encode(proof).decode()}".encode()), mechanism
     )
     if not final.startswith("v="):
-        raise _unexpected(final, mechanism)
+        raise _unexpected_error(final, mechanism)
     server_key = hmac.digest(salted, b"Server Key", hash_name)
     expected = hmac.digest(server_key, transcript, hash_name)
     if not hmac.compare_digest(_base64(final[2:].partition(",")[0], mechanism), expected):
@@ -129,7 +129,7 @@ def _base64(text: str, mechanism: str) -> bytes:
         raise AuthenticationFailed(f"{mechanism}: the broker's response is malformed") from None
 
 
-def _unexpected(answer: str, mechanism: str) -> AuthenticationFailed:
+def _unexpected_error(answer: str, mechanism: str) -> AuthenticationFailed:
     if answer.startswith("e="):
         reason = answer[2:].partition(",")[0]
         return AuthenticationFailed(

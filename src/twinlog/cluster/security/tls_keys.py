@@ -101,7 +101,7 @@ def _loadable(pem: str) -> str:
 def _load_identity(keys: ClientKeys) -> Identity | None:
     kind = _store_type(keys, KEY_TYPE)
     if keys.text(KEY_TEXT) is not None or keys.text(CHAIN_TEXT) is not None:
-        return _identity_in_line(keys, kind)
+        return _inline_identity(keys, kind)
     path = keys.text(KEY_FILE)
     password = keys.raw(STORE_PASSWORD)
     if path is None:
@@ -123,7 +123,7 @@ def _load_identity(keys: ClientKeys) -> Identity | None:
         keys.fail(KEY_PASSWORD if of_key else STORE_PASSWORD, f"the password {error} ({path})")
 
 
-def _identity_in_line(keys: ClientKeys, kind: str) -> Identity:
+def _inline_identity(keys: ClientKeys, kind: str) -> Identity:
     key, chain = keys.text(KEY_TEXT), keys.text(CHAIN_TEXT)
     if key is None:
         keys.fail(KEY_TEXT, f"not set, but {CHAIN_TEXT} needs it")

@@ -158,7 +158,7 @@ def wait_for_topic(
     def attempt() -> TopicMetadata:
         topic = client.metadata([name], allow_missing=False).topics[name]
         if len(topic.partitions) < partitions or any(
-            partition.leader < 0 for partition in topic.partitions if partition.partition >= first
+            partition.leader < 0 for partition in topic.partitions if partition.number >= first
         ):
             raise error_for(
                 LEADER_NOT_AVAILABLE, cluster=client.alias, doing=f"waiting for topic {name}"
@@ -167,7 +167,7 @@ def wait_for_topic(
 
     deadline = client.deadline()
     topic = client.retrying(attempt, timeout_s=deadline.left_s)
-    new = [partition.partition for partition in topic.partitions if partition.partition >= first]
+    new = [partition.number for partition in topic.partitions if partition.number >= first]
     tps = [TopicPartition(name, number) for number in new]
     for answer in list_offsets(client, tps, LATEST, timeout_s=deadline.left_s).values():
         or_raise(answer)
@@ -230,7 +230,7 @@ def ensure_mm2_topic(client: ClusterClient, name: str, replicas: int | None) -> 
     except Unauthorized:
         if error != TOPIC_AUTHORIZATION_FAILED:
             raise
-        raise hidden_topic(client, name, may_create=False) from None
+        raise hidden_topic_error(client, name, may_create=False) from None
     except ClusterError as refused:
         if replicas is not None or refused.code != "REPLICATION_FACTOR":
             raise
@@ -238,10 +238,10 @@ def ensure_mm2_topic(client: ClusterClient, name: str, replicas: int | None) -> 
     try:
         wait_for_topic(client, name)
     except Unauthorized:
-        raise hidden_topic(client, name, may_create=True) from None
+        raise hidden_topic_error(client, name, may_create=True) from None
 
 
-def hidden_topic(client: ClusterClient, name: str, *, may_create: bool) -> ClusterError:
+def hidden_topic_error(client: ClusterClient, name: str, *, may_create: bool) -> ClusterError:
     """Return the error for a topic that Twinlog's user may not see, whether it exists or not.
 
     It names WRITE, which is needed anyway and includes DESCRIBE.

@@ -53,10 +53,10 @@ _ACTING: Final = (
          "maximum bytes per partition in a Fetch response; a larger batch is returned whole"),
     _acts(_CONSUMER, "fetch.min.bytes", "1",
          "a Fetch response waits until this many bytes are available, or for "
-         "fetch.max.wait.ms: fewer and larger responses, but later records"),
+         "fetch.max.wait.ms; a higher value means fewer and larger responses, and more latency"),
     _acts(_CONSUMER, "fetch.max.wait.ms", "500",
-         "how long a Fetch waits at the broker, 5 to 500; partitions are assigned to a lane or "
-         "revoked only after it"),
+         "how long a broker may hold a Fetch, 5 to 500; a lane gets and gives up partitions only "
+         "between two fetches"),
     _acts(_CONSUMER, "client.rack", "",
          "fetch from a replica in this rack if the brokers support it (KIP-392)"),
     _acts(_CONSUMER, "request.timeout.ms", "30000", _TIMEOUT),

@@ -12,8 +12,7 @@ from typing import Final
 
 from twinlog.config.flow.connect import CHAIN
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig, PolicyKind
-from twinlog.config.keys.key_table import TRANSFORMS
-from twinlog.config.values.origin import Setting
+from twinlog.config.keys.key_table import TARGET_PARTITIONS, TRANSFORMS
 from twinlog.config.values.warnings import ConfigWarning, WarningCode, warning
 from twinlog.errors import ConfigError
 
@@ -21,6 +20,14 @@ _UNREAD: Final = (WarningCode.DEAD_KEY, WarningCode.UNKNOWN_KEY)
 _TODO: Final = (
     "remove the transforms, or exclude their topics and run the function in a stream of your own "
     "(docs/transforms.md)"
+)
+_TODO_NAMES: Final = (
+    "let a RegexRouter keep the names instead of the policy, so that the topics belong to this "
+    "flow (docs/transforms.md#topics-that-keep-their-names)"
+)
+
+_TODO_KEYS: Final = (
+    "remove the line, and place the records in a second flow (docs/transforms.md#new-keys)"
 )
 
 
@@ -62,12 +69,12 @@ def _flow_errors(flow: FlowConfig) -> Iterator[ConfigError]:
             "a mirror transforms only topics to which no other client writes, and the replication "
             "policy of this flow keeps the names of topics, so applications may write to them"
         )
-        yield _line_error(listed, what)
+        yield _error(listed.file, listed.line, listed.key, what, _TODO_NAMES)
+    if flow.all_keyed:
+        placed = flow.settings[TARGET_PARTITIONS]
+        what = "records that this flow transforms keep their partitions, so it places none by key"
+        yield _error(placed.file, placed.line, placed.key, what, _TODO_KEYS)
 
 
-def _line_error(setting: Setting, what: str) -> ConfigError:
-    return _error(setting.file, setting.line, setting.key, what)
-
-
-def _error(file: str, line: int | None, key: str, what: str) -> ConfigError:
-    return ConfigError(f"{what}; {_TODO}", file=file, line=line, key=key, code="TRANSFORMS_NOT_RUN")
+def _error(file: str, line: int | None, key: str, what: str, todo: str = _TODO) -> ConfigError:
+    return ConfigError(f"{what}; {todo}", file=file, line=line, key=key, code="TRANSFORMS_NOT_RUN")

@@ -39,7 +39,7 @@ class Provider:
 def resolve_providers(raw: Settings, environment: Mapping[str, str]) -> Settings:
     """Return all settings, with their variables replaced."""
     scopes = {
-        prefix: _lookups(raw, prefix, environment) for prefix in reversed(provider_scopes(raw))
+        prefix: _providers_of(raw, prefix, environment) for prefix in reversed(provider_scopes(raw))
     }
     providers = {
         name: provider
@@ -75,7 +75,9 @@ def without_variables(value: str) -> str:
     return _VARIABLE.sub("", value)
 
 
-def _lookups(raw: Settings, prefix: str, environment: Mapping[str, str]) -> dict[str, Provider]:
+def _providers_of(
+    raw: Settings, prefix: str, environment: Mapping[str, str]
+) -> dict[str, Provider]:
     named = raw.get(prefix + PROVIDERS)
     lookups: dict[str, Provider] = {}
     for name in to_list(named) if named else ():

@@ -223,7 +223,7 @@ class _ChainReader:
             self.routers += (self._router(name, key, kind, short),)
             return None
         if short not in [*Action]:
-            raise _not_run(kind, short)
+            raise _not_run_error(kind, short)
         topics, condition = self._predicate(key)
         step = ConnectStep(
             name=name,
@@ -279,13 +279,13 @@ class _ChainReader:
                     raise refuse(kind, what, todo)
                 return replace(pattern, is_negated=is_negated), RecordCondition()
             case _:
-                raise _not_run(kind, short)
+                raise _not_run_error(kind, short)
 
     def _router(self, name: str, key: str, kind: Setting, short: str) -> Router:
         """Return a router. Raises ConfigError if it would separate the records of a topic."""
         topics, condition = self._predicate(key, of_router=True)
         if short == _BY_TIME:
-            raise _separates(kind, "by their timestamps")
+            raise _separates_error(kind, "by their timestamps")
         regex = self.needed(key, "regex", kind)
         replacement = self.option(f"{key}.replacement")
         if replacement is None:
@@ -294,11 +294,11 @@ class _ChainReader:
             name, regex, replacement, topics.entries[0], is_negated=topics.is_negated
         )
         if condition != RecordCondition():
-            raise _separates(kind, "if its predicate is true for them, and not others")
+            raise _separates_error(kind, "if its predicate is true for them, and not others")
         return router
 
 
-def _separates(kind: Setting, how: str) -> ConfigError:
+def _separates_error(kind: Setting, how: str) -> ConfigError:
     """Return the error for a router that does not give all records of a topic one topic."""
     what = f"{kind.shown} sets the topic of records {how}, and a mirror copies a topic to one topic"
     todo = (
@@ -309,7 +309,7 @@ def _separates(kind: Setting, how: str) -> ConfigError:
     return refuse(kind, what, todo, code="TRANSFORMS_NOT_RUN")
 
 
-def _not_run(kind: Setting, short: str) -> ConfigError:
+def _not_run_error(kind: Setting, short: str) -> ConfigError:
     """Return the error for a class that does not run here."""
     if short.partition("$")[0] in _WITH_SCHEMA:
         what = f"{kind.shown} needs a schema, and MirrorMaker 2 copies bytes without one"

@@ -35,7 +35,13 @@ from twinlog.config.flow.start import Priorities, Starts, to_priorities, to_star
 from twinlog.config.flow.transforms import read_transforms
 from twinlog.config.flow.tuning import lane_memory, read_tuning
 from twinlog.config.keys.client_keys import AUTO_OFFSET_RESET, ISOLATION_LEVEL, Role
-from twinlog.config.keys.key_table import BESIDE, DEFINITIONS, TRANSFORMS_MEMORY, KeyKind
+from twinlog.config.keys.key_table import (
+    BESIDE,
+    DEFINITIONS,
+    TARGET_PARTITIONS,
+    TRANSFORMS_MEMORY,
+    KeyKind,
+)
 from twinlog.config.regex.patterns import NamePattern
 from twinlog.config.series import metric_names
 from twinlog.config.values.origin import ClientProperties, Setting, Settings, refuse
@@ -211,8 +217,9 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
             group_id=values.text("twinlog.source.group.id"),
             commit_interval_ms=values.number("twinlog.source.group.commit.interval.ms"),
         ),
-        same_partitions=values.choice_or("twinlog.target.partitions", "grow") == "same",
-        keyed_partitions=values.choice_or("twinlog.target.partitions", "grow") == "keyed",
+        same_partitions=values.choice_or(TARGET_PARTITIONS, "grow") == "same",
+        keyed_partitions=values.choice_or(TARGET_PARTITIONS, "grow") in _KEYED,
+        all_keyed=values.choice_or(TARGET_PARTITIONS, "grow") == "all-keyed",
         beside=_flows(values.setting(BESIDE)),
         accept_source_loss=values.choice_or("twinlog.source.loss", "stop") == "accept",
         rpo_seconds=values.number_or_none("twinlog.rpo.seconds"),
@@ -275,7 +282,7 @@ _SYNCS_PREFIXES = ("offset-syncs-", "offset-syncs.topic.")
 
 _EXACTLY_ONCE = "exactly.once.support"
 _NEW_PARTITIONS = "twinlog.new.topic.partitions"
-_PARTITIONS = "twinlog.target.partitions"
+_KEYED = ("keyed", "all-keyed")
 _ENFORCES = "twinlog.rpo.enforce"
 _RPO = "twinlog.rpo.seconds"
 _ACLS_BY_NAME = ("twinlog.sync.topic.acls.prefixed", "twinlog.sync.topic.acls.removal")
@@ -307,15 +314,15 @@ def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> Non
                     "remove one of the two lines",
                 )
     fewer = settings.get(_NEW_PARTITIONS)
-    kept = settings.get(_PARTITIONS)
-    is_keyed = kept is not None and trimmed(kept.value) == "keyed"
+    kept = settings.get(TARGET_PARTITIONS)
+    is_keyed = kept is not None and trimmed(kept.value) in _KEYED
     if fewer is not None and trimmed(fewer.value) == "default" and not is_keyed:
         raise refuse(
             fewer,
             "if the target's partition count differs from the source's, records can only "
             "be distributed by key",
-            f"add {_PARTITIONS} = keyed, or remove this line",
-            lacks=_PARTITIONS,
+            f"add {TARGET_PARTITIONS} = keyed, or remove this line",
+            lacks=TARGET_PARTITIONS,
         )
     enforced = settings.get(_ENFORCES)
     if enforced is not None and trimmed(enforced.value) == "quota" and _RPO not in settings:

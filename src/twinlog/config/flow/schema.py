@@ -238,7 +238,11 @@ class FlowConfig:
     extended.
     """
     keyed_partitions: bool
-    """twinlog.target.partitions = keyed: records of such topics are distributed by key."""
+    """twinlog.target.partitions = keyed or all-keyed: records of such topics are distributed by
+    key.
+    """
+    all_keyed: bool
+    """twinlog.target.partitions = all-keyed: also those of topics with equal counts."""
     beside: frozenset[Flow]
     """twinlog.beside: flows that may copy the same topics."""
     accept_source_loss: bool
@@ -269,6 +273,10 @@ class FlowConfig:
     """All settings of the flow's connectors, each with its line."""
     released: frozenset[str] = frozenset()
     """Topics that were released with a command; not from the file."""
+
+    def places_by_key(self, here: int, there: int) -> bool:
+        """Return whether records are distributed by key, from `here` partitions to `there`."""
+        return self.keyed_partitions and (self.all_keyed or here != there)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -385,6 +385,7 @@ CLIENT_ROLE: Final = "twinlog.rest.tls.client.role"
 METRICS_LABELS: Final = "twinlog.metrics.labels"
 METRICS_PARTITIONS: Final = "twinlog.metrics.partitions"
 BESIDE: Final = "twinlog.beside"
+TARGET_PARTITIONS: Final = "twinlog.target.partitions"
 TRANSFORMS: Final = "twinlog.transforms"
 TRANSFORMS_ON_ERROR: Final = "twinlog.transforms.on-error"
 TRANSFORMS_QUARANTINE: Final = "twinlog.transforms.quarantine.topic"
@@ -469,10 +470,11 @@ OWN_KEYS: Final = (
          "the group"),
     _key("twinlog.source.group.commit.interval.ms", _LONG, "60000", _ACTS,
          "how often offsets of twinlog.source.group.id are committed", low=1),
-    _key("twinlog.target.partitions", _CHOICE, "grow", _ACTS,
+    _key(TARGET_PARTITIONS, _CHOICE, "grow", _ACTS,
          "`grow` adds missing partitions to a remote topic; `same` adds none, and stops topics "
          "whose counts differ; `keyed` adds none, and distributes records of such topics by key, "
-         "as MirrorMaker 1 does", choices=("grow", "same", "keyed")),
+         "as MirrorMaker 1 does; `all-keyed` distributes those of topics with equal counts as well",
+         choices=("grow", "same", "keyed", "all-keyed")),
     _key("twinlog.new.topic.partitions", _CHOICE, "source", _ACTS,
          "partition count of new remote topics: that of the source topic (`source`), or "
          "num.partitions of the target (`default`, only with `twinlog.target.partitions = keyed`), "

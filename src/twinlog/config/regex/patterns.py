@@ -73,7 +73,7 @@ class _Translator:
 
     def _alternation(self) -> str:
         choices = [self._sequence()]
-        while self._reader.take("|"):
+        while self._reader.accept("|"):
             choices.append(self._sequence())
         return "|".join(choices)
 
@@ -99,9 +99,9 @@ class _Translator:
             return self._group()
         if special and special in "?*+{":
             raise reader.problem(f"{special} has nothing before it to repeat")
-        if reader.take("["):
+        if reader.accept("["):
             return self._folded(bracket_class(reader, comments=self._flags.comments))
-        if reader.take("\\"):
+        if reader.accept("\\"):
             return self._escape()
         anchor = self._flags.anchor(special)
         if anchor:
@@ -118,7 +118,7 @@ class _Translator:
         self._skip_comments()
         reader = self._reader
         column = reader.column
-        quantifier = next((sign for sign in "*+?{" if reader.take(sign)), "")
+        quantifier = next((sign for sign in "*+?{" if reader.accept(sign)), "")
         if not quantifier:
             return atom
         if quantifier == "{":
@@ -126,7 +126,7 @@ class _Translator:
         is_endless = quantifier in ("*", "+") or len(quantifier) > len("{16}") or "," in quantifier
         self._skip_comments()
         for greed in "?+":
-            if reader.take(greed):
+            if reader.accept(greed):
                 quantifier += greed
                 break
         repeated = f"(?:{atom}){quantifier}"
@@ -141,9 +141,9 @@ class _Translator:
     def _read_count(self, column: int) -> str:
         reader = self._reader
         low = reader.digits()
-        comma = reader.take(",") if low else False
+        comma = reader.accept(",") if low else False
         high = reader.digits() if comma else low
-        if not low or not reader.take("}"):
+        if not low or not reader.accept("}"):
             raise reader.problem(
                 "{ must start a repetition such as {2} or {2,5}; write \\{ for the character "
                 "(a comma separates the entries of a list, even here)",
@@ -162,15 +162,15 @@ class _Translator:
         column = reader.column
         saved = self._flags
         for opening in _LOOK_AROUND:
-            if reader.take(opening):
+            if reader.accept(opening):
                 if opening.startswith("(?<"):
                     self.last_look_behind = column
                 return f"(?:{self._close(opening, column, saved)})"
-        if reader.take("(?<"):
+        if reader.accept("(?<"):
             return self._capture(f"(?P<{self._new_name()}>", column)
-        if reader.take("(?:"):
+        if reader.accept("(?:"):
             return self._close("(?:", column, saved)
-        if reader.take("(?"):
+        if reader.accept("(?"):
             if not self._set_flags():
                 return None
             return self._close("(?:", column, saved)
@@ -186,7 +186,7 @@ class _Translator:
 
     def _close(self, opening: str, column: int, saved: RegexFlags) -> str:
         body = self._alternation()
-        if not self._reader.take(")"):
+        if not self._reader.accept(")"):
             raise self._reader.problem("this ( is not closed", column)
         self._flags = saved
         return f"{opening}{body})"
@@ -266,7 +266,7 @@ class _Translator:
         reader = self._reader
         column = reader.column - 1
         reader.skip()
-        if not reader.take("<"):
+        if not reader.accept("<"):
             raise reader.problem("\\k must be followed by <name>", column)
         name = reader.until(">", "\\k<")
         return self._reference(self._names.get(name, 0), column)
@@ -398,7 +398,7 @@ def escaped_class(reader: RegexReader) -> str:
     column = reader.column - 1
     letter = reader.literal()
     if letter in "pP":
-        name = reader.until("}", "\\p{") if reader.take("{") else reader.literal()
+        name = reader.until("}", "\\p{") if reader.accept("{") else reader.literal()
         if name not in _PROPERTIES:
             raise reader.problem(
                 f"\\p{{{name}}} needs Unicode tables that differ between Java and Python; "
@@ -451,7 +451,7 @@ class _Class:
         self._nested: list[str] = []
 
     def read(self) -> str:
-        negated = self._reader.take("^")
+        negated = self._reader.accept("^")
         while not (self._reader.peek() == "]" and (self._operands or self._choices())):
             if self._reader.at_end:
                 raise self._reader.problem("the character class is not closed", self._column)
@@ -491,7 +491,7 @@ class _Class:
             raise reader.problem("white space or # in a class is ignored under (?x); escape it")
         if reader.peek() and reader.peek() in "^&" and self._operands and not self._choices():
             raise reader.problem("^ or & after && is easily misread; escape it, or write [^..]")
-        if reader.take("["):
+        if reader.accept("["):
             self._nested.append(bracket_class(reader, comments=self._comments))
         elif reader.peek() == "\\" and reader.peek(1) and reader.peek(1) in CLASS_ESCAPES:
             reader.skip()
@@ -521,7 +521,7 @@ class _Class:
         self._body += f"{quote(first)}-{quote(last)}"
 
     def _read_char(self) -> str:
-        if self._reader.take("\\"):
+        if self._reader.accept("\\"):
             return escaped_char(self._reader)
         return self._reader.literal()
 

@@ -56,7 +56,7 @@ class RegexReader:
     def skip(self, count: int = 1) -> None:
         self._position += count
 
-    def take(self, text: str) -> bool:
+    def accept(self, text: str) -> bool:
         """Skip `text` if it is next and unquoted. Return whether it was."""
         if not self.starts(text):
             return False
@@ -112,7 +112,7 @@ class RegexReader:
     def hexadecimal(self) -> str:
         r"""Read the digits after \x: two, or any number in braces."""
         column = self.column
-        if self.take("{"):
+        if self.accept("{"):
             digits = self.until("}", "\\x{")
             if not digits or not _HEX.issuperset(digits) or int(digits, 16) > _MAX_CODE_POINT:
                 raise self.problem("\\x{..} must contain a hexadecimal code point", column)

@@ -34,7 +34,7 @@ from twinlog.config.strimzi.secrets import (
     PROVIDER_CLASS,
     Secrets,
     SecurityReader,
-    missing,
+    missing_error,
     pod_of,
     with_secrets,
 )
@@ -115,7 +115,7 @@ class _ResourceReader:
         self._check_version(kind)
         document = self._section_of_document()
         if "spec" not in document:
-            raise missing(kind, "spec")
+            raise missing_error(kind, "spec")
         spec = self._reader.section(document["spec"], SPEC)
         mirrors = spec.get("mirrors")
         if mirrors is None or not mirrors.items():
@@ -148,7 +148,7 @@ class _ResourceReader:
     def _check_version(self, kind: Node) -> None:
         version = self._resource.get("apiVersion")
         if version is None:
-            raise missing(kind, "apiVersion")
+            raise missing_error(kind, "apiVersion")
         known = [_GROUP + name for name in VERSIONS]
         group, _, name = version.text().rpartition("/")
         if group and name in VERSIONS:
@@ -194,7 +194,7 @@ class _ResourceReader:
     def _cluster(self, node: Node, fields: Mapping[str, Node]) -> str:
         for name in ("alias", "bootstrapServers"):
             if name not in fields:
-                raise missing(node, name)
+                raise missing_error(node, name)
         alias = fields["alias"].text()
         if not _ALIAS.fullmatch(alias):
             raise fields["alias"].refuse(
@@ -234,11 +234,11 @@ class _ResourceReader:
         elif "sourceCluster" in fields:
             source = self._known_alias(fields["sourceCluster"])
         else:
-            raise missing(mirror, "source")
+            raise missing_error(mirror, "source")
         if "targetCluster" in fields:
             target = self._known_alias(fields["targetCluster"])
         if target is None:
-            raise missing(mirror, "targetCluster")
+            raise missing_error(mirror, "targetCluster")
         if source == target:
             raise mirror.refuse("source and target are the same cluster", "name two clusters")
         return Flow(source, target), mirror, fields
@@ -262,7 +262,7 @@ class _ResourceReader:
         if not idle:
             return
         listed = ", ".join(f"{node.path} (line {node.line})" for node in idle)
-        self._collected.say(f"without effect: {listed}; see docs/strimzi.md")
+        self._collected.warn_no_meaning(f"without effect: {listed}; see docs/strimzi.md")
 
 
 # Messages name the field of a resource that sets a key, because that is what the user edits. For a
@@ -436,7 +436,7 @@ class Collected:
         """Warn that a resource of another API group, such as IBM's, is read as Strimzi's."""
         self._add(WarningCode.READ_AS, node.line, node.path, message)
 
-    def say(self, message: str) -> None:
+    def warn_no_meaning(self, message: str) -> None:
         """Warn of fields that have no effect in Twinlog."""
         self._add(WarningCode.NO_MEANING, None, "", message)
 

@@ -47,7 +47,7 @@ _NOT_IN_JAAS: Final = re.compile(r'["\\\r\n]')
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A name inside a value."""
+    """A name that is a part of a setting's value."""
 
     setting: Setting
     name: str
@@ -84,7 +84,7 @@ class Secrets:
             return None
         return str(self._folder / secret)
 
-    def holds(self, secret: str, key: str) -> bool:
+    def has_key(self, secret: str, key: str) -> bool:
         """Return True if the folder has a file for this key of the secret."""
         folder = self.folder(secret)
         return folder is not None and _is_name(key) and (Path(folder) / key).is_file()
@@ -119,7 +119,7 @@ class Secrets:
         try:
             names = sorted(path.name for path in folder.iterdir() if path.is_file())
         except OSError as error:
-            raise _unreadable(secret, folder, error) from error
+            raise _unreadable_error(secret, folder, error) from error
         chosen = [name for name in names if fnmatchcase(name, pattern.text()) and _is_name(name)]
         if not chosen:
             raise pattern.refuse(f"no file of {folder} matches", "correct the pattern")
@@ -142,10 +142,12 @@ class Secrets:
         try:
             return path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise _unreadable(key, path, error) from error
+            raise _unreadable_error(key, path, error) from error
 
 
-def _unreadable(node: Node | Named, path: Path, error: OSError | UnicodeDecodeError) -> ConfigError:
+def _unreadable_error(
+    node: Node | Named, path: Path, error: OSError | UnicodeDecodeError
+) -> ConfigError:
     why = (error.strerror if isinstance(error, OSError) else None) or "it is not text"
     return node.refuse(
         f"the secret {path} cannot be read: {why}", "check --secrets, the names and permissions"
@@ -304,7 +306,7 @@ def _in_the_pod(setting: Setting, secrets: Secrets, pod: Pod) -> Setting:
         if match[1] in pod.values:
             return pod.values[match[1]]
         secret, key = pod.variables.get(match[1], ("", ""))
-        if secret and secrets.holds(secret, key):
+        if secret and secrets.has_key(secret, key):
             return reads(Named(setting, secret), Named(setting, key))
         return match[0]
 
@@ -469,11 +471,11 @@ class SecurityReader:
 
 def _required(section: Node, fields: Mapping[str, Node], name: str) -> Node:
     if name not in fields:
-        raise missing(section, name)
+        raise missing_error(section, name)
     return fields[name]
 
 
-def missing(section: Node, name: str) -> ConfigError:
+def missing_error(section: Node, name: str) -> ConfigError:
     """Return the error for a section that lacks a field."""
     error = section.refuse(f"{name} is missing", f"add `{name}: ...`")
     error.lacks = name

@@ -156,7 +156,7 @@ class ClientProperties(_Keyed[str]):
             for file in setting.looked_up.files
         )
 
-    def again(self, is_wanted: Callable[[str], bool]) -> dict[str, str]:
+    def resolve_again(self, is_wanted: Callable[[str], bool]) -> dict[str, str]:
         """Return the wanted properties, with values of config providers resolved again."""
         return {
             key: setting.value if setting.looked_up is None else setting.looked_up.again()

@@ -78,7 +78,7 @@ from twinlog.mirror.map.offset_map import (
     map_home,
 )
 from twinlog.mirror.plan import PartitionPlan, Refusal
-from twinlog.mirror.start.alignment import Aligned, Alignment, identity
+from twinlog.mirror.start.alignment import AlignedPosition, Alignment, identity
 from twinlog.mirror.start.tail_check import TAIL_RECORDS
 from twinlog.mirror.state.generations import Claim, producers_of_others
 from twinlog.model import Isolation, TopicId, TopicPartition
@@ -102,7 +102,7 @@ Maps = Mapping[PartitionKey, PartitionMap]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adopted:
+class AdoptedPartition:
     """One partition of a MirrorMaker 2, and where it resumes."""
 
     plan: PartitionPlan
@@ -136,7 +136,7 @@ class Adopted:
 class Adoption:
     """The partitions that are adopted from a MirrorMaker 2."""
 
-    partitions: tuple[Adopted, ...] = ()
+    partitions: tuple[AdoptedPartition, ...] = ()
     refused: Mapping[TopicPartition, TwinlogError] = field(default_factory=dict)
     """Why the other partitions cannot be adopted, by source partition."""
     notes: tuple[str, ...] = ()
@@ -146,7 +146,7 @@ class Adoption:
         """Ordinals of some partitions begin again, which takes another producer ID."""
         return any(partition.is_again for partition in self.partitions)
 
-    def said(self) -> Iterator[str]:
+    def facts(self) -> Iterator[str]:
         """Yield all facts for the operator."""
         for partition in self.partitions:
             yield from partition.lines()
@@ -242,7 +242,7 @@ class Adopter:
         refused: dict[TopicPartition, TwinlogError] = {}
         for plan in plans:
             if plan.targets and self._begins_again(plan, maps) and plan.source in positions.noted:
-                refused[plan.source] = self._by_key(plan, positions.noted[plan.source])
+                refused[plan.source] = self._keyed_error(plan, positions.noted[plan.source])
         if due and not self.may_run:
             refused |= self._refuse_growing(due, maps, positions, ends)
             due = [plan for plan in due if plan.source not in refused]
@@ -251,10 +251,10 @@ class Adopter:
             self._source_may_lack = may_lack_offsets(self.source, topics[0])
             self._target_may_lack = may_lack_offsets(self.target, topics[1])
         pairs, unread = self._pairs() if due else (NO_PAIRS, "")
-        adopted: list[Adopted] = []
+        adopted: list[AdoptedPartition] = []
         for plan in due:
             try:
-                partition = self._adopt(
+                partition = self._adopted(
                     plan,
                     positions.noted.get(plan.source, -1),
                     (starts[plan.target], ends[plan.target]),
@@ -313,7 +313,7 @@ class Adopter:
             for key, known in maps.items()
         )
 
-    def _by_key(self, plan: PartitionPlan, noted: int) -> PartitionError:
+    def _keyed_error(self, plan: PartitionPlan, noted: int) -> PartitionError:
         return PartitionError(
             f"{plan.source}: MirrorMaker 2 copied it up to offset {noted} and kept its partitions; "
             f"by key (twinlog.target.partitions) all of it would be copied to {plan.target.topic} "
@@ -389,7 +389,7 @@ class Adopter:
 
     # -- the steps for one partition
 
-    def _adopt(
+    def _adopted(
         self,
         plan: PartitionPlan,
         noted: int,
@@ -397,7 +397,7 @@ class Adopter:
         pairs: Iterable[Pair],
         *,
         is_again: bool,
-    ) -> Adopted | None:
+    ) -> AdoptedPartition | None:
         """Return None if only Twinlog's other flows ever wrote records to the partition."""
         upstream, jumped = noted + 1, False
         tail, with_timestamp = self._tail(plan.target, *bounds)
@@ -415,8 +415,8 @@ class Adopter:
                 f"{plan.target}: has records, none of which can be read, and MirrorMaker 2 noted "
                 f"no position of {plan.source}"
             )
-            raise self._position_unknown(what, plan)
-        return Adopted(
+            raise self._position_error(what, plan)
+        return AdoptedPartition(
             plan=plan,
             upstream=upstream,
             downstream=bounds[1],
@@ -452,7 +452,7 @@ class Adopter:
         *,
         with_timestamp: bool,
         is_again: bool,
-    ) -> Aligned | None:
+    ) -> AlignedPosition | None:
         """Return None if the source no longer has any record of the copy, and resuming loses none.
 
         If Twinlog has copied since (`is_again`), the noted position does not count, only records.
@@ -491,9 +491,9 @@ class Adopter:
             f"after {max(noted, log_start)}, so the offset at which the copy resumes is unknown: "
             "another client wrote to it, or the source's log was rewritten"
         )
-        raise self._position_unknown(what, plan)
+        raise self._position_error(what, plan)
 
-    def _position_unknown(self, what: str, plan: PartitionPlan) -> PartitionError:
+    def _position_error(self, what: str, plan: PartitionPlan) -> PartitionError:
         finding = LogFinding(code="MM2_PLACE_UNKNOWN", what=what, target=plan.target)
         return finding.in_flow(self.flow, is_shared=self.is_shared)
 
@@ -535,7 +535,7 @@ Copied = tuple[TopicPartition, TopicId, TopicId]
 
 @dataclass(slots=True, kw_only=True)
 class TakeOver:
-    """The verdicts in one generation of a flow."""
+    """Decides in one generation of a flow which partitions continue a MirrorMaker 2's copy."""
 
     flow: FlowConfig
     storage: OffsetStorage | None
@@ -567,7 +567,7 @@ class TakeOver:
         passed = unread.keys() | (known if self._claim is not None else set())
         adopter = adopter_of(self.flow, self.storage, *self.clients())
         adoption = adopter.survey([plan for plan in plans if plan.source not in passed], maps)
-        for line in adoption.said():
+        for line in adoption.facts():
             self.log_once(line)
         adopted = {partition.plan.source for partition in adoption.partitions}
         for plan in plans:
@@ -593,7 +593,7 @@ class TakeOver:
             )
             self._adopted.add(_copied(partition.plan))
 
-    def judged(self, plans: Sequence[PartitionPlan]) -> list[PartitionPlan]:
+    def judge(self, plans: Sequence[PartitionPlan]) -> list[PartitionPlan]:
         """Return the plans of a discovery, with the verdict on each."""
         if self.storage is None or self._claim is None:
             return list(plans)

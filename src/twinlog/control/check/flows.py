@@ -20,7 +20,12 @@ from twinlog.cluster.net.metadata import Operation, TopicMetadata
 from twinlog.cluster.topics.acls import SECURITY_DISABLED
 from twinlog.cluster.topics.cluster_info import EXPIRY_CONFIG, describe_cluster
 from twinlog.cluster.topics.configs import describe_broker_configs
-from twinlog.cluster.topics.topic_admin import DEFAULT, TopicCreation, hidden_topic, validate_topic
+from twinlog.cluster.topics.topic_admin import (
+    DEFAULT,
+    TopicCreation,
+    hidden_topic_error,
+    validate_topic,
+)
 from twinlog.codes import PartitionState, Trait, has
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.check.offline_status import TopicBegin, topic_begins
@@ -53,13 +58,13 @@ from twinlog.survey.discovery import (
     absence,
     mirrored_topics,
     missing_named_topics,
-    name_too_long,
+    name_too_long_error,
     new_counts_note,
     new_partitions,
-    partitions_differ,
+    partitions_differ_error,
     replication_refused,
-    target_topic_missing,
-    target_topic_too_small,
+    topic_missing_error,
+    topic_too_small_error,
 )
 from twinlog.survey.ends import NO_ENDS, Want, read_ends
 from twinlog.survey.picture import read_maps
@@ -99,10 +104,12 @@ class _FlowCheck:
         self._flow: FlowConfig = setup.config
         self._clients = clients
         self._report = report
-        self._here = clients.source.metadata(None)
-        self._there = clients.target.metadata(None)
-        verdict = setup.guard.check(clients.source, clients.target, self._here, self._there)
-        all_topics = mirrored_topics(self._flow, self._here)
+        self._source_metadata = clients.source.metadata(None)
+        self._target_metadata = clients.target.metadata(None)
+        verdict = setup.guard.check(
+            clients.source, clients.target, self._source_metadata, self._target_metadata
+        )
+        all_topics = mirrored_topics(self._flow, self._source_metadata)
         self._mirrored = {name: all_topics[name] for name in all_topics if name in verdict.rows}
         for name, error in verdict.errors.items():
             self._problem(error, name)
@@ -123,10 +130,18 @@ class _FlowCheck:
     # -- topics that would be mirrored ---------------------------------------------------------
 
     def topics(self) -> None:
-        missing = [name for name in self._mirrored if self._remote[name] not in self._there.topics]
+        missing = [
+            name
+            for name in self._mirrored
+            if self._remote[name] not in self._target_metadata.topics
+        ]
         source, target = self._clients[:2]
         new = new_topic_configs(
-            self._flow, source, target, self._there, {name: self._remote[name] for name in missing}
+            self._flow,
+            source,
+            target,
+            self._target_metadata,
+            {name: self._remote[name] for name in missing},
         )
         self._report.notes += filter(None, [new.unknown])
         begins = topic_begins(
@@ -137,39 +152,41 @@ class _FlowCheck:
             self._problem,
         )
         for name, topic in self._mirrored.items():
-            self._report.topics.append(self._topic(topic, new.of.get(name, {}), begins[name]))
+            self._report.topics.append(self._topic(topic, new.by_topic.get(name, {}), begins[name]))
         self._report.notes += [
-            absence(self._flow, name) for name in missing_named_topics(self._flow, self._here)
+            absence(self._flow, name)
+            for name in missing_named_topics(self._flow, self._source_metadata)
         ]
         self._report.notes += unkept_names(self._flow, self._mirrored)
         self._report.notes += group_notes(self._flow, self._clients.source)
         if missing and self._flow.new_topics.enabled:
-            self._creation(missing, new.of)
+            self._creation(missing, new.by_topic)
 
     def _topic(
         self, topic: TopicMetadata, configs: Mapping[str, str], begin: TopicBegin
     ) -> TopicReport:
         remote = self._remote[topic.name]
-        known = self._there.topics.get(remote)
+        known = self._target_metadata.topics.get(remote)
         wanted = len(topic.partitions)
         creates = self._flow.new_topics.enabled
         if known is None:
             plan, count = Plan.CREATE if creates else Plan.MISSING, 0
             if not creates:
-                self._problem(target_topic_missing(self._flow, remote), topic.name)
+                self._problem(topic_missing_error(self._flow, remote), topic.name)
         else:
             count = len(known.partitions)
             plan = Plan.GROW if count < wanted and self._may_grow else Plan.EXISTS
             if count != wanted and self._flow.same_partitions:
-                error = partitions_differ(self._flow, remote, count, wanted)
+                error = partitions_differ_error(self._flow, remote, count, wanted)
                 self._problem(error, topic.name)
-            elif count != wanted and self._flow.keyed_partitions:
+            elif self._flow.places_by_key(wanted, count):
                 self._report.notes.append(
                     f"{self._flow.flow}: topic {remote} has {plural(count, 'partition')} on "
-                    f"{self._flow.flow.target}, its source {wanted}: records are placed by key"
+                    f"{self._flow.flow.target}, and {wanted} on {self._flow.flow.source}: "
+                    "records are placed by key"
                 )
             elif count < wanted and not creates:
-                error = target_topic_too_small(self._flow, remote, count, wanted)
+                error = topic_too_small_error(self._flow, remote, count, wanted)
                 self._problem(error, topic.name)
         return TopicReport(
             topic=topic.name,
@@ -184,14 +201,14 @@ class _FlowCheck:
 
     def _creation(self, missing: Sequence[str], configs: Mapping[str, Mapping[str, str]]) -> None:
         """Let the brokers validate the creation of every topic."""
-        live, factor = len(self._there.brokers), self._flow.new_topics.replication_factor
+        live, factor = len(self._target_metadata.brokers), self._flow.new_topics.replication_factor
         if (refused := replication_refused(self._flow, live, len(missing))) is not None:
             self._problem(refused)
             return
         differing: dict[int, list[str]] = {}
         for name in missing:
             topic = self._mirrored[name]
-            if (too_long := name_too_long(self._flow, name, self._remote[name])) is not None:
+            if (too_long := name_too_long_error(self._flow, name, self._remote[name])) is not None:
                 self._problem(too_long, name)
                 continue
             partitions = new_partitions(self._flow, topic)
@@ -228,7 +245,7 @@ class _FlowCheck:
 
     def source_rights(self) -> None:
         seen = visible_topics(
-            self._clients.lane_source, self._clients.source, self._here, self._mirrored
+            self._clients.lane_source, self._clients.source, self._source_metadata, self._mirrored
         )
         for name in self._mirrored:
             if not may(seen, name, Operation.READ):
@@ -237,29 +254,34 @@ class _FlowCheck:
         read = [
             name
             for name in self._mirrored
-            if synced or self._remote[name] not in self._there.topics
+            if synced or self._remote[name] not in self._target_metadata.topics
         ]
         self._report.notes += hidden_configs(
-            self._here, self._flow.flow.source, read, "configs are not copied"
+            self._source_metadata, self._flow.flow.source, read, "configs are not copied"
         )
 
     def target_rights(self) -> None:
         existing = {
-            name: remote for name, remote in self._remote.items() if remote in self._there.topics
+            name: remote
+            for name, remote in self._remote.items()
+            if remote in self._target_metadata.topics
         }
         seen = visible_topics(
-            self._clients.lane_target, self._clients.target, self._there, existing.values()
+            self._clients.lane_target,
+            self._clients.target,
+            self._target_metadata,
+            existing.values(),
         )
         for name, remote in existing.items():
             for right in (Operation.WRITE, Operation.READ):
                 if not may(seen, remote, right):
                     self._problem(denied_error(self._flow.flow.target, right.name, remote), name)
-            wanted, count = self._mirrored[name], self._there.topics[remote]
+            wanted, count = self._mirrored[name], self._target_metadata.topics[remote]
             grows = len(count.partitions) < len(wanted.partitions)
-            if grows and self._may_grow and not may(self._there, remote, Operation.ALTER):
+            if grows and self._may_grow and not may(self._target_metadata, remote, Operation.ALTER):
                 self._problem(denied_error(self._flow.flow.target, "ALTER", remote), name)
         self._report.notes += hidden_configs(
-            self._there,
+            self._target_metadata,
             self._flow.flow.target,
             existing.values(),
             "limits are taken as Kafka's defaults",
@@ -272,9 +294,9 @@ class _FlowCheck:
             for error in self._own_topic_errors(name):
                 self._problem(error)
         self._report.notes += hidden_configs(
-            self._there,
+            self._target_metadata,
             self._flow.flow.target,
-            [name for name in own if name in self._there.topics],
+            [name for name in own if name in self._target_metadata.topics],
             "cleanup.policy is not checked",
         )
         self._report.notes += [
@@ -284,14 +306,14 @@ class _FlowCheck:
         ]
 
     def _own_topic_errors(self, name: str) -> Iterator[TwinlogError]:
-        if name not in self._there.topics:
+        if name not in self._target_metadata.topics:
             factor = self._flow.state_topic_replication_factor
             creation = self._try_creation(name, 1, factor, {})
             if isinstance(creation, TwinlogError):
                 yield creation
             return
         for right in (Operation.WRITE, Operation.READ):
-            if not may(self._there, name, right):
+            if not may(self._target_metadata, name, right):
                 yield denied_error(self._flow.flow.target, right.name, name)
 
     def group(self) -> None:
@@ -305,8 +327,8 @@ class _FlowCheck:
 
     def state(self) -> None:
         """Note whether the last run of this flow has not ended cleanly."""
-        if STATE_TOPIC not in self._there.topics or not may(
-            self._there, STATE_TOPIC, Operation.READ
+        if STATE_TOPIC not in self._target_metadata.topics or not may(
+            self._target_metadata, STATE_TOPIC, Operation.READ
         ):
             return
         history = state_rows(self._clients.target).history(str(self._flow.flow))
@@ -320,14 +342,13 @@ class _FlowCheck:
         """Report prefixed remote topics with records that no row of the offset map covers."""
         if self._setup.is_identity:
             return
-        keyed = self._flow.keyed_partitions
         targets = {
             TopicPartition(topic.topic, number): TopicPartition(topic.remote_topic, number)
             for topic in self._report.topics
             if topic.plan not in (Plan.CREATE, Plan.MISSING)
             # other topics are treated as shared
-            if not keyed or topic.partitions == topic.remote_partitions
-            if may(self._there, topic.remote_topic, Operation.READ)
+            if not self._flow.places_by_key(topic.partitions, topic.remote_partitions)
+            if may(self._target_metadata, topic.remote_topic, Operation.READ)
             for number in range(min(topic.partitions, topic.remote_partitions))
         }
         known = self._mapped if targets else ()
@@ -345,14 +366,14 @@ class _FlowCheck:
 
     def _key(self, tp: TopicPartition, remote: TopicPartition) -> PartitionKey:
         return PartitionKey(
-            self._here.topics[tp.topic].topic_id,
-            self._there.topics[remote.topic].topic_id,
+            self._source_metadata.topics[tp.topic].topic_id,
+            self._target_metadata.topics[remote.topic].topic_id,
             tp.partition,
         )
 
     def _has_position(self, tp: TopicPartition) -> bool:
         remote = TopicPartition(self._remote[tp.topic], tp.partition)
-        known = self._there.topics.get(remote.topic)
+        known = self._target_metadata.topics.get(remote.topic)
         if known is None:
             return False
         key = self._key(tp, remote)
@@ -361,9 +382,11 @@ class _FlowCheck:
 
     @cached_property
     def _mapped(self) -> Container[PartitionKey]:
-        if not may(self._there, map_topic_of(self._flow.flow), Operation.READ):
+        if not may(self._target_metadata, map_topic_of(self._flow.flow), Operation.READ):
             return ()
-        return read_maps(self._clients.target, self._flow.flow, self._there, after=NO_ENDS)
+        return read_maps(
+            self._clients.target, self._flow.flow, self._target_metadata, after=NO_ENDS
+        )
 
     def expiry(self) -> None:
         if self._flow.producer_id_expiration_ms is not None:
@@ -498,7 +521,7 @@ def _acls(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Written:
+class _WrittenTopic:
     """A topic that a feature writes."""
 
     client: ClusterClient
@@ -525,10 +548,10 @@ def check_features(
 
 def _written_topics(
     flow: FlowConfig, source: ClusterClient, target: ClusterClient
-) -> Iterator[_Written]:
+) -> Iterator[_WrittenTopic]:
     policy = policy_of(flow)
     if flow.groups.checkpoints_s is not None:
-        yield _Written(
+        yield _WrittenTopic(
             client=target,
             topic=policy.checkpoints_topic(flow.source_alias),
             so="checkpoints are not written",
@@ -536,7 +559,7 @@ def _written_topics(
         )
     for client, into_target in ((target, True), (source, False)):
         if any(beat.into_target is into_target for beat in flow.heartbeats):
-            yield _Written(
+            yield _WrittenTopic(
                 client=client,
                 topic=HEARTBEATS_TOPIC,
                 so=f"no heartbeats into {client.alias}",
@@ -544,7 +567,7 @@ def _written_topics(
                 rights=(Operation.WRITE,),
             )
     if flow.status_interval_seconds:
-        yield _Written(
+        yield _WrittenTopic(
             client=target,
             topic=STATUS_TOPIC,
             so="the status is shown only on the mirror's host",
@@ -553,7 +576,7 @@ def _written_topics(
         )
     syncs = flow.offset_syncs
     if syncs is not None:
-        yield _Written(
+        yield _WrittenTopic(
             client=target if syncs.on_target else source,
             topic=offset_syncs_topic(flow, syncs),
             so="offset syncs are not written",
@@ -563,7 +586,7 @@ def _written_topics(
         )
 
 
-def _missing(written: _Written) -> TwinlogError | None:
+def _missing(written: _WrittenTopic) -> TwinlogError | None:
     """Return the first right that is certainly missing."""
     client, topic = written.client, written.topic
     seen = client.metadata([topic])
@@ -574,10 +597,10 @@ def _missing(written: _Written) -> TwinlogError | None:
     try:
         validate_topic(client, topic, partitions=1, replication_factor=DEFAULT)
     except Unauthorized as error:
-        return hidden_topic(client, topic, may_create=False) if hidden else error
+        return hidden_topic_error(client, topic, may_create=False) if hidden else error
     except (BrokerRefused, Unsupported):
         return None  # the error is not about rights, but a policy of the cluster, or old brokers
-    return hidden_topic(client, topic, may_create=True) if hidden else None
+    return hidden_topic_error(client, topic, may_create=True) if hidden else None
 
 
 def _source_group(flow: FlowConfig, source: ClusterClient, report: FlowReport) -> None:

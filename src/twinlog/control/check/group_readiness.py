@@ -80,15 +80,15 @@ class GroupReadiness:
     """The readiness of one group."""
 
     FIELDS = (
-        "group is_share is_ready why_not state=here.state members source=here.as_json "
-        "target=there.as_json lag offsets=committed"
+        "group is_share is_ready why_not state=source_side.state members "
+        "source=source_side.as_json target=target_side.as_json lag offsets=committed"
     )
 
     group: str
     is_share: bool
-    here: GroupSide
+    source_side: GroupSide
     """The group on the source."""
-    there: GroupSide
+    target_side: GroupSide
     """The group on the target."""
     committed: tuple[CommittedOffset, ...]
     why_not: tuple[str, ...]
@@ -107,7 +107,7 @@ class GroupReadiness:
 
     @property
     def members(self) -> list[dict[str, Any]]:
-        return [member._asdict() for member in self.here.members or ()]
+        return [member._asdict() for member in self.source_side.members or ()]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -240,8 +240,8 @@ def readiness(
     return GroupReadiness(
         group=group.name,
         is_share=group.is_share,
-        here=source_side,
-        there=target_side,
+        source_side=source_side,
+        target_side=target_side,
         committed=committed,
         why_not=tuple(why_not),
     )

@@ -20,7 +20,7 @@ from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.offset_storage import OffsetStorage, offset_storage
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
-from twinlog.control.adopt.adoption import Adopted, Adopter, Adoption, adopter_of
+from twinlog.control.adopt.adoption import AdoptedPartition, Adopter, Adoption, adopter_of
 from twinlog.control.adopt.mm2_positions import SyncsTopic
 from twinlog.control.check.flows import Clients, check_flow
 from twinlog.control.check.offline_status import AskedClusters
@@ -239,9 +239,7 @@ def check_adoption(
     plans = [
         plan
         for name, remote_name in remote.items()
-        for plan in _plans(
-            at_source[name], at_target[remote_name], by_key=setup.config.keyed_partitions
-        )
+        for plan in _plans(setup.config, at_source[name], at_target[remote_name])
     ]
     maps = read_maps(target, setup.config.flow, after=NO_ENDS)
     adoption = _survey(adopter_of(setup.config, storage, source, target), plans, maps, report)
@@ -279,7 +277,7 @@ def suggest_adoption(
     would look like foreign records, or be copied again. `clients` are those of source and target.
     """
     source, target = clients
-    names = not_ours(report, is_identity=setup.is_identity)
+    names = foreign_topics_of(report, is_identity=setup.is_identity)
     if not names:
         return
     left = [(target, storage.topic)]
@@ -297,7 +295,7 @@ def suggest_adoption(
         report.notes.append(suggestion(used, names))
 
 
-def not_ours(report: FlowReport, *, is_identity: bool) -> list[str]:
+def foreign_topics_of(report: FlowReport, *, is_identity: bool) -> list[str]:
     """Return the source topics whose remote topics have, or may have, records that Twinlog did not
     copy.
     """
@@ -323,13 +321,13 @@ def suggestion(used: Sequence[str], names: Sequence[str]) -> str:
 
 
 def _plans(
-    at_source: TopicMetadata, at_target: TopicMetadata, *, by_key: bool
+    flow: FlowConfig, at_source: TopicMetadata, at_target: TopicMetadata
 ) -> Iterator[PartitionPlan]:
     """Yield the plans of the partitions that both topics have."""
     if at_source.error or at_target.error:
         return
     count = len(at_target.partitions)
-    targets = count if by_key and count != len(at_source.partitions) else 0
+    targets = count if flow.places_by_key(len(at_source.partitions), count) else 0
     for partition in range(min(len(at_source.partitions), len(at_target.partitions))):
         yield PartitionPlan(
             source=TopicPartition(at_source.name, partition),
@@ -341,7 +339,7 @@ def _plans(
         )
 
 
-def _changes(adopted: Iterable[Adopted]) -> Iterator[str]:
+def _changes(adopted: Iterable[AdoptedPartition]) -> Iterator[str]:
     by_topic: dict[str, list[str]] = {}
     for partition in adopted:
         source = partition.plan.source

@@ -28,16 +28,16 @@ from twinlog.codes import FlowState, PartitionState, Trait, has
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.check.reported_status import (
     LastRun,
+    current_set_up,
+    current_status,
     last_run,
-    of_now,
-    set_up_of_now,
     status_rows,
 )
 from twinlog.control.duties.rounds import LedFlow, PartitionView
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.snapshots import promoted_snapshots
 from twinlog.control.flow.wiring import flow_setup
-from twinlog.control.lanes.wanted import kept
+from twinlog.control.lanes.wanted import kept_text
 from twinlog.control.risk.loss import loss_of
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.verified import Verified
@@ -55,11 +55,11 @@ from twinlog.mirror.state.published import (
 )
 from twinlog.model import StartAt, StartKind, TopicPartition
 from twinlog.quantities import plural
-from twinlog.survey.cluster_state import source_changed
+from twinlog.survey.cluster_state import source_changed_error
 from twinlog.survey.discovery import discover, mirrored_topics
 from twinlog.survey.ends import Ends, LogState, Want, read_ends
 from twinlog.survey.picture import Picture, read_flow, read_maps
-from twinlog.survey.replica import Certainty, Replica, pair_into
+from twinlog.survey.replica import Certainty, Replica, pair_of_target
 from twinlog.survey.state_reader import state_rows_if_any
 from twinlog.threads import THREADS
 from twinlog.wire.record_batch import read_headers
@@ -264,7 +264,7 @@ def idle_flow_interface(
 
     Raises TwinlogError if a cluster cannot be queried.
     """
-    return _OfflineFlow(setup, source, target).led(log_once)
+    return _OfflineFlow(setup, source, target).led_interface(log_once)
 
 
 def _open(setup: FlowSetup, clusters: AskedClusters) -> _OfflineFlow | FlowSnapshot:
@@ -312,7 +312,7 @@ class _OfflineFlow:
         self.setup = setup
         self._source = source
         self._target = target
-        self._there = target.metadata(None)
+        self._target_metadata = target.metadata(None)
         self._history, self._intents = self._state()
         self._flow = configured(setup.config, released=self._intents.released)
 
@@ -348,11 +348,11 @@ class _OfflineFlow:
     def _snapshot(self) -> FlowSnapshot:
         last = None if self._history is None else self._history.latest
         source_id = self._source.metadata([]).cluster_id or ""
-        if changed := source_changed(self._flow, last, source_id):
+        if changed := source_changed_error(self._flow, last, source_id):
             return replace(_unknown_snapshot(self.setup, changed), state=FlowState.FAILED)
         return self._run(self._read()[0])
 
-    def led(self, log_once: Callable[[str], None]) -> LedFlow:
+    def led_interface(self, log_once: Callable[[str], None]) -> LedFlow:
         """Return the interface of the flow for duties (`idle_flow_interface`)."""
         parts, replicas, ends = self._read()
         snapshot = self._run(parts)
@@ -378,7 +378,7 @@ class _OfflineFlow:
         discovery = discover(
             self._flow, self.setup.policy, self._source, self._target, create=False
         )
-        new = self._new(set(discovery.missing))
+        new = self._new_partitions(set(discovery.missing))
         sources = [*(plan.source for plan in discovery.plans), *new]
         picture = read_flow(
             self._target,
@@ -388,12 +388,14 @@ class _OfflineFlow:
             is_shared=self.setup.is_identity,
             new_owners=lambda: self._state()[1].new_owners,
             maps=self._flow.flow,
-            metadata=self._there,
+            metadata=self._target_metadata,
         )
         now_ms = int(time.time() * 1000)
         replicas = [picture.replica(plan, plan.targets) for plan in discovery.plans]
-        never = [replica.pair.source for replica in replicas if replica.copied.ordinal is None]
-        begins = begins_now(self._flow, self._source, [*never, *new])
+        never_copied = [
+            replica.pair.source for replica in replicas if replica.copied.ordinal is None
+        ]
+        begins = begins_now(self._flow, self._source, [*never_copied, *new])
         parts = [
             self._partition(replica, begins.get(replica.pair.source), now_ms)
             for replica in replicas
@@ -414,7 +416,7 @@ class _OfflineFlow:
         snapshot = replace(snapshot, code=run.code)
         if status is None:
             return snapshot
-        add = _overlaid if status.is_of_leader else _with_setup_problem
+        add = _with_status if status.is_of_leader else _with_setup_problem
         return add(snapshot, status)
 
     def _last_run(self) -> tuple[LastRun, PublishedStatus | None, str]:
@@ -422,7 +424,7 @@ class _OfflineFlow:
         set it up, and the problem of malformed rows.
         """
         now_ms, status, failed, problem = int(time.time() * 1000), None, None, ""
-        rows = status_rows(self._target, self._there, now_ms)
+        rows = status_rows(self._target, self._target_metadata, now_ms)
         try:
             status = published_status(self.setup.name, rows or [])
             failed = failed_set_up(self.setup.name, rows or [])
@@ -430,16 +432,18 @@ class _OfflineFlow:
             problem = str(error)
         reports = bool(self._flow.status_interval_seconds) and rows is not None
         run = last_run(self._history, status, now_ms, reports=reports)
-        now = of_now(status, self._history, now_ms)
-        if now is None and STATE_TOPIC in self._there.topics:  # otherwise the leader is unknown
-            now = set_up_of_now(failed, self._history, run, now_ms)
+        now = current_status(status, self._history, now_ms)
+        if (
+            now is None and STATE_TOPIC in self._target_metadata.topics
+        ):  # otherwise the leader is unknown
+            now = current_set_up(failed, self._history, run, now_ms)
         return run, now, problem
 
     def _state(self) -> tuple[FlowHistory | None, FlowIntents]:
         rows = state_rows_if_any(self._target)
         return rows.history(self.setup.name), rows.intents(self.setup.name)
 
-    def _new(self, missing: set[str]) -> dict[TopicPartition, str]:
+    def _new_partitions(self, missing: set[str]) -> dict[TopicPartition, str]:
         """Return partitions of topics without a remote topic, with the name that it will have."""
         if not missing:
             return {}
@@ -452,7 +456,7 @@ class _OfflineFlow:
     def _kept(self, picture: Picture) -> Iterator[PartitionSnapshot]:
         """Yield copies of topics that the source no longer shows."""
         source_topics = self._source.metadata(None).topics
-        names = {topic.topic_id: name for name, topic in self._there.topics.items()}
+        names = {topic.topic_id: name for name, topic in self._target_metadata.topics.items()}
         lost = {
             TopicPartition(names[key.target_topic_id], key.partition): key.target_topic_id
             for key, known in picture.maps.items()
@@ -464,7 +468,7 @@ class _OfflineFlow:
         # nothing is copied there any more, so the map cannot be older than these ends
         picture = picture._replace(target=read_ends(self._target, lost))
         for target, topic_id in lost.items():
-            pair = pair_into(picture.maps, target, topic_id, {})
+            pair = pair_of_target(picture.maps, target, topic_id, {})
             if pair is None or pair.source.topic in source_topics:
                 continue
             yield PartitionSnapshot(
@@ -475,14 +479,14 @@ class _OfflineFlow:
                 copied=(records := picture.replica(pair, 0).copied.ordinal),
                 records=records or 0,
                 is_left_known=False,
-                message=kept(target.topic),
+                message=kept_text(target.topic),
             )
 
     def _promoted(self) -> Iterator[PartitionSnapshot]:
         """Yield the partitions of topics that were promoted by name."""
         remote = partial(self.setup.policy.format_remote_topic, self._flow.source_alias)
         topics = self._intents.topics(IntentKind.PROMOTE)
-        target_topics = {name: self._there.topics.get(remote(name)) for name in topics}
+        target_topics = {name: self._target_metadata.topics.get(remote(name)) for name in topics}
         counts = {
             name: len(topic.partitions)
             for name, topic in target_topics.items()
@@ -547,7 +551,7 @@ def _view(replica: Replica, partition: PartitionSnapshot | None) -> PartitionVie
     )
 
 
-def _overlaid(snapshot: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
+def _with_status(snapshot: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
     """Add to a snapshot what only the leader knows: states, problems, and the possible loss."""
     unusual = {TopicPartition(part.topic, part.partition): part for part in status.unusual}
     parts = []

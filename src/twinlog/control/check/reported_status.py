@@ -131,7 +131,7 @@ _UNREADABLE: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reported:
+class ReportedFlow:
     """The report of one flow's leader, and the commands in effect."""
 
     status: PublishedStatus | None
@@ -152,7 +152,7 @@ class Reported:
 
 def reports_of(
     flows: Mapping[str, bool], target: ClusterSettings, now_ms: int, give_up_s: float
-) -> dict[str, Reported]:
+) -> dict[str, ReportedFlow]:
     """Return the reports of flows into one cluster. `flows`: by name, whether the leader writes
     reports by the configuration. Raises TwinlogError if the cluster cannot be queried. If only the
     rows of one flow cannot be read, its report has the problem.
@@ -197,7 +197,9 @@ def _by_flow(rows: Rows) -> Callable[[str], Rows]:
     return lambda flow: [*named.get(flow, ()), *unread]
 
 
-def _report(flow: str, state: Rows | None, status: Rows, now_ms: int, *, reports: bool) -> Reported:
+def _report(
+    flow: str, state: Rows | None, status: Rows, now_ms: int, *, reports: bool
+) -> ReportedFlow:
     """Evaluate only the rows of this flow, because rows of other flows may be of a later release.
     `state`: None if it is not readable.
     """
@@ -224,13 +226,13 @@ def _report(flow: str, state: Rows | None, status: Rows, now_ms: int, *, reports
             run = last_run(history, newest, now_ms, reports=reports)
         except _UNREADABLE as error:
             problems.append(f"its last process cannot be read: {_in_words(error)}")
-    now = of_now(newest, history, now_ms)
+    now = current_status(newest, history, now_ms)
     if now is None and run is not None and intents is not None and intents.promotion is None:
         try:
-            now = set_up_of_now(failed_set_up(flow, status), history, run, now_ms)
+            now = current_set_up(failed_set_up(flow, status), history, run, now_ms)
         except CorruptData as error:
             problems.append(str(error))
-    return Reported(
+    return ReportedFlow(
         status=now,
         intents=intents,
         run=None if now else run,
@@ -259,7 +261,7 @@ def status_rows(target: ClusterClient, at_target: ClusterMetadata, now_ms: int) 
     return rows_since(target, now_ms - WRITTEN_WITHIN_MS)
 
 
-def of_now(
+def current_status(
     status: PublishedStatus | None, history: FlowHistory | None, now_ms: int
 ) -> PublishedStatus | None:
     """Return the newest row if its writer currently leads the flow."""
@@ -270,11 +272,11 @@ def of_now(
     return status if latest is None or status.rank >= latest.generation else None
 
 
-def set_up_of_now(
+def current_set_up(
     failed: PublishedStatus | None, history: FlowHistory | None, run: LastRun, now_ms: int
 ) -> PublishedStatus | None:
     """Return the row of a process that fails to set up the flow, if no process leads the flow by
-    `of_now` and none may be running it. `run`: how it last ran.
+    `current_status` and none may be running it. `run`: how it last ran.
     """
     if failed is None or not _is_fresh(failed, now_ms):
         return None

@@ -25,7 +25,7 @@ from twinlog.mirror.findings import Span
 from twinlog.mirror.map.translation import Translation
 from twinlog.mirror.names.filters import policy_of
 from twinlog.mirror.names.renaming import plain_upstream
-from twinlog.mirror.plan import Pairing
+from twinlog.mirror.plan import PartitionPair
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.model import NO_TOPIC_ID, Isolation, TopicId, TopicPartition
 from twinlog.survey.discovery import require_gone
@@ -228,17 +228,19 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
     )
     replicas = {tp: picture.replica(pair) for tp, pair in pairs.items()}
     # the copy has advanced since the target's ends were read, or the target lost the end of its log
-    cut = {
+    past_end = {
         tp: replica
         for tp, replica in replicas.items()
         if replica.log[1] < (replica.copied.downstream or 0)
     }
-    if cut:
-        picture = picture.again(scope.target, [replica.pair.target for replica in cut.values()])
-        replicas |= {tp: picture.replica(replica.pair) for tp, replica in cut.items()}
+    if past_end:
+        picture = picture.with_later_ends(
+            scope.target, [replica.pair.target for replica in past_end.values()]
+        )
+        replicas |= {tp: picture.replica(replica.pair) for tp, replica in past_end.items()}
     for tp in listed.keys() - replicas:
         remote = TopicPartition(scope.remote(tp.topic), tp.partition)
-        replicas[tp] = picture.replica(Pairing(tp, remote, listed[tp], NO_TOPIC_ID))
+        replicas[tp] = picture.replica(PartitionPair(tp, remote, listed[tp], NO_TOPIC_ID))
     by_partition = {
         tp: _copy(replica, is_shared=scope.setup.is_identity) for tp, replica in replicas.items()
     }
@@ -334,7 +336,7 @@ def _pairs(
     target_metadata: ClusterMetadata,
     covers: Callable[[str], bool],
     listed: Mapping[TopicPartition, TopicId],
-) -> Iterator[tuple[TopicPartition, Pairing]]:
+) -> Iterator[tuple[TopicPartition, PartitionPair]]:
     """Yield the partitions of remote topics, by their source partitions."""
     upstreams = FlowUpstreams.of(scope.config, scope.rows().copies.values())
     for name, upstream in upstreams.copies(target_metadata.topics).items():
@@ -343,7 +345,7 @@ def _pairs(
             for target in topic.tps:
                 tp = TopicPartition(upstream, target.partition)
                 source_id = listed.get(tp, NO_TOPIC_ID)
-                yield tp, Pairing(tp, target, source_id, topic.topic_id)
+                yield tp, PartitionPair(tp, target, source_id, topic.topic_id)
 
 
 def _hidden_on_target(

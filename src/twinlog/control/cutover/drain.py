@@ -207,7 +207,7 @@ class Drain:
                 return
             now = time.monotonic()
             if lost and now - whole_since > self._row_within_s:
-                raise self._truncated(lost)
+                raise self._truncated_error(lost)
             whole_since = whole_since if lost else now
             if self._scope.is_led():
                 last_led = now
@@ -221,7 +221,7 @@ class Drain:
                 say(f"{plural(len(left), 'partition')} left, {count(records)} records")
             time.sleep(POLL_S)
 
-    def is_over(self) -> bool:
+    def is_complete(self) -> bool:
         """Return True if no record is missing now."""
         return not any(self._read_state()[1:])
 
@@ -252,7 +252,7 @@ class Drain:
             return deleted
         return [copy for copy in deleted if newest.missing(copy.source, copy.copied_to) != 0]
 
-    def _truncated(self, lost: Sequence[Copy]) -> FlowError:
+    def _truncated_error(self, lost: Sequence[Copy]) -> FlowError:
         what = first_few(f"{copy.source} {copy.deleted}" for copy in lost)
         return self._scope.error(
             f"the source deleted records before they were copied ({what}): they are on neither "

@@ -90,8 +90,10 @@ class FailoverPlan:
             return False
         if self.groups_problem:
             return False
-        exact = (group.is_exact and not group.in_use_there for group in self.groups)
-        return all(exact) and not any(line for group in self.groups for line in group.ahead())
+        exact = (group.is_exact and not group.in_use_on_target for group in self.groups)
+        return all(exact) and not any(
+            line for group in self.groups for line in group.skipping_lines()
+        )
 
     def _is_whole(self, copy: Copy) -> bool:
         is_known = copy.is_copied or copy.problem == NOTHING
@@ -114,7 +116,7 @@ class FailoverPlan:
             yield f"{where} no group of this flow: consumers start by their auto.offset.reset"
         for group in self.groups:
             yield from group.lines()
-            yield from group.ahead()
+            yield from group.skipping_lines()
 
     def _copied(self) -> Iterator[str]:
         late = [copy for copy in self.copies if not self._is_whole(copy)]
@@ -219,7 +221,7 @@ class Failover:
     def abort(self) -> None:
         """Report that there is nothing to undo. After the promotion, raise FlowError (PROMOTED)."""
         if has_promoted(self._scope, self._scope.intents()):
-            raise already_promoted(self._scope)
+            raise promoted_error(self._scope)
         self._say("nothing was promoted, so there is nothing to undo; groups that were set keep")
         self._say("  their offsets, as after a group sync")
 
@@ -234,7 +236,7 @@ class Failover:
 def _why_not_set(plan: GroupPlan) -> str:
     if plan.problem:
         return plan.problem
-    if plan.in_use_there:
+    if plan.in_use_on_target:
         return "it is in use on the target, before its offset: stop it and run the command again"
     nowhere = [
         position for position in plan.partitions if position.outcome is GroupOutcome.NO_COUNTERPART
@@ -242,7 +244,7 @@ def _why_not_set(plan: GroupPlan) -> str:
     return str(nowhere[0]) if nowhere else "its offsets were rejected: run the command again"
 
 
-def already_promoted(scope: CutoverScope) -> FlowError:
+def promoted_error(scope: CutoverScope) -> FlowError:
     """Return the error for a cutover that cannot be undone."""
     return scope.error(
         "it was promoted, and producers may have written to the remote topics since: "

@@ -57,7 +57,9 @@ def fence_acl(topic: str) -> TopicAcl:
     )
 
 
-def shut_out(source: ClusterClient, topics: Iterable[str], acls: Iterable[TopicAcl]) -> list[str]:
+def locked_out_topics(
+    source: ClusterClient, topics: Iterable[str], acls: Iterable[TopicAcl]
+) -> list[str]:
     """Return the topics that everybody may use because they have no ACL. With a fence nobody could
     read them any more.
 
@@ -106,7 +108,7 @@ class AclFence:
         scope = self._scope
         ours = {*wanted_fences(scope, scope.intents())}
         acls = topic_acls(scope.source, needs="ALTER")
-        if open_ := shut_out(scope.source, topics, acls):
+        if open_ := locked_out_topics(scope.source, topics, acls):
             raise scope.error(
                 f"{first_few(open_)} on the source has no ACL, and brokers have "
                 f"{OPEN_WITHOUT_ACL}: a fence by ACL would keep readers out as well; allow them by "
@@ -122,7 +124,7 @@ class AclFence:
         steering, fenced = self._scope.steering, self._scope.rows().fenced(self._scope.name)
         rows = [
             change.intent.encode()
-            for change in steering.wanted(IntentKind.FENCE, topics)
+            for change in steering.changes(IntentKind.FENCE, topics)
             if change.is_needed or change.intent.topic not in fenced
         ]
         if rows:
@@ -139,7 +141,7 @@ class AclFence:
         scope.steering.set(IntentKind.FENCE, fence_topics, is_set=False)
         return fence_topics
 
-    def standing(self, intents: FlowIntents) -> list[str]:
+    def fenced_topics(self, intents: FlowIntents) -> list[str]:
         """Return the topics that Twinlog's fence protects now. An intended fence may never have
         been created, or may have been removed with Kafka's tools.
         """

@@ -15,7 +15,7 @@ from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.cluster.topics.acls import SECURITY_DISABLED, topic_acls
 from twinlog.control.compare import acls_off, configs_off
 from twinlog.control.cutover.copies import NOTHING, Copy
-from twinlog.control.cutover.fence import shut_out
+from twinlog.control.cutover.fence import locked_out_topics
 from twinlog.control.cutover.groups import GroupPlan
 from twinlog.control.cutover.newest_status import NewestStatus
 from twinlog.control.cutover.scope import CutoverScope
@@ -67,13 +67,13 @@ class Gates:
         self._copies = copies
         self._groups = groups
         self._newest = newest
-        self._here = scope.source.metadata(None)
-        self._there = scope.target.metadata(None)
+        self._source_metadata = scope.source.metadata(None)
+        self._target_metadata = scope.target.metadata(None)
         self._targets = targets = {copy.target.topic for copy in copies}
         by_name = copies_by_name(scope.config, scope.source, scope.target)
         self._remotes = {name: remote for name, remote in by_name.items() if remote in targets}
 
-    def all(self, *, most_lag: int) -> list[Gate]:
+    def check_all(self, *, most_lag: int) -> list[Gate]:
         """Return every gate, in order."""
         return [
             self._mirror(),
@@ -140,7 +140,7 @@ class Gates:
 
     def _out_of_sync(self) -> Iterator[str]:
         for copy in self._copies:
-            partition = self._there.partition(copy.target)
+            partition = self._target_metadata.partition(copy.target)
             if partition is None:
                 yield f"{copy.target} is not there"
             elif partition.leader < 0:
@@ -151,7 +151,10 @@ class Gates:
 
     def _fewer_replicas(self) -> Iterator[str]:
         for source, target in sorted({(c.source.topic, c.target.topic) for c in self._copies}):
-            fewer, more = _replicas(self._there, target), _replicas(self._here, source)
+            fewer, more = (
+                _replicas(self._target_metadata, target),
+                _replicas(self._source_metadata, source),
+            )
             if 0 < fewer < more:
                 yield f"{target} has {plural(fewer, 'replica')}, {source} has {more}"
 
@@ -184,7 +187,7 @@ class Gates:
                 changes = [*acl_changes.missing, *acl_changes.leftover]
             denied = fenced_topics(topic_acls(scope.target)).intersection(self._targets)
             sources = sorted({copy.source.topic for copy in self._copies})
-            open_ = shut_out(scope.source, sources, topic_acls(scope.source))
+            open_ = locked_out_topics(scope.source, sources, topic_acls(scope.source))
         except BrokerRefused as error:
             if error.code != SECURITY_DISABLED:
                 raise
@@ -216,11 +219,15 @@ class Gates:
             for position in group.partitions
             if not (position.is_exact or position.waits_for_copy)
         ]
-        problems += [line for group in self._groups for line in (*group.ahead(), *group.nowhere())]
+        problems += [
+            line
+            for group in self._groups
+            for line in (*group.skipping_lines(), *group.unset_lines())
+        ]
         problems += [
             f"group {group.group}: {group.problem}" for group in self._groups if group.problem
         ]
-        used = [group.group for group in self._groups if group.in_use_there]
+        used = [group.group for group in self._groups if group.in_use_on_target]
         notes = [f"in use on the target already: {first_few(used)}"] if used else []
         if self._excluded:
             excluded = first_few(self._excluded)

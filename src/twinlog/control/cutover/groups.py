@@ -81,12 +81,12 @@ class GroupPartition:
     def outcome(self) -> GroupOutcome:
         if self.to is None:
             return GroupOutcome.NO_COUNTERPART if self.now is None else GroupOutcome.LEFT
-        if self.further:
+        if self.offsets_ahead:
             return GroupOutcome.AHEAD
         return GroupOutcome.THERE if self.now == self.to else GroupOutcome.BEHIND
 
     @property
-    def further(self) -> int:
+    def offsets_ahead(self) -> int:
         """Return by how many offsets it is further on the target than planned, or 0."""
         return 0 if self.now is None or self.to is None else max(0, self.now - self.to)
 
@@ -99,7 +99,7 @@ class GroupPartition:
         if self.to is None:
             text = f"{self.source} {self.committed}: {self.outcome}"
         if self.outcome is GroupOutcome.AHEAD:
-            text = f"{text}: at {self.now}, {count(self.further)} records further"
+            text = f"{text}: at {self.now}, {count(self.offsets_ahead)} records further"
         return f"{text} (not exact: {self.why_not_exact})" if self.why_not_exact else text
 
 
@@ -108,17 +108,17 @@ class GroupPlan:
     """One group in all partitions of the scope."""
 
     FIELDS = (
-        "group is_exact is_done from_checkpoints in_use_on_source=in_use_here "
-        "in_use_on_target=in_use_there problem? places=partitions"
+        "group is_exact is_done from_checkpoints in_use_on_source "
+        "in_use_on_target problem? places=partitions"
     )
 
     group: str
     partitions: tuple[GroupPartition, ...]
     from_checkpoints: bool = False
     """Whether the offsets are from its newest checkpoints. Later commits are unknown."""
-    in_use_there: bool = False
+    in_use_on_target: bool = False
     """Whether it has members on the target, so that none of its offsets is set."""
-    in_use_here: bool = False
+    in_use_on_source: bool = False
     problem: str = ""
     """Why its offsets on the target are unknown or were not set."""
 
@@ -138,7 +138,7 @@ class GroupPlan:
         """Return the offsets to commit on the target. They are empty if the coordinator would
         reject them.
         """
-        if self.in_use_there or self.problem:
+        if self.in_use_on_target or self.problem:
             return {}
         return {
             partition.target: Committed(offset=partition.to, metadata=partition.metadata)
@@ -146,24 +146,24 @@ class GroupPlan:
             if partition.to is not None and partition.outcome is GroupOutcome.BEHIND
         }
 
-    def ahead(self) -> Iterator[str]:
+    def skipping_lines(self) -> Iterator[str]:
         """Yield a line for each partition in which the group would skip records on the target. A
         group that is in use there yields none.
         """
-        for partition in () if self.in_use_there else self.partitions:
+        for partition in () if self.in_use_on_target else self.partitions:
             if partition.outcome is GroupOutcome.AHEAD and partition.is_exact:
                 yield (
                     f"group {self.group} is at {partition.now} of {partition.target}, and by its "
                     f"offset on the source it should be at {partition.to}: it would skip "
-                    f"{count(partition.further)} records; set it back with twinlog offsets reset "
-                    f"--to-offset {partition.to}"
+                    f"{count(partition.offsets_ahead)} records; set it back with twinlog offsets "
+                    f"reset --to-offset {partition.to}"
                 )
 
-    def nowhere(self) -> Iterator[str]:
+    def unset_lines(self) -> Iterator[str]:
         """Yield a line for each partition in which the group has no offset, if it is in use on the
         target: its members start by auto.offset.reset, which may be the end of the log.
         """
-        for partition in self.partitions if self.in_use_there else ():
+        for partition in self.partitions if self.in_use_on_target else ():
             if partition.now is None and partition.to:
                 yield (
                     f"group {self.group} is in use on the target and has no offset in "
@@ -174,7 +174,7 @@ class GroupPlan:
     def lines(self) -> Iterator[str]:
         """Yield a line on the group, and lines on its partitions; inexact ones come first."""
         notes = []
-        if self.in_use_there:
+        if self.in_use_on_target:
             notes.append("in use on the target: its offsets are not changed")
         if self.from_checkpoints:
             notes.append("by its newest checkpoints")
@@ -194,8 +194,8 @@ class CutoverGroups:
     def __init__(self, scope: CutoverScope, *, is_failover: bool = False) -> None:
         self._scope = scope
         self._is_failover = is_failover
-        self._here = Coordinators(scope.source)
-        self._there = Coordinators(scope.target)
+        self._source_groups = Coordinators(scope.source)
+        self._target_groups = Coordinators(scope.target)
         self._rows: dict[tuple[str, TopicPartition], CheckpointRow] = {}
         """The newest checkpoint by group and partition of the target, as read so far."""
         self._next = 0
@@ -206,16 +206,18 @@ class CutoverGroups:
         `settled`: wait for pending transactional offsets, and raise if they stay pending.
         """
         copies_by_source = {copy.source: copy for copy in copies}
-        listed_groups = {} if self._scope.source_problem is not None else list_groups(self._here)
+        listed_groups = (
+            {} if self._scope.source_problem is not None else list_groups(self._source_groups)
+        )
         checkpoints = self._checkpoints(copies_by_source)
         selects = self._scope.config.groups.selects
         names = {name for name, group in listed_groups.items() if group.has_offsets} | {
             *checkpoints
         }
         names = {name for name in names if selects(name)}
-        target_groups = list_groups(self._there)
+        target_groups = list_groups(self._target_groups)
         # before the commits, so that offsets which a group sync sets in between are not ahead
-        now = fetch_offsets(self._there, names)
+        now = fetch_offsets(self._target_groups, names)
         commits: Commits = {}
         hidden: frozenset[str] = frozenset()
         if self._scope.source_problem is None:
@@ -250,8 +252,8 @@ class CutoverGroups:
                     for commit in commits
                 ),
                 from_checkpoints=any(commit.is_checkpoint for commit in commits),
-                in_use_there=group in target_groups and target_groups[group].is_active,
-                in_use_here=group in listed_groups and listed_groups[group].is_active,
+                in_use_on_target=group in target_groups and target_groups[group].is_active,
+                in_use_on_source=group in listed_groups and listed_groups[group].is_active,
                 problem=str(answer) if isinstance(answer := now[group], TwinlogError) else "",
             )
             for group, commits in wanted.items()
@@ -278,13 +280,13 @@ class CutoverGroups:
         config = self._scope.config.groups
         names = [
             name
-            for name, group in list_groups(self._here).items()
+            for name, group in list_groups(self._source_groups).items()
             if group.has_offsets and not is_own_group(name)
             if config.include.matches(name) and config.exclude.matches(name)
         ]
         return sorted(
             name
-            for name, answer in fetch_offsets(self._here, names).items()
+            for name, answer in fetch_offsets(self._source_groups, names).items()
             if not isinstance(answer, TwinlogError)
             and any(self._scope.covers(tp.topic) for tp in answer)
         )
@@ -293,7 +295,7 @@ class CutoverGroups:
         """Set the offsets that are behind. Return the rejected groups with the reason."""
         wanted: dict[str, GroupOffsets] = {plan.group: plan.to_set for plan in plans if plan.to_set}
         refused: dict[str, str] = {}
-        for group, answer in commit_offsets(self._there, wanted).items():
+        for group, answer in commit_offsets(self._target_groups, wanted).items():
             problems = [answer] if isinstance(answer, TwinlogError) else answer.values()
             problem = next((problem for problem in problems if problem is not None), None)
             if problem is not None:
@@ -319,7 +321,7 @@ class CutoverGroups:
         self, names: Iterable[str], listed_groups: Mapping[str, Group], *, settled: bool
     ) -> tuple[Commits, frozenset[str]]:
         """Return the commits on the source, and the groups that this user may not see there."""
-        answers = fetch_offsets(self._here, names, settled=settled)
+        answers = fetch_offsets(self._source_groups, names, settled=settled)
         hidden = frozenset(
             group
             for group, offsets in answers.items()

@@ -22,7 +22,7 @@ from twinlog.mirror.names.filters import TopicSelector, policy_of
 from twinlog.mirror.state.generations import Claim, FlowHistory
 from twinlog.mirror.state.intents import FlowIntents, IntentKind
 from twinlog.mirror.state.rows import StateRows
-from twinlog.survey.cluster_state import never_led, source_changed, target_changed
+from twinlog.survey.cluster_state import never_led_error, source_changed_error, target_changed_error
 from twinlog.survey.state_reader import state_rows_if_any
 
 Say = Callable[[str], None]
@@ -81,7 +81,7 @@ class CutoverScope:
             seen = self.source.metadata([])
         except TwinlogError as error:
             return error
-        return source_changed(self.config, self.claim, seen.cluster_id or "")
+        return source_changed_error(self.config, self.claim, seen.cluster_id or "")
 
     @property
     def name(self) -> str:
@@ -137,9 +137,9 @@ class CutoverScope:
         """Raise FlowError (CLUSTER_CHANGED) if an address leads to another cluster than the claim
         names.
         """
-        error = target_changed(self.config, self.claim, target_metadata.cluster_id or "")
+        error = target_changed_error(self.config, self.claim, target_metadata.cluster_id or "")
         if source_metadata is not None:
-            error = error or source_changed(
+            error = error or source_changed_error(
                 self.config, self.claim, source_metadata.cluster_id or ""
             )
         if error is not None:
@@ -151,7 +151,7 @@ class CutoverScope:
             self.history()
         )  # the mirror of a drill starts later
         if self.claim is None:
-            raise never_led(self.config)
+            raise never_led_error(self.config)
 
     # -- current rows of the state topic
 

@@ -23,7 +23,7 @@ from typing import Final
 
 from twinlog.control.cutover.copies import FORGOTTEN, Copy, copies, incomplete, records_in
 from twinlog.control.cutover.drain import Drain, Ends, FenceProof
-from twinlog.control.cutover.failover import already_promoted
+from twinlog.control.cutover.failover import promoted_error
 from twinlog.control.cutover.fence import AclFence
 from twinlog.control.cutover.gates import Gate, Gates, require_open
 from twinlog.control.cutover.groups import CutoverGroups, GroupOutcome, GroupPlan
@@ -152,10 +152,10 @@ class Switchover:
         is_over = is_promoted(scope, intents, topics)
         if not is_over:
             excluded = self.groups.excluded()
-            gates = Gates(scope, current, groups, newest_status(scope), excluded).all(
+            gates = Gates(scope, current, groups, newest_status(scope), excluded).check_all(
                 most_lag=self.options.most_lag
             )
-        standing = self.fence.standing(intents)
+        standing = self.fence.fenced_topics(intents)
         who = "promoted" if promotion is None else f"promoted {promotion}"
         return SwitchoverPlan(
             flow=scope.name,
@@ -208,14 +208,14 @@ class Switchover:
         """
         self.scope.require_source()
         if has_promoted(self.scope, self.scope.intents()):
-            raise already_promoted(self.scope)
+            raise promoted_error(self.scope)
         if self.options.fence is FenceKind.HOOK:
             run_hook(self.scope, self.options.fence_hook, "unfence")
             self.say("fence: removed by the hook")
         topics = self.fence.remove_own()
         if has_promoted(self.scope, self.scope.intents()):
             self.fence.put_back(topics)  # another run promoted in the meantime
-            raise already_promoted(self.scope)
+            raise promoted_error(self.scope)
         self.say(
             f"fence: removed from {plural(len(topics), 'topic')}; the flow continues as before"
         )
@@ -293,7 +293,7 @@ class Switchover:
             current = copies(self.scope)
             refused = self.groups.set(self.groups.plan(current, settled=True))
             plans = self.groups.plan(current, settled=True)
-            left = [*self._remaining_problems(plans, refused), *self._reading(plans, ends)]
+            left = [*self._remaining_problems(plans, refused), *self._unread_lines(plans, ends)]
             if not left:
                 break
             if time.monotonic() > deadline:
@@ -316,15 +316,15 @@ class Switchover:
         taken = "groups" in self.options.accepted
         for plan in plans:
             if not taken:
-                yield from plan.nowhere()
-            if plan.in_use_there or (taken and not plan.problem):
+                yield from plan.unset_lines()
+            if plan.in_use_on_target or (taken and not plan.problem):
                 continue
-            if not (plan.is_done and plan.is_exact) or any(plan.ahead()):
+            if not (plan.is_done and plan.is_exact) or any(plan.skipping_lines()):
                 why = refused.get(plan.group) or next(plan.lines())
                 wrong = next((p for p in plan.partitions if not p.is_exact or p.now != p.to), None)
                 yield f"group {plan.group} is not at its offset: {wrong or why}"
 
-    def _reading(self, plans: Iterable[GroupPlan], ends: Ends) -> Iterator[str]:
+    def _unread_lines(self, plans: Iterable[GroupPlan], ends: Ends) -> Iterator[str]:
         """Yield a line for each group with members on the source that has not read to its end: the
         records that it reads and commits later would be read again on the target.
         """
@@ -332,7 +332,7 @@ class Switchover:
             spans = {
                 position.source: Span(position.committed, ends[position.source])
                 for position in plan.partitions
-                if plan.in_use_here and not plan.in_use_there and position.source in ends
+                if plan.in_use_on_source and not plan.in_use_on_target and position.source in ends
             }
             for tp in records_in(self.scope, spans):
                 yield (
@@ -346,7 +346,7 @@ class Switchover:
         """Check again, right before the promotion, that all conditions still hold."""
         scope = self.scope
         if again := scope.joined():
-            raise self._changed(
+            raise self._changed_error(
                 f"{first_few(again)} was left out of this run, and is copied again, because "
                 "another operator resumed or demoted it",
                 "GATE_CLOSED",
@@ -355,18 +355,18 @@ class Switchover:
         new = sorted({copy.source for copy in current if not copy.unlisted} - {*ends})
         if new:
             named = first_few(map(str, new))
-            raise self._changed(f"{named} was created on the source after the fence was set")
+            raise self._changed_error(f"{named} was created on the source after the fence was set")
         unlisted = {f"{copy.source.topic}: {copy.unlisted}": 0 for copy in current if copy.unlisted}
         stopped = newest_status(scope).codes(scope.covers)
         for gate, problems in (("topics", unlisted), ("copy", stopped)):
             if gate not in self.options.accepted and (reasons := first_few(problems)):
-                raise self._changed(f"gate {gate} is closed now: {reasons}", "GATE_CLOSED")
+                raise self._changed_error(f"gate {gate} is closed now: {reasons}", "GATE_CLOSED")
         if self.options.fence is FenceKind.ACL and (open_ := self.fence.missing(topics)):
-            raise self._changed(f"the fence was removed from {first_few(open_)}")
+            raise self._changed_error(f"the fence was removed from {first_few(open_)}")
         if writers := proof.has_moved(ends):
-            raise self._changed(f"the source was written to: {first_few(map(str, writers))}")
-        if not drain.is_over():
-            raise self._changed("the copy is not complete any more")
+            raise self._changed_error(f"the source was written to: {first_few(map(str, writers))}")
+        if not drain.is_complete():
+            raise self._changed_error("the copy is not complete any more")
 
     def _fence_again(self, topics: Sequence[str]) -> None:
         """Put the fence up again if `abort` has removed it in the meantime. `abort` removes the
@@ -430,7 +430,7 @@ class Switchover:
             code="FENCE_LEAKS",
         )
 
-    def _changed(self, what: str, code: str = "FENCE_LEAKS") -> FlowError:
+    def _changed_error(self, what: str, code: str = "FENCE_LEAKS") -> FlowError:
         return self.scope.error(
             f"{what}; nothing was promoted: run the same command again, or "
             "remove the fence with twinlog switchover abort",
@@ -443,7 +443,7 @@ def _overlaps(plans: Iterable[GroupPlan]) -> Iterator[str]:
     whose offset there differs from its commit on the source.
     """
     for plan in plans:
-        for position in plan.partitions if plan.in_use_there else ():
+        for position in plan.partitions if plan.in_use_on_target else ():
             if position.outcome is GroupOutcome.BEHIND:
                 at, risk = f"at {position.now}", "records in between may be read twice"
                 if position.now is None:

@@ -116,7 +116,7 @@ class Observation:
         return self.snapshot.flow
 
     @cached_property
-    def behind(self) -> tuple[PartitionStatus, ...]:
+    def lagging(self) -> tuple[PartitionStatus, ...]:
         """Partitions with a lag, without those that an open transaction holds back."""
         parts = self.snapshot.partitions
         return tuple(part for part in parts if part.lag and not part.is_held_back)
@@ -124,19 +124,19 @@ class Observation:
     @cached_property
     def lag(self) -> int:
         """Records that wait, over partitions where that is known."""
-        return total(partition.lag for partition in self.behind) or 0
+        return total(partition.lag for partition in self.lagging) or 0
 
     @cached_property
     def lag_ms(self) -> int:
-        return largest(partition.lag_ms for partition in self.behind) or 0
+        return largest(partition.lag_ms for partition in self.lagging) or 0
 
     @cached_property
     def batches(self) -> tuple[int, int]:
         """Batches that the lanes of lagging partitions have read, and how many of these were
         decoded or compressed again.
         """
-        return sum(partition.batches for partition in self.behind), sum(
-            partition.recoded for partition in self.behind
+        return sum(partition.batches for partition in self.lagging), sum(
+            partition.recoded for partition in self.lagging
         )
 
     @property
@@ -246,7 +246,7 @@ def one_partition(observation: Observation) -> Iterator[Finding]:
     """Report a single partition with most of the lag: one lane copies it, and more do not help."""
     if not observation.is_slow or len(observation.snapshot.partitions) < 2:
         return
-    worst = max(observation.behind, key=lambda partition: partition.lag or 0)
+    worst = max(observation.lagging, key=lambda partition: partition.lag or 0)
     share = (worst.lag or 0) / observation.lag
     if share < MOST_OF_IT:
         return
@@ -268,7 +268,7 @@ def few_lanes(observation: Observation) -> Iterator[Finding]:
     if observation.cores is None:
         yield from _bounded_by_tasks(observation)
         return
-    could = min(observation.cores, len(observation.behind))
+    could = min(observation.cores, len(observation.lagging))
     if observation.snapshot.lanes >= could:
         return
     lanes = plural(observation.snapshot.lanes, "lane")
@@ -278,7 +278,7 @@ def few_lanes(observation: Observation) -> Iterator[Finding]:
     yield Finding(
         Likelihood.LIKELY,
         "few_lanes",
-        f"{lanes} copy {plural(len(observation.behind), 'partition')} that are behind, of "
+        f"{lanes} copy {plural(len(observation.lagging), 'partition')} that are behind, of "
         f"{observation.cores} cores{why}",
         todo,
     )
@@ -287,14 +287,14 @@ def few_lanes(observation: Observation) -> Iterator[Finding]:
 def _bounded_by_tasks(observation: Observation) -> Iterator[Finding]:
     """Report `tasks.max` as the limit for a flow on another host, whose cores are unknown."""
     most = observation.tasks_max
-    if most is not None and observation.snapshot.lanes >= most < len(observation.behind):
+    if most is not None and observation.snapshot.lanes >= most < len(observation.lagging):
         yield Finding(
             Likelihood.POSSIBLE,
             "few_lanes",
             f"{plural(observation.snapshot.lanes, 'lane')} copy "
-            f"{plural(len(observation.behind), 'partition')} that are behind, "
+            f"{plural(len(observation.lagging), 'partition')} that are behind, "
             f"because tasks.max = {most}",
-            f"raise tasks.max, to at most {len(observation.behind)}, if its host has more cores",
+            f"raise tasks.max, to at most {len(observation.lagging)}, if its host has more cores",
         )
 
 
@@ -349,7 +349,7 @@ def small_fetches(observation: Observation) -> Iterator[Finding]:
         Likelihood.LIKELY,
         "small_fetches",
         f"{what} at most {size(bound)}/s for {unit}, "
-        f"and {size(max(fastest, (observation.rate or 0.0) / lanes))}/s are copied",
+        f"which copies {size(max(fastest, (observation.rate or 0.0) / lanes))}/s",
         f"raise {observation.source.alias}.consumer.{key} above {now}",
     )
 
@@ -409,7 +409,7 @@ def decoded(observation: Observation) -> Iterator[Finding]:
             "set batch.size = 0 for the target's producer: then batches pass unchanged",
         )
     if observation.decoded and not is_counted:
-        behind = {partition.topic for partition in observation.behind}
+        behind = {partition.topic for partition in observation.lagging}
         why = next(iter(observation.decoded.values()))
         yield Finding(
             Likelihood.POSSIBLE,
@@ -549,7 +549,7 @@ def no_lanes(observation: Observation) -> Iterator[Finding]:
         FlowState.PARTLY_FAILED,
         FlowState.STARTING,
     )
-    if works and not observation.snapshot.lanes and observation.behind:
+    if works and not observation.snapshot.lanes and observation.lagging:
         yield _certain_finding(
             "no_lanes",
             f"no lane runs ({observation.snapshot.state}), "

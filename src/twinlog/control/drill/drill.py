@@ -38,7 +38,7 @@ from twinlog.config.values.origin import Setting
 from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.control.cutover.switchover import FenceKind
 from twinlog.control.drill.cleaning import DrillNames, Part, clean
-from twinlog.control.drill.rehearsal import Defect, Load, Measured, MirrorProcess, Rehearsal
+from twinlog.control.drill.rehearsal import Defect, Load, Measurements, MirrorProcess, Rehearsal
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.encoded import encoded
 from twinlog.errors import BrokerRefused, FlowError, TwinlogError, UsageError
@@ -105,7 +105,7 @@ class DrillResult:
     mark: str
     began_ms: int
     seconds: float = 0.0
-    outcomes: list[Measured] = field(default_factory=list)
+    outcomes: list[Measurements] = field(default_factory=list)
     problem: str = ""
     """Why it ended early."""
     is_clean: bool = True
@@ -239,7 +239,7 @@ class Drill:
         finally:
             mirror.kill()
 
-    def _report_outcome(self, outcome: Measured) -> None:
+    def _report_outcome(self, outcome: Measurements) -> None:
         limit = self._config.rpo_seconds
         if limit is not None and outcome.lost_s > limit:
             what = f"{outcome.lost_s:.1f} s were lost, twinlog.rpo.seconds is {limit}"
@@ -434,7 +434,7 @@ def page(result: DrillResult) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _rows(outcomes: list[Measured]) -> Iterator[list[str]]:
+def _rows(outcomes: list[Measurements]) -> Iterator[list[str]]:
     yield [
         "producers were interrupted for",
         *(duration(outcome.interruption_s) for outcome in outcomes),

@@ -58,7 +58,7 @@ class Load:
 
 
 @dataclass(slots=True, kw_only=True)
-class Measured:
+class Measurements:
     """The measurements of a rehearsal."""
 
     FIELDS = (
@@ -101,7 +101,7 @@ class Rehearsal:
         self._groups = {names.group(part, n): names.topic(part, n) for n in range(len(partitions))}
         self._clients: list[DrillClient] = []
 
-    def run(self, fence: FenceKind) -> Measured:
+    def run(self, fence: FenceKind) -> Measurements:
         """Run the rehearsal. Raises FlowError if a step fails."""
         with CutoverScope(flow_setup(self._config), reason="drill") as scope:
             try:
@@ -114,7 +114,7 @@ class Rehearsal:
 
     # -- switchover
 
-    def _switchover(self, scope: CutoverScope, fence: FenceKind) -> Measured:
+    def _switchover(self, scope: CutoverScope, fence: FenceKind) -> Measurements:
         scope.require_source()
         writer, readers = self._begin(scope)
         self._until(lambda: _is_copied(scope), "the first copy")
@@ -148,7 +148,7 @@ class Rehearsal:
 
     # -- failover
 
-    def _failover(self, scope: CutoverScope) -> Measured:
+    def _failover(self, scope: CutoverScope) -> Measurements:
         with CutoverScope(flow_setup(self._config), reason="drill") as source:
             source.require_source()
             writer, readers = self._begin(scope)
@@ -181,7 +181,7 @@ class Rehearsal:
     def _measure_loss(
         self,
         scope: CutoverScope,
-        outcome: Measured,
+        outcome: Measurements,
         clients: tuple[DrillWriter, Sequence[DrillReader], DrillWriter, Sequence[DrillReader]],
         cut_at: float,
     ) -> None:
@@ -288,10 +288,10 @@ class Rehearsal:
             on_target = numbers_in(scope.target, remote)
             yield from findings(self._part, "the log of", remote, on_target, numbers)
 
-    def _outcome(self, new_writer: DrillWriter, stopped_at: float) -> Measured:
+    def _outcome(self, new_writer: DrillWriter, stopped_at: float) -> Measurements:
         pause_s = round(max(new_writer.first_at.values()) - stopped_at, 3)
         self._say(f"producers were interrupted for {duration(pause_s)}")
-        return Measured(
+        return Measurements(
             part=self._part, written=sum(new_writer.written.values()), interruption_s=pause_s
         )
 

@@ -50,7 +50,7 @@ def find_acl_changes(
     without DESCRIBE.
     """
     rules = AclRules.of(flow)
-    wanted = rules.wanted(topic_acls(source), remotes)
+    wanted = rules.target_acls(topic_acls(source), remotes)
     if not wanted and not flow.acl_sync.removal:
         return AclChanges(missing=(), leftover=())
     target_acls = topic_acls(target, needs="ALTER")
@@ -121,7 +121,7 @@ class AclSync(TopicRounds):
                     remotes,
                     source,
                     target,
-                    lambda: self.confirm(topics, remotes, source, target),
+                    lambda: self.require_unchanged(topics, remotes, source, target),
                 )
             except Unauthorized as error:
                 self._flow.log_once(_not_copied_line(self._flow.config, error))

@@ -144,7 +144,7 @@ class ConfigSync(TopicRounds):
             shared = self._shared(topics, target)
             drift = find_drift(self._flow.config, remotes, source, target, shared)
             if drift.topics:
-                self.confirm(topics, remotes, source, target)
+                self.require_unchanged(topics, remotes, source, target)
             self._log_lowered([*shortened_retention_lines(drift)])
             todo = {remote: changes_of(diffs) for remote, diffs in drift.topics.items()}
             refused = alter_topic_configs(target, todo)

@@ -134,7 +134,7 @@ class TopicRounds:
 
         return frozenset(tp.topic for tp in tps if tp not in empty)
 
-    def take(self) -> tuple[list[CopiedTopic], bool]:
+    def next_topics(self) -> tuple[list[CopiedTopic], bool]:
         """Return the topics of this round, and whether these are all. Topics that are left alone
         are logged once.
 
@@ -154,7 +154,7 @@ class TopicRounds:
             )
         return [topic for topic in handed.ours if is_whole or topic not in self._done], is_whole
 
-    def confirm(
+    def require_unchanged(
         self,
         topics: Iterable[CopiedTopic],
         names: Mapping[str, str],
@@ -179,10 +179,10 @@ class TopicRounds:
             raise NotNow("a topic was deleted or re-created", flow=self._flow.name)
 
     def round(self) -> None:
-        topics, is_whole = self.take()
+        topics, is_whole = self.next_topics()
         if topics:
             self.sync(topics, is_whole=is_whole)
-        self.did(topics, is_whole=is_whole)
+        self.on_done(topics, is_whole=is_whole)
 
     def sync(self, topics: Sequence[CopiedTopic], *, is_whole: bool) -> None:
         """Handle these topics. `is_whole`: they are all topics of the flow. Raises TwinlogError."""
@@ -191,7 +191,7 @@ class TopicRounds:
     def close(self) -> None:
         """Do nothing, because each round opens its own connections."""
 
-    def did(self, topics: Iterable[CopiedTopic], *, is_whole: bool) -> None:
+    def on_done(self, topics: Iterable[CopiedTopic], *, is_whole: bool) -> None:
         """Note that the round has succeeded."""
         self._done = {*topics} if is_whole else self._done | {*topics}
         if is_whole:

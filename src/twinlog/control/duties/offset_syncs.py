@@ -27,7 +27,13 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.topic_admin import ensure_mm2_topic
 from twinlog.config.flow.schema import OffsetSyncsConfig
 from twinlog.control.duties.led_log import LedLog
-from twinlog.control.duties.rounds import Duty, LedFlow, NotPermitted, PartitionView, confirmed
+from twinlog.control.duties.rounds import (
+    Duty,
+    LedFlow,
+    NotPermitted,
+    PartitionView,
+    with_same_topics,
+)
 from twinlog.errors import CorruptData, TwinlogError, Unauthorized
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
 from twinlog.mirror.map.runs import ORDINAL, Run, following, run_at, run_at_upstream
@@ -223,7 +229,7 @@ class OffsetSyncs:
                     due[view] = points
                     undone[view] = _Written(point=before[0], at=before[1], is_delayed=True)
         syncs: list[OffsetSync] = []
-        for view in confirmed(due, self._source, self._target):
+        for view in with_same_topics(due, self._source, self._target):
             del undone[view]
             syncs += (
                 OffsetSync(

@@ -41,7 +41,7 @@ from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, map_homes,
 from twinlog.mirror.map.runs import DOWNSTREAM, UPSTREAM, following
 from twinlog.mirror.names.naming import STATE_TOPIC, map_topic_of
 from twinlog.mirror.state.copies import Copy, is_known, mapped_copies, noting_rows
-from twinlog.mirror.state.generations import having_written
+from twinlog.mirror.state.generations import has_written_row
 from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.ends import known_starts
 from twinlog.survey.state_reader import state_rows
@@ -122,7 +122,7 @@ class OwnTopics:
         return [
             *(row for row in followed if row[0] not in present),
             *(
-                having_written(self._flow.name, producer_id)
+                has_written_row(self._flow.name, producer_id)
                 for producer_id in sorted(wrote - state.producers)
             ),
         ]
@@ -166,7 +166,7 @@ OFFSETS_TIMEOUT_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Gone:
+class _UnneededChunk:
     """A chunk that is to be removed, and the partitions that may have its rows."""
 
     key: bytes
@@ -195,12 +195,12 @@ class MapPruning:
         by_source = [(TopicPartition(known.topic, known.key.partition), known) for known in large]
         wanted = [views[tp] for tp, _ in by_source if tp in views]
         starts = self._starts(wanted) if wanted else {}
-        removals: list[_Gone] = []
+        removals: list[_UnneededChunk] = []
         for source, known in by_source:
             ordinal = _unneeded_below(known, views.get(source), starts)
             homes = map_homes(source, maps.partitions)
             for term, chunk in known.prunable(ordinal):
-                removals.append(_Gone(tombstone_key(known.key, term, chunk), homes))
+                removals.append(_UnneededChunk(tombstone_key(known.key, term, chunk), homes))
         try:
             self._remove(removals)
         except Unauthorized as error:
@@ -218,7 +218,7 @@ class MapPruning:
             view.source: (source_starts[view.source], target_starts[view.target]) for view in known
         }
 
-    def _remove(self, removals: Sequence[_Gone]) -> None:
+    def _remove(self, removals: Sequence[_UnneededChunk]) -> None:
         now_ms = int(time.time() * 1000)
         for home in sorted({home for removal in removals for home in removal.homes}):
             keys = [removal.key for removal in removals if home in removal.homes]

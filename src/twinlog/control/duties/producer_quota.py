@@ -14,10 +14,10 @@ import threading
 import time
 from typing import Final
 
-from twinlog.client.producer_hold import Freed, ProducerHold
+from twinlog.client.producer_hold import ProducerHold, RemovalResult
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings
-from twinlog.control.duties.producer_rate import ProducerRate, Waiting, curable_loss_ms
+from twinlog.control.duties.producer_rate import ProducerRate, WaitingCounts, curable_loss_ms
 from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.flow_log import FlowLog
@@ -67,10 +67,9 @@ class ProducerQuota:
         rate = self._wanted_rate()
         if self._rate is not None and self._rate.is_in_vain:
             self._flow.log_once(
-                f"{self._flow.name}: throttling producers of "
-                f"{self._flow.source.alias} did not help: they have quotas of their own, or the "
-                "copy itself is throttled; the quota is removed, and it is tried again every "
-                "10 minutes [PRODUCERS_HELD]"
+                f"{self._flow.name}: the quota for producers of {self._flow.source.alias} did not "
+                "help, because they have quotas of their own or the copy itself is throttled. It "
+                "is removed, and is set again after 10 minutes [PRODUCERS_HELD]"
             )
         if rate is None:
             now = time.monotonic()
@@ -84,7 +83,7 @@ class ProducerQuota:
             self._flow.confirm()  # after a promotion no process would remove the quota
         self._may_be_held = True
         try:
-            quota = self._hold.hold(rate)
+            quota = self._hold.set_quota(rate)
         except Unauthorized as error:
             self._refused_until = time.monotonic() + REFUSED_PAUSE_S
             self._flow.log_once(
@@ -121,7 +120,7 @@ class ProducerQuota:
 
     def close(self) -> None:
         try:
-            self._log_freed(self._hold.let_go())
+            self._log_freed(self._hold.remove_quota())
         except TwinlogError as error:
             self._may_stay(error)
         self._source.close()
@@ -134,17 +133,17 @@ class ProducerQuota:
         loss_ms = curable_loss_ms(now.partitions)
         if (loss_ms or 0) > (now.rpo_ms or 0):
             brokers = len(self._source.metadata([]).brokers)
-        waiting = Waiting.of(now.partitions)
+        waiting = WaitingCounts.of(now.partitions)
         return self._rate.see(time.monotonic(), loss_ms, now.bytes, brokers, waiting)
 
     def _release_hold(self, hold: ProducerHold) -> None:
-        self._log_freed(hold.let_go())  # before the target is queried, which may be down
+        self._log_freed(hold.remove_quota())  # before the target is queried, which may be down
         self._log_freed(hold.free())
         self._may_be_held = False
 
-    def _log_freed(self, freed: Freed) -> None:
+    def _log_freed(self, freed: RemovalResult) -> None:
         self._flow.held_rate.bytes_per_second = None
-        if freed is not Freed.NOTHING:
+        if freed is not RemovalResult.NOTHING:
             self._log.warning(
                 "%s: Twinlog's limit for producers has ended: %s",
                 self._flow.source.alias,
@@ -155,7 +154,7 @@ class ProducerQuota:
         flow = self._flow
         try:
             with self._client(flow.source) as source, self._client(flow.target) as target:
-                self._release_hold(ProducerHold(flow.name, source, target, self._hold.known))
+                self._release_hold(ProducerHold(flow.name, source, target, self._hold.last_row))
         except TwinlogError as error:
             self._may_stay(error)
 

@@ -73,7 +73,7 @@ def curable_loss_ms(partitions: Iterable[PartitionSnapshot]) -> int | None:
     return largest(part.loss_ms for part in behind) if behind else 0
 
 
-class Waiting(NamedTuple):
+class WaitingCounts(NamedTuple):
     """Number of records that are not copied yet, and of partitions for which that is known."""
 
     partitions: int
@@ -100,7 +100,7 @@ class ProducerRate:
     def __init__(self, rpo_ms: int) -> None:
         self._rpo_ms = rpo_ms
         self._seen: deque[tuple[float, int]] = deque()
-        self._waiting: deque[tuple[float, Waiting]] = deque()
+        self._waiting: deque[tuple[float, WaitingCounts]] = deque()
         self._moved_at: float | None = None
         self._next = 0.0
         self._last_loss_ms = 0
@@ -112,7 +112,7 @@ class ProducerRate:
         """Bytes per second of each user at each broker, or None without a quota."""
 
     def see(
-        self, now: float, loss_ms: int | None, copied: int, brokers: int, waiting: Waiting
+        self, now: float, loss_ms: int | None, copied: int, brokers: int, waiting: WaitingCounts
     ) -> int | None:
         """Return the new rate. `copied`: bytes since the flow began; `loss_ms`: the possible loss,
         or None if unknown.
@@ -128,21 +128,21 @@ class ProducerRate:
             is_late = loss_ms > self._rpo_ms and falls_behind
             if is_late and speed is not None and not self.is_in_vain:
                 self._lowered = 0
-                self._set(now, loss_ms, SHARE * speed / max(brokers, 1))
+                self._set_rate(now, loss_ms, SHARE * speed / max(brokers, 1))
         elif now >= self._next:
             grows = loss_ms >= self._last_loss_ms and falls_behind
             self._lowered += grows
-            self._set(now, loss_ms, self.rate * LESS if grows else self.rate)
+            self._set_rate(now, loss_ms, self.rate * LESS if grows else self.rate)
             if self._lowered > MOST_LOWERINGS:
                 # users have quotas of their own, or the flow back is throttled as this flow's user
                 self.rate, self.is_in_vain, self._not_before = None, True, now + IN_VAIN_S
         return self.rate
 
-    def _set(self, now: float, loss_ms: int, rate: float) -> None:
+    def _set_rate(self, now: float, loss_ms: int, rate: float) -> None:
         self.rate = max(int(rate), LEAST)
         self._next, self._last_loss_ms = now + ADJUST_S, loss_ms
 
-    def _falls_behind(self, now: float, waiting: Waiting) -> bool:
+    def _falls_behind(self, now: float, waiting: WaitingCounts) -> bool:
         """Return True if at least as many records wait as some seconds ago; False if it is too
         early to know.
         """

@@ -29,7 +29,7 @@ from twinlog.flow_log import FlowLog
 from twinlog.mirror.map.synced_offsets import SyncedOffsets
 from twinlog.mirror.map.translation import Reach
 from twinlog.mirror.names.naming import ReplicationPolicy
-from twinlog.mirror.plan import Pairing
+from twinlog.mirror.plan import PartitionPair
 from twinlog.mirror.state.generations import Claim
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.state.published import PublishedEvents
@@ -49,7 +49,7 @@ that a permission that was granted in the meantime is found.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionView(Pairing):
+class PartitionView(PartitionPair):
     """The progress of one partition of the flow."""
 
     reach: Reach | None
@@ -79,7 +79,7 @@ class PartitionView(Pairing):
         return 0 if self.reach is None else self.reach.upstream
 
 
-def confirmed(
+def with_same_topics(
     views: Iterable[PartitionView], source: ClusterClient, target: ClusterClient
 ) -> list[PartitionView]:
     """Return the partitions whose topics both still have the IDs of the copy. Call this right
@@ -238,7 +238,7 @@ class Duties:
             self._rounds.append(rounds)
             rounds.start()
 
-    def hold(self, *, is_held: bool) -> None:
+    def set_held(self, *, is_held: bool) -> None:
         """Pause or resume the duties, except for those that also run while the flow is paused. Last
         rounds still run.
         """
@@ -274,7 +274,7 @@ class Duties:
                 except NotPermitted as error:
                     self._log_once(error.message)
                 except TwinlogError as error:
-                    self._log.warning("%s: not done at the end: %s", duty.name, error)
+                    self._log.warning("%s: the last round failed: %s", duty.name, error)
                 except Exception:  # noqa: BLE001 (the other duties must end as well)
                     self._log.bug("%s: internal error in the last round", duty.name)
 
@@ -300,18 +300,18 @@ class Duties:
         try:
             duty.round()
         except NotNow:
-            troubles.failed(None)
+            troubles.on_round(None)
         except NotPermitted as error:
             self._log_once(error.message)
             return REFUSED_PAUSE_S
         except TwinlogError as error:
             if not self._stop.is_set():
                 self._on_error(error)
-                troubles.failed(error)
+                troubles.on_round(error)
         except Exception as bug:  # noqa: BLE001 (the copy must continue, and the bug must be seen)
             self._log.bug("%s: a bug in this round", duty.name)
             self._on_error(TwinlogError(f"{duty.name}: {bug!r}"))
-            troubles.failed(None)
+            troubles.on_round(None)
         else:
             troubles.ended()
             return None
@@ -329,7 +329,7 @@ class _Troubles:
         self._pause = GrowingPause(first_s=FIRST_PAUSE_S, most_s=MAX_PAUSE_S)
         self.pause_s = 0.0
 
-    def failed(self, error: TwinlogError | None) -> None:
+    def on_round(self, error: TwinlogError | None) -> None:
         self.pause_s = self._pause.next_s()
         if error is None:
             return

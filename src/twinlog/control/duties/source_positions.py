@@ -33,7 +33,7 @@ from twinlog.cluster.groups.group_offsets import Committed, commit_offsets, is_r
 from twinlog.cluster.topics.internal_log import append
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.control.adopt.mm2_positions import read_positions
-from twinlog.control.duties.rounds import Duty, LedFlow, NotPermitted, confirmed
+from twinlog.control.duties.rounds import Duty, LedFlow, NotPermitted, with_same_topics
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.copy.fan_out import partition_for_key
 from twinlog.model import TopicPartition
@@ -66,7 +66,7 @@ class GroupCommits:
         with ClusterClient(self._flow.source) as source, ClusterClient(self._flow.target) as target:
             wanted = {
                 view.source: Committed(offset=view.upstream)
-                for view in confirmed(views, source, target)
+                for view in with_same_topics(views, source, target)
             }
             if not wanted:
                 return
@@ -138,7 +138,9 @@ class Mm2Positions:
                 positions = read_positions(target, self._storage)
                 self._partitions, self._written = positions.partitions, positions.noted
             moved = [v for v in views if self._written.get(v.source) != v.upstream - 1]
-            due = {view.source: view.upstream - 1 for view in confirmed(moved, source, target)}
+            due = {
+                view.source: view.upstream - 1 for view in with_same_topics(moved, source, target)
+            }
             if due and is_last:
                 now = read_positions(target, self._storage).noted
                 due = {tp: at for tp, at in due.items() if now.get(tp) == self._written.get(tp)}

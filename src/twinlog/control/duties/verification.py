@@ -162,7 +162,7 @@ class Verification:
         views = sorted(compared, key=lambda view: view.source)
         if all(self._done.get(_pair(view), 0) >= view.upstream for view in views):
             is_all = self._is_full and 0 < len(views) == len(every)
-            self._flow.verified.complete(is_complete=is_all)
+            self._flow.verified.set_complete(is_complete=is_all)
             return
         if began < self._held_until:
             return
@@ -174,7 +174,7 @@ class Verification:
             section = self._choose(views, maps)
             if section is None:
                 return
-            self._flow.verified.complete(is_complete=False)
+            self._flow.verified.set_complete(is_complete=False)
             self._verify_section(section)
             if max(self._source.muted_until, self._target.muted_until) > began:
                 self._held_until = time.monotonic() + HELD_S
@@ -231,12 +231,12 @@ class Verification:
         self._offsets = min(max(wanted, LEAST_OFFSETS), MOST_OFFSETS, 2 * self._offsets)
 
     def _record_result(self, view: PartitionView, result: Compared) -> None:
-        self._flow.verified.compared(
+        self._flow.verified.add_compared(
             result.equal, result.bytes, int(time.time() * 1000), int(1000 * self._cpu_s())
         )
         for difference in result.differences:
             line = _difference_line(view, difference)
-            if self._flow.verified.differs(line):
+            if self._flow.verified.add_difference(line):
                 error = PartitionError(
                     f"{line}: `twinlog verify` compares all of both logs", code=CODE
                 )

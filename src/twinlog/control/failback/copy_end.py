@@ -32,7 +32,7 @@ from twinlog.mirror.map.foreign_records import BorderUnknown
 from twinlog.mirror.map.offset_map import Mark, PartitionKey, PartitionMap
 from twinlog.mirror.map.translation import Reach, reach_of
 from twinlog.mirror.names.naming import map_topic_of
-from twinlog.mirror.plan import Pairing
+from twinlog.mirror.plan import PartitionPair
 from twinlog.mirror.ports import ProducerTail, answer_of
 from twinlog.mirror.start.our_end import find_end
 from twinlog.mirror.start.request import StartRequest, runs_for_start
@@ -50,12 +50,12 @@ class CopyEnd:
     """Where the copy of one partition ended."""
 
     key: PartitionKey
-    known: PartitionMap
+    partition_map: PartitionMap
     ordinal: int
     """Number of records that the copy wrote in total."""
     reach: Reach
     """The offsets after the last copied record, on both sides."""
-    behind: int = 0
+    foreign_offsets: int = 0
     """Number of offsets in B's log after the copy."""
 
 
@@ -120,10 +120,10 @@ class CopyEnds:
         topic_id = self.topic_id(target)
         if topic_id is None:
             return None
-        pair = Pairing(source, target, NO_TOPIC_ID, topic_id)  # the source may be lost
+        pair = PartitionPair(source, target, NO_TOPIC_ID, topic_id)  # the source may be lost
         replica = self._picture.replica(pair)
         if replica.problem is not None and replica.problem.code == "MAP_MISSING":
-            raise self._unknown_end(target, replica.problem.message)
+            raise self._unknown_end_error(target, replica.problem.message)
         if replica.problem is not None:
             raise replica.problem
         if replica.key is None:
@@ -131,7 +131,7 @@ class CopyEnds:
             return None
         partition_map = self._picture.maps[replica.key]
         if replica.key.branches:
-            raise self._unknown_end(
+            raise self._unknown_end_error(
                 target, "its records are partitioned by key, so offsets cannot be translated"
             )
         shifts = {
@@ -144,10 +144,10 @@ class CopyEnds:
             ordinal, downstream = self._in_unshared_topic(replica)
         return CopyEnd(
             key=replica.key,
-            known=partition_map,
+            partition_map=partition_map,
             ordinal=ordinal,
             reach=reach_of(partition_map, ordinal, downstream),
-            behind=max(0, self.bounds(target)[1] - downstream),
+            foreign_offsets=max(0, self.bounds(target)[1] - downstream),
         )
 
     def _require_never_copied(
@@ -171,7 +171,7 @@ class CopyEnds:
         had_row = self._mapped.was_copied_to(topic_id, target.partition)
         has_map = self._metadata.topics.get(map_topic_of(self._scope.config.flow))
         if is_ours or had_row or has_map is None or has_map.error:
-            raise self._unknown_end(
+            raise self._unknown_end_error(
                 target,
                 "the offset map has no row of it, as if its topic had been deleted; if no other "
                 "client has written there yet, rebuild the rows with twinlog offsets rebuild",
@@ -181,7 +181,7 @@ class CopyEnds:
         begun = [row for row in self._copies if row.begun and row.is_of(target.topic, topic_id)]
         is_led_into = source.topic in self._replayed or begun or not self._copies
         if not (self._scope.setup.is_identity or is_led_into):
-            raise self._unknown_end(
+            raise self._unknown_end_error(
                 target,
                 "it holds records, and the flow never began to copy there: another client owns it",
             )
@@ -200,7 +200,7 @@ class CopyEnds:
         try:
             copied = by_headers(replica, partial(self._batch_from, target)).copied
         except BorderUnknown as unknown:
-            raise self._unknown_end(target, str(unknown)) from unknown
+            raise self._unknown_end_error(target, str(unknown)) from unknown
         return copied.ordinal or 0, log_end - copied.foreign
 
     # -- topics that other clients may have written to before
@@ -210,10 +210,10 @@ class CopyEnds:
         mark = partition_map.mark or Mark(
             partition_map.runs[0].ordinal, max(0, partition_map.runs[0].downstream)
         )
-        tail = self._tail(target, partition_map, mark)
+        tail = self._producer_tail(target, partition_map, mark)
         is_cleaned = target.topic in self._cleaned
         if tail is None and is_cleaned and not mark.is_final:
-            raise self._unknown_end(
+            raise self._unknown_end_error(
                 target, "the topic is compacted, and its brokers have forgotten the flow's producer"
             )
         runs, runs_from = runs_for_start(partition_map, 1)
@@ -237,12 +237,12 @@ class CopyEnds:
         except PartitionError as error:
             if error.fate is Fate.RETRIABLE:
                 raise
-            raise self._unknown_end(target, error.message) from error
+            raise self._unknown_end_error(target, error.message) from error
         if end.downstream >= 0:
             return end.ordinal, end.downstream
         return end.ordinal, max(mark.downstream, log_end.log_start)
 
-    def _tail(
+    def _producer_tail(
         self, target: TopicPartition, partition_map: PartitionMap, mark: Mark
     ) -> ProducerTail | None:
         """Return the state of the flow's producer ID that wrote last, or None if the leader dropped
@@ -273,7 +273,7 @@ class CopyEnds:
             raise log_state.problem
         return log_state.start or 0, log_state.end or 0
 
-    def _unknown_end(self, target: TopicPartition, why: str) -> FlowError:
+    def _unknown_end_error(self, target: TopicPartition, why: str) -> FlowError:
         return self._scope.error(
             f"the end of the copy to {target} is unknown: {why}; leave "
             f"its topic out with --topics, save both sides with twinlog export, and compare them",
@@ -289,7 +289,7 @@ def copy_ends(
     """
     ends = CopyEnds(scope, targets.values())
     searches = {source: partial(ends.find, source, target) for source, target in targets.items()}
-    return side_by_side(searches, scope.source, scope.target)
+    return search_in_parallel(searches, scope.source, scope.target)
 
 
 K = TypeVar("K")
@@ -312,7 +312,7 @@ class LogReads:
         return fetch_records(self.client, {tp: (offset, most_bytes)})[tp]
 
 
-class Unread(Exception):
+class UnreadBatch(Exception):
     """Raised if a search needs a batch that has not been read yet."""
 
     def __init__(self, round_reads: RoundReads, tp: TopicPartition, position: FetchFrom) -> None:
@@ -332,7 +332,7 @@ class RoundReads(LogReads):
     ) -> FetchedRecords | TwinlogError:
         wanted = offset, most_bytes
         if (tp, wanted) not in self.found:
-            raise Unread(self, tp, wanted)
+            raise UnreadBatch(self, tp, wanted)
         return self.found[tp, wanted]
 
 
@@ -343,7 +343,7 @@ class BothReads(NamedTuple):
     target: LogReads
 
 
-def side_by_side(
+def search_in_parallel(
     searches: Mapping[K, Callable[[BothReads], T]], source: ClusterClient, target: ClusterClient
 ) -> dict[K, T | TwinlogError]:
     """Search the logs of many partitions in parallel, with one request per broker for all of them.
@@ -354,7 +354,7 @@ def side_by_side(
     searches run in rounds:
 
         run each search with the batches that were read for it so far
-        -> it ends, or it needs a batch that was not read yet (`Unread`)
+        -> it ends, or it needs a batch that was not read yet (`UnreadBatch`)
         -> one Fetch per broker for all of these batches
         -> the next round runs the searches that did not end again, from their beginning
 
@@ -364,7 +364,7 @@ def side_by_side(
     sides = {key: BothReads(RoundReads(source), RoundReads(target)) for key in searches}
     out: dict[K, T | TwinlogError] = {}
     while len(out) < len(searches):
-        missing: list[Unread] = []
+        missing: list[UnreadBatch] = []
         for key, search in searches.items():
             if key in out:
                 continue
@@ -372,7 +372,7 @@ def side_by_side(
                 break
             try:
                 out[key] = search(sides[key])
-            except Unread as unread:
+            except UnreadBatch as unread:
                 missing.append(unread)
                 continue
             except TwinlogError as error:
@@ -382,7 +382,7 @@ def side_by_side(
     return out
 
 
-def _read(missing: list[Unread]) -> None:
+def _read(missing: list[UnreadBatch]) -> None:
     for client in {id(unread.reads.client): unread.reads.client for unread in missing}.values():
         of_client = [unread for unread in missing if unread.reads.client is client]
         answers = fetch_records(client, {unread.tp: unread.wanted for unread in of_client})

@@ -22,7 +22,13 @@ from twinlog.cluster.logs.raw_log import FIRST_BYTES
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.config.values.times import in_iso
 from twinlog.control.cutover.scope import CutoverScope
-from twinlog.control.failback.copy_end import BothReads, CopyEnd, CopyEnds, LogReads, side_by_side
+from twinlog.control.failback.copy_end import (
+    BothReads,
+    CopyEnd,
+    CopyEnds,
+    LogReads,
+    search_in_parallel,
+)
 from twinlog.control.failback.saved import TailCounts
 from twinlog.errors import BrokerRefused, FlowError, TwinlogError, or_raise
 from twinlog.mirror.findings import Span
@@ -196,7 +202,7 @@ def divergences(scope: CutoverScope) -> list[LogDivergence]:
         return divergence
 
     searches = {tp: partial(search, tp) for tp in tps}
-    by_partition = side_by_side(searches, scope.source, scope.target)
+    by_partition = search_in_parallel(searches, scope.source, scope.target)
     return [
         LogDivergence(source=tp, target=targets[tp], topic_id=ids[tp], problem=divergence)
         if isinstance(divergence := by_partition[tp], TwinlogError)
@@ -251,13 +257,17 @@ def _divergence(
             code="TAIL_UNKNOWN",
         )
     common, is_compared = copy.ordinal, False
-    if not copy.known.transformed:  # a transformed record differs from that of the source
+    if not copy.partition_map.transformed:  # a transformed record differs from that of the source
         common, is_compared = Comparing(scope.name, sides, divergence, copy).common()
     at, lost = copy.reach.upstream, None
     if common < copy.ordinal:
-        before = run_at(copy.known.runs, common - 1)
+        before = run_at(copy.partition_map.runs, common - 1)
         # directly after the last common record, because a marker there may have become a record
-        at = copy.known.runs[0].upstream if before is None else before.upstream_of(common - 1) + 1
+        at = (
+            copy.partition_map.runs[0].upstream
+            if before is None
+            else before.upstream_of(common - 1) + 1
+        )
         lost = Span(at, copy.reach.upstream)
     return replace(
         divergence,
@@ -280,7 +290,7 @@ class Comparing:
 
     def common(self) -> tuple[int, bool]:
         """Return how many of the copy's records both sides have, and whether any was compared."""
-        first = self._copy.known.runs[0].ordinal
+        first = self._copy.partition_map.runs[0].ordinal
         high = min(self._copy.ordinal, self._ordinal_at(self._log[1]))
         lowest = max(first, high - COMPARED)
         newest = self._first_comparable(range(high - 1, lowest - 1, -1))
@@ -332,12 +342,14 @@ class Comparing:
         return False
 
     def _upstream(self, ordinal: int) -> int:
-        run = run_at(self._copy.known.runs, ordinal)
-        return self._copy.known.runs[0].upstream if run is None else run.upstream_of(ordinal)
+        run = run_at(self._copy.partition_map.runs, ordinal)
+        return (
+            self._copy.partition_map.runs[0].upstream if run is None else run.upstream_of(ordinal)
+        )
 
     def _ordinal_at(self, upstream: int) -> int:
         """Return how many records of the copy are before an offset of A."""
-        runs = self._copy.known.runs
+        runs = self._copy.partition_map.runs
         at = following(runs, upstream - 1, UPSTREAM)
         if not at:
             return runs[0].ordinal
@@ -354,7 +366,7 @@ class Comparing:
 
     def _is_same(self, ordinal: int) -> bool | None:
         """Compare one record. Return None if one side no longer has it."""
-        run = run_at(self._copy.known.runs, ordinal)
+        run = run_at(self._copy.partition_map.runs, ordinal)
         if run is None:
             return None
         source_record = record_at(self._sides.source, self._source, run.upstream_of(ordinal))

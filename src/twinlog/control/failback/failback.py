@@ -103,7 +103,7 @@ from twinlog.survey.replica import Maps
 # - A grew in the meantime: the next run writes the mark and the last run of offsets again.
 # - A frozen run continues while the flow runs: its rows are below the first cut, and void after it.
 # - The flow was already started: its own rows are newer. So nothing is written, and the records
-#   that it copied to A are no part of the tail (`Reverse.settled`).
+#   that it copied to A are no part of the tail (`Reverse.without_reverse_records`).
 
 BEFORE_ALL: Final = Term(-1, 0)
 """The term of rows that were written before any process led the flow."""
@@ -154,7 +154,7 @@ def reverse_start(flow: str, divergence: LogDivergence) -> ReverseStart | None:
         return ReverseStart(
             tp=divergence.source, key=key, runs=(run,), mark=Mark(0, divergence.log[1])
         )
-    partition_map, common = copy.known, copy.ordinal - divergence.lost_records
+    partition_map, common = copy.partition_map, copy.ordinal - divergence.lost_records
     first = partition_map.runs[0]
     k = first.downstream - first.ordinal
     apart = [
@@ -164,9 +164,9 @@ def reverse_start(flow: str, divergence: LogDivergence) -> ReverseStart | None:
     ]
     start = 0 if divergence.target_log is None else divergence.target_log[0]
     if apart or copy.reach.downstream != k + copy.ordinal:
-        raise _unknown_tail(flow, divergence, "between the copied records")
+        raise _unknown_tail_error(flow, divergence, "between the copied records")
     if partition_map.before is None and start < first.downstream:
-        raise _unknown_tail(
+        raise _unknown_tail_error(
             flow, divergence, f"before offset {first.downstream}, where the copy began"
         )
     runs = [
@@ -187,7 +187,7 @@ def reverse_start(flow: str, divergence: LogDivergence) -> ReverseStart | None:
     )
 
 
-def _unknown_tail(flow: str, divergence: LogDivergence, where: str) -> FlowError:
+def _unknown_tail_error(flow: str, divergence: LogDivergence, where: str) -> FlowError:
     return FlowError(
         f"{divergence.target} of the target holds records {where} that never were on the source, "
         "so the flow back has no single start offset; leave its topic out with --topics, and give "
@@ -231,7 +231,7 @@ class Reverse:
         self._permit_reverse_copy({start.tp.topic for start in starts})
         return len(fresh)
 
-    def settled(self, divergences: Sequence[LogDivergence]) -> list[LogDivergence]:
+    def without_reverse_records(self, divergences: Sequence[LogDivergence]) -> list[LogDivergence]:
         """Return the partitions without the records that the flow back wrote to A, which are not
         part of the tail.
         """
@@ -276,7 +276,9 @@ class Reverse:
                 f"{scope.config.flow.target}{scope.config.policy.separator}TOPIC"
             )
             behind = sum(
-                divergence.copy.behind for divergence in divergences if divergence.copy is not None
+                divergence.copy.foreign_offsets
+                for divergence in divergences
+                if divergence.copy is not None
             )
             names = sorted(
                 {
@@ -371,7 +373,7 @@ class Failback:
 
     def plan(self) -> FailbackPlan:
         """Return the plan. This reads the whole tail and changes nothing."""
-        settled = self._reverse.settled(divergences(self._scope))
+        settled = self._reverse.without_reverse_records(divergences(self._scope))
         if not settled:
             raise self._scope.error(
                 "the source has no matching topic of this flow: check "
@@ -401,7 +403,7 @@ class Failback:
         watch = PromotionWatch(self._scope, [tail.source.topic for tail in plan.tails])
         self._wait_until_over(plan.tails, watch.newest)
         # since the plan the copy may have advanced, and with it the point of divergence
-        settled = self._reverse.settled(divergences(self._scope))
+        settled = self._reverse.without_reverse_records(divergences(self._scope))
         self._require(replace(plan, tails=tuple(settled)))
         if replays:
             require_raw(self._scope, settled)
@@ -409,7 +411,7 @@ class Failback:
             files = self._save(settled, saved)
             self._say(f"saved: {plural(len(files), 'file')}, with their SHA-256 in manifest.json")
             watch.require()
-            self._require_still(settled)
+            self._require_unchanged_logs(settled)
             if replays:
                 work = work_of(settled, files, self._scope.intents().skips)
                 count_ = Replay(self._scope, saved, watch, self._say).run(work)
@@ -539,7 +541,7 @@ class Failback:
         files = saved.files()
         for divergence in divergences:
             tail_files = [file for file in files if file.tp == divergence.source]
-            self._require_same(saved, tail_files, divergence)
+            self._require_matching_files(saved, tail_files, divergence)
             kept_tail = divergence.tail._replace(
                 first=max(divergence.tail.first, divergence.log[0])
             )
@@ -565,7 +567,7 @@ class Failback:
         saved.write_manifest(files, encoded(divergences))
         return files
 
-    def _require_same(
+    def _require_matching_files(
         self, saved: SavedTail, files: Sequence[SavedFile], divergence: LogDivergence
     ) -> None:
         """Raise FlowError if the saved files do not match A's log. A may have lost the end of its
@@ -598,7 +600,7 @@ class Failback:
                 if record is not None:
                     break
 
-    def _require_still(self, divergences: Sequence[LogDivergence]) -> None:
+    def _require_unchanged_logs(self, divergences: Sequence[LogDivergence]) -> None:
         logs = read_ends(self._scope.source, [divergence.source for divergence in divergences])
         moved = []
         for divergence in divergences:
@@ -673,8 +675,8 @@ class FailbackPlan:
         out = []
         if not self.promoted:
             out.append(
-                "it was not promoted: a failback follows a failover; the mirror copies the records "
-                "that the source has"
+                "it was not promoted, so there is nothing to fail back from: the mirror copies the "
+                "source's records"
             )
         out += [f"{tail.source}: {tail.problem}" for tail in self.tails if tail.problem]
         return out

@@ -129,7 +129,9 @@ def work_of(
             file for file in files if file.tp == tail.source and file.span.next > tail.at
         )
         if tail_files or tail.target_log is not None:
-            left_out = tuple(skip.skip for skip in skips if skip.is_of(tail.source, tail.topic_id))
+            left_out = tuple(
+                skip.skipped for skip in skips if skip.is_of(tail.source, tail.topic_id)
+            )
             out.append(TailWork(tail, tail_files, left_out))
     topics = {tail_work.tail.source.topic for tail_work in out if tail_work.files}
     return [tail_work for tail_work in out if tail_work.tail.source.topic in topics]
@@ -143,7 +145,7 @@ def require_raw(scope: CutoverScope, divergences: Sequence[LogDivergence]) -> No
         divergence.source.topic
         for divergence in divergences
         if scope.config.transforms.of_topic(divergence.source.topic)
-        or (divergence.copy is not None and divergence.copy.known.transformed)
+        or (divergence.copy is not None and divergence.copy.partition_map.transformed)
     }
     if topics:
         raise scope.error(

@@ -319,7 +319,7 @@ def read_tail(
                 break
         on_read(position)
         if position == before:
-            raise _position_moved(client, tp, position)
+            raise _position_moved_error(client, tp, position)
 
 
 def _fetch(client: ClusterClient, tp: TopicPartition, position: int) -> FetchedRecords:
@@ -329,10 +329,10 @@ def _fetch(client: ClusterClient, tp: TopicPartition, position: int) -> FetchedR
     except BrokerRefused as refusal:
         if refusal.code != "OFFSET_OUT_OF_RANGE":
             raise
-        raise _position_moved(client, tp, position) from refusal
+        raise _position_moved_error(client, tp, position) from refusal
 
 
-def _position_moved(client: ClusterClient, tp: TopicPartition, position: int) -> FlowError:
+def _position_moved_error(client: ClusterClient, tp: TopicPartition, position: int) -> FlowError:
     return FlowError(
         f"cluster {client.alias}: {tp} no longer has offset {position}: its retention "
         "now deletes the tail, or a leader lost it; raise retention.ms of the topic, and run the "

@@ -55,14 +55,14 @@ from twinlog.mirror.map.offset_map import MAP_PARTITIONS
 from twinlog.mirror.names.naming import STATE_TOPIC, dead_letter_topic, map_topic_of
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.copies import MappedCopies
-from twinlog.mirror.state.generations import OF_PRODUCERS, Claim, fan_producers, giving_producer
+from twinlog.mirror.state.generations import OF_PRODUCERS, Claim, fan_producers, producer_row
 from twinlog.mirror.state.intents import FlowIntents, Intent, promoted
 from twinlog.model import TopicPartition
 from twinlog.survey.capabilities import UNTRIED, Capabilities, ensure_probe_topic, probe
 from twinlog.survey.discovery import Discovery, TopicProblem, discover
 from twinlog.survey.ends import with_ends
 from twinlog.survey.map_reader import MapReader, is_lost, require_nothing_copied
-from twinlog.survey.newcomers import Newcomers
+from twinlog.survey.newcomers import TopicSurveys
 from twinlog.survey.replica import Maps
 from twinlog.survey.rights import denied_error, may
 from twinlog.survey.state_reader import StateNews, StateReader, has_state, state_rows, with_rows
@@ -130,7 +130,7 @@ def _ids(target: ClusterClient, flow: str, wanted: set[int]) -> dict[int, int]:
 
 def _assign_producer_ids(target: ClusterClient, flow: str, ids: dict[int, int]) -> None:
     now_ms, claimant = int(time.time() * 1000), uuid.uuid4().hex
-    rows = [giving_producer(flow, number, claimant, ids[number]) for number in sorted(ids)]
+    rows = [producer_row(flow, number, claimant, ids[number]) for number in sorted(ids)]
     records = [
         Record(offset=index, timestamp=now_ms, key=key, value=value, headers=())
         for index, (key, value) in enumerate(rows)
@@ -279,12 +279,12 @@ class PreparedFlow:
         """Note on the target that all lanes have drained, and give up the lead."""
         self.setup.close(self.generation if drained else None)
 
-    def rest(self, *, drained: bool, successor: FlowSetup | None) -> None:
+    def end_generation(self, *, drained: bool, successor: FlowSetup | None) -> None:
         """End this generation but keep the membership, for the successor or to lead again. After a
         lost lead this process can lead again immediately, if the coordinator itself was down and
         still knows this member.
         """
-        self.setup.rest(self.generation if drained else None, successor)
+        self.setup.end_generation(self.generation if drained else None, successor)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -296,11 +296,13 @@ class FlowSetup(FlowEnds):
     adopts: OffsetStorage | None = None
     """The positions of the MirrorMaker 2 whose work this flow adopts."""
     membership: Membership | None = None
-    newcomers: Newcomers = field(default_factory=Newcomers)
+    surveys: TopicSurveys = field(default_factory=TopicSurveys)
     released: frozenset[str] = frozenset()
     """Topics that operators have released from the flow."""
     handed: HandedTopics | None = None  # topics that lanes copy; None: this is the only discovery
-    acts: tuple[int, FlowIntents] | None = None  # this generation, and the intents that it follows
+    leadership: tuple[int, FlowIntents] | None = (
+        None  # this generation, and the intents that it follows
+    )
     claims: FlowClaims = field(init=False)
     questions: SourceQuestions = field(init=False)
     clients: FlowClients = field(init=False)
@@ -342,7 +344,7 @@ class FlowSetup(FlowEnds):
         """Run all steps. Raises the error that prevents the start."""
         with self._lock:
             source, target = self.clients.both()
-            self.handed, self.acts = None if once else HandedTopics(), None
+            self.handed, self.leadership = None if once else HandedTopics(), None
             self._has_ended = False
             self.questions = SourceQuestions(self.source, self.config)
             news_of = StateReader(self.clients.of_state, self.name)
@@ -355,7 +357,7 @@ class FlowSetup(FlowEnds):
             pause, self.released = news.intents.pause, news.intents.released
             self._mapped = news.mapped
             if pause is not None and (once or self.adopts is not None):
-                raise _paused(self.name, pause, once=once)
+                raise _paused_error(self.name, pause, once=once)
             history = self.claims.history(target)
             map_topic = map_topic_of(self.config.flow)
             if is_lost(target, map_topic, history):
@@ -375,7 +377,7 @@ class FlowSetup(FlowEnds):
             # lanes of the generation before may still write, the promotion waits for them
             ended = claim.generation if clean else None
             self._stay_fenced(news_of.read(), once=once, ended=ended)
-            self.acts = claim.generation, news.intents
+            self.leadership = claim.generation, news.intents
             take_over.write(adoption, claim)
             with self.claims.setting_up(claim):
                 capabilities = self.facts.capabilities(target)
@@ -422,15 +424,17 @@ class FlowSetup(FlowEnds):
 
     def _lead(self, *, once: bool) -> None:
         self.membership = join_election(self.membership, self.target, self.config)
-        self._stay_resigned(self.membership)  # `resign` may have come before the membership existed
+        self._require_not_resigned(
+            self.membership
+        )  # `resign` may have come before the membership existed
         try:
             wait_to_lead(self.membership, self.config, once=once)
         except (StandingBy, NotLeader):
             self.claims.idle = None  # another process leads, and may claim the same number
             raise
-        self._stay_resigned(self.membership)
+        self._require_not_resigned(self.membership)
 
-    def _stay_resigned(self, membership: Membership) -> None:
+    def _require_not_resigned(self, membership: Membership) -> None:
         if self._has_resigned:
             membership.leave()
             raise StandingBy("standing by: this process has left the flow's group")
@@ -439,7 +443,7 @@ class FlowSetup(FlowEnds):
         """Return True if this process still leads. No other process can follow before its claim."""
         if self._has_ended:
             return False
-        if self.acts is not None and not self.claims.is_latest(target, *self.acts):
+        if self.leadership is not None and not self.claims.is_latest(target, *self.leadership):
             return False
         return self.membership is None or self.membership.is_leading
 
@@ -493,12 +497,12 @@ class FlowSetup(FlowEnds):
         for line in discovery.notes:
             self.log_once(line)
         if create and self.config.start.new_from_earliest:
-            self.newcomers.recall(self.name, source, target, discovery.source_topics)
-        plans = self.newcomers.marked(discovery.plans, discovery.source_topics)
+            self.surveys.recall(self.name, source, target, discovery.source_topics)
+        plans = self.surveys.marked(discovery.plans, discovery.source_topics)
         plans = with_fan_producers(target, self.name, plans) if create else plans
         discovery.plans = with_rows(plans, self._mapped)
         if self._take_over is not None:
-            discovery.plans = self._take_over.judged(discovery.plans)
+            discovery.plans = self._take_over.judge(discovery.plans)
         if create:
             transforms = self.config.transforms
             plans = with_noted_transforms(target, self.name, transforms, discovery.plans)
@@ -556,7 +560,7 @@ class FlowSetup(FlowEnds):
         """Note the end of a generation that has drained, or in which no lane ran. Then leave the
         group, and close the connections.
         """
-        with self._ending() as target:
+        with self._closing_client() as target:
             try:
                 if generation is None:
                     self.claims.end_idle(target)
@@ -567,9 +571,9 @@ class FlowSetup(FlowEnds):
                     self.membership.leave()
                     self.membership = None
 
-    def rest(self, generation: int | None, successor: FlowSetup | None) -> None:
+    def end_generation(self, generation: int | None, successor: FlowSetup | None) -> None:
         """As `close`, but keep the membership, or pass it to the successor."""
-        with self._ending() as target:
+        with self._closing_client() as target:
             try:
                 if generation is not None:
                     self.claims.end(target, generation)
@@ -578,7 +582,7 @@ class FlowSetup(FlowEnds):
                     self.hand_on(successor)
 
     @contextmanager
-    def _ending(self) -> Iterator[ClusterClient]:
+    def _closing_client(self) -> Iterator[ClusterClient]:
         """A client of the target with which the end of a generation is noted.
 
         If a discovery is running, a separate client is used. The discovery may wait a minute for a
@@ -588,7 +592,7 @@ class FlowSetup(FlowEnds):
         """
         self._has_ended = True
         is_free = self._lock.acquire(timeout=END_WAITS_S)
-        if not is_free and self.acts is not None:
+        if not is_free and self.leadership is not None:
             with ClusterClient(self.target) as client:
                 yield client
             return
@@ -601,9 +605,9 @@ class FlowSetup(FlowEnds):
             self._lock.release()
 
     def hand_on(self, successor: FlowSetup) -> None:
-        """Pass the membership and the newcomers to the set-up under a changed configuration."""
+        """Pass the membership and the surveys to the set-up under a changed configuration."""
         if successor.source == self.source:
-            successor.newcomers = self.newcomers
+            successor.surveys = self.surveys
         if self.membership is not None:
             if successor.target == self.target:
                 successor.membership = self.membership
@@ -617,7 +621,7 @@ class FlowSetup(FlowEnds):
         self._is_let_in = False  # if addresses are resolved again, they may lead to other clusters
 
 
-def _paused(flow: str, pause: Intent, *, once: bool) -> TwinlogError:
+def _paused_error(flow: str, pause: Intent, *, once: bool) -> TwinlogError:
     """Return the error for a paused flow that must first copy (`--once`) or adopt."""
     message = f"{flow} is paused {pause}: undo this with `twinlog flow resume`"
     if once:

@@ -8,8 +8,8 @@ from typing import Final
 
 from twinlog.control.duties.rounds import Duties, LedFlow, NotNow, PartitionView
 from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
-from twinlog.control.flow.steering import Steering
-from twinlog.control.lanes.partitions import RETRY_FAILED_S, handed, view_of
+from twinlog.control.flow.steering import IntentFollower
+from twinlog.control.lanes.partitions import RETRY_FAILED_S, handed_topics_of, view_of
 from twinlog.control.lanes.wanted import see_source
 from twinlog.control.risk.idle import IdleWatch
 from twinlog.control.risk.running_flow import NO_LIMITS, InBackground, RiskLimits
@@ -58,12 +58,12 @@ class TopicRefresh:
             return
         was_wanted, run.wants_discovery = run.wants_discovery, False
         self._is_discovering = True
-        setup.handed = handed(run.partitions.values())
-        setup.acts = self.prepared.generation, run.intents
+        setup.handed = handed_topics_of(run.partitions.values())
+        setup.leadership = self.prepared.generation, run.intents
 
         def on_failed(error: TwinlogError) -> None:
             run.wants_discovery = run.wants_discovery or was_wanted
-            self._failed(error)
+            self._on_failed(error)
 
         background(self.prepared.discover, self._apply_discovery, on_failed)
 
@@ -78,7 +78,7 @@ class TopicRefresh:
         is_lost = lost_at is not None and now - lost_at < self.prepared.setup.refresh_s
         self._due_after(may_come=bool(self.prepared.problems) or is_lost)
 
-    def _failed(self, error: TwinlogError) -> None:
+    def _on_failed(self, error: TwinlogError) -> None:
         self._is_discovering, self._has_failed = False, True
         pause_s = min(self.prepared.setup.refresh_s, AFTER_FAILURE_S)
         self._next = self.run.clock.monotonic() + pause_s
@@ -130,7 +130,7 @@ class Generation:
     run: FlowRun
     led: LedFlow
     duties: Duties
-    steering: Steering
+    steering: IntentFollower
     topics: TopicRefresh
     source_watch: SourceWatch | None
     idle: IdleWatch | None
@@ -185,6 +185,6 @@ class Generation:
             self.duties.run_once()
         self.duties.end(DUTIES_END_WITHIN_S, is_last=leads)
         if rests:
-            self.prepared.rest(drained=drained, successor=successor)
+            self.prepared.end_generation(drained=drained, successor=successor)
         else:
             self.prepared.close(drained=drained)

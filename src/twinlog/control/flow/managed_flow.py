@@ -29,8 +29,8 @@ from twinlog.control.duties.verification import verification
 from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.flow.generation import Generation, TopicRefresh, views_of
 from twinlog.control.flow.phases import LED, Life, Phase, Step
-from twinlog.control.flow.shown import Shown
-from twinlog.control.flow.steering import Steering
+from twinlog.control.flow.shown import StatusBuilder
+from twinlog.control.flow.steering import IntentFollower
 from twinlog.control.flow.trouble import FlowTrouble
 from twinlog.control.groups.checkpoints import checkpoints
 from twinlog.control.groups.left_out import keyed_groups
@@ -152,9 +152,9 @@ class ManagedFlow:
     life: Life = field(default_factory=Life)
     generation: Generation | None = None
     """The generation while the flow is led, and while its end is noted."""
-    tries: Tries = field(init=False)
+    tries: SetUpAttempts = field(init=False)
     trouble: FlowTrouble = field(init=False)
-    shown: Shown = field(init=False)
+    shown: StatusBuilder = field(init=False)
     error: TwinlogError | None = None
     """Why the flow was given up."""
     successor: FlowSetup | None = None
@@ -163,7 +163,7 @@ class ManagedFlow:
 
     def __post_init__(self) -> None:
         clock = self.process.clock
-        self.tries, self.shown = Tries(clock=clock), Shown(clock=clock)
+        self.tries, self.shown = SetUpAttempts(clock=clock), StatusBuilder(clock=clock)
         self.trouble = FlowTrouble(flow=self.setup.name, log=self.log, clock=clock)
 
     @property
@@ -190,16 +190,16 @@ class ManagedFlow:
     def tick(self) -> None:
         """Do the work that is due; called about ten times a second."""
         if self.phase is Phase.WAITING and self.tries.is_due:
-            self.tried()
+            self.try_set_up()
         elif self.phase in LED and self.generation is not None:
-            self._tend(self.generation)
+            self._tick(self.generation)
 
     def stop_duties(self) -> None:
         """Start no further rounds of duties; does not wait."""
         if self.generation is not None:
             self.generation.duties.stop()
 
-    def _tend(self, generation: Generation) -> None:
+    def _tick(self, generation: Generation) -> None:
         run, once = generation.run, self.process.once
         if self.process.can_lead or run.is_stopping:
             run.tick()
@@ -208,26 +208,26 @@ class ManagedFlow:
         if run.is_stopping and not once:
             generation.duties.stop()
         if run.is_finished:
-            self._drained(generation)
+            self._note_end(generation)
             return
         if not run.is_stopping:
             waits = self.process.spark_waits() if self.needs_lanes and not run.lanes() else None
             if waits is None:
-                self.trouble.see(run.lanes(), generation.pulse)
+                self.trouble.note_lanes(run.lanes(), generation.pulse)
             else:
-                self.trouble.rests(FlowState.WAITING_FOR_SPARK, waits)
+                self.trouble.note_idle(FlowState.WAITING_FOR_SPARK, waits)
         generation.tick(self.process.background)
         if generation.prepared.lost_lead and not run.is_stopping:
-            self.lost()
+            self.on_lead_lost()
 
     # -- the set-up
 
-    def tried(self) -> None:
+    def try_set_up(self) -> None:
         self.life.take(Step.TRIED)
         job = partial(self.setup.prepare, once=self.process.once)
-        self.process.background(job, self.led, self.failed)
+        self.process.background(job, self.on_led, self.on_set_up_failed)
 
-    def failed(self, error: TwinlogError) -> None:
+    def on_set_up_failed(self, error: TwinlogError) -> None:
         """Decide whether and when a failed set-up is retried."""
         once = self.process.once
         hopeless = error.fate is not Fate.RETRIABLE and not isinstance(error, SetupWaiting)
@@ -237,7 +237,7 @@ class ManagedFlow:
         self.life.take(Step.GIVEN_UP if is_final else Step.FAILED)
         if not isinstance(error, SetupWaiting):
             self.shown.errors[error.code] += 1
-        self.tries.failed(error)
+        self.tries.on_failure(error)
         if is_final:
             self.error = error.and_also(f"gave up after {duration(lasted_s)}") if is_late else error
         else:
@@ -247,9 +247,9 @@ class ManagedFlow:
         if Step.REMOVED in self.life.why:
             leave(self.setup)
         elif self.phase is Phase.WAITING:
-            self._renew()
+            self._follow_successor()
 
-    def led(self, prepared: PreparedFlow) -> None:
+    def on_led(self, prepared: PreparedFlow) -> None:
         """Begin a new generation, which this process leads."""
         self.life.take(Step.LED)
         self.trouble.is_over()
@@ -276,7 +276,7 @@ class ManagedFlow:
                 ),
                 clock=process.clock,
             )
-            transforms.tend(())  # its Spark starts beside that of the lanes
+            transforms.tick(())  # its Spark starts beside that of the lanes
         run = FlowRun(
             name=setup.name,
             host=RunHost(process, prepared.read_map),
@@ -308,14 +308,14 @@ class ManagedFlow:
             process.call(lambda: self.shown.errors.update([error.code]))
 
         duties = Duties(led.name, duties_of(led), on_error=count, log_once=led.log_once)
-        steering = Steering(
+        steering = IntentFollower(
             config=setup.config,
             run=run,
             duties=duties,
             read=prepared.read_news,
             at_hand=prepared.news_at_hand,
             release=setup.set_released,
-            followed=self.follows,
+            followed=self.follow_intents,
             log=self.log,
         )
         questions = setup.questions
@@ -342,10 +342,10 @@ class ManagedFlow:
 
     # -- while it is led
 
-    def follows(self, intents: FlowIntents) -> None:
+    def follow_intents(self, intents: FlowIntents) -> None:
         """Follow new intents, which the run has applied."""
         if intents.promotion is not None:
-            self._ends(Step.PROMOTED)
+            self._end_run(Step.PROMOTED)
         elif self.phase is Phase.ENDING:
             return
         elif intents.pause is not None:
@@ -354,73 +354,73 @@ class ManagedFlow:
         elif self.phase is Phase.PAUSED:
             self.life.take(Step.RESUMED)
 
-    def offered(self, process: str, now: float) -> None:
+    def on_offered(self, process: str, now: float) -> None:
         """Note that the flow is offered to another process."""
         self.life.take(Step.OFFERED)
         self.offer = Offer(process, now)
 
-    def kept(self) -> None:
+    def withdraw_offer(self) -> None:
         """Withdraw the offer, because the other process has left."""
         self.life.take(Step.KEPT)
         self.offer = None
 
-    def handed_over(self) -> None:
+    def on_handed_over(self) -> None:
         """End the run, because now only the other process can lead the flow."""
-        self._ends(Step.HANDED_OVER)
+        self._end_run(Step.HANDED_OVER)
 
-    def lost(self) -> None:
+    def on_lead_lost(self) -> None:
         """End the run, because another process may lead."""
-        self._ends(Step.LOST)
+        self._end_run(Step.LOST)
         membership = self.setup.membership
         self.trouble.lead_lost(None if membership is None else membership.state.problem)
 
     # -- steps that may come at any time
 
-    def replaced(self, successor: FlowSetup) -> None:
+    def replace(self, successor: FlowSetup) -> None:
         """End the run, and continue with the changed configuration."""
         if Step.REMOVED in self.life.why:
             return  # another flow already has its name
         self.successor = successor
-        self._ends(Step.REPLACED)
+        self._end_run(Step.REPLACED)
         if self.phase is Phase.WAITING:
-            self._renew()
+            self._follow_successor()
 
-    def removed(self) -> None:
+    def remove(self) -> None:
         """End the flow, because it was removed from the configuration."""
         ran = self.phase not in (Phase.WAITING, Phase.LEFT)
-        self._ends(Step.REMOVED)
+        self._end_run(Step.REMOVED)
         if not ran:
             leave(self.setup)
 
-    def stopped(self) -> None:
+    def stop(self) -> None:
         """End the flow, because the process shuts down."""
-        self._ends(Step.STOPPED)
+        self._end_run(Step.STOPPED)
         if self.phase is Phase.LEFT:
             # immediately, before other flows' lanes drain: until it leaves, this member might be
             # elected, or delay a rebalance
             _start_thread(self.setup.resign)
 
-    def _ends(self, why: Step) -> None:
+    def _end_run(self, why: Step) -> None:
         if self.life.take(why) is Phase.ENDING and self.run is not None:
             self.run.stop()
 
-    def hurry(self) -> None:
+    def retry_now(self) -> None:
         """Try a failed set-up again now, because its cause may be gone."""
         if not self.trouble.is_standing_by:
-            self.tries.again()
+            self.tries.reset()
         if self.setup.membership is not None:
-            self.setup.membership.hurry()
+            self.setup.membership.retry_now()
 
     # -- its end
 
-    def _drained(self, generation: Generation) -> None:
+    def _note_end(self, generation: Generation) -> None:
         rests, why, successor = self.life.begins_again, self.life.why, self.successor
         self.life.take(Step.RESTS if rests else Step.CLOSES)
         hands_over = Step.HANDED_OVER in why and successor is None
 
         def on_failed(error: TwinlogError) -> None:
-            self.log.warning("the end could not be noted on the target: %s", error)
-            self.closed(successor)
+            self.log.warning("the flow's end could not be written to the state topic: %s", error)
+            self.on_closed(successor)
 
         leads = Step.LOST not in why
         end = partial(
@@ -432,9 +432,9 @@ class ManagedFlow:
             rests=rests and not hands_over,
             successor=successor,
         )
-        self.process.background(end, lambda _: self.closed(successor), on_failed)
+        self.process.background(end, lambda _: self.on_closed(successor), on_failed)
 
-    def closed(self, heir: FlowSetup | None) -> None:
+    def on_closed(self, heir: FlowSetup | None) -> None:
         """Note that the end was recorded. `heir`: the successor that has the membership."""
         before, why = self.phase, self.life.why
         self.life.take(Step.CLOSED)
@@ -443,7 +443,7 @@ class ManagedFlow:
         # the configuration has changed once more
         if self.successor is not None and self.successor is not heir:
             (heir or self.setup).hand_on(self.successor)
-        self.shown.has_ended(self.generation.run)
+        self.shown.keep_results(self.generation.run)
         self.generation = self.offer = None
         if Step.LOST not in why:
             self.trouble.forget()
@@ -452,26 +452,26 @@ class ManagedFlow:
             # rejoining the group immediately might get the flow back
             apart_s = APART_S
             reason = "standing by: handed over to a process that leads fewer flows"
-            self.trouble.rests(FlowState.STANDBY, StandingBy(reason))
-        self.tries.again(apart_s)
-        self._renew(is_handed_on=True)
+            self.trouble.note_idle(FlowState.STANDBY, StandingBy(reason))
+        self.tries.reset(apart_s)
+        self._follow_successor(is_handed_on=True)
         if Step.REMOVED in why:
             leave(self.setup)
 
-    def cut(self) -> None:
+    def cancel_lanes(self) -> None:
         """Cancel the lanes, because the time limit for a clean shutdown has passed."""
         if not self.life.is_over and self.run is not None:
             self.log.warning("its lanes did not drain in time and are cancelled")
             self.run.abort()
         self.life.take(Step.CUT)
 
-    def _renew(self, *, is_handed_on: bool = False) -> None:
+    def _follow_successor(self, *, is_handed_on: bool = False) -> None:
         """Continue with the changed configuration, if there is one and nothing runs."""
         if self.successor is None:
             return
         old, self.setup = self.setup, self.successor
         self.successor = self.error = None
-        self.life.renewed()
+        self.life.forget_replacement()
         self.trouble.forget()  # the new configuration may have other clusters
         self.tries.due_at = self.process.clock.monotonic()
         if not is_handed_on:
@@ -518,7 +518,7 @@ MAX_AWAY_PAUSE_S: Final = 5.0
 
 
 @dataclass(slots=True, kw_only=True)
-class Tries:
+class SetUpAttempts:
     """The times of attempts to set up one flow, over all its runs."""
 
     clock: Clock
@@ -545,12 +545,12 @@ class Tries:
         """Return the time of the next attempt, by the wall clock."""
         return self.clock.wall_ms() + int(1000 * (self.due_at - self.clock.monotonic()))
 
-    def again(self, after_s: float = 0.0) -> None:
+    def reset(self, after_s: float = 0.0) -> None:
         """Forget earlier failures."""
         self._pause.reset()
         self.due_at = self.clock.monotonic() + after_s
 
-    def failed(self, error: TwinlogError) -> None:
+    def on_failure(self, error: TwinlogError) -> None:
         pause_s = RETRY_S  # a short pause, so that a free lead is taken soon
         if not isinstance(error, SetupWaiting):
             most_s = MAX_AWAY_PAUSE_S if has(error.code, Trait.AWAY) else MAX_SETUP_PAUSE_S
@@ -607,4 +607,4 @@ class RunHost:
         return self.process.start_lease(flow, lanes)
 
     def read_map(self, flow: FlowRun, then: Callable[[Maps], None]) -> None:
-        self.process.background(self.reads, then, flow.map_failed)
+        self.process.background(self.reads, then, flow.on_map_failed)

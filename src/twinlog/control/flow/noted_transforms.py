@@ -46,7 +46,7 @@ def with_noted_transforms(
         noted = [(row.topics, row.compares) for row in _noted(target, flow)]
         return [_with_refusal(plan, noted, config) for plan in plans]
     except RegexProblem as problem:  # another release accepts more expressions
-        raise TransformedTopics.corrupt(problem) from problem
+        raise TransformedTopics.corrupt_error(problem) from problem
 
 
 def _with_refusal(

@@ -187,7 +187,7 @@ class Life:
                     self.take(end)
         return self.phase
 
-    def renewed(self) -> None:
+    def forget_replacement(self) -> None:
         """Note that the new configuration is in use."""
         self.why -= {Step.REPLACED}
 

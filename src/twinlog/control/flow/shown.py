@@ -36,7 +36,7 @@ their own texts.
 
 
 @dataclass(slots=True, kw_only=True)
-class Shown:
+class StatusBuilder:
     """The snapshots of one flow; used in the supervisor's thread."""
 
     clock: Clock
@@ -49,7 +49,7 @@ class Shown:
     _since: FlowSince = field(default_factory=FlowSince)
     _last: tuple[FlowRun | None, FlowSnapshot | None] = (None, None)
 
-    def has_ended(self, run: FlowRun) -> None:
+    def keep_results(self, run: FlowRun) -> None:
         """Keep the results of a run; another one may follow."""
         self.errors.update(run.errors)
         if self.copied_since is None:
@@ -87,7 +87,7 @@ class Shown:
         )
         running = replace(running, partitions=(*parts, *more))
         if generation.source_watch is not None:
-            generation.source_watch.see(running)
+            generation.source_watch.log_changes(running)
         verified = led.verified.last
         is_ending = running.state in (FlowState.STOPPING, FlowState.STOPPED)
         ending = next((text for step, text in ENDING.items() if step in why), "")
@@ -135,7 +135,7 @@ class Shown:
                 state=state,
                 reason="" if error is None else str(error.without_flow()),
                 error=error,
-                since_ms=self._since.flow.see(state, now_ms),
+                since_ms=self._since.flow.began_ms(state, now_ms),
                 partitions=kept_rows(self.former, trouble, now_ms) if waits else (),
                 code=error.code if error is not None and state in WRONG else "",
                 next_try_ms=next_try_ms if waits else 0,

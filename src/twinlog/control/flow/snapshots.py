@@ -70,7 +70,7 @@ def partition_snapshot(
     state = partition_state(partition, lag)
     if state is PartitionState.DONE and lag is None:
         lag = lag_ms = 0  # its lane found nothing to copy, so it did not report
-    since_ms = partition.since.see(state, now_ms)
+    since_ms = partition.since.began_ms(state, now_ms)
     if state is PartitionState.AT_END:
         partition.at_end_ms = now_ms  # its lane sends no report as long as nothing changes
     outlook = outlook_of(partition, limits.retentions, now_ms)
@@ -186,7 +186,7 @@ def flow_snapshot(
         guarantee=guarantee,
         generation=flow.generation,
         lanes=len(lanes),
-        since_ms=since.flow.see(state, now_ms),
+        since_ms=since.flow.began_ms(state, now_ms),
         partitions=parts,
         code="" if trouble is None else trouble.error.code,
         error=None if trouble is None else trouble.error,

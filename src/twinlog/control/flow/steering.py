@@ -32,7 +32,7 @@ PASSING_S: Final = 10.0
 
 
 @dataclass(slots=True, kw_only=True)
-class Steering:
+class IntentFollower:
     """The steering of one run of a flow; used in the supervisor's thread."""
 
     config: FlowConfig
@@ -65,7 +65,7 @@ class Steering:
         if (news := self.at_hand()) is not None:
             self._apply_news(news)
         else:
-            background(self.read, self._apply_news, self._failed)
+            background(self.read, self._apply_news, self._on_failed)
 
     def _apply_news(self, news: StateNews) -> None:
         self._is_reading, self._fails_since = False, None
@@ -92,12 +92,12 @@ class Steering:
             if lease.work is work:
                 lease.work = run.work
         for lane in run.lanes():
-            lane.know(known)
+            lane.send_known_producers(known)
         for partition in run.partitions.values():
             if partition.failure is not None and partition.failure.code == "TAKEN_OVER":
                 partition.retry_at = 0.0
 
-    def _failed(self, error: TwinlogError) -> None:
+    def _on_failed(self, error: TwinlogError) -> None:
         self._is_reading = False
         if self._fails_since is None:
             # the time at which the request was sent
@@ -117,7 +117,7 @@ class Steering:
         self.release(intents.released)
         self.run.follow(intents)
         is_held = intents.pause is not None or intents.promotion is not None
-        self.duties.hold(is_held=is_held)
+        self.duties.set_held(is_held=is_held)
         was_left_out = before.released - intents.released
         if was_left_out or (before.pause is not None and intents.pause is None):
             self.run.wants_discovery = True  # these topics were not discovered yet

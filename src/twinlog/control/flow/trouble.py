@@ -31,7 +31,7 @@ class Trouble:
     """The problem that holds up the flow now."""
 
     state: FlowState
-    """DEGRADED; FAILED if waiting does not help; or a state that is not an error."""
+    """DEGRADED, FAILED if waiting does not help, or a state that is no error, such as STANDBY."""
     error: TwinlogError
     since_ms: int
     """Wall clock time of its first sign."""
@@ -80,11 +80,11 @@ class FlowTrouble:
         given up, or None for never.
         """
         if isinstance(error, Fenced):
-            self.rests(FlowState.FENCED, error)
+            self.note_idle(FlowState.FENCED, error)
         elif isinstance(error, (StandingBy, LeaderUnknown)):
             if self.now is not None and self.now.is_wrong:
                 self.is_over()  # both clusters have responded before
-            self.rests(FlowState.STANDBY, error)
+            self.note_idle(FlowState.STANDBY, error)
         else:
             if isinstance(error, SetupWaiting):
                 self.is_over()  # both clusters have responded before
@@ -97,7 +97,7 @@ class FlowTrouble:
             problem = NotLeader(message, fate=Fate.RETRIABLE)
         self._degraded(problem)
 
-    def see(self, lanes: Iterable[Lane], pulse: SourceLiveness | None) -> None:
+    def note_lanes(self, lanes: Iterable[Lane], pulse: SourceLiveness | None) -> None:
         """Note whether lanes reach both clusters, and whether the source responds."""
         all_lanes = list(lanes)
         away = next((lane.degraded for lane in all_lanes if lane.degraded), None)
@@ -133,7 +133,7 @@ class FlowTrouble:
         self.now, self._logged, self._was_away = None, [], False
         self._seen_at = NEVER
 
-    def rests(self, state: FlowState, error: TwinlogError) -> None:
+    def note_idle(self, state: FlowState, error: TwinlogError) -> None:
         """Note that the flow does not copy, which is not an error. It is logged once."""
         if self.now is not None and self.now.state is not state:
             self.forget()

@@ -38,7 +38,7 @@ def cluster_settings(alias: str, properties: ClientProperties, flow: str) -> Clu
     """
 
     def again() -> dict[str, str]:
-        return properties.again(is_of_security)
+        return properties.resolve_again(is_of_security)
 
     try:
         files = properties.files_of(is_of_security)

@@ -17,7 +17,7 @@ from twinlog.errors import UsageError
 Ask = Callable[[FlowSteering], list[Change]]
 
 
-def wish(
+def apply_intents(
     flows: Iterable[FlowConfig],
     ask: Ask,
     *,

@@ -73,19 +73,19 @@ class CheckpointDuty:
         self._source = ClusterClient(flow.source)
         self._target = ClusterClient(flow.target)
         self._log = LedLog(flow, self._target, self._topic)
-        self._groups_there = Coordinators(self._source)
-        self._offsets = OffsetReader(self._groups_there)
+        self._source_groups = Coordinators(self._source)
+        self._offsets = OffsetReader(self._source_groups)
         coordinators = Coordinators(self._target)
         offsets = TargetOffsets(flow, self._source, self._target)
         self._opposite = OppositeCheckpoints(flow, self._source, lambda: offsets.target_aliases)
         was_set = given_on_source(flow)
         self._translations = TranslationCache(
             offsets,
-            lambda *at: self._opposite.gave(*at) or was_set(*at),
+            lambda *at: self._opposite.has_offset(*at) or was_set(*at),
             has_sync=self._config.sync_s is not None,
         )
         self._syncer = GroupSyncer(flow, coordinators, announce=self._announce)
-        self._shares = ShareGroups(flow, self._groups_there, coordinators, offsets)
+        self._shares = ShareGroups(flow, self._source_groups, coordinators, offsets)
         self._groups: tuple[str, ...] = ()
         self._unhandled: dict[str, str] = {}
         """Selected groups of other kinds, with the reason why they are left alone."""
@@ -151,7 +151,7 @@ class CheckpointDuty:
     # -- groups and their offsets
 
     def _find_groups(self) -> None:
-        listed_groups = list_groups(self._groups_there)
+        listed_groups = list_groups(self._source_groups)
         selected = {
             name: group for name, group in listed_groups.items() if self._config.selects(name)
         }
@@ -165,7 +165,7 @@ class CheckpointDuty:
                 f"{self._source.alias} not translated ({first_few(sorted(self._unhandled))}): "
                 f"{self._unhandled[min(self._unhandled)]}"
             )
-        self._shares.choose(selected.values())
+        self._shares.select(selected.values())
         self._log_skipped()
         if not listed_groups and not lists_groups(self._source):
             self._flow.log_once(hidden_groups_line(self._flow.config))
@@ -209,7 +209,7 @@ class CheckpointDuty:
                 if self._before_us is None and newest is not None:
                     self._before_us = dict(newest)
                 self._written = newest or {}
-            self._append(list(self._translations.due(self._written)))
+            self._append(list(self._translations.unwritten_rows(self._written)))
         except Unauthorized as error:
             self._flow.log_once(
                 f"{self._flow.name}: no checkpoints are written: {error}; or set "
@@ -253,7 +253,7 @@ class CheckpointDuty:
             now_ms = int(time.time() * 1000)
             self._log.append([row.record(now_ms) for row in portion])
             checkpoints = [row.checkpoint for row in portion]
-            self._flow.groups.wrote(checkpoints, read_ms=self._read_ms)
+            self._flow.groups.on_written(checkpoints, read_ms=self._read_ms)
             self._written.update((row.key, row) for row in portion)
 
 
@@ -271,11 +271,13 @@ class OppositeCheckpoints:
         self._next: defaultdict[str, int] = defaultdict(int)
         self._named = SyncedOffsets()
 
-    def gave(self, group: str, tp: TopicPartition, offset: int, topic_id: TopicId | None) -> bool:
+    def has_offset(
+        self, group: str, tp: TopicPartition, offset: int, topic_id: TopicId | None
+    ) -> bool:
         """Return True if one of the last checkpoints has this offset. Earlier ones may be missing,
         because the topic is compacted.
         """
-        return bool(self._named.gave(self._source.alias, group, tp, offset, topic_id))
+        return bool(self._named.has_offset(self._source.alias, group, tp, offset, topic_id))
 
     def read(self) -> None:
         """Read new checkpoints. A topic that does not exist, or is hidden from this user, has none.
@@ -329,15 +331,15 @@ class ShareGroups:
         offsets: TargetOffsets,
     ) -> None:
         self._flow = flow
-        self._here = source_coordinators
-        self._there = target_coordinators
+        self._source = source_coordinators
+        self._target = target_coordinators
         self._translations = TranslationCache(offsets, given_on_source(flow))
         self._syncer = GroupSyncer(flow, target_coordinators, is_share=True)
         self._names: tuple[str, ...] = ()
         self.skipped: dict[str, str] = {}
         """Groups left as they are, with the reason, after the last round."""
 
-    def choose(self, selected: Iterable[Group]) -> None:
+    def select(self, selected: Iterable[Group]) -> None:
         """Select the share groups among the source's selected groups."""
         self._names = tuple(sorted(group.name for group in selected if group.is_share))
         if self._flow.config.groups.sync_s is None:
@@ -354,15 +356,15 @@ class ShareGroups:
             self._translations.to_set(None)  # this makes every later commit a new one
             return
         try:
-            offsets = fetch_start_offsets(self._here, self._names)
+            offsets = fetch_start_offsets(self._source, self._names)
         except Unsupported:
-            self._leave_out(self._here)
+            self._leave_out(self._source)
             return
         self._translations.update(readable(self._flow, offsets))
         try:
             self._syncer.sync(self._translations.to_set(None), self._translations.target_ids())
         except Unsupported:
-            self._leave_out(self._there)
+            self._leave_out(self._target)
             return
         self._translations.forget_topics(self._syncer.recreated)
         self.skipped = self._syncer.skipped
@@ -376,5 +378,5 @@ class ShareGroups:
         self.skipped = dict.fromkeys(self._names, reason)
         self._flow.log_once(
             f"{self._flow.name}: {plural(len(self._names), 'share group')} of "
-            f"{self._here.client.alias} left out ({first_few(self._names)}): {reason}"
+            f"{self._source.client.alias} left out ({first_few(self._names)}): {reason}"
         )

@@ -16,13 +16,13 @@ from typing import TypeAlias
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.config.flow.schema import PolicyKind
-from twinlog.control.duties.rounds import LedFlow, PartitionView, confirmed
+from twinlog.control.duties.rounds import LedFlow, PartitionView, with_same_topics
 from twinlog.control.groups.checkpoint_rows import CopyIds
 from twinlog.errors import Unauthorized
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.map.translation import Translation
 from twinlog.mirror.names.naming import map_topic_of
-from twinlog.mirror.plan import Pairing
+from twinlog.mirror.plan import PartitionPair
 from twinlog.mirror.state.intents import FlowIntents, IntentKind, topic_promoted
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.quantities import first_few
@@ -150,12 +150,12 @@ class TargetOffsets:
         first the end of the copy, then the map (see `mirror.map.translation`, rule A).
         """
         wanted = set(tps)
-        asked = [views[tp] for tp in wanted if tp in views and not views[tp].is_broken]
-        back = [tp for tp in wanted if tp not in views and self._came_from_target(tp.topic)]
-        standing = confirmed(asked, self._source, self._target)
-        counterparts = dict(self._find_copies({view.source: view for view in standing}))
-        if back:
-            counterparts.update(self._find_originals(back))
+        intact = [views[tp] for tp in wanted if tp in views and not views[tp].is_broken]
+        from_target = [tp for tp in wanted if tp not in views and self._came_from_target(tp.topic)]
+        current = with_same_topics(intact, self._source, self._target)
+        counterparts = dict(self._find_copies({view.source: view for view in current}))
+        if from_target:
+            counterparts.update(self._find_originals(from_target))
         return counterparts
 
     def _find_copies(self, views: Views) -> Iterator[tuple[TopicPartition, Counterpart]]:
@@ -223,7 +223,7 @@ class TargetOffsets:
             copy, first = copies.get(tp.topic), target_topics.get(original.topic)
             if copy is None or first is None or ends[original].problem is not None:
                 continue
-            replica = picture.replica(Pairing(original, tp, first.topic_id, copy.topic_id), 0)
+            replica = picture.replica(PartitionPair(original, tp, first.topic_id, copy.topic_id), 0)
             if replica.copied.reach is not None:
                 yield tp, Counterpart(replica=replica, original=ends[original])
 

@@ -100,7 +100,7 @@ class GroupSyncer:
         """`announce` is called with the offsets before they are set."""
         self._flow = flow
         self._announce = announce
-        self._there = coordinators
+        self._coordinators = coordinators
         self._is_share = is_share
         self._read = (
             partial(fetch_furthest_offsets, coordinators)
@@ -143,7 +143,7 @@ class GroupSyncer:
 
         Groups that are not listed are queried as well, because they may be hidden from this user.
         """
-        listed_groups = list_groups(self._there)
+        listed_groups = list_groups(self._coordinators)
         out: dict[str, TargetGroup | None] = {}
         idle: list[str] = []
         for group in groups:
@@ -160,7 +160,7 @@ class GroupSyncer:
                 )
         for group, offsets in self._read(idle).items():
             if isinstance(offsets, TwinlogError):
-                self._skip(group, Skipped.REFUSED, self._as_needed(group, offsets))
+                self._skip(group, Skipped.REFUSED, self._with_needed_right(group, offsets))
                 continue
             known = {tp: committed.offset for tp, committed in offsets.items()}
             target_group = TargetGroup(is_active=False, has_offsets=True, offsets=known)
@@ -169,7 +169,7 @@ class GroupSyncer:
 
     def _commit(self, syncs: Mapping[str, GroupSync], ids: Mapping[str, TopicId]) -> None:
         within = self._within_logs(syncs, ids)
-        wanted = {
+        offsets_to_set = {
             group: {
                 checkpoint.topic_partition: Committed(
                     offset=checkpoint.downstream_offset, metadata=checkpoint.metadata
@@ -178,14 +178,14 @@ class GroupSyncer:
             }
             for group, sync in within.items()
         }
-        if any(wanted.values()):
+        if any(offsets_to_set.values()):
             self._announce([checkpoint for sync in within.values() for checkpoint in sync.to_set])
             self._flow.confirm()
         cluster = self._flow.config.flow.target
-        for group, offsets in wanted.items():
+        for group, offsets in offsets_to_set.items():
             for tp, committed in offsets.items():
                 self._flow.synced.note(cluster, group, tp, committed.offset, ids[tp.topic])
-        for group, answer in self._set(self._there, wanted).items():
+        for group, answer in self._set(self._coordinators, offsets_to_set).items():
             problems = [answer] if isinstance(answer, TwinlogError) else list(answer.values())
             problem = next((problem for problem in problems if problem is not None), None)
             if problem is None:
@@ -205,9 +205,9 @@ class GroupSyncer:
         tps = {checkpoint.topic_partition for sync in syncs.values() for checkpoint in sync.to_set}
         if not tps:
             return {}
-        starts = known_starts(self._there.client, tps)
+        starts = known_starts(self._coordinators.client, tps)
         topics = sorted({tp.topic for tp in tps})
-        now = self._there.client.metadata(topics)
+        now = self._coordinators.client.metadata(topics)
         self.recreated = frozenset(topic for topic in topics if not now.has(topic, ids[topic]))
 
         def at_start(checkpoint: Checkpoint) -> Checkpoint:
@@ -228,13 +228,15 @@ class GroupSyncer:
         }
         return {group: sync for group, sync in within.items() if sync.to_set}
 
-    def _as_needed(self, group: str, error: TwinlogError) -> TwinlogError:
+    def _with_needed_right(self, group: str, error: TwinlogError) -> TwinlogError:
         """Return the error with READ as the missing permission: setting offsets needs READ, which
         includes DESCRIBE.
         """
         if error.code != lookup(GROUP_AUTHORIZATION_FAILED).code:
             return error
-        return self._there.error(GROUP_AUTHORIZATION_FAILED, "reading offsets of", group, "READ")
+        return self._coordinators.error(
+            GROUP_AUTHORIZATION_FAILED, "reading offsets of", group, "READ"
+        )
 
     def _log_refused(self) -> None:
         """Log one line for all groups."""
@@ -242,8 +244,9 @@ class GroupSyncer:
         if refused:
             self._flow.log_once(
                 f"{self._flow.name}: offsets of {plural(len(refused), 'group')} on "
-                f"{self._there.client.alias} are left as they are ({first_few(sorted(refused))}): "
-                f"{refused[min(refused)]}; or set sync.group.offsets.enabled=false"
+                f"{self._coordinators.client.alias} are left as they are "
+                f"({first_few(sorted(refused))}): {refused[min(refused)]}; or set "
+                "sync.group.offsets.enabled=false"
             )
 
     def _skip(self, group: str, why: Skipped, error: TwinlogError | None = None) -> None:
@@ -254,6 +257,6 @@ class GroupSyncer:
             self._refused[group] = error
         elif why is not Skipped.AHEAD:  # with two opposite flows one side is always ahead
             self._flow.log_once(
-                f"{self._flow.name}: offsets of group {group} on {self._there.client.alias} are "
-                f"left as they are: {reason}"
+                f"{self._flow.name}: offsets of group {group} on "
+                f"{self._coordinators.client.alias} are left as they are: {reason}"
             )

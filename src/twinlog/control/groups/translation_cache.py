@@ -56,8 +56,8 @@ class _AppliedOffset(NamedTuple):
     exact.
     """
     ids: CopyIds | None
-    """The topics of the offset, or None for the topics at that time. A re-created topic has the
-    same offsets again.
+    """IDs of the two topics for which the offset was set, or None if its checkpoint has none.
+    A re-created topic has the same offsets again.
     """
 
     def is_of(self, commit: TranslatedCommit) -> bool:
@@ -74,7 +74,7 @@ or None if no sync is known.
 
 
 def given_on_source(flow: LedFlow) -> Given:
-    return partial(flow.synced.gave, flow.config.flow.source)
+    return partial(flow.synced.has_offset, flow.config.flow.source)
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class TranslationCache:
         for group in self._groups.values():
             yield from group.translated.values()
 
-    def due(self, written: Newest) -> Iterator[CheckpointRow]:
+    def unwritten_rows(self, written: Newest) -> Iterator[CheckpointRow]:
         """Yield the rows that the checkpoints topic does not have yet."""
         for name, tp, commit in self._all():
             if commit.checkpoint is None:
@@ -172,13 +172,13 @@ class TranslationCache:
         are left alone.
         """
         views = self._offsets.views()
-        self._keep({tp: view.map_key for tp, view in views.items() if not view.is_broken})
+        self._set_copies({tp: view.map_key for tp, view in views.items() if not view.is_broken})
         before, self._groups = self._groups, {}
         moved: dict[str, _Group] = {}
         for name, offsets in now.items():
             group = before.get(name)
             if group is None or group.read is not offsets or not group.is_settled:
-                group = moved[name] = _Group(offsets, _still_right(group, offsets))
+                group = moved[name] = _Group(offsets, _valid_translations(group, offsets))
             self._groups[name] = group
         wanted = {tp for group in moved.values() for tp in group.unknown}
         counterparts = self._offsets.find(wanted, views) if wanted else {}
@@ -189,7 +189,7 @@ class TranslationCache:
                 group.translated[tp] = translate(tp, group.read[tp]).of(name)
             group.is_settled = all(commit.is_exact for commit in group.translated.values())
 
-    def _keep(self, copies: dict[TopicPartition, PartitionKey]) -> None:
+    def _set_copies(self, copies: dict[TopicPartition, PartitionKey]) -> None:
         changed = {tp for tp, copy in self._copies.items() if copies.get(tp) != copy}
         self._copies = copies
         for group in self._groups.values() if changed else ():
@@ -260,7 +260,9 @@ def _applied_offset(row: CheckpointRow | None) -> _AppliedOffset | None:
     return _AppliedOffset(checkpoint.upstream_offset, downstream, row.ids)
 
 
-def _still_right(group: _Group | None, now: GroupOffsets) -> dict[TopicPartition, TranslatedCommit]:
+def _valid_translations(
+    group: _Group | None, now: GroupOffsets
+) -> dict[TopicPartition, TranslatedCommit]:
     if group is None:
         return {}
     return {

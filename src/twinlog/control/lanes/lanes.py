@@ -102,7 +102,7 @@ class Lane:
             self._sent = now
             self.peer.send(now)
 
-    def know(self, producers: tuple[int, ...]) -> None:
+    def send_known_producers(self, producers: tuple[int, ...]) -> None:
         """Send the producer IDs whose records are not foreign."""
         self.work = structs.replace(self.work, known_producers=producers)
         if self._sent is not None:
@@ -112,7 +112,7 @@ class Lane:
         """Note that the lane has reached both clusters."""
         self.is_ready, self.reached_at, self.range_port = True, now, message.range_port
 
-    def reaches(self, reason: Away | None, now: float) -> bool:
+    def note_away(self, reason: Away | None, now: float) -> bool:
         """Note whether the lane reaches both clusters. `reason`: why not, or None if it does.
         Return True if it did before this call.
         """
@@ -194,7 +194,7 @@ class Lease:
         never_came = not self.was_heard and self.age_s > HELLO_WITHIN_S
         return (self.fell_silent or never_came) and not self.lanes
 
-    def tend(self) -> None:
+    def tick(self) -> None:
         """Send renewed credentials to lanes, and end lanes of a retiring lease."""
         for lane in self.lanes.values():
             lane.renew()
@@ -242,7 +242,7 @@ class Lease:
         return self.clock.monotonic() - self.started
 
 
-def spread(
+def spread_over_lanes(
     partitions: Iterable[Partition], lanes: Iterable[Lane]
 ) -> dict[LaneKey, list[Partition]]:
     """Assign partitions by lane, each to the least loaded one, in a stable order.

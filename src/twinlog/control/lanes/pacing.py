@@ -84,7 +84,7 @@ class Pacer:
     _seen: dict[str, tuple[float, int]] = field(default_factory=dict)
     """When a topic's bytes were last read, and their number, by topic."""
 
-    def tend(self, lanes: Iterable[Lane], partitions: Iterable[Partition]) -> None:
+    def tick(self, lanes: Iterable[Lane], partitions: Iterable[Partition]) -> None:
         """Send every lane its share, once per period."""
         now = self.clock.monotonic()
         if now < self._next:
@@ -111,7 +111,7 @@ class Pacer:
             }
             lane.peer.send(Pace(bytes_per_second=lane_rates))
 
-    def soon(self) -> None:
+    def recompute_soon(self) -> None:
         """Compute shares again at the next turn, because partitions have moved to other lanes."""
         self._next = 0.0
 

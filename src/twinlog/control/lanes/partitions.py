@@ -74,11 +74,11 @@ class RecoveryPoint:
             return None if self.end else 0
         return max(0, self.end - self.upstream)
 
-    def see(self, end: int, noted_at: float, upstream: int | None) -> None:
+    def note_end(self, end: int, noted_at: float, upstream: int | None) -> None:
         """Note the source's log end at this time, and the offset up to which it was copied then."""
         self.end, self._seen_at = end, noted_at
         if end < (upstream or 0):
-            self.doubt(noted_at)
+            self.invalidate(noted_at)
         elif end <= (self.upstream or 0):
             self._pending.clear()  # the source has lost the later ends that were observed
             self.at, self.was_known, self.waits_since = noted_at, True, None
@@ -91,13 +91,13 @@ class RecoveryPoint:
                 newest = self._pending.pop()
                 self._pending = deque([*list(self._pending)[::2], newest])
 
-    def doubt(self, noted_at: float) -> None:
+    def invalidate(self, noted_at: float) -> None:
         """Note that the source's log is not the one that was copied."""
         self.at, self.doubtful_since = None, self.doubtful_since or noted_at
         self.waits_since = None
         self._pending.clear()
 
-    def reach(self, upstream: int) -> None:
+    def note_copied(self, upstream: int) -> None:
         """Note that everything below an offset is on the target, as a lane reports."""
         self.doubtful_since = None
         # the target lost records, or the report was premature
@@ -243,16 +243,16 @@ class Partition:
 
     @property
     def total_records(self) -> int:
-        live = self._live
+        live = self._live_progress
         return self.records + (0 if live is None else live.records)
 
     @property
     def total_bytes(self) -> int:
-        live = self._live
+        live = self._live_progress
         return self.bytes + (0 if live is None else live.bytes)
 
     @property
-    def _live(self) -> PartitionProgress | None:
+    def _live_progress(self) -> PartitionProgress | None:
         return self.progress if self.placement is Placement.ASSIGNED else None
 
     @property
@@ -337,8 +337,8 @@ class Partition:
         self.progress = progress
         self.reported_ms = self.clock.wall_ms()
         if not self.is_replaced:  # otherwise it is a late report of the previous copy
-            self.recovery.reach(progress.upstream)
-            self.keeping.copied(progress.last_timestamp)
+            self.recovery.note_copied(progress.upstream)
+            self.keeping.note_copied(progress.last_timestamp)
             self.begun, self.is_seen = (self.plan.source_topic_id, self.plan.target_topic_id), True
         self.reported_at = self.clock.boot()
         now = self.clock.monotonic()
@@ -377,7 +377,7 @@ class Partition:
         A lane that sees the end reports it with its position, so their difference is the lag. If
         none does, or if its report is older, the end that the driver read counts.
         """
-        live, seen, reported = self._live, self.asked_end, None
+        live, seen, reported = self._live_progress, self.asked_end, None
         if self.progress is not None and self.progress.source_end >= 0:
             reported = self.progress.source_end
         if seen is None or self.is_taken_over:
@@ -443,13 +443,15 @@ class Partition:
 
     def _log_left_out(self, ranges: Iterable[tuple[int, int]]) -> Iterator[str]:
         for span in ranges:
-            wanted = next((w for w in self.skips if (w.skip.first, w.skip.next) == span), None)
+            wanted = next(
+                (w for w in self.skips if (w.skipped.first, w.skipped.next) == span), None
+            )
             if wanted is None or span in self._logged_skips:
                 continue
             self._logged_skips.add(span)
             yield self._warn(
                 "upstream %s left out, as requested since %s by %s (%s)%s",
-                f"{'batch' if wanted.skip.is_batch else 'record'} {wanted.skip}",
+                f"{'batch' if wanted.skipped.is_batch else 'record'} {wanted.skipped}",
                 in_iso(wanted.at_ms),
                 wanted.who,
                 wanted.code,
@@ -457,7 +459,7 @@ class Partition:
                 code="RECORD_SKIPPED",
             )
 
-    def leave(self, placement: Placement) -> None:
+    def leave_lane(self, placement: Placement) -> None:
         """Add up its counts, because its lane no longer has it."""
         if self.placement is Placement.ASSIGNED and self.progress is not None:
             self.records += self.progress.records
@@ -481,12 +483,12 @@ class Partition:
             bytes=last.bytes + (0 if before is None else before.bytes),
         )
 
-    def lost_lane(self) -> None:
+    def on_lane_lost(self) -> None:
         """Note that its lane is lost. If it is wanted, it starts cold in another lane."""
-        self.leave(Placement.PENDING if self.is_wanted else Placement.RELEASED)
+        self.leave_lane(Placement.PENDING if self.is_wanted else Placement.RELEASED)
         self.handed, self.retry_at = None, 0.0
 
-    def troubled(self, code: str, message: str, *, retriable: bool) -> None:
+    def note_failure(self, code: str, message: str, *, retriable: bool) -> None:
         """Note the error that stopped it. It is retried after a pause."""
         self.handed = None
         before, was_seen = self.failure, self.is_seen
@@ -497,10 +499,10 @@ class Partition:
             # the writer may still be unknown, such as another flow that has just begun
             retriable = True
         if retriable:
-            self.leave(Placement.PENDING)
+            self.leave_lane(Placement.PENDING)
             self.retry_at = self.clock.monotonic() + self._pause.next_s()
         else:
-            self.leave(Placement.FAILED)
+            self.leave_lane(Placement.FAILED)
             self.retry_at = self.clock.monotonic() + RETRY_FAILED_S
         self.is_seen = was_seen
 
@@ -555,7 +557,7 @@ class Partition:
         now_ms, now = self.clock.wall_ms(), self.clock.monotonic()
         self.failure = Failure(code=code, message=message, since_ms=now_ms, began=now)
 
-    def reached(self, reason: Away | None) -> None:
+    def note_away(self, reason: Away | None) -> None:
         """Note whether its lane reaches both clusters. `reason`: why not, or None if it does."""
         if reason is not None and self.failure is None:
             is_away = has(reason.code, Trait.AWAY)
@@ -615,7 +617,7 @@ def view_of(partition: Partition) -> PartitionView:
     )
 
 
-def handed(partitions: Iterable[Partition]) -> HandedTopics:
+def handed_topics_of(partitions: Iterable[Partition]) -> HandedTopics:
     """Return the topics that duties may change; used in the supervisor's thread."""
     return handed_topics(view_of(partition) for partition in partitions if partition.is_wanted)
 

@@ -40,21 +40,21 @@ class RetentionOutlook:
     _copied_ms: int | None = None
     _seen: deque[SourceBounds] = field(default_factory=deque)
 
-    def see(self, bounds: SourceBounds) -> None:
+    def note_source(self, bounds: SourceBounds) -> None:
         """Note the source's current log."""
         self._seen.append(bounds)
         while len(self._seen) > 2 and self._seen[1].at <= bounds.at - WINDOW_S:
             self._seen.popleft()
 
-    def copied(self, timestamp: int) -> None:
+    def note_copied(self, timestamp: int) -> None:
         """Note the timestamp (ms) of the last copied or the next record; 0 if unknown."""
         if timestamp:
             self._copied_ms = timestamp if timestamp > 0 else None
 
-    def rests(self, upstream: int, timestamp: int) -> None:
+    def note_idle(self, upstream: int, timestamp: int) -> None:
         """Note the next offset and its timestamp while no lane has the partition."""
         self.rests_at = upstream
-        self.copied(timestamp)
+        self.note_copied(timestamp)
 
     def forget(self) -> None:
         """Forget the observations, because the partition no longer lags."""

@@ -1,4 +1,15 @@
-"""The message with which a lane starts a partition."""
+"""The Take: what a lane gets to start a partition, and which partitions may not start now.
+
+A Take without `handed` has the end of the partition's map, so that the lane can search the
+position. Before that, partitions are left out for three reasons:
+
+| checked by                                       | if not                                       |
+| ------------------------------------------------ | -------------------------------------------- |
+| `put_off`: no request of a lost lane may start   | it waits until none can arrive, and the map  |
+| the partition, or add rows of transforms         | is read again                                |
+| `transformed_as_before`, `partitioned_as_before` | it fails: the file has changed               |
+| `may_begin`: the plan permits a first start      | it fails with the plan's reason              |
+"""
 
 from __future__ import annotations
 
@@ -79,7 +90,7 @@ def take_of(
         compresses=plan.compresses,
         start=start,
         group_at=_group_start(plan, maps),
-        began_at=-1 if partition_map is not None else _began_at(plan, maps),
+        began_at=-1 if partition_map is not None else _latest_start(plan, maps),
         former=() if partition_map is not None else former_targets(plan, maps),
         is_another=partition_map is None and _is_another(plan, maps),
         # of a keyed partition it only says that one of the branches has written
@@ -98,7 +109,7 @@ def take_of(
         lost=partition.lost,
         handed=partition.handed if fan is None else None,
         fan=fan,
-        skips=tuple(skip.skip for skip in partition.skips),
+        skips=tuple(skip.skipped for skip in partition.skips),
         accepted=tuple(acceptance.accepted for acceptance in partition.accepted),
         transform=plan.transform,
         written_by="" if partition_map is None else partition_map.transform,
@@ -146,7 +157,7 @@ def may_begin(partitions: Iterable[Partition], maps: Maps, flow: str) -> list[Pa
             out.append(partition)
         else:
             is_retriable = refusal.is_retriable
-            partition.troubled(refusal.code, refusal.message, retriable=is_retriable)
+            partition.note_failure(refusal.code, refusal.message, retriable=is_retriable)
     return out
 
 
@@ -188,7 +199,7 @@ def transformed_as_before(
         if what:
             todo = f"if this is intended, list {min(lost)} in {TRANSFORMS_REMOVED}"
             message = f"{plan.source}: {what}; {todo}"
-            partition.troubled("TRANSFORMS_DIFFER", message, retriable=False)
+            partition.note_failure("TRANSFORMS_DIFFER", message, retriable=False)
         else:
             out.append(partition)
     return out
@@ -216,7 +227,7 @@ def partitioned_as_before(
             continue
         moved = _partitions_differ(plan, max(other))
         message = moved.worded(flow, is_shared=partition.is_shared)
-        partition.troubled(moved.code, message, retriable=False)
+        partition.note_failure(moved.code, message, retriable=False)
     return out
 
 
@@ -252,7 +263,7 @@ def _from_mark(partition_map: PartitionMap) -> tuple[Run, ...]:
     return (*partition_map.runs[: min(1, begin)], *partition_map.runs[begin:])
 
 
-def _began_at(plan: PartitionPlan, maps: Maps) -> int:
+def _latest_start(plan: PartitionPlan, maps: Maps) -> int:
     """Return the offset that `latest` stands for, or -1 if there is none. It is fixed once per
     source topic, so that a re-created target loses nothing.
     """

@@ -58,7 +58,7 @@ def mark_unwanted(partition: Partition) -> None:
     partition.is_wanted, partition.handed, partition.begun = False, None, None
     partition.failure = None  # problems of a partition that is no longer mirrored are not shown
     if partition.lane is None:
-        partition.leave(Placement.RELEASED)
+        partition.leave_lane(Placement.RELEASED)
 
 
 def see_source(
@@ -82,10 +82,10 @@ def vanished_text(partition: Partition) -> str:
     """Return the text for a partition whose topic the source no longer lists, or an empty text."""
     if partition.placement is not Placement.RELEASED or not partition.vanished_ms:
         return ""
-    return kept(partition.plan.target.topic)
+    return kept_text(partition.plan.target.topic)
 
 
-def kept(copy: str) -> str:
+def kept_text(copy: str) -> str:
     """Return the text for the copy of a topic that the source no longer lists."""
     return f"deleted at the source, or no longer visible; {copy} is kept"
 
@@ -99,7 +99,7 @@ def hold_back(partitions: Iterable[Partition], error: TwinlogError | None) -> No
         if partition.placement is not Placement.PENDING:
             continue
         if error is not None and partition.failure is None:
-            partition.troubled(error.code, error.what, retriable=True)
+            partition.note_failure(error.code, error.what, retriable=True)
         elif error is None and partition.failure is not None:
             partition.failure, partition.retry_at = None, 0.0
 
@@ -116,7 +116,7 @@ def continue_from(
         if known is not None:
             known.records, known.bytes = partition.total_records, partition.total_bytes
             continue
-        partition.leave(Placement.RELEASED)
+        partition.leave_lane(Placement.RELEASED)
         mark_unwanted(partition)
         partition.is_paused = False
         partition.lost = partition.progress = partition.taken = None

@@ -64,7 +64,7 @@ from twinlog.mirror.state.generations import (
 )
 from twinlog.mirror.state.intents import INTENT, FlowIntents, flow_intents
 from twinlog.model import TopicId, TopicPartition
-from twinlog.survey.cluster_state import source_changed
+from twinlog.survey.cluster_state import source_changed_error
 from twinlog.survey.map_reader import MapReader
 from twinlog.survey.state_reader import state_rows
 
@@ -140,7 +140,7 @@ class FlowClaims:
             if is_latest and time.monotonic() < until:
                 self.end(target, idle.generation)
         except TwinlogError as error:
-            log.info("generation %d could not be noted as ended: %s", idle.generation, error)
+            log.info("the end of generation %d could not be stored: %s", idle.generation, error)
         finally:
             target.api_timeout_s = usual_s
 
@@ -173,7 +173,7 @@ class FlowClaims:
         last = None if history is None else history.latest
         if last != (None if seen is None else seen.latest):
             raise SetupWaiting("another process led this flow in the meantime", flow=self.name)
-        if changed := source_changed(self.config, last, source_id):
+        if changed := source_changed_error(self.config, last, source_id):
             raise changed
         self._check_meaning(history, fresh_id=fresh_id)
         # the state topic may have lost its newest claims, or all; rows of the map have generations

@@ -43,7 +43,7 @@ from twinlog.model import NO_TOPIC_ID, Flow, TopicId
 from twinlog.survey.cluster_state import (
     ClusterState,
     cluster_state,
-    source_changed,
+    source_changed_error,
     with_maps,
     write_copies,
 )
@@ -87,7 +87,7 @@ class LoopGuard:
             self.log_once(note)
         if verdict.errors and not verdict.rows:
             first = next(iter(verdict.errors.values()))
-            raise no_topic_left(self.config, first, len(verdict.errors) - 1)
+            raise no_topic_left_error(self.config, first, len(verdict.errors) - 1)
 
     def check(
         self,
@@ -100,13 +100,13 @@ class LoopGuard:
         flow = self.config.flow
         ids = {flow.source: at_source.cluster_id or "", flow.target: at_target.cluster_id or ""}
         self.neighbours.learn(ids)
-        self.neighbours.ask()
+        self.neighbours.query_unknown()
         if (
             at_source.cluster_id
             and at_source.cluster_id == at_target.cluster_id
             and self._copies_its_copies(at_source)
         ):
-            raise same_cluster(self.config, at_source.cluster_id)
+            raise same_cluster_error(self.config, at_source.cluster_id)
         states = self._states(source, target, at_source, at_target)
         self._check_claims(*states)
         selected = selected_topics(self.config, at_source)
@@ -115,7 +115,7 @@ class LoopGuard:
         verdict = self._verdicts_of(named, at_target, *states)
         verdict.errors.update(unnamed)
         if not verdict.rows and not verdict.errors:
-            verdict.errors.update(self._to_come(at_target))
+            verdict.errors.update(self._looping_topics(at_target))
         if unknown := [alias for alias, cluster_id in ids.items() if not cluster_id]:
             verdict.notes.append(unknown_ids(self.config, unknown))
         return verdict
@@ -142,11 +142,11 @@ class LoopGuard:
         if other is not None and last is None and at_source.cluster_id and at_target.cluster_id:
             was = other.source_cluster_id, other.target_cluster_id
             if was == (at_target.cluster_id, at_source.cluster_id):
-                raise clusters_swapped(self.config)
-        if changed := source_changed(self.config, last, at_source.cluster_id):
+                raise clusters_swapped_error(self.config)
+        if changed := source_changed_error(self.config, last, at_source.cluster_id):
             raise changed
 
-    def _to_come(self, at_target: ClusterMetadata) -> Iterator[tuple[str, TwinlogError]]:
+    def _looping_topics(self, at_target: ClusterMetadata) -> Iterator[tuple[str, TwinlogError]]:
         """Yield topics that other flows would bring to the source, and this flow back again."""
         for other in self.neighbours.leading_from(self.config.flow.target):
             policy = policy_of(other)
@@ -154,7 +154,7 @@ class LoopGuard:
                 remote = policy.format_remote_topic(other.source_alias, name)
                 way = self.neighbours.return_path(other, remote)
                 if str(self.config.flow) in way:
-                    yield name, would_come_back(self.config, name, way)
+                    yield name, loop_error(self.config, name, way)
 
     # -- at every discovery --------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ class LoopGuard:
         self._check_claims(*states)
         verdict = self._verdicts_of(topics, at_target, *states)
         if self.judges_topics:
-            verdict.leave(foreign_topics(self.config, verdict.rows.values(), at_target, target))
+            verdict.exclude(foreign_topics(self.config, verdict.rows.values(), at_target, target))
         self._begun = frozenset(row.topic for row in verdict.rows.values() if row.begun)
         known = states[1].rows
         fresh = [row for row in verdict.rows.values() if known.get(_key(row)) != row]
@@ -184,7 +184,7 @@ class LoopGuard:
         if fresh and may_write:
             states = self._states(source, target, at_source, at_target)
             strangers, verdict = verdict.strangers, self._verdicts_of(topics, at_target, *states)
-            verdict.leave(strangers)
+            verdict.exclude(strangers)
         if may_write:
             self._take_back(target, verdict, states[1])
         own = states[1].copied_by(str(self.config.flow))
@@ -208,7 +208,7 @@ class LoopGuard:
                 code=error.code,
                 fate=Fate.RETRIABLE,
             )
-            verdict.leave({row.source_topic: why for row in fresh_rows if not row.begun})
+            verdict.exclude({row.source_topic: why for row in fresh_rows if not row.begun})
             return False
         return True
 
@@ -272,7 +272,7 @@ class LoopGuard:
         if void:
             self._write(target, void)
 
-    def planned(
+    def on_planned(
         self, target: ClusterClient, verdict: TopicVerdicts, plans: Iterable[PartitionPlan]
     ) -> None:
         """Write the rows of topics that begin now, with the IDs of created topics."""
@@ -345,7 +345,7 @@ class LoopGuard:
                 continue
             row = self._row(topic, copies, at_target, source_state, target)
             if home is not None:
-                out.errors[name] = copied_back(self.config, name, home, target.cluster_id)
+                out.errors[name] = copied_back_error(self.config, name, home, target.cluster_id)
             elif (error := self._renaming_error(row, at_target, begun, target)) is not None or (
                 error := self._refusal(row, others.get(name, ()), at_target)
             ) is not None:
@@ -399,13 +399,13 @@ class LoopGuard:
                 before = where
         # if two leaders began it under both names, the copy of this name continues
         if before and (holds or not row.begun):
-            return rename_changed(self.config, topic, before, row.topic)
+            return rename_changed_error(self.config, topic, before, row.topic)
         if row.renamed and not row.begun and self.config.policy.kind is not PolicyKind.IDENTITY:
             source = row.source_cluster_id, topic, row.source_topic_id
             for other in target.copies_of(row.topic, row.topic_id):
                 if other.flow != row.flow and not other.is_from(*source):
                     holds = f"{other.source_topic} by {other.flow}"
-        return rename_taken(self.config, topic, row.topic, holds) if holds else None
+        return rename_taken_error(self.config, topic, row.topic, holds) if holds else None
 
     def _refusal(
         self, row: CopyRow, others: Iterable[CopyRow], at_target: ClusterMetadata
@@ -417,13 +417,13 @@ class LoopGuard:
             remote = _current_topic_of(other, row, at_target)
             may_differ = row.begun or self.neighbours.is_beside(self.config, Flow.of(other.flow))
             if remote and not (may_differ and remote != row.topic):
-                return copied_already(self.config, topic, other, remote)
+                return copied_already_error(self.config, topic, other, remote)
         if row.begun:
             return None  # it was first: the flow that would close the loop is refused
-        if twin := self.neighbours.twin(self.config, topic):
-            return same_clusters(self.config, topic, twin)
+        if twin := self.neighbours.duplicate_of(self.config, topic):
+            return same_clusters_error(self.config, topic, twin)
         way = self.neighbours.return_path(self.config, row.topic)
-        return would_come_back(self.config, topic, way) if way else None
+        return loop_error(self.config, topic, way) if way else None
 
 
 def _key(row: CopyRow) -> tuple[str, str]:
@@ -464,7 +464,7 @@ class BegunCopies:
         rows = [row for row in target.copied_by(str(config.flow)) if row.begun]
         if not config.policy.renames:
             rows = [row for row in rows if row.renamed]
-        for row in _named(rows, at_target):
+        for row in _with_names(rows, at_target):
             self._by_remote[row.topic].append(row)
             self._by_source[row.source_topic].append(row)
             if row.source_topic_id != NO_TOPIC_ID:
@@ -481,7 +481,7 @@ class BegunCopies:
                 yield other
 
 
-def _named(rows: Iterable[CopyRow], at_target: ClusterMetadata) -> Iterator[CopyRow]:
+def _with_names(rows: Iterable[CopyRow], at_target: ClusterMetadata) -> Iterator[CopyRow]:
     """Yield rows with names; rows of earlier releases only have a topic ID, and may be void."""
     names: dict[TopicId, str] | None = None
     for row in rows:
@@ -498,7 +498,7 @@ def _named(rows: Iterable[CopyRow], at_target: ClusterMetadata) -> Iterator[Copy
 # start.
 
 
-def same_cluster(flow: FlowConfig, cluster_id: str) -> FlowError:
+def same_cluster_error(flow: FlowConfig, cluster_id: str) -> FlowError:
     """The error if source and target are the same cluster."""
     source, target = flow.flow.source, flow.flow.target
     return FlowError(
@@ -514,7 +514,7 @@ def _left_out_error(flow: FlowConfig, code: str, why: str) -> PartitionError:
     return PartitionError(why, flow=flow.flow, code=code, fate=Fate.RETRIABLE)
 
 
-def same_clusters(flow: FlowConfig, topic: str, other: FlowConfig) -> PartitionError:
+def same_clusters_error(flow: FlowConfig, topic: str, other: FlowConfig) -> PartitionError:
     """The error if two flows are the same under other aliases, and both select the topic."""
     return _left_out_error(
         flow,
@@ -526,7 +526,7 @@ def same_clusters(flow: FlowConfig, topic: str, other: FlowConfig) -> PartitionE
     )
 
 
-def clusters_swapped(flow: FlowConfig) -> FlowError:
+def clusters_swapped_error(flow: FlowConfig) -> FlowError:
     """The error if the flow's claim is on its current source, and names its current target."""
     source, target = flow.flow.source, flow.flow.target
     return FlowError(
@@ -539,7 +539,7 @@ def clusters_swapped(flow: FlowConfig) -> FlowError:
     )
 
 
-def copied_back(flow: FlowConfig, topic: str, row: CopyRow, target_id: str) -> PartitionError:
+def copied_back_error(flow: FlowConfig, topic: str, row: CopyRow, target_id: str) -> PartitionError:
     """The error for a topic whose records were on the target before."""
     source, target = flow.flow.source, flow.flow.target
     what = f"a copy of {row.source_topic} of {target}"
@@ -554,7 +554,7 @@ def copied_back(flow: FlowConfig, topic: str, row: CopyRow, target_id: str) -> P
     )
 
 
-def would_come_back(flow: FlowConfig, topic: str, way: Sequence[str]) -> PartitionError:
+def loop_error(flow: FlowConfig, topic: str, way: Sequence[str]) -> PartitionError:
     """The error if the flows of the configuration form a loop."""
     return _left_out_error(
         flow,
@@ -565,7 +565,7 @@ def would_come_back(flow: FlowConfig, topic: str, way: Sequence[str]) -> Partiti
     )
 
 
-def copied_already(flow: FlowConfig, topic: str, row: CopyRow, remote: str) -> PartitionError:
+def copied_already_error(flow: FlowConfig, topic: str, row: CopyRow, remote: str) -> PartitionError:
     """The error if a flow of another name copies the topic to the same cluster."""
     source, target = flow.flow.source, flow.flow.target
     return _left_out_error(
@@ -579,7 +579,7 @@ def copied_already(flow: FlowConfig, topic: str, row: CopyRow, remote: str) -> P
     )
 
 
-def rename_changed(flow: FlowConfig, topic: str, old: str, new: str) -> PartitionError:
+def rename_changed_error(flow: FlowConfig, topic: str, old: str, new: str) -> PartitionError:
     """The error if a topic was copied under another name than the configuration has now."""
     target = flow.flow.target
     return _left_out_error(
@@ -593,7 +593,7 @@ def rename_changed(flow: FlowConfig, topic: str, old: str, new: str) -> Partitio
     )
 
 
-def rename_taken(flow: FlowConfig, topic: str, remote: str, other: str) -> PartitionError:
+def rename_taken_error(flow: FlowConfig, topic: str, remote: str, other: str) -> PartitionError:
     """The error if the topic of the new name has the copy of another topic."""
     return _left_out_error(
         flow,
@@ -605,7 +605,7 @@ def rename_taken(flow: FlowConfig, topic: str, remote: str, other: str) -> Parti
     )
 
 
-def no_topic_left(flow: FlowConfig, first: TwinlogError, others: int) -> FlowError:
+def no_topic_left_error(flow: FlowConfig, first: TwinlogError, others: int) -> FlowError:
     """The error if no topic of the flow may be copied; then it does not start."""
     more = f" (and {others} more of its topics)" if others else ""
     return FlowError(f"nothing is begun{more}: {first.what}", flow=flow.flow, code=first.code)

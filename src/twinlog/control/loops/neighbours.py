@@ -50,7 +50,7 @@ class SiblingFlows:
         with self._lock:
             self._ids.update({alias: cluster_id for alias, cluster_id in ids.items() if cluster_id})
 
-    def ask(self) -> None:
+    def query_unknown(self) -> None:
         """Query the unknown IDs; a cluster that is down stays unknown."""
         with self._lock:
             used = {a for flow in self._flows for a in (flow.flow.source, flow.flow.target)}
@@ -63,7 +63,7 @@ class SiblingFlows:
             for settings, cluster_id in zip(unknown, pool.map(_id_of, unknown), strict=True):
                 self.learn({settings.alias: cluster_id})
 
-    def twin(self, flow: FlowConfig, topic: str) -> FlowConfig | None:
+    def duplicate_of(self, flow: FlowConfig, topic: str) -> FlowConfig | None:
         """Return another flow, with other aliases, that copies this topic between the same two
         clusters, or None. A flow beside this one counts only if both give the topic one name.
         """
@@ -80,7 +80,7 @@ class SiblingFlows:
         for other in same:
             may_differ = self.is_beside(flow, other.flow)
             differs = may_differ and _remote(flow, topic) != _remote(other, topic)
-            if not differs and self._takes(other, topic):
+            if not differs and self._copies(other, topic):
                 return other
         return None
 
@@ -140,7 +140,7 @@ class SiblingFlows:
         while ways:
             clusters, topic, way = ways.pop()
             for other in flows:
-                if cluster(other.flow.source) != clusters[-1] or not self._takes(other, topic):
+                if cluster(other.flow.source) != clusters[-1] or not self._copies(other, topic):
                     continue
                 end, longer = cluster(other.flow.target), (*way, str(other.flow))
                 if end == home:
@@ -149,7 +149,7 @@ class SiblingFlows:
                     ways.append(((*clusters, end), _remote(other, topic), longer))
         return ()
 
-    def _takes(self, flow: FlowConfig, topic: str) -> bool:
+    def _copies(self, flow: FlowConfig, topic: str) -> bool:
         return TopicSelector.of(flow).selects(topic) and not self.is_named_copy(flow, topic)
 
 

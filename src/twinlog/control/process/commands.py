@@ -87,7 +87,7 @@ class CommandPort:
                 self._answer_all()
         return asked.outcome
 
-    def take(self) -> Iterator[QueuedCommand]:
+    def pop_all(self) -> Iterator[QueuedCommand]:
         """Yield the commands put since the last call. The supervisor sets their results."""
         while True:
             try:
@@ -102,7 +102,7 @@ class CommandPort:
             self._answer_all()
 
     def _answer_all(self) -> None:
-        for asked in self.take():
+        for asked in self.pop_all():
             if isinstance(asked.command, Stop):
                 asked.answer()
             else:

@@ -7,7 +7,9 @@ starts with the process too if twinlog.spark.standby=warm is set or if YARN has 
 It then holds one executor while it is idle.
 
 Without an executor the process waits. Flows without lanes then show WAITING_FOR_SPARK. An
-application that the cluster has ended is started again.
+application that the cluster has ended is started again. So is an application without executors on
+a standalone cluster: a master that was restarted does not know it, ends its executors, and would
+never start others. Spark reports neither to the application.
 """
 
 from __future__ import annotations
@@ -47,6 +49,11 @@ POLL_S: Final = 1.0
 JVM_EVERY_S: Final = 10.0
 """Interval in which the JVM's use is read: as often as a scraper usually reads it."""
 RESTART_AFTER_S: Final = 5.0
+FORGOTTEN_AFTER_S: Final = 60.0
+"""Seconds without an executor after which an application on a standalone cluster is replaced. They
+are doubled each time, up to `MOST_PATIENCE_S`, because the cluster may only be full.
+"""
+MOST_PATIENCE_S: Final = 1800.0
 
 
 class SparkEngine:
@@ -80,13 +87,16 @@ class SparkEngine:
         """Task slots of a given master, or None for this machine, which has as many as needed."""
         self._without_since: float | None = None
         """Monotonic time since which there should be an executor, but is none."""
+        self._began = 0.0
+        """Monotonic time at which the application was started."""
+        self._patience_s = FORGOTTEN_AFTER_S
 
     def start(self, supervisor: Supervisor, server: ChannelServer) -> None:
         """Start Spark for this supervisor; lanes connect to `server`."""
         self._supervisor, self._server = supervisor, server
         self._thread.start()
 
-    def need(self) -> None:
+    def note_needed(self) -> None:
         """Note that this process leads a flow."""
         self._needed.set()
 
@@ -103,7 +113,7 @@ class SparkEngine:
     def _serve(self) -> None:
         """Start Spark. Return if its cluster has ended the application, or has not started it."""
         from twinlog.spark.masters import slots_for
-        from twinlog.spark.session import AttachedJvm, DriverJvm, forget_gateway
+        from twinlog.spark.session import AttachedJvm, DriverJvm, forget_gateway, stop_spark
 
         name, spark = f"twinlog {first_few(sorted(self._flows))}", self._options.spark
         jvm: AttachedJvm | DriverJvm
@@ -121,22 +131,26 @@ class SparkEngine:
                 lane_bytes=max(map(lane_bytes, self._flows.values()), default=0),
                 is_warm=self._is_warm,
             )
+            self._began = time.monotonic()
             self._lease_from(engine)
         except Disconnected as error:
             self._stop.wait(POLL_S)  # the JVM may be ending, and is checked after that
             self._require_jvm()
             if is_local(self._master) or self._is_attached:
                 raise
-            log.info("Spark's application ended: %s", error)
+            log.warning("Spark's application ended: %s; another one is started", error)
             self._without_since = self._without_since or time.monotonic()
             self._give_up_if_once()
-            self._engine = None
-            forget_gateway()
-            jvm.gateway.stop()
+            if self._engine is None:
+                forget_gateway()
+                jvm.gateway.stop()
+            else:
+                stop_spark(self._engine)
+                self._engine = None
 
     def _lease_from(self, engine: Engine) -> None:
         """Offer leases on an application until this process stops. Raises Disconnected if the
-        cluster has ended it.
+        cluster has ended it, or may have forgotten it.
         """
         from twinlog.spark.lease import SparkLeaseStarter, await_executor
         from twinlog.spark.masters import is_dynamic, slots_for, slots_now, task_slots
@@ -147,6 +161,7 @@ class SparkEngine:
             nonlocal has_asked
             self._require_jvm()
             self._give_up_if_once()
+            self._require_known()
             if not has_asked and self._waited_s > ASKED_AFTER_S:
                 has_asked = True
                 await_executor(engine.context)
@@ -169,6 +184,7 @@ class SparkEngine:
             self._require_jvm()
             if self._is_attached or not is_local(self._master):
                 self._count(slots_now(engine.context), follows=follows)
+                self._require_known()
             if self._options.on_jvm is not None and time.monotonic() >= reads_at:
                 reads_at = time.monotonic() + JVM_EVERY_S
                 self._options.on_jvm(jvm_use(engine.context))
@@ -178,10 +194,20 @@ class SparkEngine:
         executors follow leases.
         """
         if slots:
-            self._without_since = None
+            self._patience_s = FORGOTTEN_AFTER_S
             self._slots = slots if follows else self._slots
+        if slots or not (follows or self._is_warm or self._starter.is_leasing):
+            self._without_since = None
         elif self._without_since is None:
             self._without_since = time.monotonic()
+
+    def _require_known(self) -> None:
+        """Raise Disconnected if a standalone master may have forgotten the application."""
+        is_standalone = str(self._master).startswith("spark://") and not self._is_attached
+        waited_s = min(self._waited_s, time.monotonic() - self._began)
+        if is_standalone and waited_s > self._patience_s:
+            self._patience_s = min(2 * self._patience_s, MOST_PATIENCE_S)
+            raise Disconnected(f"it has had no executor for {duration(waited_s)}")
 
     def _require_jvm(self) -> None:
         """Raise TwinlogError if the JVM has ended, because no lease can begin without it."""
@@ -218,7 +244,7 @@ class SparkEngine:
         since = self._without_since
         return 0.0 if since is None else time.monotonic() - since
 
-    def waits(self) -> TwinlogError | None:
+    def why_waiting(self) -> TwinlogError | None:
         """Return why flows without lanes wait, or None if there are executors, or if they are not
         late. Thread-safe.
         """

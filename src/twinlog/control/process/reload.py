@@ -33,7 +33,7 @@ NOT_RELOADED: Final = "the configuration was not reloaded, everything stays as i
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reloaded:
+class ReloadResult:
     """The result of a reload: set-ups of changed flows, and a line for each change."""
 
     changed: tuple[FlowSetup, ...]
@@ -84,7 +84,7 @@ class Reloader:
         except OSError:
             return b""
 
-    def read(self) -> Reloaded:
+    def read(self) -> ReloadResult:
         """Read the files; may block. Raises TwinlogError, and then nothing changes."""
         with reloading(os.environ):
             self._seen = self._digest()
@@ -98,7 +98,7 @@ class Reloader:
                 log.exception("%s: a bug", NOT_RELOADED)
                 raise TwinlogError(f"{NOT_RELOADED}: a bug, see the log") from error
 
-    def _reloaded(self) -> Reloaded:
+    def _reloaded(self) -> ReloadResult:
         config = refuse_transforms(self._read())
         changes = changes_between(self._config, config)
         # key files are read here, so that errors in them do not stop a flow either
@@ -113,7 +113,7 @@ class Reloader:
         if not changes:
             log.info("the configuration was reloaded: no flow changes", extra=NEWS)
         removed = frozenset(str(flow.flow) for flow in changes.removed)
-        return Reloaded(changed=changed, added=added, removed=removed, lines=changes.lines)
+        return ReloadResult(changed=changed, added=added, removed=removed, lines=changes.lines)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -125,7 +125,7 @@ class Reloads:
     reloader: Reloader | None
     """The reader of the files, or None if they are read only once."""
     background: InBackground
-    change: Callable[[Reloaded], bool]
+    change: Callable[[ReloadResult], bool]
     """Applies a reload. Returns False if the process is shutting down."""
     _waiting: list[QueuedCommand] = field(default_factory=list)
     _reading: list[QueuedCommand] = field(default_factory=list)
@@ -142,7 +142,7 @@ class Reloads:
             return
         self._reading, self._waiting = self._waiting, []
 
-        def on_reloaded(reloaded: Reloaded) -> None:
+        def on_reloaded(reloaded: ReloadResult) -> None:
             is_followed = self.change(reloaded)
             for asked in self._ended(reloader):
                 if is_followed:

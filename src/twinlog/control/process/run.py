@@ -45,8 +45,8 @@ from twinlog.lane.messages import MESSAGES
 from twinlog.mirror.state.published import PublishedEvents
 from twinlog.spark.jvm_use import JvmUse
 from twinlog.spark.options import SparkOptions
-from twinlog.threads import RepeatedJob, Vital
-from twinlog.wire.kernels.chosen import CHOSEN, KERNELS_MISSING, Chosen
+from twinlog.threads import RepeatedJob, ThreadWatch
+from twinlog.wire.kernels.chosen import CHOSEN, KERNELS_MISSING, ChosenKernels
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class MirrorOptions:
     """Returns recent events of a flow, for other hosts."""
     on_config: Callable[[MirrorConfig], None] = lambda _: None
     """Called with the new configuration when it was read again."""
-    vital: Vital = field(default_factory=Vital)
+    thread_watch: ThreadWatch = field(default_factory=ThreadWatch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class MirrorResult:
     errors: tuple[TwinlogError, ...]
 
 
-def say_slow_kernels(chosen: Chosen = CHOSEN) -> None:
+def say_slow_kernels(chosen: ChosenKernels = CHOSEN) -> None:
     """Log one line if this installation lacks the compiled kernels.
 
     Executors of a Spark cluster have the archive of this installation, or one of their own.
@@ -123,19 +123,19 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
         lane_count=lambda setup, partitions, is_light: engine.lanes_for(
             setup.config, partitions, flows=supervisor.flow_count, is_light=is_light
         ),
-        on_led=engine.need,
-        spark_waits=engine.waits,
+        on_led=engine.note_needed,
+        spark_waits=engine.why_waiting,
         commands=options.commands,
         reloader=reloader,
         on_snapshot=show,
         on_turn=options.on_turn,
         events=options.events,
     )
-    key_files = KeyFileWatch(on_renewed=supervisor.hurry)
+    key_files = KeyFileWatch(on_renewed=supervisor.retry_now)
     watch = nullcontext() if reloader is None else file_watch(reloader, options.commands)
     host = address_for_executors(options.spark.master)
     server = ChannelServer(MessageCodec(MESSAGES), supervisor.deliver, host=host)
-    with options.vital.guarding(supervisor.fail):
+    with options.thread_watch.guarding(supervisor.fail):
         server.start()
         engine.start(supervisor, server)
         try:

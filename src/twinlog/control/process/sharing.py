@@ -194,7 +194,7 @@ class Sharing:
         return by_process
 
     def _begin(self, flow: ManagedFlow, process: str, now: float) -> None:
-        flow.offered(process, now)
+        flow.on_offered(process, now)
         membership = flow.setup.membership
         if membership is not None and len(membership.state.others) > 1:
             membership.announce(with_successor(membership.metadata, process))
@@ -207,9 +207,9 @@ class Sharing:
         others = membership.state.others
         shares = [share_of(other) for other in others]
         if not any(share is not None and share.process == offer.process for share in shares):
-            flow.kept()
+            flow.withdraw_offer()
         elif len(others) == 1 or now - offer.since > OTHERS_LEAVE_WITHIN_S:
-            flow.handed_over()
+            flow.on_handed_over()
 
 
 def _leads(flow: ManagedFlow) -> bool:

@@ -26,7 +26,7 @@ from twinlog.control.flow.phases import Phase, Step
 from twinlog.control.flow.trouble import WRONG
 from twinlog.control.lanes.lanes import Job, Lane
 from twinlog.control.process.commands import CommandPort, QueuedCommand, Reload, Stop
-from twinlog.control.process.reload import Reloaded, Reloader, Reloads
+from twinlog.control.process.reload import Reloader, ReloadResult, Reloads
 from twinlog.control.process.sharing import Sharing
 from twinlog.control.running.flow_run import FlowRun
 from twinlog.control.watch.snapshot import FlowSnapshot
@@ -87,7 +87,7 @@ class Supervisor:
         self.deliver = self._calls.deliver
         self.fail = self._calls.fail
         self._lease_s = lease_s
-        self._showing = Showing(
+        self._showing = SnapshotLoop(
             check=self.snapshots,
             on_snapshot=self._take_snapshots,
             on_turn=on_turn,
@@ -111,10 +111,10 @@ class Supervisor:
     def set_starter(self, starter: LeaseStarter) -> None:  # called when Spark has started
         self.call(lambda: setattr(self.leases, "starter", starter))
 
-    def hurry(self) -> None:
+    def retry_now(self) -> None:
         """Retry immediately what is in a retry pause, because credentials were renewed."""
         for flow in tuple(self.flows):
-            self.call(flow.hurry)
+            self.call(flow.retry_now)
 
     def ask(self, question: Callable[[], T]) -> T:
         """Return the result of `question` in the supervisor's thread, which may read the flows."""
@@ -145,7 +145,7 @@ class Supervisor:
     def begin(self) -> None:
         """Start to set up the flows, before Spark has started."""
         for flow in self.flows:
-            flow.tried()
+            flow.try_set_up()
 
     @property
     def is_over(self) -> bool:
@@ -153,8 +153,8 @@ class Supervisor:
 
     def turn(self, within_s: float = TICK_S) -> None:
         """Run one turn: handle queued calls, waiting for the first one, and then do what is due."""
-        self._calls.take(within_s, min(within_s, FLOW_TICK_S * len(self.flows)))
-        for asked in self.commands.take():
+        self._calls.handle_queued(within_s, min(within_s, FLOW_TICK_S * len(self.flows)))
+        for asked in self.commands.pop_all():
             self._run_command(asked)
         for flow in self.flows:
             flow.tick()
@@ -166,7 +166,7 @@ class Supervisor:
         self._showing.turn()
         if self._stop_at is not None and self.clock.monotonic() > self._stop_at:
             for flow in self.flows:
-                flow.cut()
+                flow.cancel_lanes()
 
     def _run_command(self, queued: QueuedCommand) -> None:
         match queued.command:
@@ -175,16 +175,16 @@ class Supervisor:
             case Stop():
                 queued.answer(*self._stop())
 
-    def _change(self, to: Reloaded) -> bool:
+    def _change(self, to: ReloadResult) -> bool:
         """Apply a changed configuration: only the changed flows restart."""
         if self._stop_at is not None:
             return False
         successors = {setup.name: setup for setup in to.changed}
         for flow in self.flows:
             if (successor := successors.get(flow.setup.name)) is not None:
-                flow.replaced(successor)
+                flow.replace(successor)
             if flow.setup.name in to.removed:
-                flow.removed()
+                flow.remove()
         self.flows = [*self.flows, *(ManagedFlow(setup=setup, process=self) for setup in to.added)]
         return True
 
@@ -193,7 +193,7 @@ class Supervisor:
             return []
         self._stop_at = self.clock.monotonic() + STOP_WITHIN_S
         for flow in self.flows:
-            flow.stopped()
+            flow.stop()
         return [f"{flow.setup.name}: {flow.phase}" for flow in self.flows]
 
     # the groups of flows that never ran, or were not shut down cleanly
@@ -426,7 +426,7 @@ class Calls(Generic[E]):
 
         THREADS.run("twinlog-job", work)
 
-    def take(self, within_s: float, least_s: float = 0.0) -> None:
+    def handle_queued(self, within_s: float, least_s: float = 0.0) -> None:
         """Handle all queued calls, waiting at most `within_s` for the first one. Further calls are
         handled immediately until `least_s` has passed.
         """
@@ -455,7 +455,7 @@ LONGEST_PAUSE_S: Final = 30.0
 
 
 @dataclass(slots=True, kw_only=True)
-class Showing:
+class SnapshotLoop:
     """Takes the snapshots of one supervisor, in its thread. With 100,000 partitions one snapshot
     and its uses take 0.8 s of CPU; if that happened every second, intents would be followed late.
     """

@@ -33,7 +33,7 @@ from twinlog.cluster.topics.configs import may_lack_offsets
 from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.leading.lead import SetupWaiting, StandingBy
-from twinlog.control.rebuild.partition import OnStep, Rebuild, RebuildLog, Rebuilt, moved
+from twinlog.control.rebuild.partition import OnStep, Rebuild, RebuildLog, Rebuilt, moved_error
 from twinlog.errors import Fate, FlowError, NotLeader, PartitionError, TwinlogError
 from twinlog.lane import late_requests
 from twinlog.mirror.map.offset_map import PartitionKey, Term, map_home
@@ -90,7 +90,7 @@ class MapRebuild:
         self._setup = ClaimingSetup.of(setup)
         self._on_step = on_step
         self._say = say
-        self._claimed: Claimed | None = None
+        self._claimed: ClaimedGeneration | None = None
         self._is_over = True
         """Whether the generation may be closed, because no lane of an earlier one can
         still send.
@@ -180,7 +180,7 @@ class MapRebuild:
             )
         key = plan.map_key
         start, end = self._bounds(plan.target)
-        if self._described.whole(key, start):
+        if self._described.is_complete(key, start):
             return RebuiltLine(
                 source=plan.source, target=plan.target, outcome=LineOutcome.DESCRIBED, end=end
             )
@@ -211,7 +211,7 @@ class MapRebuild:
             plan, self._source_log(plan), target, self._flow_producers, self._on_step
         ).rebuild()
         if self._bounds(plan.target)[1] != end:
-            raise moved(plan.target, f"its end moved from {end} while it was compared")
+            raise moved_error(plan.target, f"its end moved from {end} while it was compared")
         self._check_broker(plan.target, rebuilt)
         if self._claimed is not None:
             self._write(self._claimed, key, plan, rebuilt)
@@ -226,7 +226,7 @@ class MapRebuild:
         )
 
     def _write(
-        self, claimed: Claimed, key: PartitionKey, plan: PartitionPlan, rebuilt: Rebuilt
+        self, claimed: ClaimedGeneration, key: PartitionKey, plan: PartitionPlan, rebuilt: Rebuilt
     ) -> None:
         membership = self._setup.membership
         home = TopicPartition(
@@ -277,7 +277,9 @@ class MapRebuild:
             may_lack_offsets=plan.source.topic in self._compacted,
             isolation=isolation,
             skips=tuple(
-                skip.skip for skip in self._skips if skip.is_of(plan.source, plan.source_topic_id)
+                skip.skipped
+                for skip in self._skips
+                if skip.is_of(plan.source, plan.source_topic_id)
             ),
         )
 
@@ -323,7 +325,7 @@ class MapRebuild:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claimed:
+class ClaimedGeneration:
     """A generation that this process has claimed."""
 
     generation: int
@@ -350,7 +352,7 @@ class ClaimingSetup(FlowSetup):
             lane_target=setup.lane_target,
         )
 
-    def claim(self, held: Iterable[TopicId]) -> Claimed:
+    def claim(self, held: Iterable[TopicId]) -> ClaimedGeneration:
         """Lead the flow and claim a generation, by the steps of `prepare`, which may be repeated
         and interrupted. Raises NotLeader while another process leads it.
 
@@ -365,7 +367,7 @@ class ClaimingSetup(FlowSetup):
             map_reader = self.facts.own_map(self.clients)
             map_partitions = map_reader.partitions
             claim, clean = self.claims.claim(target, ids, map_reader, seen=history, fresh_id=False)
-            return Claimed(
+            return ClaimedGeneration(
                 generation=claim.generation,
                 clean=clean,
                 map_topic=map_topic,

@@ -24,9 +24,9 @@ from twinlog.mirror.copy.intake import RolledBack
 from twinlog.mirror.map.rebuilt_map import (
     ABSENT,
     FROM_BEGINNING,
-    Followed,
+    FollowedPath,
     Follower,
-    Numbered,
+    NumberedRecord,
     Pair,
     RunList,
     Slot,
@@ -118,7 +118,7 @@ class Rebuild:
         self._with_timestamp = not self._written.stamps_own_time
         head = list(islice(self._target_records(self._written.first), HEAD))
         if not head:
-            raise self._differ(
+            raise self._differs_error(
                 f"nothing of this flow is left in [{self._target.start}, {self._target.end}), so "
                 "there is nothing to compare"
             )
@@ -127,17 +127,17 @@ class Rebuild:
             runs=followed.runs,
             producers=frozenset(self._written.producers),
             next_upstream=followed.ends[0],
-            next_ordinal=self._end,
+            next_ordinal=self._end_ordinal,
             last_producer=self._written.last_producer,
         )
 
     # -- beginnings
 
-    def _followed(self, head: list[Numbered]) -> Followed:
+    def _followed(self, head: list[NumberedRecord]) -> FollowedPath:
         from_first = self._from_first_is_near()
         beginnings = self._beginnings(head, from_first=from_first)
         waiting = set(beginnings.pairs)
-        tries: list[Followed] = []
+        tries: list[FollowedPath] = []
         if from_first:
             tries.append(self._follow(FROM_BEGINNING, -1, waiting))
         for pair in sorted(beginnings.pairs):
@@ -156,16 +156,16 @@ class Rebuild:
                 code="REBUILD_AMBIGUOUS",
             )
         if not ends:
-            raise self._mismatch(tries, head)
+            raise self._mismatch_error(tries, head)
         return next(attempt for attempt in tries if attempt.ends and attempt.equal)
 
     def _from_first_is_near(self) -> bool:
         """Return True if the copy can be followed from the source's first record directly."""
-        return self._end <= SEARCHED_FROM_BEGINNING or (
-            self._source.start == 0 and self._first <= SEARCHED_FROM_BEGINNING
+        return self._end_ordinal <= SEARCHED_FROM_BEGINNING or (
+            self._source.start == 0 and self._first_ordinal <= SEARCHED_FROM_BEGINNING
         )
 
-    def _beginnings(self, head: list[Numbered], *, from_first: bool) -> _Beginnings:
+    def _beginnings(self, head: list[NumberedRecord], *, from_first: bool) -> _Beginnings:
         """Return every pair of equal records; target records before it must fit into the source."""
         out = _Beginnings()
         first = head[0].ordinal
@@ -193,9 +193,9 @@ class Rebuild:
                 if record.ordinal - first <= room:
                     beginnings.add(upstream, record.ordinal, number)
 
-    def _follow(self, ordinal: int, upstream: int, waiting: set[Pair]) -> Followed:
+    def _follow(self, ordinal: int, upstream: int, waiting: set[Pair]) -> FollowedPath:
         begin = max(0, ordinal)
-        window = TargetWindow(self._target_records(self._k + begin), begin, self._end)
+        window = TargetWindow(self._target_records(self._k + begin), begin, self._end_ordinal)
         slots = self._source_records(self._source.start if ordinal == FROM_BEGINNING else upstream)
         if ordinal == FROM_BEGINNING:
             slots = _with_room(slots, self._source.start)
@@ -228,11 +228,11 @@ class Rebuild:
         return self._written.k
 
     @property
-    def _first(self) -> int:
+    def _first_ordinal(self) -> int:
         return self._written.first - self._k
 
     @property
-    def _end(self) -> int:
+    def _end_ordinal(self) -> int:
         return self._target.end - self._k
 
     def _with_progress(self, log: RebuildLog, side: str) -> RebuildLog:
@@ -244,7 +244,7 @@ class Rebuild:
     def _source_records(self, begin: int) -> Iterator[Slot]:
         return source_records(self._source, begin, with_timestamp=self._with_timestamp)
 
-    def _target_records(self, begin: int) -> Iterator[Numbered]:
+    def _target_records(self, begin: int) -> Iterator[NumberedRecord]:
         if self._written.k is None:
             return iter(())
         begin = max(begin, self._written.first)
@@ -252,27 +252,29 @@ class Rebuild:
 
     # -- refusals
 
-    def _mismatch(self, tries: Iterable[Followed], head: list[Numbered]) -> PartitionError:
+    def _mismatch_error(
+        self, tries: Iterable[FollowedPath], head: list[NumberedRecord]
+    ) -> PartitionError:
         furthest = max(
             (attempt for attempt in tries if attempt.differs is not None and attempt.equal),
             key=lambda followed: followed.differs or (0, 0),
             default=None,
         )
         if furthest is None or furthest.differs is None or not len(furthest.runs):
-            return self._differ(
+            return self._differs_error(
                 f"its first record, at offset {self._k + head[0].ordinal}, is not in "
                 f"[{self._source.start}, {self._source.end}) where the copy can have begun, and "
                 "the source's first record is not on the target"
             )
         upstream, ordinal = furthest.differs
         begin, offset = furthest.runs[0], self._k + ordinal
-        return self._differ(
+        return self._differs_error(
             f"[{begin.downstream}, {offset}) are source records [{begin.upstream}, {upstream}), "
             f"but from target offset {offset} on, [{offset}, {self._target.end}), records differ "
             f"from those that follow there, [{upstream}, {self._source.end})"
         )
 
-    def _differ(self, what: str) -> PartitionError:
+    def _differs_error(self, what: str) -> PartitionError:
         return PartitionError(
             f"{self._plan.target}: is not a copy of {self._plan.source} in order: {what}; nothing "
             "is written to the map; compare both sides from there on before anything is deleted, "
@@ -281,7 +283,7 @@ class Rebuild:
         )
 
 
-def _ends(tries: Iterable[Followed]) -> list[int]:
+def _ends(tries: Iterable[FollowedPath]) -> list[int]:
     return sorted({end for attempt in tries if attempt.equal for end in attempt.ends})
 
 
@@ -340,13 +342,13 @@ def writers(log: RebuildLog, producers: frozenset[int]) -> TargetWriters:
     for header, _ in _batches(log):
         if header.magic < 2 or header.is_control or header.producer_id not in producers:
             if out.k is not None:
-                raise _foreign(log.tp, header, "was not written by this flow")
+                raise _foreign_error(log.tp, header, "was not written by this flow")
             foreign = header.base_offset
             continue
         k = header.base_offset - header.base_sequence
         if out.k is None:
             if k < 0 or (foreign >= 0 and header.base_sequence):
-                raise _foreign(
+                raise _foreign_error(
                     log.tp,
                     header,
                     f"has sequence {header.base_sequence}, so records of this flow are missing "
@@ -354,7 +356,7 @@ def writers(log: RebuildLog, producers: frozenset[int]) -> TargetWriters:
                 )
             out.k, out.first = k, max(header.base_offset, log.start)
         elif off := sequences_ahead(out.k, k):
-            raise _foreign(
+            raise _foreign_error(
                 log.tp,
                 header,
                 f"has sequence {header.base_sequence}: before it {abs(off)} records "
@@ -366,7 +368,7 @@ def writers(log: RebuildLog, producers: frozenset[int]) -> TargetWriters:
     return out
 
 
-def _foreign(tp: TopicPartition, header: BatchHeader, what: str) -> PartitionError:
+def _foreign_error(tp: TopicPartition, header: BatchHeader, what: str) -> PartitionError:
     return PartitionError(
         f"{tp}: the batch at offset {header.base_offset} {what}; nothing is written to the map: "
         "find out who wrote to this topic, and save records that only it has before any other "
@@ -377,12 +379,14 @@ def _foreign(tp: TopicPartition, header: BatchHeader, what: str) -> PartitionErr
 
 def target_records(
     log: RebuildLog, begin: int, k: int, *, with_timestamp: bool
-) -> Iterator[Numbered]:
+) -> Iterator[NumberedRecord]:
     """Yield the target's records from an offset on."""
     for header, batch in _batches(log, begin):
         for record in () if batch is None else decode(header, batch):
             if begin <= record.offset < log.end:
-                yield Numbered(record.offset - k, _number(record, with_timestamp=with_timestamp))
+                yield NumberedRecord(
+                    record.offset - k, _number(record, with_timestamp=with_timestamp)
+                )
 
 
 def source_records(log: RebuildLog, begin: int, *, with_timestamp: bool) -> Iterator[Slot]:
@@ -462,10 +466,10 @@ def _fetch(log: RebuildLog, position: int) -> FetchedRecords:
     except TwinlogError as error:
         if error.code != "OFFSET_OUT_OF_RANGE":
             raise
-        raise moved(log.tp, f"offset {position} was deleted while it was read") from error
+        raise moved_error(log.tp, f"offset {position} was deleted while it was read") from error
 
 
-def moved(tp: TopicPartition, what: str) -> PartitionError:
+def moved_error(tp: TopicPartition, what: str) -> PartitionError:
     """Return the error for a log that changed while it was read."""
     return PartitionError(
         f"{tp}: {what}; nothing is written to the map: run the command again, with no mirror "

@@ -133,7 +133,7 @@ class IdleWatch:
                 if partition.plan.map_key != plan.map_key:
                     continue
                 if partition.recovery.upstream is None:  # no lane has begun it in the meantime
-                    partition.keeping.rests(*next_record)
+                    partition.keeping.note_idle(*next_record)
 
         def on_failed(_: TwinlogError) -> None:
             self._is_asking = False

@@ -186,7 +186,7 @@ class Outlook:
     needs_ms: int | None
     """How long the copy needs to catch up; None if it is not catching up."""
     is_near: bool
-    """At the current rates the record will be deleted first."""
+    """Whether, at the current rates, the record will not be copied before retention ends."""
     is_known: bool
     """False if `left_ms` is None because it is not known yet, or must not be queried."""
 

@@ -58,7 +58,7 @@ class QuestionClient:
     _left: threading.Event = field(default_factory=threading.Event)
 
     @contextmanager
-    def asking(self) -> Iterator[ClusterClient]:
+    def client_to_ask(self) -> Iterator[ClusterClient]:
         with self._asks:
             if self._left.is_set():
                 raise Disconnected(f"the client of cluster {self.settings.alias} is closed")
@@ -94,7 +94,7 @@ class OpenTransactions(NamedTuple):
 
     limit_s: float | None
     """The maximum duration that its brokers allow; None if they do not report it."""
-    found: tuple[OpenTransaction, ...]
+    transactions: tuple[OpenTransaction, ...]
 
 
 class SourceAnswers(NamedTuple):
@@ -131,7 +131,7 @@ class SourceQuestions:
         """Return when any broker has answered an empty metadata request. May run at the same time
         as another query.
         """
-        with self._pulse.asking() as client:
+        with self._pulse.client_to_ask() as client:
             try:
                 client.metadata([])
             except (Disconnected, Unreachable):
@@ -147,7 +147,7 @@ class SourceQuestions:
         """Query the ends and topic IDs of `wanted`, the log starts of `behind`, the retention of
         `topics`, and the open transactions of `held_back`.
         """
-        with self._line.asking() as client:
+        with self._line.client_to_ask() as client:
             answers = SourceAnswers()
             if wanted:
                 ends = readable = known_offsets(client, wanted)
@@ -170,7 +170,7 @@ class SourceQuestions:
 
     def next_batches(self, offsets: Offsets) -> dict[TopicPartition, IdlePosition]:
         """Return the next batch at or after each offset."""
-        with self._line.asking() as client:
+        with self._line.client_to_ask() as client:
             starts = known_starts(client, offsets)
             froms = {tp: max(at, starts[tp]) for tp, at in offsets.items() if tp in starts}
             wanted = {tp: (at, 1) for tp, at in froms.items()}
@@ -248,12 +248,12 @@ class SourceLiveness:
         if now - since < PULSE_EVERY_S or self.run.is_stopping:
             return
         self._is_asking, self._asked_at, self._copied = True, now, None
-        background(self.ask, self._answered, self._failed)
+        background(self.ask, self._on_answer, self._on_failed)
 
-    def _answered(self, _: None) -> None:
+    def _on_answer(self, _: None) -> None:
         self._is_asking, self.silence = False, None
 
-    def _failed(self, error: TwinlogError) -> None:
+    def _on_failed(self, error: TwinlogError) -> None:
         self._is_asking = False
         is_moving = self._copied is not None and self._positions() > self._copied
         is_silent = has(error.code, Trait.AWAY) and not is_moving
@@ -281,7 +281,7 @@ GRACE_S: float = 60.0
 """A coordinator searches for expired transactions every ten seconds, and then writes markers."""
 
 
-class _Held(NamedTuple):
+class _HeldBack(NamedTuple):
     stable: int
     since: float
     """Monotonic time."""
@@ -293,10 +293,10 @@ class HeldBackWatch:
 
     run: RunningFlow
     log: FlowLog
-    _held: dict[TopicPartition, _Held] = field(default_factory=dict)
+    _held: dict[TopicPartition, _HeldBack] = field(default_factory=dict)
     _next_ask: float = 0.0
 
-    def see(self, ends: Offsets, readable: Offsets) -> None:
+    def note_ends(self, ends: Offsets, readable: Offsets) -> None:
         """Take high watermarks and last stable offsets of one moment."""
         now = self.run.clock.boot()
         for tp, stable in readable.items():
@@ -304,7 +304,7 @@ class HeldBackWatch:
                 self._end_hold(tp)
             elif tp not in self._held or self._held[tp].stable != stable:
                 self._end_hold(tp)
-                self._held[tp] = _Held(stable, now)
+                self._held[tp] = _HeldBack(stable, now)
         for tp in self._held.keys() - self.run.partitions.keys():
             del self._held[tp]
 
@@ -317,7 +317,7 @@ class HeldBackWatch:
         self._next_ask = now + min(HELD_BACK_EVERY_S, ASK_AFTER_S)
         return held
 
-    def found(self, tps: Iterable[TopicPartition], answer: OpenTransactions) -> None:
+    def report(self, tps: Iterable[TopicPartition], answer: OpenTransactions) -> None:
         """Report the transactions in the source's answer that are open for too long."""
         limit_s = min(answer.limit_s or USUAL_LIMIT_S, LONGEST_S) + GRACE_S
         now = self.run.clock.boot()
@@ -331,7 +331,7 @@ class HeldBackWatch:
             ):
                 continue
             # the oldest transaction determines the last stable offset
-            transactions = (each for each in answer.found if each.tp == tp)
+            transactions = (each for each in answer.transactions if each.tp == tp)
             oldest = min(transactions, key=lambda each: each.start_offset, default=None)
             since_ms = self.run.clock.wall_ms() - int((now - entry.since) * 1000)
             if oldest is not None and oldest.since_ms >= 0:
@@ -434,9 +434,9 @@ class SourceWatch:
             self._done(now, min(took_s / SHARE_OF_TIME, LONGEST_PAUSE_S))
             answers = self._only_unchanged(answers, ids, asked_at)
             self._take(answers, wanted, asked_at)
-            self._held_back.see(answers.ends, answers.readable)
+            self._held_back.note_ends(answers.ends, answers.readable)
             if answers.open_transactions is not None:
-                self._held_back.found(held_back, answers.open_transactions)
+                self._held_back.report(held_back, answers.open_transactions)
 
         def on_failed(_: TwinlogError) -> None:
             # the lanes report the error; unseen partitions are reported as unknown
@@ -469,7 +469,7 @@ class SourceWatch:
         for tp in answers.ends.keys() & ids.keys() - same:
             partition = self.run.partitions.get(tp)
             if partition is not None and partition.plan.source_topic_id == ids[tp]:
-                partition.recovery.doubt(asked_at)
+                partition.recovery.invalidate(asked_at)
 
         def of(offsets: Offsets) -> Offsets:
             return {tp: offset for tp, offset in offsets.items() if tp in same}
@@ -486,7 +486,7 @@ class SourceWatch:
     ) -> None:
         for tp, end in answers.ends.items():
             if (partition := self.run.partitions.get(tp)) is not None:
-                partition.recovery.see(end, asked_at, wanted[tp])
+                partition.recovery.note_end(end, asked_at, wanted[tp])
         for tp, end in answers.readable.items():
             if (partition := self.run.partitions.get(tp)) is not None:
                 partition.asked_end = end
@@ -495,7 +495,7 @@ class SourceWatch:
             if partition is None or partition.position is None or partition.recovery.end is None:
                 continue
             upstream, end = partition.position, partition.recovery.end
-            partition.keeping.see(
+            partition.keeping.note_source(
                 SourceBounds(at=asked_at, start=start, end=end, upstream=upstream)
             )
         if answers.retentions is not None:
@@ -505,7 +505,7 @@ class SourceWatch:
         self._is_asking = False
         self._next_ask = max(self._next_ask, since + pause_s)
 
-    def see(self, snapshot: FlowSnapshot) -> None:
+    def log_changes(self, snapshot: FlowSnapshot) -> None:
         """Log when a problem begins, and when it ends."""
         if snapshot.rpo_excess and not self._is_exceeded:
             self.run.errors[RPO_EXCEEDED] += 1

@@ -98,19 +98,19 @@ class FlowRun(RunState):
         self._assigner = Assigner(self, lambda then: host.read_map(self, then))
         self._lane_use = LaneUse(self)
         self._reports = LaneReports(self)
-        self._found: tuple[PartitionPlan, ...] = ()
+        self._discovered: tuple[PartitionPlan, ...] = ()
         self.set_plans(plans)
 
     # -- plans and intents
 
     def set_plans(self, plans: Iterable[PartitionPlan]) -> None:
         """Apply the result of a discovery: start new partitions, release missing ones."""
-        self._found = tuple(plans)
+        self._discovered = tuple(plans)
         self.awaits_plans = False
         self._replan()
 
     def _replan(self) -> None:
-        leaving = replan(self.partitions, self._found, self.intents, self._new)
+        leaving = replan(self.partitions, self._discovered, self.intents, self._new_partition)
         if any(not partition.is_wanted for partition in leaving):
             self.lost_topics_at = self.clock.monotonic()
         self.release(leaving)
@@ -131,7 +131,7 @@ class FlowRun(RunState):
         """Take over the state of the partitions of the run before."""
         continue_from(self.partitions, former, self.foreign_until)
 
-    def _new(self, plan: PartitionPlan) -> Partition:
+    def _new_partition(self, plan: PartitionPlan) -> Partition:
         shared, until = not self.work.is_ours_alone, self.foreign_until
         return Partition(
             plan=plan,
@@ -155,13 +155,13 @@ class FlowRun(RunState):
             self._leases.stop()
             return
         self._leases.tick(now)
-        self._lane_use.tend(now)
+        self._lane_use.tick(now)
         if self.transforms is not None:
             ports = (lane.range_port for lane in self.lanes())
-            self.transforms.tend(port for port in ports if port is not None)
+            self.transforms.tick(port for port in ports if port is not None)
         self._assigner.assign(now)
         if self.pacer is not None:
-            self.pacer.tend(self.lanes(), self.partitions.values())
+            self.pacer.tick(self.lanes(), self.partitions.values())
         if self.once and self.is_settled:
             self.stop()
 
@@ -193,7 +193,7 @@ class FlowRun(RunState):
 
     def on_connected(self, peer: Peer) -> Lane | None:
         """Add a lane that has connected. Return None if its lease is no longer part of this run."""
-        return self._leases.connected(peer)
+        return self._leases.on_connected(peer)
 
     def on_message(self, lane: Lane, message: object) -> None:
         match message:
@@ -201,24 +201,24 @@ class FlowRun(RunState):
                 return
             case Ready():
                 lane.ready(message, self.clock.monotonic())
-                self._leases.retry.works()
+                self._leases.retry.on_success()
                 if self.copying_since is None:
                     self.copying_since = self.clock.monotonic()
                 self.tick()
             case Progress():
-                self._reports.progress(lane, message)
+                self._reports.on_progress(lane, message)
             case Released():
                 for partition in message.partitions:
-                    self._reports.released(lane, partition)
+                    self._reports.on_released(lane, partition)
                 self._assigner.assign(self.clock.monotonic())
             case Troubled():
-                self._reports.troubled(lane, message)
+                self._reports.on_troubled(lane, message)
             case _:
                 self.log.warning("unexpected message: %s", message)
 
     def on_gone(self, lane: Lane) -> None:
         """Handle the end of a lane's connection."""
-        self._leases.gone(lane)
+        self._leases.on_gone(lane)
 
     def on_skipped(self, skipped: RecordSkipped) -> None:
         """Count a record that is not copied because a transform fails for it."""
@@ -230,9 +230,9 @@ class FlowRun(RunState):
             skipped.offset, where, skipped.text, code, partition=tp, code=code,
         )  # fmt: skip
 
-    def map_failed(self, error: TwinlogError) -> None:
+    def on_map_failed(self, error: TwinlogError) -> None:
         """Handle a failed read of the map."""
-        self._assigner.map_failed(error)
+        self._assigner.on_map_failed(error)
 
 
 class LaneReports:
@@ -241,7 +241,7 @@ class LaneReports:
     def __init__(self, run: RunState) -> None:
         self._run = run
 
-    def progress(self, lane: Lane, report: Progress) -> None:
+    def on_progress(self, lane: Lane, report: Progress) -> None:
         """Handle a progress report. Each lane sends one about once a second."""
         self._degraded(lane, report)
         lane.throttle = report.throttle
@@ -265,16 +265,16 @@ class LaneReports:
         away = report.degraded
         if away is not None:
             away = structs.replace(away, message=without_secrets(away.message))
-        if lane.reaches(away, self._run.clock.monotonic()):
+        if lane.note_away(away, self._run.clock.monotonic()):
             self._run.errors[UNREACHABLE] += 1
         held: Iterable[Partition] = lane.partitions.values()
         if not lane.is_ready:  # it has no partition yet; all pending partitions wait for a lane
             every = self._run.partitions.values()
             held = [p for p in every if p.placement is Placement.PENDING]
         for partition in held:
-            partition.reached(away)
+            partition.note_away(away)
 
-    def released(self, lane: Lane, returned: ReleasedPartition) -> None:
+    def on_released(self, lane: Lane, returned: ReleasedPartition) -> None:
         """Handle a partition that a lane has returned after draining it: it is done, or the next
         lane resumes there.
         """
@@ -283,17 +283,17 @@ class LaneReports:
         if partition is None or returned.term != partition.term:
             return
         if returned.done:
-            partition.leave(Placement.DONE)
+            partition.leave_lane(Placement.DONE)
             partition.failure = None
             return
-        partition.leave(Placement.PENDING if partition.is_wanted else Placement.RELEASED)
+        partition.leave_lane(Placement.PENDING if partition.is_wanted else Placement.RELEASED)
         may_continue = (
             partition.is_wanted and not partition.is_paused and not partition.plan.targets
         )
         partition.handed = returned.handed if may_continue and not partition.is_replaced else None
         partition.retry_at = 0.0
 
-    def troubled(self, lane: Lane, trouble: Troubled) -> None:
+    def on_troubled(self, lane: Lane, trouble: Troubled) -> None:
         """Handle a partition that a lane has returned because its copy failed."""
         run = self._run
         trouble = trouble.worded(run.name, is_shared=not run.work.is_ours_alone)
@@ -307,23 +307,23 @@ class LaneReports:
         if trouble.wait_ms:
             partition.wait_at_least(run.clock.monotonic() + trouble.wait_ms / 1000)
         if not partition.is_wanted:
-            partition.leave(Placement.RELEASED)
+            partition.leave_lane(Placement.RELEASED)
             return
         if has(trouble.code, Trait.LOG_FINDING) and run.clock.monotonic() < run.old_lanes_until:
             # lanes of the former process may still write, so this is neither a finding nor an alarm
             self._log_trouble(trouble, "; checking again")
             message = f"{trouble.source}: lanes of the former process may still write to it"
-            partition.troubled("OTHER_WRITER", message, retriable=True)
+            partition.note_failure("OTHER_WRITER", message, retriable=True)
             partition.retry_at = min(partition.retry_at, run.old_lanes_until)
             return
         before = partition.failure
         run.errors[trouble.code] += 1
         if has(trouble.code, Trait.STALE_PLAN):
             run.wants_discovery = True
-        partition.troubled(trouble.code, trouble.message, retriable=trouble.is_retriable)
+        partition.note_failure(trouble.code, trouble.message, retriable=trouble.is_retriable)
         if trouble.code == UNAVAILABLE and run.transforms is not None:
             if trouble.had_begun:
-                run.transforms.unanswered(trouble.message)
+                run.transforms.on_unanswered(trouble.message)
             else:
                 run.wants_discovery = True  # it creates a topic for dead letters that is missing
         if before is None or before.code != trouble.code:

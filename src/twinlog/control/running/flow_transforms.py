@@ -75,7 +75,7 @@ class FlowTransforms:
         """Held while an application starts or is stopped."""
         self._is_stopped = False
 
-    def tend(self, ports: Iterable[ChannelAddress]) -> None:
+    def tick(self, ports: Iterable[ChannelAddress]) -> None:
         """Start the application if it does not run, and connect it to exactly these lanes."""
         if self._application is None and self._clock.monotonic() >= self._next_at:
             self._start()
@@ -91,7 +91,7 @@ class FlowTransforms:
     def _is_late(self) -> bool:
         return not self.is_ready and self._clock.monotonic() - self._began > READY_WITHIN_S
 
-    def unanswered(self, why: str) -> None:
+    def on_unanswered(self, why: str) -> None:
         """End the application because a range has no answer. It is started again."""
         is_new = self._clock.monotonic() - self._began < RESTARTED_AFTER_S
         if self._application is not None and self.is_ready and not is_new:
@@ -114,7 +114,7 @@ class FlowTransforms:
             try:
                 self._application = application = self._starts(self._work)
             except OSError as error:
-                return self._failed(f"it cannot be started: {error}")
+                return self._start_later(f"it cannot be started: {error}")
         thread = threading.Thread(
             target=self._listen, args=[application], name="twinlog-transforms", daemon=True
         )
@@ -150,9 +150,9 @@ class FlowTransforms:
             return
         if self._is_late:
             why = f"it was not ready within {READY_WITHIN_S:.0f} s: does an import hang?"
-        self._failed(self._unanswered or why, fate)
+        self._start_later(self._unanswered or why, fate)
 
-    def _failed(self, why: str, fate: Fate = Fate.RETRIABLE) -> None:
+    def _start_later(self, why: str, fate: Fate = Fate.RETRIABLE) -> None:
         """Start the application again later. With `--once` partitions do not wait for it if `fate`
         is FATAL.
         """

@@ -21,10 +21,10 @@ record (one day by default). Without that memory two writers damage the log:
 1. A partition that was handed over (`Released` with a start point) goes to the next lane directly.
 2. Any other start is cold: the map is first read to its end, and the Take has a new term.
 3. When a lane is lost, its partitions go to another lane directly. Their Takes state for how long
-   requests of the lost lane may still arrive (`RunState.lost`), and the new lane holds back batches
-   that could meet them. Two kinds of partitions wait here (`takes.put_off`): those without any row
-   in the map, because the lost lane may still fix where the copy begins, and transformed ones,
-   because only the map says which records of the source they have.
+   requests of the lost lane may still arrive (`RunState.give_up`), and the new lane holds back
+   batches that could meet them. Two kinds of partitions wait here (`takes.put_off`): those without
+   any row in the map, because the lost lane may still fix where the copy begins, and transformed
+   ones, because only the map says which records of the source they have.
 
 The driver often cannot know whether a lost lane is dead. It relies on three times instead:
 
@@ -69,7 +69,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from twinlog.clock import CLOCK, Clock, GrowingPause
-from twinlog.control.lanes.lanes import spread
+from twinlog.control.lanes.lanes import spread_over_lanes
 from twinlog.control.lanes.partitions import RETRY_FAILED_S, Partition, Placement
 from twinlog.control.lanes.takes import (
     in_messages,
@@ -100,19 +100,19 @@ class Assigner:
     def assign(self, now: float) -> None:
         """Give the partitions that are due to ready lanes."""
         self._note_unavailable(now)
-        if not self._run.takers or self._lanes_have_all():
+        if not self._run.lanes_in_use or self._lanes_have_all():
             return
         self._give([p for p in self._due(now) if p.handed is not None], {})
-        if self._map.is_due and self._cold():
+        if self._map.is_due and self._cold_partitions():
             self._map.begin()
             self._read_map(self._on_map)
 
-    def map_failed(self, error: TwinlogError) -> None:
+    def on_map_failed(self, error: TwinlogError) -> None:
         """Note a failed read of the map on the partitions that wait for it, and retry later."""
-        self._map.failed(error)
+        self._map.on_failure(error)
         self._run.errors[error.code] += 1
-        for partition in self._cold():
-            unmapped(partition, error)
+        for partition in self._cold_partitions():
+            fail_without_map(partition, error)
 
     def _is_held_back(self, partition: Partition) -> bool:
         run = self._run
@@ -129,7 +129,7 @@ class Assigner:
         for partition in self._run.partitions.values():
             is_over = once and partition.placement is Placement.FAILED
             if partition.plan.transform and partition.is_due(now) and not is_over:
-                unmapped(partition, error)
+                fail_without_map(partition, error)
 
     def _lanes_have_all(self) -> bool:
         """Return whether every partition is in a lane, as usual. Called ten times a second."""
@@ -140,21 +140,21 @@ class Assigner:
         due = (p for p in self._run.partitions.values() if p.is_due(now))
         return [p for p in due if not self._is_held_back(p)]
 
-    def _cold(self) -> list[Partition]:
+    def _cold_partitions(self) -> list[Partition]:
         return [p for p in self._due(self._run.clock.monotonic()) if p.handed is None]
 
     def _on_map(self, maps: Maps) -> None:
-        self._map.works()
+        self._map.on_success()
         run = self._run
-        if run.is_stopping or not run.takers:
+        if run.is_stopping or not run.lanes_in_use:
             return
         cold = []
-        for partition in self._cold():
+        for partition in self._cold_partitions():
             if partition.left_at > self._map.began:
                 continue  # its lane may have written rows during this read; the next read has them
             if (error := maps.problem(partition.plan.source)) is not None:
                 run.errors[error.code] += 1
-                unmapped(partition, error)
+                fail_without_map(partition, error)
             elif not put_off(partition, maps, self._map.began):
                 cold.append(partition)
         kept = transformed_as_before(cold, run.partitions.values(), maps, run.untransformed)
@@ -165,8 +165,8 @@ class Assigner:
         if not partitions:
             return
         run, most_runs = self._run, runs_for_each(len(partitions))
-        lanes = {lane.key: lane for lane in run.takers}
-        for key, part in spread(partitions, lanes.values()).items():
+        lanes = {lane.key: lane for lane in run.lanes_in_use}
+        for key, part in spread_over_lanes(partitions, lanes.values()).items():
             lane = lanes[key]
             takes = []
             for partition in part:
@@ -181,7 +181,7 @@ class Assigner:
             for message in in_messages(takes):
                 lane.peer.send(message)
         if run.pacer is not None:
-            run.pacer.soon()
+            run.pacer.recompute_soon()
 
 
 log = logging.getLogger(__name__)
@@ -213,7 +213,7 @@ class MapRetry:
         """Note that a read begins."""
         self.is_reading, self.began = True, self.clock.monotonic()
 
-    def failed(self, error: TwinlogError) -> None:
+    def on_failure(self, error: TwinlogError) -> None:
         """Note a failed read."""
         self.is_reading = False
         self._next_at = self.clock.monotonic() + self._pause.next_s()
@@ -223,7 +223,7 @@ class MapRetry:
                 "the offset map cannot be read: %s; trying again", error
             )
 
-    def works(self) -> None:
+    def on_success(self) -> None:
         """Note a successful read."""
         self.is_reading = False
         self._next_at = 0.0
@@ -233,6 +233,6 @@ class MapRetry:
             self._problem = ""
 
 
-def unmapped(partition: Partition, error: TwinlogError) -> None:
+def fail_without_map(partition: Partition, error: TwinlogError) -> None:
     """Fail a partition that cannot start without its map. It is retried."""
-    partition.troubled(error.code, error.what, retriable=error.fate is Fate.RETRIABLE)
+    partition.note_failure(error.code, error.what, retriable=error.fate is Fate.RETRIABLE)

@@ -58,7 +58,7 @@ class LaneUse:
     _light_since: float | None = None
     _doublings: int = 0
 
-    def tend(self, now: float) -> None:
+    def tick(self, now: float) -> None:
         """Move partitions if the traffic has changed. Called about ten times a second."""
         run, passed_s = self.run, now - self._looked_at
         if passed_s < PERIOD_S:
@@ -72,13 +72,18 @@ class LaneUse:
             self._light_since = None  # partitions move between leases
         elif run.uses_one_lane:
             is_busy = cores > BUSY_CORES or rate > BUSY_BYTES or self._is_behind
-            (self._use_all if is_busy else self._use_one)()
-        elif len(run.takers) < 2 or cores > LIGHT_CORES or rate > LIGHT_BYTES or self._is_behind:
+            (self._use_all_lanes if is_busy else self._use_one_lane)()
+        elif (
+            len(run.lanes_in_use) < 2
+            or cores > LIGHT_CORES
+            or rate > LIGHT_BYTES
+            or self._is_behind
+        ):
             self._light_since = None
         elif self._light_since is None:
             self._light_since = now
         elif now - self._light_since >= LIGHT_FOR_S * 2**self._doublings:
-            self._use_one()
+            self._use_one_lane()
 
     @property
     def _is_behind(self) -> bool:
@@ -86,29 +91,32 @@ class LaneUse:
         held = (partition for lane in self.run.lanes() for partition in lane.partitions.values())
         return any((partition.recovery.waits_since or inf) < before for partition in held)
 
-    def _use_one(self) -> None:
+    def _use_one_lane(self) -> None:
         """Move all partitions to one lane. This includes those that a lost lane has left to others,
         and those of a lane that does not reach a cluster if another one does.
         """
         run = self.run
-        if any(lane.load is NO_LOAD for lane in run.takers):
+        if any(lane.load is NO_LOAD for lane in run.lanes_in_use):
             return  # it has not reported yet
         run.uses_one_lane = True
         lanes = run.lanes()
         run.release(
-            partition for lane in lanes if lane not in run.takers for partition in _movable(lane)
+            partition
+            for lane in lanes
+            if lane not in run.lanes_in_use
+            for partition in _movable_partitions(lane)
         )
 
-    def _use_all(self) -> None:
+    def _use_all_lanes(self) -> None:
         run = self.run
-        held = _movable(run.takers[0]) if run.takers else []
+        held = _movable_partitions(run.lanes_in_use[0]) if run.lanes_in_use else []
         run.uses_one_lane, self._light_since = False, None
         self._doublings = min(self._doublings + 1, MOST_DOUBLINGS)
-        lanes = len(run.takers)
+        lanes = len(run.lanes_in_use)
         run.release(partition for index, partition in enumerate(held) if index % lanes)
 
 
-def _movable(lane: Lane) -> list[Partition]:
+def _movable_partitions(lane: Lane) -> list[Partition]:
     """Return the partitions that another lane can continue without a search of its position."""
     held = (partition for _, partition in sorted(lane.partitions.items()))
     return [

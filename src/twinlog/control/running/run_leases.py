@@ -96,9 +96,9 @@ class RunLeases:
         elif warming.is_warm:
             self._promote(warming)
         elif run.current is not None:
-            self._step(warming, run.current)
+            self._replace_lanes(warming, run.current)
         for lease in run.leases:
-            lease.tend()
+            lease.tick()
 
     def _begin(self, now: float) -> None:
         run, current = self._run, self._run.current
@@ -135,7 +135,7 @@ class RunLeases:
             for lane in before.lanes.values():
                 run.release(lane.partitions.values())
 
-    def _step(self, warm: Lease, before: Lease) -> None:
+    def _replace_lanes(self, warm: Lease, before: Lease) -> None:
         """Replace lanes by those with the same number, so that their slots are free for others.
 
         If the cluster has become smaller than the lease before, no lane comes until one ends.
@@ -160,15 +160,15 @@ class RunLeases:
                 continue  # their last messages may still arrive
             run.leases.remove(lease)
             for lane in (*lease.lanes.values(), *lease.waiting.values()):
-                run.lost(lane)
+                run.give_up(lane)
             copied = (
                 partition.copied.pop(lease.number, None) for partition in run.partitions.values()
             )
             lease.job.note([topic for topic in copied if topic is not None])
             if lease.job.error is not None and not run.is_stopping:
-                self._failed(lease.job.error)
+                self._on_job_failed(lease.job.error)
 
-    def _failed(self, error: TwinlogError) -> None:
+    def _on_job_failed(self, error: TwinlogError) -> None:
         """Handle a Spark job that ended by itself. If none of its lanes was ready, the next job is
         likely to fail as well.
         """
@@ -176,10 +176,10 @@ class RunLeases:
         run.log.warning("a lease ended early: %s", error)
         self.retry.on_failure()
         run.errors[error.code] += 1
-        if run.once and self.retry.failed >= ONCE_LEASE_TRIES:
+        if run.once and self.retry.failures >= ONCE_LEASE_TRIES:
             for partition in run.partitions.values():
                 if partition.placement is Placement.PENDING:
-                    partition.troubled(error.code, error.message, retriable=False)
+                    partition.note_failure(error.code, error.message, retriable=False)
 
     def stop(self) -> None:
         """Stop all lanes; each drains first. Cancel jobs that do not end after their lanes."""
@@ -189,7 +189,7 @@ class RunLeases:
             if lease.is_over:
                 lease.job.cancel()
 
-    def connected(self, peer: Peer) -> Lane | None:
+    def on_connected(self, peer: Peer) -> Lane | None:
         """Add a lane that has connected. Return None if its lease is no longer part of this run."""
         identity, run = peer.identity, self._run
         lease = next((le for le in run.leases if le.number == identity.lease), None)
@@ -202,14 +202,14 @@ class RunLeases:
             lane.begin()
         return lane
 
-    def gone(self, lane: Lane) -> None:
+    def on_gone(self, lane: Lane) -> None:
         """Handle the end of a lane's connection."""
         for lease in self._run.leases:
             if (next_attempt := lease.leave(lane)) is not None:
                 is_retiring = lease.state is LeaseState.RETIRING
                 is_over = self._run.is_stopping or lane.stop_sent or is_retiring
                 (next_attempt.stop if is_over else next_attempt.begin)()
-        self._run.lost(lane)
+        self._run.give_up(lane)
 
     def drop_silent(self) -> None:
         """Give up lanes that have been silent for so long that they have stopped by themselves.
@@ -222,7 +222,7 @@ class RunLeases:
                 if lane.peer.last_heard < oldest:
                     self._run.log.warning("lane %s is given up: it is silent", lane.key)
                     lease.fell_silent = True
-                    self.gone(lane)
+                    self.on_gone(lane)
 
 
 MAX_LEASE_RETRY_S: Final = 30.0
@@ -241,14 +241,14 @@ class LeaseRetry:
     )
 
     @property
-    def failed(self) -> int:
+    def failures(self) -> int:
         """Number of failures since a lane was ready."""
         return self._pause.failures
 
     def on_failure(self) -> None:
         self._next = self.clock.monotonic() + self._pause.next_s()
 
-    def works(self) -> None:
+    def on_success(self) -> None:
         """Note that a lane is ready."""
         self._pause.reset()
 

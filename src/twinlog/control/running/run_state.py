@@ -82,17 +82,17 @@ class RunState:
         return next((le for le in self.leases if le.state is LeaseState.CURRENT), None)
 
     @property
-    def takers(self) -> list[Lane]:
+    def lanes_in_use(self) -> list[Lane]:
         """The ready lanes that get partitions: those of the current lease, but not those which
         lanes of the next one already replace. With little traffic it is one lane (`lane_use`).
         """
         current = self.current
         if current is None:
             return []
-        steps = [lane for le in self.leases if le.is_partly_warm for lane in le.ready_lanes]
-        replaced = {lane.key.lane for lane in steps}
+        next_lanes = [lane for le in self.leases if le.is_partly_warm for lane in le.ready_lanes]
+        replaced = {lane.key.lane for lane in next_lanes}
         rest = [lane for lane in current.ready_lanes if lane.key.lane not in replaced]
-        lanes = [*rest, *steps]
+        lanes = [*rest, *next_lanes]
         if not self.uses_one_lane or not lanes:
             return lanes
         # one that reaches both clusters, and the one that has the most partitions already
@@ -118,7 +118,7 @@ class RunState:
                 lane.releasing.update(tps)
                 lane.peer.send(Release(partitions=tuple(tps)))
 
-    def lost(self, lane: Lane) -> None:
+    def give_up(self, lane: Lane) -> None:
         """Give up a lane. Its requests may arrive until it has certainly stopped and its sockets
         have given up, so its partitions get that time with their next Take.
         """
@@ -126,7 +126,7 @@ class RunState:
         until = self.clock.monotonic() + late_s - (self.clock.boot() - lane.peer.last_heard)
         for partition in lane.partitions.values():
             if partition.lane == lane.key:
-                partition.lost_lane()
+                partition.on_lane_lost()
                 partition.wait_at_least(until)
         lane.partitions.clear()
         lane.peer.close("its partitions were given away")

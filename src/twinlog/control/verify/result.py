@@ -112,7 +112,7 @@ def _date(number: int) -> str | None:
         return None
 
 
-class Standing(StrEnum):
+class GroupStanding(StrEnum):
     """The position of a group on the target, compared to its position on the source."""
 
     EQUAL = "equal"
@@ -146,16 +146,16 @@ class VerifiedGroup:
     """Why it may be different."""
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> GroupStanding:
         if self.stands is None:
-            return Standing.ABSENT
+            return GroupStanding.ABSENT
         if self.stands == self.wanted:
-            return Standing.EQUAL
-        return Standing.AHEAD if self.stands > self.wanted else Standing.BEHIND
+            return GroupStanding.EQUAL
+        return GroupStanding.AHEAD if self.stands > self.wanted else GroupStanding.BEHIND
 
     @property
     def is_wrong(self) -> bool:
-        return self.standing is Standing.AHEAD and not self.left_alone
+        return self.standing is GroupStanding.AHEAD and not self.left_alone
 
 
 @dataclass(slots=True, kw_only=True)
@@ -218,7 +218,7 @@ GIVES_UP_S: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class VerifyRequest:
     """The scope of a verification, as given by the user."""
 
     began_ms: int
@@ -228,7 +228,7 @@ class Asked:
     deep: bool
 
 
-def run_of(verified: VerifiedFlow, scope: Asked) -> VerifyRun:
+def run_of(verified: VerifiedFlow, scope: VerifyRequest) -> VerifyRun:
     ranges: Counter[str] = Counter()
     for part in verified.partitions:
         ranges.update(difference.kind.value for difference in part.compared.differences)
@@ -257,7 +257,7 @@ def run_of(verified: VerifiedFlow, scope: Asked) -> VerifyRun:
 class Records:
     """Records the results of one command."""
 
-    def __init__(self, flows: Iterable[FlowConfig], scope: Asked, *, is_off: bool) -> None:
+    def __init__(self, flows: Iterable[FlowConfig], scope: VerifyRequest, *, is_off: bool) -> None:
         self._flows = {str(flow.flow): flow for flow in flows}
         self._asked = scope
         self._is_off = is_off

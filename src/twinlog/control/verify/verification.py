@@ -39,7 +39,7 @@ from twinlog.control.verify.functions import FlowFunctions
 from twinlog.control.verify.result import VerifiedFlow, VerifiedGroup, VerifiedPartition
 from twinlog.control.verify.workers import (
     ClusterPair,
-    Found,
+    PartitionResult,
     Threads,
     VerifyWorkers,
     WalkProgress,
@@ -169,7 +169,7 @@ class _Flow:
             if tp.partition >= first.get(name, 0) and tp not in planned
         ]
         logs = self._source_ends(lost)
-        since, until = self._scoped(lost)
+        since, until = self._scope_offsets(lost)
         for tp in lost:
             target = TopicPartition(policy.format_remote_topic(alias, tp.topic), tp.partition)
             compared, problem = Compared(), why.get(tp.topic, "")
@@ -206,7 +206,7 @@ class _Flow:
         here_later = self._source_ends([plan.source for plan in plans])
         source_lacking = may_lack_offsets(self._source, {plan.source.topic for plan in plans})
         target_lacking = may_lack_offsets(self._target, {plan.target.topic for plan in plans})
-        since, until = self._scoped([plan.source for plan in plans])
+        since, until = self._scope_offsets([plan.source for plan in plans])
         tasks: list[VerifyTask | VerifiedPartition] = []
         for plan in plans:
             replica = picture.replica(plan, plan.targets)
@@ -250,10 +250,10 @@ class _Flow:
                     transform=transform,
                 )
             )
-        self._note_wider(plans, verified)
+        self._note_unmapped(plans, verified)
         return self._verified(tasks)
 
-    def _note_wider(self, plans: Sequence[PartitionPlan], verified: VerifiedFlow) -> None:
+    def _note_unmapped(self, plans: Sequence[PartitionPlan], verified: VerifiedFlow) -> None:
         """Note target partitions with records for which there is no source partition or map."""
         topics = {plan.target.topic: plan.source.topic for plan in plans if not plan.targets}
         if self._setup.is_identity or not topics:
@@ -282,7 +282,7 @@ class _Flow:
         isolation = self._setup.config.isolation_level
         return read_ends(self._source, tps, Want.STARTS, isolation=isolation)
 
-    def _scoped(
+    def _scope_offsets(
         self, tps: Sequence[TopicPartition]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """Return the first offsets at or after `since` and `until`; -1 if there is none."""
@@ -321,7 +321,7 @@ class _Flow:
 
     def _verify_transformed(
         self, clusters: ClusterPair, tasks: list[VerifyTask], step: Callable[[WalkProgress], None]
-    ) -> list[Found]:
+    ) -> list[PartitionResult]:
         """Compare transformed partitions in this process, with the functions in another one."""
         if not tasks:
             return []
@@ -329,10 +329,10 @@ class _Flow:
             require_extra("pyarrow", "records", "verify: the transforms of a topic")
             functions = FlowFunctions(self._setup.config)
         except TwinlogError as error:
-            return [Found(why_not=str(error)) for _ in tasks]
+            return [PartitionResult(why_not=str(error)) for _ in tasks]
         return Threads(functions).verify(clusters, tasks, step)
 
-    def _partition(self, task: VerifyTask, result: Found) -> VerifiedPartition:
+    def _partition(self, task: VerifyTask, result: PartitionResult) -> VerifiedPartition:
         return VerifiedPartition(
             source=task.source,
             target=task.target,

@@ -30,16 +30,16 @@ from twinlog.control.verify.functions import FlowFunctions
 from twinlog.errors import EnvironmentMissing, TwinlogError
 from twinlog.extras import require_extra
 from twinlog.mirror.verify.difference import Compared
-from twinlog.mirror.verify.matching import Pairs
+from twinlog.mirror.verify.matching import OffsetPairs
 from twinlog.spark.options import SparkOptions
 from twinlog.spark.verify import VERIFY_MESSAGES, VerifyDone, VerifyStep, VerifyTaken, VerifyWork
 from twinlog.survey.verify import (
     VerifyTask,
-    doubtful,
+    combined,
     joined,
+    ranges_to_repeat,
     size,
     split,
-    together,
     verify_partition,
     with_needed_runs,
 )
@@ -60,7 +60,7 @@ class WalkProgress:
         self.total = sum(self._of_each)
         self.done = 0
 
-    def reach(self, number: int, offsets: int) -> None:
+    def set_done(self, number: int, offsets: int) -> None:
         """Set the number of offsets that this walk has done."""
         now = min(offsets, self._of_each[number])
         if now > self._done[number]:
@@ -69,7 +69,7 @@ class WalkProgress:
 
     def end(self, number: int) -> None:
         """Mark this walk as ended."""
-        self.reach(number, self._of_each[number])
+        self.set_done(number, self._of_each[number])
 
 
 def extent(task: VerifyTask) -> int:
@@ -77,7 +77,7 @@ def extent(task: VerifyTask) -> int:
     runs, reach = task.written.runs, task.written.reach
     if not runs:
         return 0
-    pairs, target_bounds = Pairs(runs), task.there
+    pairs, target_bounds = OffsetPairs(runs), task.there
     since = min(task.since, task.here.end)
     begin = pairs.first_counterpart(max(task.here.start, pairs.first.upstream, since))
     end = target_bounds.end
@@ -97,7 +97,7 @@ OnStep = Callable[[WalkProgress], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PartitionResult:
     """The result of one partition."""
 
     compared: Compared = field(default_factory=Compared)
@@ -118,7 +118,7 @@ class VerifyWorkers(Protocol):
 
     def verify(
         self, clusters: ClusterPair, tasks: Sequence[VerifyTask], on_step: OnStep
-    ) -> list[Found]: ...
+    ) -> list[PartitionResult]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class Threads:
 
     def verify(
         self, clusters: ClusterPair, tasks: Sequence[VerifyTask], on_step: OnStep
-    ) -> list[Found]:
+    ) -> list[PartitionResult]:
         """Return results in order; `on_step` is called by one thread at a time."""
         count = max(1, min(MOST_THREADS, os.cpu_count() or 1, len(tasks)))
         of_thread, lock, is_over = threading.local(), threading.Lock(), threading.Event()
@@ -145,7 +145,7 @@ class Threads:
                     raise CancelledError  # interrupted: the result is no longer needed
                 done += offsets
                 with lock:
-                    progress.reach(number, done)
+                    progress.set_done(number, done)
                     on_step(progress)
 
             return step
@@ -158,7 +158,7 @@ class Threads:
                     for client in of_thread.clients:
                         stack.enter_context(client)
 
-            def verify(number: int, task: VerifyTask) -> Found:
+            def verify(number: int, task: VerifyTask) -> PartitionResult:
                 compared, why_not = Compared(), ""
                 try:
                     source, target = of_thread.clients
@@ -169,7 +169,7 @@ class Threads:
                 with lock:
                     progress.end(number)
                     on_step(progress)
-                return Found(compared, why_not)
+                return PartitionResult(compared, why_not)
 
             pool = stack.enter_context(ThreadPoolExecutor(count, initializer=enter))
             try:
@@ -220,20 +220,22 @@ class Tasks:
 
     def verify(
         self, clusters: ClusterPair, tasks: Sequence[VerifyTask], on_step: OnStep
-    ) -> list[Found]:
+    ) -> list[PartitionResult]:
         """Return results in order. Raises TwinlogError if a task failed repeatedly."""
         offsets = size(tasks)
         parts = [split(task, offsets) for task in tasks]
         all_sections = [section for sections in parts for section in sections]
         flat = self._run(clusters, all_sections, WalkProgress(all_sections), on_step)
-        of_each, at = list[list[Found]](), 0
+        of_each, at = list[list[PartitionResult]](), 0
         for sections in parts:
             of_each.append(flat[at : at + len(sections)])
             at += len(sections)
         again = [
             (number, first, section_end)
             for number, (sections, result) in enumerate(zip(parts, of_each, strict=True))
-            for first, section_end in doubtful(sections, [outcome.compared for outcome in result])
+            for first, section_end in ranges_to_repeat(
+                sections, [outcome.compared for outcome in result]
+            )
         ]
         whole = [joined(parts[number][first:section_end]) for number, first, section_end in again]
         answers = self._run(clusters, whole, WalkProgress(whole, is_again=True), on_step)
@@ -243,8 +245,8 @@ class Tasks:
         ):
             of_each[number][first:section_end] = [answer]
         return [
-            Found(
-                together([outcome.compared for outcome in result]),
+            PartitionResult(
+                combined([outcome.compared for outcome in result]),
                 next((outcome.why_not for outcome in result if outcome.why_not), ""),
             )
             for result in of_each
@@ -256,7 +258,7 @@ class Tasks:
         sections: Sequence[VerifyTask],
         progress: WalkProgress,
         on_step: OnStep,
-    ) -> list[Found]:
+    ) -> list[PartitionResult]:
         if not sections:
             return []
         self._jobs += 1
@@ -283,7 +285,7 @@ class Tasks:
         if running.error is not None:
             raise running.error
         on_step(progress)
-        return job.found()
+        return job.results()
 
     def deliver(self, event: ChannelEvent) -> None:
         """Handle an event of the channel, in the channel's thread."""
@@ -301,10 +303,10 @@ class Tasks:
                     )
                 )
             case LaneMessage(message=VerifyStep(offsets=offsets)):
-                job.progress.reach(task, offsets)
+                job.progress.set_done(task, offsets)
             case LaneMessage(peer=peer, message=VerifyDone() as done):
                 job.progress.end(task)
-                job.answers.setdefault(task, Found(done.compared, done.why_not))
+                job.answers.setdefault(task, PartitionResult(done.compared, done.why_not))
                 peer.send(VerifyTaken())
 
 
@@ -314,9 +316,9 @@ class _Job:
     work: Sequence[VerifyWork]
     progress: WalkProgress
     is_begun: bool = False
-    answers: dict[int, Found] = field(default_factory=dict)
+    answers: dict[int, PartitionResult] = field(default_factory=dict)
 
-    def found(self) -> list[Found]:
+    def results(self) -> list[PartitionResult]:
         """Return the result of each section; a task ends only after its answer was received."""
         missing = [task for task in range(len(self.work)) if task not in self.answers]
         if missing:

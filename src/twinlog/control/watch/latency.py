@@ -206,12 +206,12 @@ class GroupsReport:
             out[group] = f"{reason}; {out[group]}" if group in out else reason
         return out
 
-    def wrote(self, checkpoints: Iterable[Checkpoint], *, read_ms: int) -> None:
+    def on_written(self, checkpoints: Iterable[Checkpoint], *, read_ms: int) -> None:
         """Record that checkpoints were written; their groups' offsets were read at `read_ms`."""
         now, now_ms = time.monotonic(), int(time.time() * 1000)
         taken = TimingSum()
         taken.add(now_ms, read_ms)
-        timings = taken.take()
+        timings = taken.pop()
         with self._lock:
             for checkpoint in checkpoints:
                 key = (checkpoint.group, checkpoint.topic_partition)

@@ -21,7 +21,7 @@ from twinlog.control.watch.readiness import WITHIN_S, Readiness
 from twinlog.control.watch.series.readings import FlowTotals, PartitionRates, Reading
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.spark.jvm_use import JvmUse
-from twinlog.threads import Vital
+from twinlog.threads import ThreadWatch
 
 # Reads the HTTP headers with which clients choose the form of a response.
 
@@ -221,10 +221,10 @@ class Monitor:
         *,
         ready_within_s: float = WITHIN_S,
         clock: Callable[[], float] = time.monotonic,
-        vital: Vital | None = None,
+        thread_watch: ThreadWatch | None = None,
         series: SeriesConfig = ALL_SERIES,
     ) -> None:
-        self._vital = vital or Vital()
+        self._thread_watch = thread_watch or ThreadWatch()
         self._clock = clock
         self._turned_at: float | None = None
         self._began = clock()
@@ -256,7 +256,7 @@ class Monitor:
         """Store the use of Spark's JVM, which the next report contains; thread-safe."""
         self._jvm = use
 
-    def turned(self) -> None:
+    def on_turn(self) -> None:
         """Record that the supervisor is alive, without a new report."""
         self._turned_at = self._clock()
 
@@ -308,7 +308,7 @@ class Monitor:
         return HttpAnswer(status=200, content_type=content_type, body=body)
 
     def _health(self) -> HttpAnswer:
-        silent, reason = self.silent_s, self._vital.dead
+        silent, reason = self.silent_s, self._thread_watch.dead
         if silent is None and reason is None:
             return _json(200, {"healthy": True})
         reason = reason or f"the supervisor has been silent for {silent:.0f} s"

@@ -39,7 +39,7 @@ class TopicRate:
     """Time to catch up at the current rate; None if the lag does not shrink."""
 
     @property
-    def known(self) -> int:
+    def total(self) -> int:
         """Return the records that this process has copied plus the waiting ones: the total."""
         return self.records + (self.lag or 0)
 

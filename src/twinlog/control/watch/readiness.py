@@ -63,7 +63,7 @@ class _Furthest:
 
 
 @dataclass(slots=True)
-class _Known:
+class _KnownState:
     since: float
     """When the flow was first seen."""
     good_at: float | None = None
@@ -81,7 +81,7 @@ class Readiness:
     ) -> None:
         self._within_s = within_s
         self._outage_within_s = min(within_s, outage_within_s)
-        self._flows: dict[str, _Known] = {}
+        self._flows: dict[str, _KnownState] = {}
 
     def update(self, now: float, flows: Iterable[FlowSnapshot]) -> list[FlowReadiness]:
         """Add the flows' snapshots and return their readiness; `now` is monotonic."""
@@ -91,7 +91,7 @@ class Readiness:
         return out
 
     def _flow(self, now: float, flow: FlowSnapshot) -> FlowReadiness:
-        entry = self._flows.setdefault(flow.flow, _Known(now))
+        entry = self._flows.setdefault(flow.flow, _KnownState(now))
         moved = [_has_progressed(entry, partition) for partition in flow.partitions]
         if any(moved) or flow.state in RESTING or _is_at_end(flow):
             entry.good_at, entry.is_late = now, False
@@ -121,7 +121,7 @@ class Readiness:
         )
 
 
-def _has_progressed(known: _Known, partition: PartitionSnapshot) -> bool:
+def _has_progressed(known: _KnownState, partition: PartitionSnapshot) -> bool:
     key = (partition.topic, partition.partition)
     furthest = known.furthest.get(key)
     if furthest is None:

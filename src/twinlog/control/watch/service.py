@@ -74,7 +74,7 @@ class ServiceNotifier:
             )  # systemd would parse a further line as a command
         self._send_turn(lines)
 
-    def turned(self) -> None:
+    def on_turn(self) -> None:
         """Send the watchdog after a turn of the supervisor without new states."""
         self._send_turn([])
 

@@ -31,7 +31,7 @@ class StateSince:
     _state: str = ""
     _since_ms: int = 0
 
-    def see(self, state: str, now_ms: int) -> int:
+    def began_ms(self, state: str, now_ms: int) -> int:
         """Return the wall clock time in ms at which `state`, the current one, began."""
         if state != self._state:
             self._state, self._since_ms = state, now_ms
@@ -47,7 +47,7 @@ class FlowSince:
 
     def see_topic(self, topic: str, code: str, now_ms: int) -> int:
         """Return the time (ms) since which a topic cannot be mirrored for this reason."""
-        return self._topics.setdefault(topic, StateSince()).see(code, now_ms)
+        return self._topics.setdefault(topic, StateSince()).began_ms(code, now_ms)
 
     def keep_only(self, topics: Iterable[str]) -> None:
         """Forget all other topics, because only these cannot be mirrored now."""

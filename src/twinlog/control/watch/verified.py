@@ -51,9 +51,9 @@ class VerifiedReport:
     """The progress, or None if verification is off."""
     _known: set[str] = field(default_factory=set)
 
-    def compared(self, records: int, size: int, at_ms: int, cpu_ms: int) -> None:
+    def add_compared(self, records: int, size: int, at_ms: int, cpu_ms: int) -> None:
         """Record that a section was compared."""
-        last = self._last
+        last = self._required_last
         self.last = replace(
             last,
             at_ms=at_ms,
@@ -62,23 +62,23 @@ class VerifiedReport:
             cpu_ms=cpu_ms,
         )
 
-    def differs(self, line: str) -> bool:
+    def add_difference(self, line: str) -> bool:
         """Record that a range differs. Return False if it was already reported."""
         if line in self._known:
             return False
-        last = self._last
+        last = self._required_last
         if len(self._known) < MOST_SHOWN:
             self._known.add(line)
         shown = (*last.first_differences, line)[:MOST_SHOWN]
         self.last = replace(last, differences=last.differences + 1, first_differences=shown)
         return True
 
-    def complete(self, *, is_complete: bool) -> None:
+    def set_complete(self, *, is_complete: bool) -> None:
         """Record whether everything has been compared."""
-        if self._last.is_complete is not is_complete:
-            self.last = replace(self._last, is_complete=is_complete)
+        if self._required_last.is_complete is not is_complete:
+            self.last = replace(self._required_last, is_complete=is_complete)
 
     @property
-    def _last(self) -> Verified:
+    def _required_last(self) -> Verified:
         assert self.last is not None  # noqa: S101 (a duty runs only where it is on)
         return self.last

@@ -153,12 +153,12 @@ class _Connect:
 
     async def pause(self, request: Request) -> Response:
         return await self._wish(
-            request, 202, "paused", lambda steering: steering.wanted(IntentKind.PAUSE)
+            request, 202, "paused", lambda steering: steering.changes(IntentKind.PAUSE)
         )
 
     async def stop(self, request: Request) -> Response:
         return await self._wish(
-            request, 204, "stopped", lambda steering: steering.wanted(IntentKind.PAUSE)
+            request, 204, "stopped", lambda steering: steering.changes(IntentKind.PAUSE)
         )
 
     async def resume(self, request: Request) -> Response:
@@ -166,7 +166,7 @@ class _Connect:
             request,
             202,
             "resumed",
-            lambda steering: steering.wanted(IntentKind.PAUSE, is_set=False),
+            lambda steering: steering.changes(IntentKind.PAUSE, is_set=False),
         )
 
     async def _wish(self, request: Request, status: int, word: str, ask: Ask) -> Response:

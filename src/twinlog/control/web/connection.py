@@ -122,28 +122,28 @@ class CountedConnection(H11Protocol):
         else:
             # also if the client reads no answers: uvicorn then reads no further request
             self._whole = data
-            self._held.begun()
+            self._held.on_begun()
         if not self.transport.is_closing():
             super().data_received(data)
 
     def on_response_complete(self) -> None:
         assert self._held is not None  # noqa: S101 (no request comes before)
         if not self.transport.get_write_buffer_size():
-            self._held.answered()
+            self._held.on_answer()
         super().on_response_complete()
         is_between = self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]
         self._whole = b"" if is_between else None
         if not is_between and not self.transport.is_closing():
-            self._held.begun()  # a part of the next request has arrived
+            self._held.on_begun()  # a part of the next request has arrived
 
     def _answer_again(self, slot: ConnectionSlot, repeat: Repeat) -> None:
         self._unset_keepalive_if_required()  # `OpenRequests` closes it when it is idle
         self.transport.write(repeat.answer)
         if self.transport.get_write_buffer_size():
-            slot.asked()
+            slot.on_request()
             slot.allow(LONG_S)
         else:
-            slot.answered()
+            slot.on_answer()
         if repeat.closes:
             self._whole = None
             self.transport.close()

@@ -49,7 +49,7 @@ from twinlog.control.web.problem import (
     MethodRefused,
     RequestRefused,
     as_bytes,
-    internal,
+    internal_error,
     problem,
     status_of,
 )
@@ -88,14 +88,14 @@ class ConnectionSlot:
     it still answers the same request.
     """
 
-    def begun(self) -> None:
-        self.requests.begun(self.socket)
+    def on_begun(self) -> None:
+        self.requests.on_begun(self.socket)
 
-    def asked(self) -> None:
-        self.requests.asked(self.socket)
+    def on_request(self) -> None:
+        self.requests.on_request(self.socket)
 
-    def answered(self) -> None:
-        self.requests.answered(self.socket)
+    def on_answer(self) -> None:
+        self.requests.on_answer(self.socket)
 
     def allow(self, seconds: float) -> None:
         self.requests.allow(self.socket, seconds)
@@ -138,7 +138,7 @@ class Front:
         return self._own_name is not None or self._rest.is_guarded
 
     @property
-    def served(self) -> tuple[str, ...]:
+    def served_paths(self) -> tuple[str, ...]:
         return (*PATHS, "/api/v1", PAGE) if self.has_api else PATHS
 
     def stop(self) -> None:
@@ -158,7 +158,7 @@ class Front:
             body = await _body(scope, receive)
             if body is None:
                 return  # the client disconnected
-            slot.asked()
+            slot.on_request()
             if path in PATHS:
                 answer = await self._probe(scope, path)
                 await _send(scope, send, answer)
@@ -168,7 +168,7 @@ class Front:
             await _refuse(scope, send, error, path)
         except Exception:
             log.exception("a request for %s failed", path)
-            await _refuse(scope, send, internal(), path)
+            await _refuse(scope, send, internal_error(), path)
 
     async def _page(self, scope: Scope, path: str, send: Send) -> bool:
         """Send a file of the page and return True if the path is one. The files contain no data of
@@ -222,7 +222,7 @@ class Front:
         if scope["method"] not in READS and not client.may_operate:
             raise RequestRefused(f"{client.name} may read, but not operate", code="ROLE_TOO_SMALL")
         slot.allow(LONG_S)
-        api = await self._loaded(self._load_api)
+        api = await self._loaded_api(self._load_api)
         asked = scope
         scope = {
             **scope,
@@ -233,7 +233,7 @@ class Front:
         }
         await api(scope, _Replay(body, receive), send)
 
-    async def _loaded(self, load: LoadApi) -> App:
+    async def _loaded_api(self, load: LoadApi) -> App:
         """Load the application in a worker: it takes a second, and a probe must not wait for it."""
         async with self._loading:
             if self._api is None:

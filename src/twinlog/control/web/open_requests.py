@@ -104,7 +104,7 @@ class OpenRequests:
             asked = (request for request in among if request.address == address)
             self._close(min(asked, key=lambda request: request.since))
 
-    def begun(self, connection: ClosableConnection) -> None:
+    def on_begun(self, connection: ClosableConnection) -> None:
         """Mark the first byte of another request of the connection."""
         with self._lock:
             if (connection_state := self._open.get(connection)) is not None:
@@ -112,14 +112,14 @@ class OpenRequests:
                 connection_state.since = self._clock()
                 connection_state.due = connection_state.since + WITHIN_S
 
-    def asked(self, connection: ClosableConnection) -> None:
+    def on_request(self, connection: ClosableConnection) -> None:
         """Mark the connection's request as completely read."""
         with self._lock:
             if connection in self._open:
                 self._open[connection].is_asked = True
                 self._open[connection].is_answered = False
 
-    def answered(self, connection: ClosableConnection) -> None:
+    def on_answer(self, connection: ClosableConnection) -> None:
         """Mark the connection's answer as sent."""
         with self._lock:
             if (connection_state := self._open.get(connection)) is not None:

@@ -85,7 +85,7 @@ def problem(error: TwinlogError, where: str) -> dict[str, Any]:
     }
 
 
-def internal() -> TwinlogError:
+def internal_error() -> TwinlogError:
     """Return the error for a bug. Its text is only logged, because it may contain secrets."""
     return TwinlogError("internal error; see the log of this process")
 

@@ -79,7 +79,7 @@ class WebServer:
     @property
     def line(self) -> str:
         """The address and the paths served, for the log."""
-        return f"{self.origin} serves {', '.join(self.front.served)}"
+        return f"{self.origin} serves {', '.join(self.front.served_paths)}"
 
     @property
     def origin(self) -> str:

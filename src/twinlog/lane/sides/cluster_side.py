@@ -44,7 +44,7 @@ count: not all brokers can be stale.
 """
 
 
-class _Newest(NamedTuple):
+class _NewestEpoch(NamedTuple):
     topic_id: TopicId
     epoch: int
     older_since: float | None
@@ -55,7 +55,7 @@ class NewestEpochs:
     """The newest leader epoch of each partition that any broker has returned."""
 
     def __init__(self) -> None:
-        self._newest: dict[TopicPartition, _Newest] = {}
+        self._newest: dict[TopicPartition, _NewestEpoch] = {}
 
     def is_older(self, tp: TopicPartition, topic_id: TopicId, epoch: int, now: float) -> bool:
         """Return True if a newer epoch is known. Otherwise store this epoch and return False.
@@ -71,7 +71,7 @@ class NewestEpochs:
             if now - since < OLDER_FOR_S:
                 self._newest[tp] = known._replace(older_since=since)
                 return True
-        self._newest[tp] = _Newest(topic_id, epoch, None)
+        self._newest[tp] = _NewestEpoch(topic_id, epoch, None)
         return False
 
 
@@ -197,7 +197,7 @@ class ClusterSide:
     _refresh_pause: _Pause = field(default_factory=_Pause)
 
     @contextmanager
-    def borrowed(self) -> Iterator[ClusterClient]:
+    def borrowed_client(self) -> Iterator[ClusterClient]:
         """Lend a blocking client to one job. The client that was used last is preferred, because it
         has the most metadata.
         """
@@ -259,12 +259,12 @@ class ClusterSide:
         another, self._asks_another = self._asks_another, False
 
         def read() -> tuple[list[str], ClusterMetadata]:
-            with self.borrowed() as client:
+            with self.borrowed_client() as client:
                 if another:
                     client.close()  # a closed client begins with a random broker
                 return topics, client.metadata(topics)
 
-        self.background.submit(JobKind.METADATA, read, self._learned, self._failed)
+        self.background.submit(JobKind.METADATA, read, self._on_metadata, self._on_metadata_failed)
 
     def _query_doubtful(self) -> None:
         now = self.clock.monotonic()
@@ -277,7 +277,7 @@ class ClusterSide:
             else:
                 self._ask_for_leaders_of(node)
 
-    def _learned(self, answer: tuple[list[str], ClusterMetadata]) -> None:
+    def _on_metadata(self, answer: tuple[list[str], ClusterMetadata]) -> None:
         topics, metadata = answer
         self._refreshing = False
         self.problem = None
@@ -304,7 +304,7 @@ class ClusterSide:
             self.topic_ids[topic] = known.topic_id
             self.names[known.topic_id.raw] = topic
             for partition in known.partitions:
-                tp = TopicPartition(topic, partition.partition)
+                tp = TopicPartition(topic, partition.number)
                 if self._newest.is_older(tp, known.topic_id, partition.leader_epoch, now):
                     unsure.add(topic)  # the current leader is known, or another broker returns it
                     self._asks_another = True
@@ -332,7 +332,7 @@ class ClusterSide:
         for tp in [tp for tp in self.leaderless if tp.topic == topic]:
             del self.leaderless[tp]
 
-    def _failed(self, error: TwinlogError) -> None:
+    def _on_metadata_failed(self, error: TwinlogError) -> None:
         self._refreshing = False
         self._asked_before |= self._wanted_topics
         self.problem = away(error)
@@ -389,9 +389,9 @@ class ClusterSide:
 
         self.background.submit(JobKind.CONNECTION, open_connection, on_opened, on_failed)
 
-    def throttled(self, connection: HotConnection, ms: int) -> None:
+    def on_throttled(self, connection: HotConnection, ms: int) -> None:
         """Note that this broker does not read from the connection for this long."""
-        connection.throttled(ms)
+        connection.on_throttled(ms)
         self._longest_mute_ms = max(self._longest_mute_ms, ms)
         if ms > 0:
             self._muted.append(self.clock.monotonic() + ms / 1000)
@@ -501,6 +501,6 @@ class ClusterSide:
     def close(self) -> None:
         for node in list(self.connections):
             self.drop(node)
-        # a client that a job still uses is closed by `borrowed`, or ends with the process
+        # a client that a job still uses is closed by `borrowed_client`, or ends with the process
         while self._idle:
             self._idle.pop().close()

@@ -39,7 +39,7 @@ class Gathering:
     _batch_bytes: float = 0.0
     _arrived_at: float = 0.0
 
-    def arrived(self, now: float, batches: int, size: int) -> None:
+    def on_records(self, now: float, batches: int, size: int) -> None:
         """Note a response with records, of this many bytes."""
         count = max(1, batches)
         interval = min(SLOW_S, now - self._arrived_at) / count
@@ -47,7 +47,7 @@ class Gathering:
         self._interval_s += SHARE * (interval - self._interval_s)
         self._batch_bytes += SHARE * (size / count - self._batch_bytes)
 
-    def paused(self) -> None:
+    def on_empty(self) -> None:
         """Note a response without records."""
         self._interval_s = SLOW_S
 

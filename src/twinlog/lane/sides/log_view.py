@@ -36,7 +36,7 @@ class ClusterLogView:
     def _asked(self, tps: Iterable[TopicPartition]) -> set[TopicPartition]:
         return set(tps) - self._silent
 
-    def _note(self, tp: TopicPartition, error: TwinlogError) -> None:
+    def _note_problem(self, tp: TopicPartition, error: TwinlogError) -> None:
         """Store the reason why a partition has no result."""
         if has_no_leader(error):
             self._silent.add(tp)
@@ -47,11 +47,13 @@ class ClusterLogView:
             )
         self.problems[tp] = error
 
-    def _good(self, answers: Mapping[TopicPartition, T | TwinlogError]) -> dict[TopicPartition, T]:
+    def _without_errors(
+        self, answers: Mapping[TopicPartition, T | TwinlogError]
+    ) -> dict[TopicPartition, T]:
         out: dict[TopicPartition, T] = {}
         for tp, answer in answers.items():
             if isinstance(answer, TwinlogError):
-                self._note(tp, answer)
+                self._note_problem(tp, answer)
             else:
                 out[tp] = answer
         return out
@@ -61,10 +63,10 @@ class ClusterLogView:
         return {name: topic.topic_id for name, topic in metadata.items() if not topic.error}
 
     def ends(self, tps: set[TopicPartition]) -> Mapping[TopicPartition, LogEnds]:
-        starts = self._good(list_offsets(self._client, self._asked(tps), EARLIEST))
-        latest = self._good(list_offsets(self._client, starts, LATEST))
+        starts = self._without_errors(list_offsets(self._client, self._asked(tps), EARLIEST))
+        latest = self._without_errors(list_offsets(self._client, starts, LATEST))
         out: dict[TopicPartition, LogEnds] = {}
-        for tp, end in self._good(log_ends(self._client, latest)).items():
+        for tp, end in self._without_errors(log_ends(self._client, latest)).items():
             start, high = starts[tp], latest[tp]
             out[tp] = LogEnds(
                 log_start=start.offset,
@@ -82,7 +84,7 @@ class ClusterLogView:
         asked = {tp: start for tp, start in starts.items() if tp not in self._silent}
         for tp, answer in begin_offsets(self._client, asked, isolation=isolation).items():
             if isinstance(answer, TwinlogError):
-                self._note(tp, answer)
+                self._note_problem(tp, answer)
             else:
                 out[tp] = answer
         return out
@@ -91,7 +93,7 @@ class ClusterLogView:
         self, offsets: Mapping[TopicPartition, int], *, size: int = READ_BYTES
     ) -> Mapping[TopicPartition, RawRecords]:
         wanted = {tp: (offsets[tp], size) for tp in self._asked(offsets)}
-        records = self._good(self._fetch(wanted))
+        records = self._without_errors(self._fetch(wanted))
         return {
             tp: RawRecords(records=answer.records, high_watermark=answer.high_watermark)
             for tp, answer in records.items()
@@ -114,7 +116,7 @@ class ClusterLogView:
             if isinstance(answer, Unauthorized):
                 return None
             if isinstance(answer, TwinlogError):
-                self._note(tp, answer)
+                self._note_problem(tp, answer)
                 continue
             state = answer.get(producer_id)
             if state is not None:

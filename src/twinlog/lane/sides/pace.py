@@ -48,7 +48,7 @@ class TopicBuckets:
     def allows(self, topic: str) -> bool:
         return not self._is_bound or self._left.get(topic, 0.0) > 0
 
-    def take(self, topic: str, size: int) -> None:
+    def charge(self, topic: str, size: int) -> None:
         """Charge fetched bytes to a topic."""
         self._left[topic] = self._left.get(topic, 0.0) - size
 

@@ -43,7 +43,7 @@ OFFERED_AGAIN_S: Final = 90.0
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _WaitingRange:
     """A range without an answer."""
 
     range: SourceRange
@@ -69,7 +69,7 @@ class RangePort:
         self._clock = clock
         self._wake = wake
         self._lock = threading.Lock()
-        self._waiting: dict[int, _Waiting] = {}
+        self._waiting: dict[int, _WaitingRange] = {}
         self._answers: list[RangeAnswer] = []
         self._subscribed: set[Peer] = set()
         self._next_check = 0.0
@@ -87,7 +87,9 @@ class RangePort:
     def offer(self, source_range: SourceRange) -> None:
         now = self._clock.monotonic()
         with self._lock:
-            self._waiting[source_range.number] = _Waiting(source_range, offered_at=now, since=now)
+            self._waiting[source_range.number] = _WaitingRange(
+                source_range, offered_at=now, since=now
+            )
         self._send_offers([source_range])
 
     def withdraw(self, number: int) -> None:
@@ -109,7 +111,7 @@ class RangePort:
         self._send_offers([entry.range for entry in late])
         return collected
 
-    def _late(self, now: float) -> list[_Waiting]:
+    def _late(self, now: float) -> list[_WaitingRange]:
         """Return the ranges that have waited for too long. They are offered now."""
         self._next_check = now + 1.0
         late = [

@@ -182,7 +182,7 @@ class SectionedRead:
 
 
 class SectionRequest(NamedTuple):
-    chain: SectionedRead
+    sectioned_read: SectionedRead
     section: LogSection
 
 

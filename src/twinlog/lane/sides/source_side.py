@@ -35,8 +35,8 @@ from twinlog.lane.sides.sections import (
 )
 from twinlog.lane.sides.source_state import NO_NODE, SourceState, WaitsFor
 from twinlog.mirror.copy.fan_out import Copy
-from twinlog.mirror.copy.refusals import unreadable
-from twinlog.mirror.start.divergence import source_diverged
+from twinlog.mirror.copy.refusals import unreadable_error
+from twinlog.mirror.start.divergence import source_diverged_error
 from twinlog.model import NO_TOPIC_ID, Isolation, TopicPartition
 from twinlog.wire.error_codes import (
     CORRUPT_MESSAGE,
@@ -151,7 +151,7 @@ class SourceSide:
             self._brokers[state.node].session.forget(tp)
         self._in[state.waits_for].pop(tp, None)
         self._in[waits_for][tp] = state
-        state.waits_for, state.node, state.ahead = waits_for, node, None
+        state.waits_for, state.node, state.sectioned_read = waits_for, node, None
 
     def _seek(self, state: SourceState) -> None:
         """Find the partition's leader and read from it."""
@@ -176,7 +176,7 @@ class SourceSide:
         return self.memory_bytes - used - self._held_by_sections()
 
     def _held_by_sections(self) -> int:
-        reads = (state.ahead for state in self._in[WaitsFor.SECTIONS].values())
+        reads = (state.sectioned_read for state in self._in[WaitsFor.SECTIONS].values())
         return sum(read.held_bytes for read in reads if read is not None)
 
     def _room(self) -> int:
@@ -228,7 +228,7 @@ class SourceSide:
         room, reads = self.room_bytes, self._in[WaitsFor.SECTIONS]
         most = -(-MOST_SECTIONS // len(reads))
         for tp, state in list(reads.items()):
-            read, copy = state.ahead, state.copy
+            read, copy = state.sectioned_read, state.copy
             if read is None:
                 continue
             end = min(state.source_end, copy.end)
@@ -287,7 +287,7 @@ class SourceSide:
             self._enter(state, WaitsFor.RECORDS, node)
             if broker.is_fetching:
                 broker.too_late.add(tp)
-            self._want(broker.session, state)
+            self._add_to_session(broker.session, state)
 
     def _is_recreated(self, state: SourceState) -> bool:
         tp, expected = state.copy.source, state.copy.source_topic_id
@@ -295,7 +295,7 @@ class SourceSide:
         if NO_TOPIC_ID in (expected, topic_id) or expected == topic_id:
             return False
         self._enter(state, WaitsFor.NOTHING)
-        self.events.troubled(
+        self.events.on_troubled(
             tp,
             PartitionError(
                 f"{tp}: the source topic was deleted and created again; checking again",
@@ -321,7 +321,7 @@ class SourceSide:
             self._near.rack,
         )
 
-    def _want(self, session: FetchSession, state: SourceState) -> None:
+    def _add_to_session(self, session: FetchSession, state: SourceState) -> None:
         copy = state.copy
         tp = copy.source
         intake = copy.intake
@@ -386,7 +386,7 @@ class SourceSide:
             too_late, broker.too_late = broker.too_late, set()
             broker.answered_at = self.clock.monotonic()
             answer = broker.session.parse(view)
-            self.side.throttled(connection, answer.throttle_ms)
+            self.side.on_throttled(connection, answer.throttle_ms)
             broker.adapt(is_throttled=answer.throttle_ms > 0)
             if answer.error and answer.error not in SESSION_ERRORS:
                 raise CorruptData(f"{connection.peer} answered a fetch with error {answer.error}")
@@ -406,10 +406,10 @@ class SourceSide:
 
     def _note_arrival(self, broker: SourceBroker, batches: int, size: int) -> None:
         if not size:
-            broker.gathering.paused()
+            broker.gathering.on_empty()
             return
         now, before = broker.answered_at, self._arrived_at
-        broker.gathering.arrived(now, batches, size)
+        broker.gathering.on_records(now, batches, size)
         self._arrived_at = now
         if now - before < HELD_S:
             self._steady_until = now + HELD_S
@@ -419,9 +419,9 @@ class SourceSide:
     ) -> None:
         read, section = request
         answer = read.session.parse(view)
-        self.side.throttled(connection, answer.throttle_ms)
+        self.side.on_throttled(connection, answer.throttle_ms)
         state, broker = self.partitions.get(read.tp), self._brokers.get(read.node)
-        if state is None or state.ahead is not read or broker is None:
+        if state is None or state.sectioned_read is not read or broker is None:
             return
         broker.answered_at = self.clock.monotonic()
         is_full = read.in_flight >= read.window.size
@@ -435,13 +435,13 @@ class SourceSide:
         while (due := read.pop_due(state.copy.intake.position)) is not None:
             section, fetched = due
             before = state.copy.intake.position
-            if not self._take_in(state, fetched):
+            if not self._queue_records(state, fetched):
                 return
             position = state.copy.intake.position
             read.learn(section, len(fetched.records or EMPTY), before, position)
             if not state.copy.wants_fetch:
                 self._enter(state, WaitsFor.NOTHING)
-            self.events.arrived(state.copy)
+            self.events.on_arrived(state.copy)
 
     def _on_partition(
         self, session: FetchSession, state: SourceState, fetched: FetchedPartition
@@ -459,30 +459,30 @@ class SourceSide:
             if self._near.is_read(tp, state.node):
                 self.ask_again(tp)  # this replica may only lag, so the leader decides
             else:
-                self.events.troubled(tp, self._diverged(state, fetched.diverging))
+                self.events.on_troubled(tp, self._diverged_error(state, fetched.diverging))
             return
         self._note_ends(state, fetched)
         before = state.copy.intake.position
-        if not fetched.records or not self._take_in(state, fetched):
+        if not fetched.records or not self._queue_records(state, fetched):
             return
         if self.pace.is_bound:
             # the incomplete batch at the end is not charged: it is sent again, and its size depends
             # on the topic's share, which it would change
-            self.pace.take(tp.topic, _whole_bytes(fetched.records))
+            self.pace.charge(tp.topic, _whole_bytes(fetched.records))
         self._ask_for_more(session, state, before, len(fetched.records))
-        self.events.arrived(state.copy)
+        self.events.on_arrived(state.copy)
 
-    def _take_in(self, state: SourceState, fetched: FetchedPartition) -> bool:
+    def _queue_records(self, state: SourceState, fetched: FetchedPartition) -> bool:
         """Queue the records of a response. Returns False if the copy cannot read them."""
         tp = fetched.tp
         copy = self._filled[tp] = state.copy
         try:
             copy.on_fetched(fetched.records or EMPTY, fetched.aborted, self.clock.wall_ms())
         except TwinlogError as error:
-            self.events.troubled(tp, unreadable(error, tp, copy.intake.position))
+            self.events.on_troubled(tp, unreadable_error(error, tp, copy.intake.position))
             return False
         if copy.intake.jumps:
-            self.events.jumped(tp, copy.intake.jumps)
+            self.events.on_jumped(tp, copy.intake.jumps)
             copy.intake.jumps = []
         return True
 
@@ -511,7 +511,7 @@ class SourceSide:
             self._near.forget(tp)
             self._seek(state)
         elif not self._begins_sections(session, state, before, size):
-            self._want(session, state)
+            self._add_to_session(session, state)
 
     def _begins_sections(
         self, session: FetchSession, state: SourceState, before: int, size: int
@@ -549,7 +549,7 @@ class SourceSide:
             return False
         session.forget(tp)
         self._enter(state, WaitsFor.SECTIONS, node)
-        state.ahead = read
+        state.sectioned_read = read
         return True
 
     def _on_error(self, state: SourceState, error: int) -> None:
@@ -563,7 +563,7 @@ class SourceSide:
             self.side.forget_leader(tp)
             self._seek(state)
         elif error == OFFSET_OUT_OF_RANGE:
-            self.events.troubled(
+            self.events.on_troubled(
                 tp,
                 PartitionError(
                     f"{tp}: the source no longer has the position of this copy; checking again",
@@ -572,7 +572,7 @@ class SourceSide:
                 ),
             )
         elif error == TOPIC_AUTHORIZATION_FAILED:
-            self.events.troubled(
+            self.events.on_troubled(
                 tp,
                 PartitionError(
                     f"{tp}: the source denies reading: allow READ on topic {tp.topic}",
@@ -581,7 +581,7 @@ class SourceSide:
             )
         elif error == CORRUPT_MESSAGE:
             position = state.copy.intake.position
-            self.events.troubled(
+            self.events.on_troubled(
                 tp,
                 CorruptData(
                     f"{tp}: from upstream offset {position}: the source reports its own log as "
@@ -589,7 +589,7 @@ class SourceSide:
                 ),
             )
         else:
-            self.events.troubled(
+            self.events.on_troubled(
                 tp,
                 PartitionError(
                     f"{tp}: the source answered with {lookup(error).name}", code="SOURCE_REFUSED"
@@ -597,10 +597,10 @@ class SourceSide:
             )
 
     @staticmethod
-    def _diverged(state: SourceState, diverging: tuple[int, int]) -> PartitionError:
+    def _diverged_error(state: SourceState, diverging: tuple[int, int]) -> PartitionError:
         epoch, end = diverging
         position = state.copy.intake.position
-        return source_diverged(
+        return source_diverged_error(
             f"{state.copy.source}: the source's log was truncated and rewritten: epoch "
             f"{epoch} ends at {end} there, but records up to {position} were copied; the "
             f"target holds upstream records [{end}, {position}) that the source lost",
@@ -668,7 +668,7 @@ class SourceSide:
         if state is not None and state.copy.intake.position == position and state.copy.end <= end:
             state.copy.end = position
             self._enter(state, WaitsFor.NOTHING)
-            self.events.arrived(state.copy)
+            self.events.on_arrived(state.copy)
 
     def ask_again(self, tp: TopicPartition) -> None:
         """Read from the leader with a fresh request, because requests so far returned nothing."""

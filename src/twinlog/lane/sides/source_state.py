@@ -40,4 +40,4 @@ class SourceState:
     waits_for: WaitsFor = WaitsFor.NOTHING
     node: int = NO_NODE
     """The broker from which it is read."""
-    ahead: SectionedRead | None = None
+    sectioned_read: SectionedRead | None = None

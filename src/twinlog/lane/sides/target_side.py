@@ -46,7 +46,7 @@ SENT_TOGETHER_BYTES: Final = 256 * 1024
 
 
 @dataclass(slots=True)
-class Sent:
+class SentBatches:
     """The content of one Produce request."""
 
     version: int
@@ -152,7 +152,7 @@ class TargetSide:
     def _note_leader(self, copy: PartitionCopy) -> None:
         leader = self.side.leaders.get(copy.target)
         if leader is not None:
-            copy.leader.is_now(
+            copy.leader.on_metadata(
                 leader.epoch, requested_epoch=self._requested_epochs.get(copy.target, -1)
             )
 
@@ -229,7 +229,7 @@ class TargetSide:
             self._blocked.add(copy)
         if batch is None and copy.trouble is not None:
             self._requested_epochs[copy.target] = copy.leader.epoch
-            self.events.answered(copy)
+            self.events.on_answered(copy)
         return batch
 
     def _submit(
@@ -242,7 +242,9 @@ class TargetSide:
         data = {tp: batch.data for tp, (_, batch) in batches.items()}
         parts = produce_request(version, data, ids, self.side.settings.request_timeout_ms)
         now = self.clock.monotonic()
-        connection.submit(PRODUCE, version, parts, Sent(version, batches, now, connection.trip_s))
+        connection.submit(
+            PRODUCE, version, parts, SentBatches(version, batches, now, connection.trip_s)
+        )
         if version < VERSION_BY_ID:
             for copy, _ in batches.values():
                 if by_name := self.copies[copy].by_name:
@@ -276,10 +278,10 @@ class TargetSide:
             ),
             now_ms,
         )
-        self.events.answered(copy)
+        self.events.on_answered(copy)
         return False
 
-    def on_answer(self, sent: Sent, view: memoryview, now_ms: int) -> int:
+    def on_answer(self, sent: SentBatches, view: memoryview, now_ms: int) -> int:
         """Process the response to one Produce request. Returns for how many ms the broker will not
         read.
 
@@ -306,10 +308,10 @@ class TargetSide:
             if sent.trip_s >= FAR_S:
                 self._fill_link(copy, sent)
             self.wake(copy)
-            self.events.answered(copy)
+            self.events.on_answered(copy)
         return throttle_ms
 
-    def _fill_link(self, copy: PartitionCopy, sent: Sent) -> None:
+    def _fill_link(self, copy: PartitionCopy, sent: SentBatches) -> None:
         state = self.copies.get(copy)
         if state is not None:
             is_full = copy.in_flight + 1 >= state.window.size
@@ -334,7 +336,7 @@ class TargetSide:
             )
 
     def on_disconnected(
-        self, node: int, unanswered: list[Sent], error: TwinlogError, now_ms: int
+        self, node: int, unanswered: list[SentBatches], error: TwinlogError, now_ms: int
     ) -> None:
         """Note a lost connection: the outcome of everything in flight on it is unknown."""
         self._ready.pop(node, None)
@@ -354,6 +356,6 @@ class TargetSide:
                 ),
                 now_ms,
             )
-            self.events.answered(copy)
+            self.events.on_answered(copy)
         for copy in list(self.copies):
             self.wake(copy)

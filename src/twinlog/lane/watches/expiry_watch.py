@@ -42,21 +42,21 @@ class ExpiryWatch:
         if self.expiry_ms is None or self._is_checking or now < self._next:
             return
         self._next, self._is_checking = now + CHECK_EVERY_S, True
-        self.ports.background.submit(JobKind.WATCH, self._check, self._seen, self._failed)
+        self.ports.background.submit(JobKind.WATCH, self._check, self._on_expiry, self._on_failed)
 
     def _check(self) -> int | None:
-        with self.ports.target.borrowed() as client:
+        with self.ports.target.borrowed_client() as client:
             return producer_expiry(client)
 
-    def _seen(self, expiry_ms: int | None) -> None:
+    def _on_expiry(self, expiry_ms: int | None) -> None:
         self._is_checking = False
         if expiry_ms is None or expiry_ms == self.expiry_ms:
             return
         log.info("producer.id.expiration.ms is %d now, it was %s", expiry_ms, self.expiry_ms)
         self.expiry_ms = expiry_ms
-        self.events.expiry_changed(expiry_ms)
+        self.events.on_expiry_changed(expiry_ms)
 
-    def _failed(self, error: TwinlogError) -> None:
+    def _on_failed(self, error: TwinlogError) -> None:
         self._is_checking = False
         if isinstance(error, (Unauthorized, Unsupported)):
             self._next = float("inf")

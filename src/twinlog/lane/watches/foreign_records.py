@@ -59,7 +59,7 @@ class Writers(NamedTuple):
     """Offsets of repeated records of this copy."""
 
 
-class _Asked(NamedTuple):
+class _Check(NamedTuple):
     """A copy as it was when the check began."""
 
     copy: PartitionCopy
@@ -108,18 +108,18 @@ class ForeignRecordWatch:
         taken = [c for c in whole if c.state is CopyState.TAKEN_OVER]
         ended = {c.source: c.acked_upstream for c in taken}
         if asked or ended:
-            self._begin([self._asked(copy) for copy in asked], ended, taken)
+            self._begin([self._check_of(copy) for copy in asked], ended, taken)
 
-    def _asked(self, copy: PartitionCopy) -> _Asked:
+    def _check_of(self, copy: PartitionCopy) -> _Check:
         span, ordinal = copy.others.unknown, copy.others.ordinal
         if span is None:
             begin = max(copy.others.passed, copy.acked_downstream)
             span, ordinal = Span(begin, FOREVER), copy.acked_ordinal
-        return _Asked(copy, span, copy.acked_downstream, ordinal, copy.tail.producer_id)
+        return _Check(copy, span, copy.acked_downstream, ordinal, copy.tail.producer_id)
 
     def _begin(
         self,
-        checks: list[_Asked],
+        checks: list[_Check],
         ended: dict[TopicPartition, int],
         taken: list[PartitionCopy],
     ) -> None:
@@ -135,7 +135,7 @@ class ForeignRecordWatch:
                     self._to_recheck.add(one.copy)
             for copy in taken:
                 if copy.source in continues:
-                    copy.trouble = copy.trouble or _taken_over(
+                    copy.trouble = copy.trouble or _taken_over_error(
                         f"{copy.source}: the source continues at upstream offset "
                         f"{ended[copy.source]}"
                     )
@@ -152,10 +152,10 @@ class ForeignRecordWatch:
             JobKind.WATCH, lambda: self._check(by_target, ended), on_checked, on_failed
         )
 
-    def _learn(self, check: _Asked, writers: Writers) -> None:
+    def _learn(self, check: _Check, writers: Writers) -> None:
         copy = check.copy
         if writers.repeat is not None:
-            copy.trouble = copy.trouble or _repeated(copy.target, writers.repeat)
+            copy.trouble = copy.trouble or _repeated_error(copy.target, writers.repeat)
             return
         # an unknown client may have written after the checked span
         seen = min(writers.end, check.span.next)
@@ -164,31 +164,31 @@ class ForeignRecordWatch:
         if writers.stranger is not None:
             is_still = copy.acked_downstream == check.acked
             if is_still or copy.others.has_other_flow or copy.others.unknown is not None:
-                copy.trouble = copy.trouble or _taken_over(
+                copy.trouble = copy.trouble or _taken_over_error(
                     f"{copy.target}: other clients wrote at target offset {writers.stranger}"
                 )
         elif copy.others.unknown == check.span and writers.end >= check.span.next:
             copy.others.unknown = None
-            self.events.known(copy)
+            self.events.on_writer_known(copy)
         elif copy.others.unknown is not None:
             self._to_recheck.add(copy)  # more was written in the meantime, or cannot be read yet
         if copy.is_idle and copy.acked_downstream == check.acked and not copy.late_requests:
             copy.others.reach = max(copy.others.reach, writers.end)
 
     def _check(
-        self, checks: dict[TopicPartition, _Asked], ended: dict[TopicPartition, int]
+        self, checks: dict[TopicPartition, _Check], ended: dict[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, Writers], set[TopicPartition]]:
         writers: dict[TopicPartition, Writers] = {}
         if checks:
-            with self.ports.target.borrowed() as client:
+            with self.ports.target.borrowed_client() as client:
                 writers = self._writers(client, checks)
         if not ended:
             return writers, set()
-        with self.ports.source.borrowed() as client:
+        with self.ports.source.borrowed_client() as client:
             return writers, self._new_at_source(client, ended)
 
     def _writers(
-        self, client: ClusterClient, checks: dict[TopicPartition, _Asked]
+        self, client: ClusterClient, checks: dict[TopicPartition, _Check]
     ) -> dict[TopicPartition, Writers]:
         by_partition: dict[TopicPartition, Writers] = {}
         view = ClusterLogView(client)
@@ -198,7 +198,7 @@ class ForeignRecordWatch:
             by_partition[tp] = self._writers_of(view, checks[tp], end.end_offset)
         return by_partition
 
-    def _writers_of(self, view: ClusterLogView, check: _Asked, end: int) -> Writers:
+    def _writers_of(self, view: ClusterLogView, check: _Check, end: int) -> Writers:
         others, span = False, check.span
         headers = Headers(view, check.copy.target, span.first, min(span.next, end))
         for header in headers:
@@ -235,10 +235,10 @@ def _is_watched(copy: PartitionCopy) -> bool:
     return copy.is_idle or (copy.others.has_other_flow and copy.state is CopyState.COPYING)
 
 
-def _repeated(target: TopicPartition, span: Span) -> PartitionError:
+def _repeated_error(target: TopicPartition, span: Span) -> PartitionError:
     what = f"{target}: records of this flow are repeated at offsets {span}"
     return LogFinding(code="EXTRA_RECORDS", what=what, target=target, span=span).error()
 
 
-def _taken_over(what: str) -> PartitionError:
+def _taken_over_error(what: str) -> PartitionError:
     return PartitionError(f"{what}; checking again", code="TAKEN_OVER", fate=Fate.RETRIABLE)

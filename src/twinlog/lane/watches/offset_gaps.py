@@ -29,20 +29,20 @@ HELD_S: Final = 5.0
 
 
 @dataclass(slots=True, kw_only=True)
-class _Jumped:
+class _JumpedOffsets:
     """Skipped offsets of one partition. Times are monotonic."""
 
-    seen: Gap | None = None
+    unchecked: Gap | None = None
     """Skipped offsets that compaction may have removed: not checked yet."""
     since: float = 0.0
     """When the first of them was seen."""
-    found: Gap | None = None
+    to_report: Gap | None = None
     """Skipped offsets that compaction did not remove: to be reported."""
     not_before: float = 0.0
-    """When `seen` may be checked."""
+    """When `unchecked` may be checked."""
 
     def is_due(self, now: float) -> bool:
-        return self.seen is not None and now >= self.not_before
+        return self.unchecked is not None and now >= self.not_before
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,24 +50,24 @@ class GapWatch:
     """Skipped offsets in the partitions of one lane."""
 
     ports: LanePorts
-    _jumped: dict[TopicPartition, _Jumped] = field(default_factory=dict)
+    _jumped: dict[TopicPartition, _JumpedOffsets] = field(default_factory=dict)
     _is_checking: bool = False
 
     def note(self, tp: TopicPartition, jumps: Iterable[tuple[int, int]]) -> None:
         """Note that the source returned no records for these offsets: [first, next)."""
-        jumped = self._jumped.setdefault(tp, _Jumped())
-        if jumped.seen is None:
+        jumped = self._jumped.setdefault(tp, _JumpedOffsets())
+        if jumped.unchecked is None:
             jumped.since = self.ports.clock.monotonic()
         for first, following in jumps:
-            before = jumped.seen or Gap(first=first, next=following, offsets=0)
-            jumped.seen = Gap(
+            before = jumped.unchecked or Gap(first=first, next=following, offsets=0)
+            jumped.unchecked = Gap(
                 first=before.first,
                 next=following,
                 offsets=before.offsets + following - first,
             )
         self.poll()
 
-    def holds(self, tp: TopicPartition) -> bool:
+    def must_stay(self, tp: TopicPartition) -> bool:
         """Return whether the partition must stay in the lane for a moment, until its skipped
         offsets are checked.
         """
@@ -90,12 +90,12 @@ class GapWatch:
                 self._on_failed,
             )
 
-    def take(self, tp: TopicPartition) -> Gap | None:
+    def pop_gap(self, tp: TopicPartition) -> Gap | None:
         """Return the gap to report for this partition, or None. A gap is returned once."""
         jumped = self._jumped.get(tp)
         if jumped is None:
             return None
-        found, jumped.found = jumped.found, None
+        found, jumped.to_report = jumped.to_report, None
         return found
 
     def forget(self, tp: TopicPartition) -> None:
@@ -103,7 +103,7 @@ class GapWatch:
         self._jumped.pop(tp, None)
 
     def _check(self, topics: set[str]) -> set[str]:
-        with self.ports.source.borrowed() as client:
+        with self.ports.source.borrowed_client() as client:
             return may_lack_offsets(client, topics)
 
     def _on_known(self, due: set[TopicPartition], compacted: set[str]) -> None:
@@ -112,13 +112,13 @@ class GapWatch:
         for tp in due & self._jumped.keys():
             jumped = self._jumped[tp]
             if tp.topic not in compacted:
-                jumped.found = jumped.seen or jumped.found
-            jumped.seen, jumped.not_before = None, not_before
+                jumped.to_report = jumped.unchecked or jumped.to_report
+            jumped.unchecked, jumped.not_before = None, not_before
 
     def _on_failed(self, error: TwinlogError) -> None:
         self._is_checking = False
         not_before = self.ports.clock.monotonic() + 1
         for jumped in self._jumped.values():
-            if jumped.seen is not None:
+            if jumped.unchecked is not None:
                 jumped.not_before = not_before
         log.debug("cannot determine which topics are compacted error=%s", error)

@@ -64,7 +64,7 @@ from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import JobKind
 from twinlog.lane.sides.source_side import AskedPartition, SourceSide
 from twinlog.mirror.copy.fan_out import Copy
-from twinlog.mirror.findings import source_stalled, tier_stalled
+from twinlog.mirror.findings import source_stalled, tier_stalled_error
 from twinlog.model import Isolation, TopicPartition
 from twinlog.wire.record_batch import read_headers
 
@@ -88,16 +88,16 @@ class NoLeaderWatch:
         return not any(side.leaderless or side.unreached for side, _ in self._sides)
 
     def of_source(self, copy: Copy, *, after_s: float) -> PartitionError | None:
-        return self._of(0, copy.source, after_s)
+        return self._error_of(0, copy.source, after_s)
 
     def of_target(self, tp: TopicPartition, *, after_s: float) -> PartitionError | None:
-        return self._of(1, tp, after_s)
+        return self._error_of(1, tp, after_s)
 
     def of_take(self, take: TakePartition) -> PartitionError | None:
         """Return why a search of this partition would have to wait now, or None."""
-        error = self._of(0, take.source, 0.0)
+        error = self._error_of(0, take.source, 0.0)
         for tp in _targets(take):
-            error = error or self._of(1, tp, 0.0)
+            error = error or self._error_of(1, tp, 0.0)
         return error
 
     def is_sound(self, take: TakePartition) -> bool:
@@ -105,12 +105,12 @@ class NoLeaderWatch:
         (source, _), (target, _) = self._sides
         return source.is_sound(take.source) and all(target.is_sound(tp) for tp in _targets(take))
 
-    def _of(self, which: int, tp: TopicPartition, after_s: float) -> PartitionError | None:
+    def _error_of(self, which: int, tp: TopicPartition, after_s: float) -> PartitionError | None:
         side, name = self._sides[which]
         before = self._clock.monotonic() - after_s
         since = side.leaderless.get(tp)
         if since is not None:
-            return _no_leader(tp, name, "no broker leads it") if since <= before else None
+            return _no_leader_error(tp, name, "no broker leads it") if since <= before else None
         leader = side.leaders.get(tp)
         if leader is None or leader.node not in side.unreached:
             return None
@@ -118,14 +118,14 @@ class NoLeaderWatch:
         # if no broker of the cluster can be reached, the cluster is the problem, not this partition
         if not side.connections or side.unreached.get(leader.node, before + 1) > before:
             return None
-        return _no_leader(tp, name, f"its leader, broker {leader.node}, cannot be reached")
+        return _no_leader_error(tp, name, f"its leader, broker {leader.node}, cannot be reached")
 
 
 def _targets(take: TakePartition) -> list[TopicPartition]:
     return [take.target] if take.fan is None else [branch.target for branch in take.fan.branches]
 
 
-def _no_leader(tp: TopicPartition, side: str, what: str) -> PartitionError:
+def _no_leader_error(tp: TopicPartition, side: str, what: str) -> PartitionError:
     return PartitionError(
         f"{tp}: on the {side} {what}: check the brokers that have its replicas "
         "(kafka-topics.sh --describe --unavailable-partitions); it resumes by itself",
@@ -150,7 +150,7 @@ OFFSETS_TRIED: Final = 8
 """Number of later offsets at which a compacted log is read. Brokers index it every 4 KB."""
 
 
-class Stalled(NamedTuple):
+class StalledPartition(NamedTuple):
     """A partition from which nothing can be read at `position`."""
 
     position: int
@@ -163,7 +163,7 @@ class Stalled(NamedTuple):
     """Whether remote storage may have the records, and be slow."""
 
 
-Found = dict[TopicPartition, Stalled | None]
+Found = dict[TopicPartition, StalledPartition | None]
 """Results by partition. None: there is something to read, or nothing is known to be missing."""
 
 
@@ -206,14 +206,14 @@ class StallWatch:
             if stalled is None or stalled.is_gap:
                 self.source.ask_again(tp)
             elif self.source.position_of(tp) == stalled.position:
-                self.source.events.troubled(tp, self._error(tp, stalled))
+                self.source.events.on_troubled(tp, self._error(tp, stalled))
 
     def _on_failed(self, error: TwinlogError) -> None:
         self._is_checking = False
         self._since.clear()  # the waiting time starts again
         log.debug("the check of silent partitions failed error=%s", error)
 
-    def _error(self, tp: TopicPartition, stalled: Stalled) -> PartitionError:
+    def _error(self, tp: TopicPartition, stalled: StalledPartition) -> PartitionError:
         leader = self.ports.source.leaders.get(tp)
         where = "its leader" if leader is None else f"its leader, node {leader.node}"
         problem = (
@@ -221,13 +221,13 @@ class StallWatch:
         )
         what = f"{problem} its log ends at {stalled.end}"
         if stalled.is_tiered:
-            return tier_stalled(what, where)
+            return tier_stalled_error(what, where)
         return source_stalled(what, tp, where).error()
 
     # -- in the background -----------------------------------------------------------------------
 
     def _check(self, due: dict[TopicPartition, int]) -> Found:
-        with self.ports.source.borrowed() as client:
+        with self.ports.source.borrowed_client() as client:
             results: Found = dict.fromkeys(due)
             silent = {
                 tp: self._end(answer)
@@ -239,9 +239,9 @@ class StallWatch:
             for tp, end in silent.items():
                 stall = (client, tp, due[tp], end)
                 if tp.topic not in compacted or self._is_followed(*stall):
-                    results[tp] = Stalled(due[tp], end, False, tp.topic in tiered)
+                    results[tp] = StalledPartition(due[tp], end, False, tp.topic in tiered)
                 elif self._is_gap(*stall):
-                    results[tp] = Stalled(due[tp], end, True, tp.topic in tiered)
+                    results[tp] = StalledPartition(due[tp], end, True, tp.topic in tiered)
         return results
 
     def _is_followed(

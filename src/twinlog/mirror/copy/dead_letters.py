@@ -42,7 +42,7 @@ from twinlog.mirror.copy.partition import CopyState, PartitionCopy
 from twinlog.mirror.copy.range_intake import Stretch, checked
 from twinlog.mirror.copy.ranges import RangeAnswer, RangeFailure
 from twinlog.mirror.map.map_tail import MapTail
-from twinlog.mirror.start_point import DeadLettersThere, StartPoint
+from twinlog.mirror.start_point import KnownDeadLetters, StartPoint
 from twinlog.model import TopicId, TopicPartition
 from twinlog.wire.record_batch import Codec, read_headers
 from twinlog.wire.records import Record, decode_batch, encode_batch
@@ -130,7 +130,7 @@ class DeadLetters(PartitionCopy):
 
     def __init__(self, to: DeadLetterTarget, copy: PartitionCopy, **given: Any) -> None:
         """`given`: as for the copy, whose start shows which dead letters there are."""
-        there: DeadLettersThere | None = given["start"].dead_letters
+        there: KnownDeadLetters | None = given["start"].dead_letters
         epoch = there.epoch if there is not None and there.topic_id == to.topic_id else -1
         super().__init__(
             source=copy.source,
@@ -159,17 +159,19 @@ class DeadLetters(PartitionCopy):
         self.origin = origin_of_copy(
             to.flow, copy.source, copy.source_topic_id, copy.target_topic_id
         )
-        self.there = set(() if there is None else there.offsets)
+        self.on_target = set(() if there is None else there.offsets)
         """Source offsets of the dead letters on the target, at or after the position of the last
         answer that had some.
         """
 
-    def are_there(self, stretch: Stretch, answer: RangeAnswer, position: int, now_ms: int) -> bool:
+    def are_on_target(
+        self, stretch: Stretch, answer: RangeAnswer, position: int, now_ms: int
+    ) -> bool:
         """Return whether the dead letters of an answer are on the target. Sends them at the first
         call. `position`: all records below it are decided.
         """
         if not stretch.is_quarantined:
-            self.there = {at for at in self.there if at >= position}
+            self.on_target = {at for at in self.on_target if at >= position}
             checked(stretch, answer)
             (batches,) = stretch.batches
             records = [*failed_records(batches, answer.quarantined)]  # all of them, or none is sent
@@ -178,10 +180,10 @@ class DeadLetters(PartitionCopy):
             stretch.is_quarantined = True
         return self.is_idle and self.trouble is None
 
-    def there_from(self, position: int) -> DeadLettersThere:
+    def known_from(self, position: int) -> KnownDeadLetters:
         """Return the dead letters that a lane needs to know that continues at this position."""
-        left = sorted(at for at in self.there if at >= position)
-        return DeadLettersThere(self.target_topic_id, self.leader.checked_epoch, tuple(left))
+        left = sorted(at for at in self.on_target if at >= position)
+        return KnownDeadLetters(self.target_topic_id, self.leader.checked_epoch, tuple(left))
 
     def _batch(self, record: Record, failure: RangeFailure) -> OutBatch:
         letter = dead_letter(record, failure, self.origin, self.source)
@@ -206,9 +208,9 @@ class DeadLetters(PartitionCopy):
 
     def _clean(self, batch: OutBatch, base_offset: int, now_ms: int) -> None:
         super()._clean(batch, base_offset, now_ms)
-        self.there.add(batch.upstream)
+        self.on_target.add(batch.upstream)
 
-    def let_go(self) -> None:
+    def stop_sending(self) -> None:
         """Send nothing more."""
         if self.state is CopyState.COPYING:
             self.drain()

@@ -38,7 +38,8 @@ of them, and the driver assigns, paces and retries a fan as one partition.
 **A process may die after each step**
 
 - *The first rows of some branches are durable*: records are read only when all branches have one
-  (`FanOut.begins`). A branch without a row has written nothing, and begins where the others did.
+  (`FanOut.may_read_source`). A branch without a row has written nothing, and begins where the
+  others did.
 - *A batch is announced*: the row names the source record of that ordinal, whether it is written or
   not.
 - *A batch is sent*: the next start finds it by its sequence. If it ends at a record that no row
@@ -162,12 +163,12 @@ class FanIntake(Intake):
                 raise
         return (self._headers[-1] if self._headers else None), Rows(self._gathered)
 
-    def _passes(self, header: BatchHeader) -> bool:
+    def _is_shallow(self, header: BatchHeader) -> bool:
         return False
 
     def _deep(self, header: BatchHeader, rows: Rows) -> list[OutBatch]:
         self.deep_batches += 1
-        self._gathered += self._fresh(rows).parts
+        self._gathered += self._rows_to_copy(rows).parts
         self._headers.append(header)
         self.position = max(self.position, header.next_offset)
         return []
@@ -237,10 +238,10 @@ class Branch(PartitionCopy):
             # written before the next batch, which may get this ordinal
             self.tail.announce(read_to(self.acked_ordinal, position), None, always=True)
 
-    def _moved(self, batch: OutBatch, distance: int, now_ms: int) -> None:
+    def _shift(self, batch: OutBatch, distance: int, now_ms: int) -> None:
         # the other source partitions write here, too
         self._k += distance
-        self.intake.moved(distance)
+        self.intake.shift(distance)
         self._clean(batch, self._k + batch.ordinal, now_ms)
 
 
@@ -285,7 +286,7 @@ class FanOut:
             branch.on_share(header, share, self.intake.position, now_ms)
         return self.queued_bytes - before
 
-    def begins(self) -> bool:
+    def may_read_source(self) -> bool:
         """Return True once, as soon as all branches have a durable row, so that the source may be
         read.
 

@@ -262,8 +262,8 @@ class Intake:
                 return None
             # a broker always sends the first batch whole, whatever its size
             raise CorruptData(
-                f"batch at offset {self.position}: its length is more than the {len(records)} "
-                "bytes that the source has of it"
+                f"batch at offset {self.position}: its header has a greater length than the "
+                f"{len(records)} bytes that the source returned"
             )
         next_at = start + header.length
         batch = records[start:next_at]
@@ -282,7 +282,7 @@ class Intake:
         if joined is not None:
             batches.append(joined[0])
             return joined[1]
-        batches += self._one(header, records, start, rolled_back)
+        batches += self._convert_batch(header, records, start, rolled_back)
         return next_at
 
     def _joined(
@@ -348,11 +348,11 @@ class Intake:
             return header.codec
         return wanted.codec
 
-    def _one(
+    def _convert_batch(
         self, header: BatchHeader, records: memoryview, start: int, rolled_back: RolledBack
     ) -> Sequence[OutBatch]:
         try:
-            out = self._taken_in(header, records[start : start + header.length], rolled_back)
+            out = self._decode(header, records[start : start + header.length], rolled_back)
         except CorruptData as error:
             error.poison = self._bounds(header, records, start)
             raise
@@ -395,12 +395,12 @@ class Intake:
         self.last_fetched_epoch = -1  # if the bytes are wrong, the epoch may be wrong, too
         return True
 
-    def _fresh(self, rows: Rows) -> Rows:
+    def _rows_to_copy(self, rows: Rows) -> Rows:
         """Return the rows at or after the position, without skipped ones."""
         fresh = rows.at_or_after(self.position)
-        return fresh.where(self._keeps) if self._skips else fresh
+        return fresh.where(self._is_kept) if self._skips else fresh
 
-    def _keeps(self, offset: int) -> bool:
+    def _is_kept(self, offset: int) -> bool:
         skip = skip_at(self._skips, offset)
         if skip is None:
             return True
@@ -408,7 +408,7 @@ class Intake:
             self.left_out.append((skip.first, skip.next))
         return False
 
-    def _taken_in(
+    def _decode(
         self, header: BatchHeader, batch: memoryview, rolled_back: RolledBack
     ) -> Sequence[OutBatch]:
         if header.magic < MAGIC_V2:
@@ -419,7 +419,7 @@ class Intake:
             self.position = header.next_offset
             return ()
         self.batches += 1
-        if self._passes(header):
+        if self._is_shallow(header):
             if self._recompression is not None:
                 as_it_came = batch
                 batch = self._recompression.of(header, batch, self.limit_bytes)
@@ -427,7 +427,7 @@ class Intake:
             return (self._shallow(header, batch),)
         return self._deep(header, decode_rows(batch))
 
-    def _passes(self, header: BatchHeader) -> bool:
+    def _is_shallow(self, header: BatchHeader) -> bool:
         return (
             header.is_dense
             and not header.is_log_append_time
@@ -466,7 +466,7 @@ class Intake:
     def _deep(self, header: BatchHeader, rows: Rows) -> list[OutBatch]:
         self.deep_batches += 1
         out: list[OutBatch] = []
-        for group in self._before_wrap(self._fresh(rows)):
+        for group in self._before_wrap(self._rows_to_copy(rows)):
             out += self._encoded(header, group)
         self.position = max(self.position, header.next_offset)
         if out:
@@ -528,7 +528,7 @@ class Intake:
             self._last_run, marked = runs[-1], others[-1][0]
         return tuple(runs), marked
 
-    def moved(self, distance: int) -> None:
+    def shift(self, distance: int) -> None:
         """Shift target offsets by `distance`, from the last acknowledged record on."""
         self.k += distance
         if (last := self._last_run) is not None:

@@ -304,11 +304,11 @@ class PartitionCopy:
     def waits_for_map(self) -> bool:
         """Whether a batch, or the start itself, waits for a row of the offset map."""
         if self._queue:
-            return self.tail.durable_ordinal < self._needed(self._queue[0])
+            return self.tail.durable_ordinal < self._ordinal_to_announce(self._queue[0])
         is_leaving = self.state is CopyState.DRAINING
         return self.tail.dirty and (is_leaving or self.tail.durable_ordinal < 0)
 
-    def _needed(self, batch: OutBatch) -> int:
+    def _ordinal_to_announce(self, batch: OutBatch) -> int:
         """Return the ordinal up to which runs must be durable before this batch is sent."""
         return batch.runs[-1].ordinal if batch.runs else self._first_row_ordinal
 
@@ -320,7 +320,10 @@ class PartitionCopy:
         if self.leader.is_new:
             self._trouble(self.leader.trouble(self.target), now_ms)
             return None
-        if self.tail.durable_ordinal < self._needed(batch) or self.others.unknown is not None:
+        if (
+            self.tail.durable_ordinal < self._ordinal_to_announce(batch)
+            or self.others.unknown is not None
+        ):
             return None
         if self.late_requests and self._is_held_back(batch.oldest_timestamp, now_ms):
             return None
@@ -341,19 +344,19 @@ class PartitionCopy:
         read again.
         """
         is_old = not self._rules.is_remembered_after(oldest, now_ms)
-        if self.is_protected(oldest, now_ms) or not self._earlier.forbids(is_old=is_old):
+        if self.is_protected(oldest, now_ms) or not self._earlier.holds_back(is_old=is_old):
             return False
         self.queued_bytes -= drop(self._queue)
         self.state = CopyState.STARTING
         self._refuse_when_due()
         return True
 
-    def earlier_lane_ended(self, *, is_over: bool) -> None:
+    def on_earlier_lane_ended(self, *, is_over: bool) -> None:
         """Note that the earlier lane, if it was still alive, has stopped sending.
 
         `is_over`: its requests can no longer arrive either.
         """
-        self._earlier.ended(is_over=is_over)
+        self._earlier.on_ended(is_over=is_over)
         self._refuse_when_due()
 
     def _refuse_when_due(self) -> None:
@@ -435,7 +438,7 @@ class PartitionCopy:
         # differ from this lane's, so K shows nothing about them
         is_repeat = self._is_repeat(log_append_time_ms, batch, now_ms)
         if is_repeat or (self._splitter.refused and not distance):
-            self._trouble(refusals.other_writer(self.target, batch), now_ms)
+            self._trouble(refusals.other_writer_error(self.target, batch), now_ms)
         elif distance:
             self._off_by(batch, distance, now_ms)
         else:
@@ -498,25 +501,25 @@ class PartitionCopy:
         begin = self._k + batch.ordinal
         if distance < 0:
             runs = self.tail.runs
-            gap = refusals.gap(self.source, self.target, batch, begin, -distance, runs)
+            gap = refusals.gap_error(self.source, self.target, batch, begin, -distance, runs)
             self._trouble(gap, now_ms)
         elif self._rules.is_ours_alone:
-            self._trouble(refusals.foreign(self.target, batch, begin, distance), now_ms)
+            self._trouble(refusals.foreign_error(self.target, batch, begin, distance), now_ms)
         elif self._splitter.refused:
-            self._trouble(refusals.other_writer(self.target, batch), now_ms)
+            self._trouble(refusals.other_writer_error(self.target, batch), now_ms)
         else:
-            self._moved(batch, distance, now_ms)
+            self._shift(batch, distance, now_ms)
 
-    def _moved(self, batch: OutBatch, distance: int, now_ms: int) -> None:
+    def _shift(self, batch: OutBatch, distance: int, now_ms: int) -> None:
         # Another client wrote to this partition, so the offset map gets the actual offset of the
         # record. Unless another Twinlog flow is known to write here, nothing more is sent until the
         # writer is known.
         begin = self._k + batch.ordinal
         self._k += distance
-        self.intake.moved(distance)
-        self.tail.moved(Run(batch.ordinal, batch.upstream, begin + distance), distance)
+        self.intake.shift(distance)
+        self.tail.shift(Run(batch.ordinal, batch.upstream, begin + distance), distance)
         self._clean(batch, begin + distance, now_ms)
-        self.others.wrote(begin, begin + distance, batch.ordinal)
+        self.others.note_foreign(begin, begin + distance, batch.ordinal)
 
     def _trouble(self, error: PartitionError, now_ms: int) -> None:
         if self.trouble is None or rank(error) > rank(self.trouble):
@@ -558,7 +561,7 @@ class PartitionCopy:
             self._noted = run
 
     @property
-    def owes_position(self) -> bool:
+    def has_undurable_position(self) -> bool:
         """Whether the position that was announced last is not durable yet."""
         is_last = self._noted is not None and self.tail.runs[-1:] == [self._noted]
         return is_last and self.tail.durable_ordinal < self.acked_ordinal

@@ -120,7 +120,7 @@ class RangeIntake(Intake):
     ) -> None:
         return None
 
-    def _taken_in(
+    def _decode(
         self, header: BatchHeader, batch: memoryview, rolled_back: RolledBack | None
     ) -> Sequence[OutBatch]:
         if header.magic >= MAGIC_V2:
@@ -155,7 +155,7 @@ class RangeIntake(Intake):
             yield batch
             return
         old = header.magic < MAGIC_V2
-        rows = self._fresh(rows_of(decode_legacy(batch)) if old else decode_rows(batch))
+        rows = self._rows_to_copy(rows_of(decode_legacy(batch)) if old else decode_rows(batch))
         yield from dense_batches(rows)
 
     # -- answers of the application
@@ -186,7 +186,7 @@ class RangeIntake(Intake):
             try:
                 sized = encode_sized(group, codec=codec, limit_bytes=self.limit_bytes)
             except PartitionError as error:
-                raise _too_large(error, offsets, self.limit_bytes) from None
+                raise _too_large_error(error, offsets, self.limit_bytes) from None
             for batch in sized:
                 count = len(batch.rows)
                 stamps = batch.least_timestamp, batch.most_timestamp
@@ -261,7 +261,7 @@ def checked(stretch: Stretch, answer: RangeAnswer) -> tuple[array[int], list[Row
     offsets = _offsets(stretch, answer)
     decoded = [_decoded(raw) for raw in answer.batches]
     if (count := sum(map(len, decoded))) != len(offsets):
-        raise CorruptData(f"an answer has {len(offsets)} offsets, but {count} records")
+        raise CorruptData(f"the transforms returned {len(offsets)} offsets, but {count} records")
     failed = [failure.offset for failure in answer.quarantined]
     if failed and not (
         all(map(operator.lt, failed, failed[1:]))
@@ -269,7 +269,7 @@ def checked(stretch: Stretch, answer: RangeAnswer) -> tuple[array[int], list[Row
         and failed[-1] < answer.end
         and set(failed).isdisjoint(offsets)
     ):
-        raise CorruptData("the failed records of an answer do not fit its range")
+        raise CorruptData("the transforms reported failed records outside of their range, or twice")
     return offsets, decoded
 
 
@@ -302,9 +302,9 @@ def _decoded(raw: bytes) -> Rows:
     header = read_header(view)
     is_whole = header.magic == MAGIC_V2 and header.length == len(raw)
     if not is_whole or not header.count or header.base_offset:
-        raise CorruptData("an answer has bytes that are not whole record batches of magic 2")
+        raise CorruptData("the transforms returned bytes that are not whole batches of magic 2")
     if header.is_control or header.is_log_append_time or not header.is_dense:
-        raise CorruptData("an answer has a batch that no producer may send")
+        raise CorruptData("the transforms returned a control batch, LogAppendTime, or gaps")
     verify_crc(view, 0, header)
     rows = decode_rows(view)
     if rows.measure()[2] != header.max_timestamp:
@@ -312,7 +312,9 @@ def _decoded(raw: bytes) -> Rows:
     return rows
 
 
-def _too_large(error: PartitionError, offsets: array[int], limit_bytes: int) -> PartitionError:
+def _too_large_error(
+    error: PartitionError, offsets: array[int], limit_bytes: int
+) -> PartitionError:
     """Return the error with the source's offset instead of the position in the batch."""
     at = -1 if error.poison is None else offsets[error.poison[0]]
     too_large = PartitionError(

@@ -106,7 +106,7 @@ def refusal(
         )
     fate = Fate.RETRIABLE if error in RETRIABLE_ERRORS else Fate.FATAL
     return PartitionError(
-        f"{what}: the target answered error {error}{detail}", code="TARGET_REFUSED", fate=fate
+        f"{what}: the target returned error {error}{detail}", code="TARGET_REFUSED", fate=fate
     )
 
 
@@ -118,7 +118,7 @@ def unchecked_log_error(target: TopicPartition) -> PartitionError:
     return PartitionError(f"{text}; reading the log", code="HELD_BACK", fate=Fate.RETRIABLE)
 
 
-def other_writer(target: TopicPartition, batch: OutBatch) -> PartitionError:
+def other_writer_error(target: TopicPartition, batch: OutBatch) -> PartitionError:
     """Return the error for a batch that the target had, although this lane did not send it."""
     return PartitionError(
         f"{target} at ordinal {batch.ordinal}: the target already had this batch, though "
@@ -128,7 +128,7 @@ def other_writer(target: TopicPartition, batch: OutBatch) -> PartitionError:
     )
 
 
-def gap(
+def gap_error(
     source: TopicPartition,
     target: TopicPartition,
     batch: OutBatch,
@@ -146,7 +146,9 @@ def gap(
     return LogFinding(code="GAP_WRITTEN", what=what, source=source, target=target).error()
 
 
-def foreign(target: TopicPartition, batch: OutBatch, begin: int, count: int) -> PartitionError:
+def foreign_error(
+    target: TopicPartition, batch: OutBatch, begin: int, count: int
+) -> PartitionError:
     """Return the error for records of another client at the offset where a batch was expected."""
     span = Span(begin, begin + count)
     what = (
@@ -174,7 +176,7 @@ def poison(batch: OutBatch, error: int, record: int) -> tuple[int, int] | None:
     return offset, offset + 1
 
 
-def unreadable(error: TwinlogError, tp: TopicPartition, position: int) -> TwinlogError:
+def unreadable_error(error: TwinlogError, tp: TopicPartition, position: int) -> TwinlogError:
     """Return the error for a source that cannot be read from a position on."""
     failure = PartitionError(
         f"{tp}: from upstream offset {position}: {error.message}", code=error.code, fate=error.fate

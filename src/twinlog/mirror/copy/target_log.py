@@ -83,7 +83,7 @@ class EarlierLane:
         """Whether that lane may have been alive when this copy's start read the log."""
         self._waits_for_requests = False
 
-    def forbids(self, *, is_old: bool) -> bool:
+    def holds_back(self, *, is_old: bool) -> bool:
         """Return whether a batch must wait for another check of the log.
 
         Call it for batches after which the target may not know the producer ID. `is_old`: the
@@ -97,7 +97,7 @@ class EarlierLane:
         """Whether the reason for waiting is gone, so that the log can be checked now."""
         return not (self._late_requests if self._waits_for_requests else self._may_live)
 
-    def ended(self, *, is_over: bool) -> None:
+    def on_ended(self, *, is_over: bool) -> None:
         """Note that the lane has stopped. `is_over`: its requests can no longer arrive either."""
         self._may_live = False
         self._late_requests &= not is_over
@@ -126,7 +126,7 @@ class OtherWriters:
     check.
     """
 
-    def wrote(self, first: int, following: int, ordinal: int) -> None:
+    def note_foreign(self, first: int, following: int, ordinal: int) -> None:
         """Note foreign records before the batch of this ordinal, which was just acknowledged."""
         if self.has_other_flow:
             return
@@ -156,7 +156,7 @@ class TargetLeader:
         self.is_new = False
         self._what = ""
 
-    def is_now(self, epoch: int, *, requested_epoch: int) -> None:
+    def on_metadata(self, epoch: int, *, requested_epoch: int) -> None:
         """Process the leader epoch from metadata.
 
         `requested_epoch`: the newest epoch for which this lane has already requested a check.

@@ -74,7 +74,7 @@ class TimingSum:
         bucket = bucket_of(passed)
         self._spread[bucket] = self._spread.get(bucket, 0) + 1
 
-    def take(self) -> Timings:
+    def pop(self) -> Timings:
         """Return the times added since the last call, and start a new interval."""
         if not self._count:
             return NO_TIMINGS

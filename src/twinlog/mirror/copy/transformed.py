@@ -45,10 +45,10 @@ from twinlog.mirror.copy.intake import Aborted, OutBatch
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
 from twinlog.mirror.copy.range_intake import RangeIntake, Stretch
 from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
-from twinlog.mirror.copy.refusals import unreadable
+from twinlog.mirror.copy.refusals import unreadable_error
 from twinlog.mirror.map.offset_map import Mark, Run
 from twinlog.mirror.skips import Skip
-from twinlog.mirror.start_point import DeadLettersThere
+from twinlog.mirror.start_point import KnownDeadLetters
 
 
 class Transformer(Protocol):
@@ -106,7 +106,7 @@ class RangeDesk:
         """
         for source_range in self._transformer.unanswered(after_s):
             if (copy := self._given.get(source_range.number)) is not None:
-                copy.let_go()
+                copy.drop_unsent()
                 yield copy, source_range
 
     def deliver(self, now_ms: int) -> Iterator[TransformedCopy]:
@@ -158,14 +158,14 @@ class TransformedCopy(PartitionCopy):
 
     def on_fetched(self, records: memoryview, aborted: Iterable[Aborted], now_ms: int) -> int:
         before = self.queued_bytes
-        if self._reads:
+        if self._may_read:
             for stretch in self.intake.read(records, aborted, self.end):
                 self._ask(stretch)
             self.use_answers(now_ms)
         return self.queued_bytes - before
 
     @property
-    def _reads(self) -> bool:
+    def _may_read(self) -> bool:
         has_failed = self.trouble is not None or self.source_trouble is not None
         return self.state is CopyState.COPYING and not has_failed
 
@@ -181,7 +181,7 @@ class TransformedCopy(PartitionCopy):
     def on_answer(self, answer: RangeAnswer, now_ms: int) -> None:
         """Process the answer to a range, or to its beginning. Answers may arrive in any order."""
         asked = next((stretch for stretch in self._asked if stretch.number == answer.number), None)
-        if asked is None or not self._reads:
+        if asked is None or not self._may_read:
             return
         if answer.is_part and answer.failure is None and asked.first < answer.end < asked.end:
             self._ask(asked.cut(answer.end), self._asked.index(asked) + 1)
@@ -197,17 +197,17 @@ class TransformedCopy(PartitionCopy):
 
         An answer waits until the dead letters of its failed records are on the target.
         """
-        self.heed_dead_letters()
-        while self._reads and self._asked and (answer := self._asked[0].answer) is not None:
+        self.check_dead_letters()
+        while self._may_read and self._asked and (answer := self._asked[0].answer) is not None:
             asked = self._asked[0]
             try:
                 if answer.quarantined and not self._is_quarantined(asked, answer, now_ms):
                     break
                 self._asked.popleft()
                 self.queued_bytes -= asked.size
-                self._use(asked, answer, now_ms)
+                self._queue_results(asked, answer, now_ms)
             except TwinlogError as error:
-                self._fail(_unusable(self, asked, error))
+                self._fail(_unusable_error(self, asked, error))
         self.has_read()
 
     def _is_quarantined(self, stretch: Stretch, answer: RangeAnswer, now_ms: int) -> bool:
@@ -215,22 +215,22 @@ class TransformedCopy(PartitionCopy):
             raise CorruptData(
                 "an answer has records for a dead-letter topic, but on-error is not quarantine"
             )
-        return self.dead_letters.are_there(stretch, answer, self.acked_upstream, now_ms)
+        return self.dead_letters.are_on_target(stretch, answer, self.acked_upstream, now_ms)
 
-    def heed_dead_letters(self) -> None:
+    def check_dead_letters(self) -> None:
         """Give the partition back if a dead letter was not written."""
         if (letters := self.dead_letters) is not None:
             self.trouble = self.trouble or letters.trouble
             self.lost_answers |= letters.lost_answers
 
     @property
-    def dead_letters_there(self) -> DeadLettersThere | None:
+    def dead_letters_there(self) -> KnownDeadLetters | None:
         """The dead letters after the position, or None if the flow has no topic for them."""
         if (letters := self.dead_letters) is None:
             return None
-        return letters.there_from(self.acked_upstream)
+        return letters.known_from(self.acked_upstream)
 
-    def _use(self, stretch: Stretch, answer: RangeAnswer, now_ms: int) -> None:
+    def _queue_results(self, stretch: Stretch, answer: RangeAnswer, now_ms: int) -> None:
         for batch in self.intake.encode(stretch, answer):
             self._end_run(batch)  # the run's fingerprint is that of the batch's last record
             self.queue(batch, now_ms, always=True)
@@ -251,16 +251,16 @@ class TransformedCopy(PartitionCopy):
     def _fail(self, error: TwinlogError) -> None:
         """Read nothing more. What was accepted before is still sent."""
         self.source_trouble = self.source_trouble or error
-        self.let_go()
+        self.drop_unsent()
 
-    def let_go(self) -> None:
+    def drop_unsent(self) -> None:
         """Drop everything that has not become a batch."""
         for asked in self._asked:
             self.queued_bytes -= asked.size
             self._desk.withdraw(asked.number)
         self._asked.clear()
         if self.dead_letters is not None:
-            self.dead_letters.let_go()
+            self.dead_letters.stop_sending()
 
     def _acknowledge_what_was_read(self) -> None:
         """Advance the position past filtered records and markers after the last record."""
@@ -282,7 +282,7 @@ class TransformedCopy(PartitionCopy):
 
     def drain(self) -> None:
         super().drain()
-        self.let_go()
+        self.drop_unsent()
 
     # the log may end after any part of a split batch, so the last record of each part is announced
 
@@ -307,10 +307,10 @@ class TransformedCopy(PartitionCopy):
         return run
 
 
-def _unusable(copy: TransformedCopy, stretch: Stretch, error: TwinlogError) -> TwinlogError:
+def _unusable_error(copy: TransformedCopy, stretch: Stretch, error: TwinlogError) -> TwinlogError:
     """Return the error of a partition that cannot use an answer."""
     if not isinstance(error, CorruptData):
-        return unreadable(error, copy.source, stretch.first)
+        return unreadable_error(error, copy.source, stretch.first)
     return PartitionError(
         f"{copy.source}: the answer of the transforms' application for upstream records "
         f"[{stretch.first}, {stretch.end}) cannot be used: {error.message}",

@@ -42,7 +42,7 @@ class _Full:
     is_sent: bool = False
 
 
-class Handed(NamedTuple):
+class HandedRuns(NamedTuple):
     """What the next holder of the term continues with."""
 
     chunk: int
@@ -155,7 +155,7 @@ class MapTail:
         full = (*self._closed, *self._full)
         return [*(entry.runs for entry in full if entry.transform == self.transform), self.runs]
 
-    def moved(self, run: Run, distance: int) -> None:
+    def shift(self, run: Run, distance: int) -> None:
         """Shift the target offsets of this run and of all later announced runs.
 
         Their upstream offsets stay true, so no batch waits for the row. If several flows write to a
@@ -286,7 +286,7 @@ class MapTail:
             self.mark = mark
             self.dirty = True
 
-    def handed(self, acked_ordinal: int) -> Handed | None:
+    def hand_over(self, acked_ordinal: int) -> HandedRuns | None:
         """Return what a drained copy hands over, or None if the runs at its end are no longer
         remembered.
 
@@ -307,7 +307,7 @@ class MapTail:
         is_open = at == len(chunks) - 1
         is_whole = is_open and len(runs) == len(self.runs)
         durable = min(self.durable_ordinal, runs[-1].ordinal) if is_whole else -1
-        return Handed(self.chunk if is_open else self.chunk + 1, runs, durable)
+        return HandedRuns(self.chunk if is_open else self.chunk + 1, runs, durable)
 
 
 def first_runs(

@@ -71,7 +71,7 @@ _BYTES: Final = 8
 _MASK: Final = (1 << 64) - 1
 
 
-class Numbered(NamedTuple):
+class NumberedRecord(NamedTuple):
     """A record of the target."""
 
     ordinal: int
@@ -87,16 +87,16 @@ def number_of(identity: int) -> int:
 class TargetWindow:
     """The target's records by ordinal, from one ordinal to the log's end."""
 
-    def __init__(self, records: Iterator[Numbered], first: int, end: int) -> None:
+    def __init__(self, records: Iterator[NumberedRecord], first: int, end: int) -> None:
         self.end = end
         """The ordinal after the last one."""
         self._records = records
         self._first = first
         self._numbers = bytearray()
         self._present = bytearray()
-        self._waiting: Numbered | None = None
+        self._waiting: NumberedRecord | None = None
 
-    def at(self, ordinal: int) -> int:
+    def identity_at(self, ordinal: int) -> int:
         """Return the identity at this ordinal, or ABSENT."""
         self._fill(ordinal + 1)
         at = (ordinal - self._first) * _BYTES
@@ -196,7 +196,7 @@ class RunList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Followed:
+class FollowedPath:
     """The result of one path through both logs."""
 
     runs: RunList
@@ -211,7 +211,7 @@ class Followed:
 _Chain = tuple["_Chain | None", int, int]
 
 
-class _At(NamedTuple):
+class _EqualPair(NamedTuple):
     """A pair of equal records, and what followed it."""
 
     ordinal: int
@@ -234,20 +234,20 @@ class Follower:
         self._equal = 0
         self._differs: Pair | None = None
 
-    def follow(self, slots: Iterator[Slot], ordinal: int) -> Followed:
+    def follow(self, slots: Iterator[Slot], ordinal: int) -> FollowedPath:
         """Follow the path from the first slot, which is at this ordinal.
 
         FROM_BEGINNING: the ordinal of the first slot is unknown.
         """
-        states = [_At(FROM_BEGINNING, -1)]
+        states = [_EqualPair(FROM_BEGINNING, -1)]
         if ordinal != FROM_BEGINNING:
             first = next(slots)
-            if first.number == ABSENT or self._window.at(ordinal) != first.number:
+            if first.number == ABSENT or self._window.identity_at(ordinal) != first.number:
                 self._note(ordinal, first.offset)
                 states = []
             else:
                 self._equal += 1
-                states = [_At(ordinal, first.offset, 0, 0, (None, ordinal, first.offset))]
+                states = [_EqualPair(ordinal, first.offset, 0, 0, (None, ordinal, first.offset))]
         for slot in slots:
             if len(states) == 1 and (straight := self._simple_step(states[0], slot)):
                 states[0] = straight
@@ -256,19 +256,19 @@ class Follower:
             if not states or len(self._ends) > 1:
                 break
             if len(states) == 1 and not self._ends:
-                self._settle(states[0].chain)
+                self._add_runs(states[0].chain)
                 states = [states[0]._replace(chain=None)]
             self._window.forget_below(min(state.ordinal for state in states))
         if len(self._ends) == 1:
-            self._settle(*self._ends.values())
-        return Followed(
+            self._add_runs(*self._ends.values())
+        return FollowedPath(
             runs=self._runs,
             ends=tuple(sorted(self._ends)),
             equal=self._equal,
             differs=self._differs,
         )
 
-    def _simple_step(self, state: _At, slot: Slot) -> _At | None:
+    def _simple_step(self, state: _EqualPair, slot: Slot) -> _EqualPair | None:
         """Return the state after the next record on both sides, or None unless this is the simple
         case.
 
@@ -277,17 +277,17 @@ class Follower:
         low = state.ordinal + 1
         if slot.holes or state.holes or state.chain or self._ends or not 0 < low < self._window.end:
             return None
-        if slot.number == ABSENT or self._window.at(low) != slot.number:
+        if slot.number == ABSENT or self._window.identity_at(low) != slot.number:
             return None
         self._equal += 1
         self._met.discard((slot.offset, low))
         self._runs.add(low, slot.offset)
         if not low % FORGOTTEN_AT_ONCE:
             self._window.forget_below(low)
-        return _At(low, slot.offset)
+        return _EqualPair(low, slot.offset)
 
-    def _step(self, states: list[_At], slot: Slot) -> list[_At]:
-        following: dict[tuple[int, int, int], _At] = {}
+    def _step(self, states: list[_EqualPair], slot: Slot) -> list[_EqualPair]:
+        following: dict[tuple[int, int, int], _EqualPair] = {}
         for state in states:
             holes = state.holes + slot.holes
             after = [] if slot.number == ABSENT else list(self._next(state, holes, slot))
@@ -310,7 +310,7 @@ class Follower:
             )
         return list(following.values())
 
-    def _search_end(self, state: _At, holes: int, upstream: int) -> None:
+    def _search_end(self, state: _EqualPair, holes: int, upstream: int) -> None:
         """Note the position if all remaining target records may be before this source offset."""
         left = self._window.end - 1 - state.ordinal
         if state.ordinal == FROM_BEGINNING or not state.floating <= left <= state.floating + holes:
@@ -322,13 +322,13 @@ class Follower:
             chain = (chain, state.ordinal + 1, upstream - left)
         self._ends.setdefault(upstream, chain)
 
-    def _next(self, state: _At, holes: int, slot: Slot) -> Iterator[_At]:
+    def _next(self, state: _EqualPair, holes: int, slot: Slot) -> Iterator[_EqualPair]:
         low = state.ordinal + 1 + state.floating
         high = min(low + holes, self._window.end - 1)
         if high < low:
             return
         if not holes:
-            seen = self._window.at(low)
+            seen = self._window.identity_at(low)
             if seen in (ABSENT, slot.number):
                 self._equal += seen != ABSENT
                 yield self._pair(state, low, slot.offset)
@@ -350,20 +350,20 @@ class Follower:
         else:
             self._note(low, slot.offset)
 
-    def _pair(self, state: _At, ordinal: int, upstream: int) -> _At:
+    def _pair(self, state: _EqualPair, ordinal: int, upstream: int) -> _EqualPair:
         between = ordinal - state.ordinal - 1
         if state.ordinal == FROM_BEGINNING or not between:
             chain = (state.chain, ordinal, upstream)
         else:
             # rule E: the run continues up to this pair
             chain = (state.chain, state.ordinal + 1, upstream - between)
-        return _At(ordinal, upstream, 0, 0, chain)
+        return _EqualPair(ordinal, upstream, 0, 0, chain)
 
     def _note(self, ordinal: int, upstream: int) -> None:
         if self._differs is None or ordinal > self._differs[1]:
             self._differs = (upstream, ordinal)
 
-    def _settle(self, chain: _Chain | None) -> None:
+    def _add_runs(self, chain: _Chain | None) -> None:
         runs = []
         while chain is not None:
             runs.append(chain[1:])
@@ -443,7 +443,7 @@ class DescribedMaps:
         if is_open is not None and row.term >= term:
             self._rebuilt[row.key] = row.term, bool(is_open)
 
-    def whole(self, key: PartitionKey, log_start: int) -> bool:
+    def is_complete(self, key: PartitionKey, log_start: int) -> bool:
         """Return whether the partition is described: by a completed rebuild, or from the target's
         log start on.
 

@@ -49,7 +49,7 @@ class SyncedOffsets:
         if now not in before[:1]:
             self._recent[key] = (now, *before[: KEPT - 1])
 
-    def gave(
+    def has_offset(
         self, cluster: str, group: str, tp: TopicPartition, offset: int, topic_id: TopicId | None
     ) -> bool | None:
         """Return whether a sync set this offset, or None if no sync of the group is known."""

@@ -55,7 +55,7 @@ class AclRules:
             removal=flow.acl_sync.removal,
         )
 
-    def wanted(self, source: Iterable[TopicAcl], topics: Collection[str]) -> set[TopicAcl]:
+    def target_acls(self, source: Iterable[TopicAcl], topics: Collection[str]) -> set[TopicAcl]:
         """Return the ACLs that the target should have for copies of these source topics.
 
         An ACL of another topic grants no right to a copy, even if its name would be mirrored.

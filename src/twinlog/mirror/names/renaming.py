@@ -34,13 +34,13 @@ def refused_names(flow: FlowConfig, topics: Iterable[str]) -> dict[str, Partitio
     sharing: dict[str, list[str]] = {}
     for topic in sorted(topics):
         if (why := _why_no_name(policy, flow.source_alias, topic)) is not None:
-            out[topic] = _invalid(flow, topic, why)
+            out[topic] = _invalid_error(flow, topic, why)
         else:
             remote = policy.format_remote_topic(flow.source_alias, topic)
             sharing.setdefault(remote, []).append(topic)
     for remote, names in sharing.items():
         if len(names) > 1:
-            out |= dict.fromkeys(names, _clash(flow, remote, names))
+            out |= dict.fromkeys(names, _clash_error(flow, remote, names))
     return out
 
 
@@ -131,7 +131,7 @@ def _rules(flow: FlowConfig, topics: Iterable[str]) -> str:
     return "; ".join([*keys, *sorted(routers)])
 
 
-def _invalid(flow: FlowConfig, topic: str, why: str) -> PartitionError:
+def _invalid_error(flow: FlowConfig, topic: str, why: str) -> PartitionError:
     return PartitionError(
         f"topic {topic} of {flow.flow.source} gets {why} ({_rules(flow, [topic])}): nothing of it "
         "is copied; correct the rule, or put one for this topic in front of it",
@@ -140,7 +140,7 @@ def _invalid(flow: FlowConfig, topic: str, why: str) -> PartitionError:
     )
 
 
-def _clash(flow: FlowConfig, remote: str, names: list[str]) -> PartitionError:
+def _clash_error(flow: FlowConfig, remote: str, names: list[str]) -> PartitionError:
     return PartitionError(
         f"topics {first_few(names)} of {flow.flow.source} would all be {remote} on "
         f"{flow.flow.target} ({_rules(flow, names)}): nothing of them is copied, since "

@@ -34,7 +34,7 @@ BEHIND_A_JUMP: Final = 200_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Aligned:
+class AlignedPosition:
     """The source position of the target's last record."""
 
     upstream: int
@@ -69,7 +69,7 @@ class Alignment:
     source: array[int] = field(default_factory=lambda: array("q"))
     _suspects: list[tuple[int, int]] = field(default_factory=list)
     """Positions that match up to a jump back that no record explains yet."""
-    _jumped: Aligned | None = None
+    _jumped: AlignedPosition | None = None
     """The lowest position that matches with a jump back."""
     _jumped_at: int = -1
     _searched: int = -1
@@ -81,7 +81,7 @@ class Alignment:
             self.source_offsets.append(offset)
             self.source.append(number)
 
-    def search(self, *, is_end: bool, source_end: int) -> Aligned | None:
+    def search(self, *, is_end: bool, source_end: int) -> AlignedPosition | None:
         """Return the lowest matching position among the added records, or None if there is none
         yet.
 
@@ -105,7 +105,7 @@ class Alignment:
             last = len(self.target) - 1 - skipped
             fits, jumped = self._fits(index, last)
             if fits and not jumped:
-                return Aligned(upstream=self.source_offsets[index], jumped_back=False)
+                return AlignedPosition(upstream=self.source_offsets[index], jumped_back=False)
             if fits and self._jumped is None:
                 self._jumped, self._jumped_at = self._aligned_after_jump(index), index
             elif not fits:
@@ -113,8 +113,8 @@ class Alignment:
         is_far = self._jumped is not None and self._searched - self._jumped_at > BEHIND_A_JUMP
         return self._lowest_jumped() if is_end or is_far else None
 
-    def _aligned_after_jump(self, index: int) -> Aligned:
-        return Aligned(upstream=self.source_offsets[index], jumped_back=True)
+    def _aligned_after_jump(self, index: int) -> AlignedPosition:
+        return AlignedPosition(upstream=self.source_offsets[index], jumped_back=True)
 
     def _skipped(self, index: int, hole: int) -> int | None:
         """Return how many of the target's last records are in the hole after this source record, or
@@ -125,7 +125,7 @@ class Alignment:
                 return skipped
         return None
 
-    def _lowest_jumped(self) -> Aligned | None:
+    def _lowest_jumped(self) -> AlignedPosition | None:
         # records that were read since then may explain a jump that was not explained before
         for at, last in self._suspects:
             if self._jumped is not None and at > self._jumped_at:

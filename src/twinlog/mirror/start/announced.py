@@ -27,9 +27,9 @@ from collections.abc import Mapping
 
 from twinlog.errors import PartitionError
 from twinlog.mirror.copy.fan_out import next_upstream
-from twinlog.mirror.findings import in_target
+from twinlog.mirror.findings import target_error
 from twinlog.mirror.map.runs import Spans, is_transformed
-from twinlog.mirror.start.divergence import not_disproved
+from twinlog.mirror.start.divergence import not_disproved_error
 from twinlog.mirror.start.request import StartRequest
 from twinlog.mirror.start.tail_check import REPLACED, TargetTail
 from twinlog.wire.records import fingerprint
@@ -46,12 +46,12 @@ def announced_upstream(request: StartRequest, tail: TargetTail, k: int, ordinal:
     Raises DIVERGED if the map does not name it.
     """
     if request.lost is not None:
-        raise not_disproved(request.lost, source=request.source)
+        raise not_disproved_error(request.lost, source=request.source)
     upstream = next_upstream(request.runs, ordinal)
     if upstream is None:
-        raise _diverged(request, f"the offset map does not name ordinal {ordinal - 1}")
+        raise _diverged_error(request, f"the offset map does not name ordinal {ordinal - 1}")
     if _differs(request.fingerprints, tail, k, ordinal - 1):
-        raise _diverged(request, f"ordinal {ordinal - 1} is another record than announced")
+        raise _diverged_error(request, f"ordinal {ordinal - 1} is another record than announced")
     return upstream
 
 
@@ -74,9 +74,9 @@ def _differs(fingerprints: Mapping[int, int], tail: TargetTail, k: int, ordinal:
     return not is_rewritten and fingerprint(last) != known
 
 
-def _diverged(request: StartRequest, why: str) -> PartitionError:
+def _diverged_error(request: StartRequest, why: str) -> PartitionError:
     what = (
         f"cannot tell which record of {request.source} the last transformed record is: {why}; "
         "the map lost its newest rows, or another lane wrote"
     )
-    return in_target(request.target, what, code="DIVERGED", source=request.source)
+    return target_error(request.target, what, code="DIVERGED", source=request.source)

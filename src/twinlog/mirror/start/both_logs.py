@@ -133,7 +133,7 @@ def tail_source(runs: Sequence[Run], target_ends: LogEnds) -> int | None:
     return first.upstream_of(max(first.ordinal, ordinal))
 
 
-class Near(NamedTuple):
+class NearRecords(NamedTuple):
     """Copied source records near an offset. All records from `low` on are included."""
 
     records: dict[int, Known]
@@ -247,13 +247,13 @@ class BothLogs:
             out |= self._decode_known(raw, upto=wanted[-1])[0]
         return out
 
-    def around(self, offset: int, begin: int | None = None) -> Near:
+    def around(self, offset: int, begin: int | None = None) -> NearRecords:
         """Return source records before and after an offset, or from `begin` on if that is given."""
         records, low, answers = self._records_before(offset, begin)
         records |= self.source_records(offset, offset + NEIGHBOURHOOD, answers)
         committed = self.isolation is Isolation.READ_COMMITTED
         aborted = rolled_back(answers) if committed else ()
-        return Near({at: record for at, record in records.items() if at not in aborted}, low)
+        return NearRecords({at: record for at, record in records.items() if at not in aborted}, low)
 
     def _records_before(
         self, offset: int, begin: int | None = None
@@ -319,7 +319,7 @@ MAX_BYTES: Final = 24 << 20
 """Maximum bytes of these fetches. A single batch may be larger than a response usually is."""
 
 
-class Newest(NamedTuple):
+class NewestRecords(NamedTuple):
     """The responses that were read. They may overlap, and are in no order."""
 
     answers: list[memoryview]
@@ -329,7 +329,7 @@ class Newest(NamedTuple):
 
 def newest_first(
     read: Callable[[int], memoryview], offsets: Sequence[int], *, max_reads: int = MAX_READS
-) -> Newest:
+) -> NewestRecords:
     """Return responses with the newest of these offsets (given in rising order), and older ones
     within the limits.
     """
@@ -355,8 +355,8 @@ def newest_first(
         ):
             top = older[0]
     if top < len(offsets):
-        return Newest(answers, offsets[top])
-    return Newest(
+        return NewestRecords(answers, offsets[top])
+    return NewestRecords(
         answers, offsets[-1] + 1 if offsets else 0
     )  # the limit was reached before the end
 

@@ -1,8 +1,32 @@
 """Starts many partitions together, with shared requests.
 
-First, the topic IDs must be the ones in the offset map, else `TARGET_RECREATED` or
-`SOURCE_RECREATED`. Then all log ends and producer states are read as of one moment (`one_moment`),
-then the log tails in groups. Each partition is then judged by its own `StartSearch`.
+**Problem.** After a restart, thousands of partitions must find their positions. If each searched by
+itself, each would send about five requests. And what a search reads must belong together: a lane
+that was thought dead may still append a batch between two queries. A log end from before it and a
+producer state from after it would look as if records were missing.
+
+    check_ids      both clusters   are the topics the ones in the map?
+    one_moment     target          producer states, log ends, producer states; again if they differ
+    read_both      source          log ends, after those of the target
+    _tails         both clusters   the ends of the logs, of AT_ONCE partitions at the same time
+    StartSearch    -               the position of each partition by itself (`position`)
+
+**Invariants**
+
+1. The log end and the producer state of a target partition are of one moment (`one_moment`).
+2. The source is read after the target. So what a lane copies in between is at the source.
+3. A missing answer is not an answer: a leader that did not respond has not reported that it knows
+   no producer (`Moment.producer_of`).
+4. An error of one partition does not stop the others.
+
+**What may fail**
+
+- *The process dies*: nothing was written. The next start reads everything again.
+- *A topic was deleted or re-created*: `TOPIC_MISSING`, `SOURCE_RECREATED`, `TARGET_RECREATED`.
+- *The producer state changes with each of ATTEMPTS queries*: a lane still writes. The partition is
+  retried (`OTHER_WRITER`).
+- *A batch is appended after the last query*: the first request is rejected, or answered as a
+  repeat, and the partition is started again.
 """
 
 from __future__ import annotations
@@ -64,7 +88,7 @@ class ReadAhead:
         out: dict[TopicPartition, RawRecords] = {}
         missing: dict[TopicPartition, int] = {}
         for tp, offset in offsets.items():
-            known = self._known(tp, offset)
+            known = self._prefetched(tp, offset)
             if known is None:
                 missing[tp] = offset
             else:
@@ -73,7 +97,7 @@ class ReadAhead:
             out.update(self._view.read(missing, size=size))
         return out
 
-    def _known(self, tp: TopicPartition, offset: int) -> RawRecords | None:
+    def _prefetched(self, tp: TopicPartition, offset: int) -> RawRecords | None:
         """Return the prefetched records from the batch on that contains or follows the offset.
 
         An empty prefetch is no answer for a later read, because records may have arrived since.
@@ -234,13 +258,9 @@ def one_moment(
     """Return log ends, producer states (None if they cannot be queried), and partitions whose state
     changed with each query.
 
-    A late batch of a lane that was thought dead may be appended between two queries. A log end from
-    before it and a producer state from after it would be 10 and 13, as if three records were
-    missing. So the producer state is queried before and after the log ends, until both are equal.
-    Then no batch of this flow was appended in between, and the log ends belong to that state,
-    whoever else writes. An expiry or a new leader in between changes the state as well. A batch
-    that is appended later is detected by the first request, which is then rejected or answered as a
-    repeat.
+    The producer state is queried before and after the log ends, until both are equal. Then no batch
+    of this flow was appended in between, and the log ends belong to that state, whoever else
+    writes. An expiry or a new leader in between changes the state as well.
     """
     ends: dict[TopicPartition, LogEnds] = {}
     states: dict[TopicPartition, ProducerTail] = {}

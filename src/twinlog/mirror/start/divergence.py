@@ -90,7 +90,7 @@ class Logs:
     def upstream_of(self, ordinal: int) -> int:
         return (run_at(self.runs, ordinal) or self.runs[0]).upstream_of(ordinal)
 
-    def same(self, ordinal: int) -> bool:
+    def are_equal(self, ordinal: int) -> bool:
         """Return whether both records are equal. Records missing on one side count as equal."""
         target_record = self.target_at(self.k + ordinal)
         source_record = self.source_at(self.upstream_of(ordinal))
@@ -117,7 +117,7 @@ def find_divergence(logs: Logs) -> Divergence:
         low = max(low, min(high, first.ordinal + logs.source_start - first.upstream))
     while low < high:
         middle = (low + high) // 2
-        if logs.same(middle):
+        if logs.are_equal(middle):
             low = middle + 1
         else:
             high = middle
@@ -129,7 +129,7 @@ def find_divergence(logs: Logs) -> Divergence:
     return Divergence(upstream, logs.k + low, rewritten)
 
 
-def source_diverged(
+def source_diverged_error(
     what: str, target: TopicPartition, span: findings.Span | None = None, *, lost: tuple[int, int]
 ) -> PartitionError:
     """Return the error for a source that lost the copied records [first, next).
@@ -141,7 +141,7 @@ def source_diverged(
     return error
 
 
-def not_disproved(lost: tuple[int, int], *, source: TopicPartition) -> PartitionError:
+def not_disproved_error(lost: tuple[int, int], *, source: TopicPartition) -> PartitionError:
     """Return the error for a source that is known to have lost records, if no evidence is left.
 
     A later check may see less, because the replacing records may have been compacted or deleted.
@@ -160,7 +160,7 @@ def not_disproved(lost: tuple[int, int], *, source: TopicPartition) -> Partition
     return error
 
 
-def diverged(
+def diverged_error(
     divergence: Divergence,
     *,
     source: TopicPartition,
@@ -172,7 +172,7 @@ def diverged(
     held = f"target offsets [{divergence.downstream}, {downstream})"
     copied = f"upstream records [{divergence.upstream}, {upstream})"
     if divergence.was_rewritten:
-        return source_diverged(
+        return source_diverged_error(
             f"{source}: the source's log was cut at {divergence.upstream} and rewritten: "
             f"{copied} were copied, the source now has other records there; {target} still holds "
             f"the old ones at {held}",

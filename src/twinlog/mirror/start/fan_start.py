@@ -24,7 +24,7 @@ from twinlog.mirror.ports import LogView, answer_of
 from twinlog.mirror.start.both_logs import NEIGHBOURHOOD
 from twinlog.mirror.start.cold_start import check_ids, read_both, with_begin
 from twinlog.mirror.start.corrections import ResumePoint
-from twinlog.mirror.start.divergence import not_disproved
+from twinlog.mirror.start.divergence import not_disproved_error
 from twinlog.mirror.start.first_start import check_former
 from twinlog.mirror.start.our_end import OurEnd, record_before
 from twinlog.mirror.start.position import StartSearch
@@ -114,7 +114,7 @@ class BranchSearch(StartSearch):
             equal = self._check_last(end)
         lost = self.request.lost
         if lost is not None and equal is None and before is not None and before.upstream >= lost[0]:
-            raise not_disproved(lost, source=self.request.source)
+            raise not_disproved_error(lost, source=self.request.source)
         upstream = next_upstream(self.request.runs, end.ordinal)
         return ResumePoint(
             self._check_source(self._searched(end) if upstream is None else upstream), -1
@@ -140,7 +140,7 @@ class BranchSearch(StartSearch):
             ]
             if len(equal) == 1:
                 return equal[0] + 1
-        raise self._wrong(
+        raise self._log_error(
             f"cannot tell which record of {self.request.source} this flow's last one is, at "
             f"offset {offset}: the offset map has no row for it, and no single source record "
             "matches",

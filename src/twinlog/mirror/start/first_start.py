@@ -37,14 +37,14 @@ def check_is_new(logs: BothLogs, *, is_alone: bool, is_listed: bool) -> None:
     had_other_life = request.began_at >= 0 or request.is_another
     wrote = is_listed and not had_other_life
     if request.had_row and (is_listed or target_ends.log_end > 0):
-        raise _map_missing(logs, is_alone=is_alone)
+        raise _map_missing_error(logs, is_alone=is_alone)
     if is_alone and target_ends.log_end > target_ends.log_start:
         if _lacks_its_beginning(logs):
-            raise _written_by_name(logs)
+            raise _written_by_name_error(logs)
         holds = findings.Span(target_ends.log_start, target_ends.log_end)
         raise findings.foreign_data(request.target, holds).error()
     if wrote and target_ends.log_end > 0:
-        raise _map_missing(logs, is_alone=is_alone)
+        raise _map_missing_error(logs, is_alone=is_alone)
 
 
 def begin_of(request: StartRequest, log_end: int) -> int:
@@ -78,7 +78,7 @@ def begin_of(request: StartRequest, log_end: int) -> int:
     return request.begin
 
 
-def _map_missing(logs: BothLogs, *, is_alone: bool) -> PartitionError:
+def _map_missing_error(logs: BothLogs, *, is_alone: bool) -> PartitionError:
     source, target = logs.request.source, logs.request.target
     holds = findings.Span(logs.target_ends.log_start, logs.target_ends.log_end)
     what = (
@@ -117,7 +117,7 @@ def _lacks_its_beginning(logs: BothLogs) -> bool:
     return sequences_ahead(first.base_sequence, sequence_of(first.base_offset)) > 0
 
 
-def _written_by_name(logs: BothLogs) -> PartitionError:
+def _written_by_name_error(logs: BothLogs) -> PartitionError:
     """Return the error for a target topic that begins with records from the middle of the copy.
 
     A lane had a batch in flight when the topic was deleted and created again, and its broker

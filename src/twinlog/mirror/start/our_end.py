@@ -49,7 +49,7 @@ from typing import Final
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.mirror.copy.fan_out import is_record
-from twinlog.mirror.findings import Span, in_target
+from twinlog.mirror.findings import Span, target_error
 from twinlog.mirror.map.offset_map import Mark, Run, run_at
 from twinlog.mirror.ports import READ_BYTES, LogEnds, LogView, ProducerTail, answer_of
 from twinlog.mirror.start.request import StartRequest
@@ -113,7 +113,7 @@ def find_end(
         raise truncated_error(request, lost, target_ends)
     if expected < walk.ordinal:
         what = f"the broker remembers this flow up to ordinal {expected}, the log holds"
-        raise in_target(request.target, f"{what} {walk.ordinal}", code="EXTRA_RECORDS")
+        raise target_error(request.target, f"{what} {walk.ordinal}", code="EXTRA_RECORDS")
     return walk.end(expected)
 
 
@@ -178,7 +178,7 @@ class _Walk:
                 if self._known and headers.reads - reads > READS_FOR_STRANGERS:
                     return
             if self._is_ours(header):
-                self._take(header)
+                self._pass_own_batch(header)
             elif not self._is_foreign(header):
                 self._has_company |= not header.is_control
             elif self._foreign is None:
@@ -194,17 +194,17 @@ class _Walk:
     def _is_foreign(self, header: BatchHeader) -> bool:
         return not self.request.is_branch and is_foreign(header, self._known)
 
-    def _take(self, header: BatchHeader) -> None:
+    def _pass_own_batch(self, header: BatchHeader) -> None:
         """Process a batch of this flow. It must follow the batches before it."""
         request, ordinal = self.request, self.ordinal
         ahead = sequences_ahead(header.base_sequence, sequence_of(ordinal))
         if ahead < 0:
             what = f"the batch at offset {header.base_offset} repeats earlier records"
             span = Span(header.base_offset, header.next_offset)
-            raise in_target(request.target, what, code="EXTRA_RECORDS", span=span)
+            raise target_error(request.target, what, code="EXTRA_RECORDS", span=span)
         if ahead and self.is_whole:
             what = f"{ahead} records of this flow are missing before offset {header.base_offset}"
-            raise in_target(request.target, what, code="GAP_WRITTEN", source=request.source)
+            raise target_error(request.target, what, code="GAP_WRITTEN", source=request.source)
         if not self.request.is_branch:  # the map of a branch has no offsets to compare
             self._jumps += self._runs_after_jump(ordinal + ahead, header)
         self.ordinal = ordinal + ahead + header.last_offset_delta + 1
@@ -277,7 +277,7 @@ def _check_forgotten(walk: _Walk, is_copy: Callable[[int, int], bool | None]) ->
             f"remember how much of it was this flow's; it holds [{target_ends.log_start}, "
             f"{target_ends.log_end})"
         )
-        raise in_target(request.target, what, code="TARGET_TRUNCATED")
+        raise target_error(request.target, what, code="TARGET_TRUNCATED")
     last = walk.last
     if last is None or mark.ordinal <= walk.first:
         return
@@ -315,7 +315,7 @@ def truncated_error(request: StartRequest, what: str, target_ends: LogEnds) -> P
     the log.
     """
     missing = f"{what} are gone from the target's log, which ends at {target_ends.log_end}"
-    return in_target(request.target, missing, code="TARGET_TRUNCATED")
+    return target_error(request.target, missing, code="TARGET_TRUNCATED")
 
 
 def record_before(
@@ -403,10 +403,10 @@ class Headers:
         The records above it may be this flow's.
         """
         if max(self._offset, self.high_watermark) < self._end:
-            raise under_min_isr(self._tp, self._end - self.high_watermark)
+            raise under_min_isr_error(self._tp, self._end - self.high_watermark)
 
 
-def under_min_isr(target: TopicPartition, count: int) -> PartitionError:
+def under_min_isr_error(target: TopicPartition, count: int) -> PartitionError:
     """Return the error for records that may disappear with their leader; no copy resumes."""
     return PartitionError(
         f"{target}: {count} records are not on enough replicas; waiting until the in-sync replicas "

@@ -92,18 +92,18 @@ from twinlog.mirror.start.announced import (
 )
 from twinlog.mirror.start.both_logs import BothLogs, holds_records
 from twinlog.mirror.start.corrections import ResumePoint, next_upstream
-from twinlog.mirror.start.divergence import find_break, not_disproved, source_diverged
+from twinlog.mirror.start.divergence import find_break, not_disproved_error, source_diverged_error
 from twinlog.mirror.start.first_start import begin_of, check_is_new
 from twinlog.mirror.start.our_end import (
     OurEnd,
     find_end,
     record_before,
-    under_min_isr,
+    under_min_isr_error,
     with_jumps,
 )
 from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start.resume_point import TailCheck
-from twinlog.mirror.start.tail_check import Equal, TargetTail, same_record
+from twinlog.mirror.start.tail_check import EqualRecord, TargetTail, same_record
 from twinlog.mirror.start_point import StartPoint
 from twinlog.model import (
     Isolation,
@@ -152,7 +152,7 @@ class StartSearch:
         come and go.
         """
         if self.target_ends.high_watermark < end:
-            raise under_min_isr(self.request.target, end - self.target_ends.high_watermark)
+            raise under_min_isr_error(self.request.target, end - self.target_ends.high_watermark)
 
     # -- a topic to which only this flow writes
 
@@ -169,7 +169,7 @@ class StartSearch:
             self.logs = replace(self.logs, target_ends=self.target_ends)
         ordinal = end - k
         if ordinal < 0 or run_at(runs, ordinal) is None:
-            raise self._wrong(
+            raise self._log_error(
                 f"the target's log ends at {end}, before the first record of this copy "
                 f"({runs[0].downstream}): the target lost its log",
                 code="TARGET_TRUNCATED",
@@ -252,18 +252,18 @@ class StartSearch:
             lost=self.lost,
         )
 
-    def _wrong(
+    def _log_error(
         self, what: str, *, code: str, source: TopicPartition | None = None
     ) -> PartitionError:
         """Return an error about the target's log. `source`: the partition of missing records."""
         held = findings.sides(self.source_ends, self.target_ends, self.request.runs)
-        return findings.in_target(self.request.target, what, code=code, source=source, held=held)
+        return findings.target_error(self.request.target, what, code=code, source=source, held=held)
 
     def _check_regress(self, ordinal: int) -> None:
         acked, epoch = self.request.acked_ordinal, self.request.acked_epoch
         if ordinal < acked and epoch == self.target_ends.leader_epoch:
             lost_range = upstream_range(self.request.runs, ordinal, acked - ordinal)
-            raise self._wrong(
+            raise self._log_error(
                 f"{acked - ordinal} records that were acknowledged are gone from the end of the "
                 "target's log though its leader did not change: upstream records "
                 f"{lost_range} of {self.request.source}",
@@ -275,7 +275,7 @@ class StartSearch:
             return
         off = sequences_ahead(self.producer.last_sequence, sequence_of(ordinal - 1))
         if off:
-            raise self._k_broken(ordinal, k, off, "the broker's producer state")
+            raise self._k_error(ordinal, k, off, "the broker's producer state")
 
     def _check_last_batch(self, tail: TargetTail, ordinal: int, k: int) -> None:
         last = tail.last_header
@@ -284,15 +284,15 @@ class StartSearch:
         if last.producer_id in self.request.our_producers and not last.is_control:
             should = sequence_of(last.base_offset - k)
             if off := sequences_ahead(last.base_sequence, should):
-                raise self._k_broken(ordinal, k, off, "the last batch")
+                raise self._k_error(ordinal, k, off, "the last batch")
         elif last.producer_id not in self.rules.known_producers:
-            raise self._wrong(
+            raise self._log_error(
                 f"the batch at offset {last.base_offset} was not written by this flow: another "
                 "client produces to the target topic",
                 code="EXTRA_RECORDS",
             )
 
-    def _k_broken(self, ordinal: int, k: int, off: int, witness: str) -> PartitionError:
+    def _k_error(self, ordinal: int, k: int, off: int, witness: str) -> PartitionError:
         broken_at = find_break(
             self.logs.read_target,
             low=max(self.target_ends.log_start, k),
@@ -311,10 +311,10 @@ class StartSearch:
                     f"{self.request.source} are not on the target"
                 )
             what = f"{off} records are missing {where} ({detail})"
-            return self._wrong(what, code="GAP_WRITTEN", source=self.request.source)
+            return self._log_error(what, code="GAP_WRITTEN", source=self.request.source)
         where = f"below offset {end}" if broken_at is None else f"from offset {broken_at.offset} on"
         what = f"{-off} records {where} were not written by this flow, or twice ({detail})"
-        return self._wrong(what, code="EXTRA_RECORDS")
+        return self._log_error(what, code="EXTRA_RECORDS")
 
     # -- a topic to which other clients may write
 
@@ -369,7 +369,7 @@ class StartSearch:
         checked = self._check_source(upstream)
         last = self._check_last(own_end)
         if last is None and self.request.lost is not None:
-            raise not_disproved(self.request.lost, source=self.request.source)
+            raise not_disproved_error(self.request.lost, source=self.request.source)
         if own_end.foreign is not None:
             # below the stable end only markers remain, which are not copied; above it an open
             # transaction may still commit records
@@ -414,7 +414,7 @@ class StartSearch:
                 code="TAKEN_OVER",
             )
 
-    def _check_last(self, own_end: OurEnd) -> Equal | None:
+    def _check_last(self, own_end: OurEnd) -> EqualRecord | None:
         """Run the tail check of a shared topic: only the last record, because other clients may
         write in between.
 
@@ -432,8 +432,8 @@ class StartSearch:
         if source_record is None:
             return self._find_after_gap(own_end, upstream, target_record)
         if same_record(source_record[0], target_record[0], compare_timestamp=target_record[1]):
-            return Equal(own_end.ordinal - 1, upstream, source_record[1])
-        raise self._wrong(
+            return EqualRecord(own_end.ordinal - 1, upstream, source_record[1])
+        raise self._log_error(
             f"the record at offset {offset}, this flow's last one, is not upstream record "
             f"{upstream} of {self.request.source}, as the offset map requires: the source's log "
             "was rewritten, or the target's",
@@ -442,7 +442,7 @@ class StartSearch:
 
     def _find_after_gap(
         self, own_end: OurEnd, upstream: int, target_record: tuple[Record, bool]
-    ) -> Equal | None:
+    ) -> EqualRecord | None:
         """Find this flow's last record at a later source offset, after a gap that no row announced.
 
         A lane that was thought dead may have written it. A single record is proof only if its own
@@ -457,7 +457,7 @@ class StartSearch:
         if len(epochs) != 1:
             return None
         ((at, epoch),) = epochs.items()
-        return Equal(own_end.ordinal - 1, at, epoch)
+        return EqualRecord(own_end.ordinal - 1, at, epoch)
 
     # -- topics of either kind
 
@@ -470,7 +470,7 @@ class StartSearch:
     def _check_source(self, upstream: int) -> int:
         end = self.source_ends.log_end
         if upstream > end:
-            raise source_diverged(
+            raise source_diverged_error(
                 f"{self.request.source}: the source's log ends at {end}, but "
                 f"records up to {upstream} were copied: the source lost [{end}, "
                 f"{upstream}), which the target still has",

@@ -8,13 +8,13 @@ from typing import Any
 from twinlog.mirror.accepted import Accepted
 from twinlog.mirror.map.offset_map import Mark, PartitionMap, Run
 from twinlog.mirror.map.runs import ORDINAL, following
-from twinlog.mirror.plan import Pairing
+from twinlog.mirror.plan import PartitionPair
 from twinlog.mirror.skips import Skip
 from twinlog.model import EARLIEST, Isolation, StartAt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartFacts(Pairing):
+class StartFacts(PartitionPair):
     """The part of the map that a start needs, and what the driver remembers of the partition."""
 
     runs: tuple[Run, ...]

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from twinlog.mirror.map.offset_map import Run, run_at
-from twinlog.mirror.start.both_logs import BothLogs, Near
+from twinlog.mirror.start.both_logs import BothLogs, NearRecords
 from twinlog.mirror.start.corrections import (
     LostRuns,
     ResumePoint,
@@ -28,7 +28,13 @@ from twinlog.mirror.start.corrections import (
     runs_of,
     without_newest,
 )
-from twinlog.mirror.start.divergence import Known, Logs, diverged, find_divergence, not_disproved
+from twinlog.mirror.start.divergence import (
+    Known,
+    Logs,
+    diverged_error,
+    find_divergence,
+    not_disproved_error,
+)
 from twinlog.mirror.start.tail_check import (
     Comparison,
     TargetTail,
@@ -64,9 +70,9 @@ class TailCheck:
         upstream = next_upstream(self._runs, self._ordinal, logs.source_ends.log_start)
         known = logs.sources(self._tail, self._runs, self._k)
         comparison = self._compare(self._runs, known, self._request.fingerprints)
-        if comparison.holds:
+        if comparison.is_consistent:
             if lost is not None and not comparison.proves(self._ordinal):
-                raise not_disproved(lost, source=self._request.source)
+                raise not_disproved_error(lost, source=self._request.source)
             epoch = comparison.epoch_before(self._ordinal, upstream)
             accepted = ResumePoint(upstream, epoch, compared=comparison.equal)
             return accepted if comparison.proves(self._ordinal) else self._search_nearby(accepted)
@@ -91,7 +97,7 @@ class TailCheck:
                 source_before=logs.source_before,
             )
         )
-        raise diverged(
+        raise diverged_error(
             divergence,
             source=self._request.source,
             target=self._request.target,
@@ -119,7 +125,7 @@ class TailCheck:
             earlier, fewer = without_newest(runs, prints, count)
             known_records |= self._logs.sources(self._tail, earlier, self._k)
             comparison = self._compare(earlier, known_records, fewer)
-            if not comparison.holds:
+            if not comparison.is_consistent:
                 continue
             right = run_continued_at(earlier, dropped.ordinal)
             next_offset = right.upstream_of(self._ordinal)
@@ -182,7 +188,7 @@ class TailCheck:
             return None
         return fallback
 
-    def _in_order(self, near: Near) -> ResumePoint | None:
+    def _in_order(self, near: NearRecords) -> ResumePoint | None:
         """Match the last records in order, after the newest record that is where the map has it, or
         from the source's first record on.
         """

@@ -37,7 +37,7 @@ class TargetTail:
     """From this offset on, no record is missing. Before it, large records may be."""
 
 
-class Equal(NamedTuple):
+class EqualRecord(NamedTuple):
     """A record that is the same on both sides."""
 
     ordinal: int
@@ -54,17 +54,17 @@ class Comparison:
     """Number of records that were compared and are equal."""
     differing: tuple[tuple[int, int], ...]
     """(target offset, upstream offset) of records that differ or never existed at the source."""
-    newest: Equal | None
+    newest: EqualRecord | None
     """The last record of the tail, if it is equal: the position is right after it."""
 
     @property
-    def holds(self) -> bool:
+    def is_consistent(self) -> bool:
         """Whether nothing contradicts the map. If `equal` is 0, nothing confirms it either."""
         return not self.differing
 
     def proves(self, ordinal: int) -> bool:
         """Return whether the record before this ordinal is confirmed to be the one in the map."""
-        return self.holds and self.newest is not None and self.newest.ordinal == ordinal - 1
+        return self.is_consistent and self.newest is not None and self.newest.ordinal == ordinal - 1
 
     def epoch_before(self, ordinal: int, upstream: int) -> int:
         """Return the source leader epoch of offset `upstream` - 1, or -1 unless that is exactly the
@@ -201,7 +201,7 @@ def compare(
 ) -> Comparison:
     """Compare the tail with the source records that the map gives for it."""
     equal = 0
-    newest: Equal | None = None
+    newest: EqualRecord | None = None
     differing: list[tuple[int, int]] = []
     for record in tail.records:
         newest = None
@@ -218,7 +218,7 @@ def compare(
             continue
         if same_record(source_record[0], record, compare_timestamp=not tail.is_log_append_time):
             equal += 1
-            newest = Equal(ordinal, upstream, source_record[1])
+            newest = EqualRecord(ordinal, upstream, source_record[1])
         else:
             differing.append((record.offset, upstream))
     return Comparison(equal=equal, differing=tuple(differing), newest=newest)

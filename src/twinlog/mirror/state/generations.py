@@ -71,7 +71,7 @@ def closing_row(flow: str, generation: int) -> tuple[bytes, bytes]:
     return encode_row(["flow", flow, "closed", generation], {})
 
 
-def giving_producer(flow: str, number: int, claimant: str, producer_id: int) -> tuple[bytes, bytes]:
+def producer_row(flow: str, number: int, claimant: str, producer_id: int) -> tuple[bytes, bytes]:
     """Return the row that assigns a producer ID to the source partitions of this number in keyed
     topics (`mirror.copy.fan_out`).
     """
@@ -110,7 +110,7 @@ def rows_to_remove(
             keys.append(key)
         if "producer_id" in fields:
             (removed if is_earlier else named).add(int(fields["producer_id"]))
-    wrote = (having_written(flow, producer_id) for producer_id in sorted(removed - named))
+    wrote = (has_written_row(flow, producer_id) for producer_id in sorted(removed - named))
     return [*wrote, *((key, None) for key in keys)]
 
 
@@ -172,7 +172,7 @@ def producers_of_others(
     )
 
 
-def having_written(flow: str, producer_id: int) -> tuple[bytes, bytes]:
+def has_written_row(flow: str, producer_id: int) -> tuple[bytes, bytes]:
     """Return the row stating that the flow has written under this ID.
 
     It is needed if the claim is gone: a later leader removed it, or the state topic lost it or was

@@ -119,7 +119,7 @@ class WantedSkip(StateRow, frozen=True, kw_only=True):
             raise ValueError("its offsets are not a valid range")
 
     @property
-    def skip(self) -> Skip:
+    def skipped(self) -> Skip:
         return Skip(first=self.first, next=self.next, is_batch=self.is_batch)
 
     @property
@@ -133,7 +133,7 @@ class WantedSkip(StateRow, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         suffix = f": {self.reason}" if self.reason else ""
-        return f"{self.topic}-{self.partition} {self.skip} [{self.code}] by {self.who}{suffix}"
+        return f"{self.topic}-{self.partition} {self.skipped} [{self.code}] by {self.who}{suffix}"
 
 
 INTENT: Final = "intent"
@@ -398,5 +398,5 @@ def _intent(parts: list[Any], fields: dict[str, Any]) -> Intent:
         )
     intent = Intent.decode(parts, fields)
     if intent.kind is IntentKind.LIMIT and intent.is_set and intent.bytes_per_second is None:
-        raise Intent.corrupt("a limit without a number")
+        raise Intent.corrupt_error("a limit without a number")
     return intent

@@ -335,5 +335,5 @@ def _read_events(key: bytes, value: bytes) -> PublishedEvents:
     row = PublishedEvents.decode(parts, {**fields, "events": newest})
     texts = [(event.message, event.code, event.topic, event.person) for event in row.events]
     if any(sum(map(len, each)) > MOST_CHARACTERS for each in (*texts, (row.host, row.run))):
-        raise PublishedEvents.corrupt("its texts are too long")
+        raise PublishedEvents.corrupt_error("its texts are too long")
     return row

@@ -131,7 +131,7 @@ class RowFolder:
         self._fresh: set[tuple[str, str]] = set()
         """Buckets that no returned `StateRows` shares."""
 
-    def take(self, key: bytes, value: bytes | None) -> None:
+    def add(self, key: bytes, value: bytes | None) -> None:
         """Add the next row of the log."""
         flow, kind = _flow_and_kind(key)
         if (flow, kind) not in self._fresh:

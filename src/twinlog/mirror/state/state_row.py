@@ -76,10 +76,10 @@ class StateRow(Struct, frozen=True, kw_only=True):
             fields = _replaced(fields, cls._as_minus_one, -1, None)
             return convert({**fields, "flow": flow, **dict(of_key)}, cls, dec_hook=text_as)
         except (MsgspecError, ValueError) as error:
-            raise cls.corrupt(error) from error
+            raise cls.corrupt_error(error) from error
 
     @classmethod
-    def corrupt(cls, why: object) -> CorruptData:
+    def corrupt_error(cls, why: object) -> CorruptData:
         """Return the error for an invalid row."""
         what = f"a row of the kind {' '.join(cls._kind)} cannot be read: {why}{cls._advice}"
         return CorruptData(what, code=cls._code)

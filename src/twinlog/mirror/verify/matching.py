@@ -35,7 +35,7 @@ class MappedOffset(NamedTuple):
     """Number of records from this one on that are contiguous on both sides."""
 
 
-class Pairs:
+class OffsetPairs:
     """Translates offsets in both directions. Needs at least one run."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
@@ -135,7 +135,7 @@ suffice.
 END: Final = object()
 
 
-class Seen(NamedTuple):
+class SideRecord(NamedTuple):
     """A record of one side."""
 
     offset: int
@@ -146,7 +146,7 @@ class Seen(NamedTuple):
 
 
 def find_realignment(
-    source: Sequence[Seen], target: Sequence[Seen], *, is_whole: bool, may_lack: bool
+    source: Sequence[SideRecord], target: Sequence[SideRecord], *, is_whole: bool, may_lack: bool
 ) -> tuple[int, int] | None:
     """Return the indexes at which both sides match again, or None if they do not within these
     records.
@@ -195,19 +195,19 @@ def _nearest(
     return best
 
 
-class Classified(NamedTuple):
+class ClassifiedRecords(NamedTuple):
     """The classified records before the position at which both sides match again."""
 
-    same: list[tuple[Seen, Seen]]
+    same: list[tuple[SideRecord, SideRecord]]
     """Pairs of equal records at the right positions."""
-    different: list[tuple[Seen, Seen]]
-    moved_here: list[Seen]
-    moved_there: list[Seen]
-    missing: list[Seen]
-    extra: list[Seen]
+    different: list[tuple[SideRecord, SideRecord]]
+    moved_source: list[SideRecord]
+    moved_target: list[SideRecord]
+    missing: list[SideRecord]
+    extra: list[SideRecord]
 
 
-def classify(source: Sequence[Seen], target: Sequence[Seen]) -> Classified:
+def classify(source: Sequence[SideRecord], target: Sequence[SideRecord]) -> ClassifiedRecords:
     """Classify records that do not match. Each record is in one list."""
     same = list(_at_their_offset(source, target, is_equal=True))
     done_here = {seen.offset for seen, _ in same}
@@ -226,19 +226,19 @@ def classify(source: Sequence[Seen], target: Sequence[Seen]) -> Classified:
     left_there = [seen for seen in target_left if seen.offset not in moved[1]]
     different = list(_at_their_offset(left_here, left_there, is_equal=False))
     pairs = {seen.offset for seen, _ in different}, {seen.offset for _, seen in different}
-    return Classified(
+    return ClassifiedRecords(
         same=same,
         different=different,
-        moved_here=moved_here,
-        moved_there=moved_there,
+        moved_source=moved_here,
+        moved_target=moved_there,
         missing=[seen for seen in left_here if seen.offset not in pairs[0]],
         extra=[seen for seen in left_there if seen.offset not in pairs[1]],
     )
 
 
 def _at_their_offset(
-    source: Sequence[Seen], target: Sequence[Seen], *, is_equal: bool
-) -> Iterator[tuple[Seen, Seen]]:
+    source: Sequence[SideRecord], target: Sequence[SideRecord], *, is_equal: bool
+) -> Iterator[tuple[SideRecord, SideRecord]]:
     """Yield pairs at the same position. Each record is used once, because a wrong map may contain a
     position twice.
     """
@@ -249,7 +249,7 @@ def _at_their_offset(
             yield seen, by_offset.pop(seen.at)
 
 
-def _take_common(records: Sequence[Seen], common: Mapping[int, int]) -> Iterator[Seen]:
+def _take_common(records: Sequence[SideRecord], common: Mapping[int, int]) -> Iterator[SideRecord]:
     left = dict(common)
     for seen in records:
         if left.get(seen.number, 0):

@@ -158,7 +158,7 @@ class ReadSide:
         """Put entries back in front, in this order."""
         self._entries.extendleft(reversed(list(entries)))
 
-    def hides(self, offset: int) -> bool:
+    def has_hidden(self, offset: int) -> bool:
         """Return whether a marker or an aborted record is at an offset that was passed."""
         return any(hidden_range.first <= offset < hidden_range.next for hidden_range in self.hidden)
 

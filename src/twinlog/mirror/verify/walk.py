@@ -31,8 +31,8 @@ from twinlog.mirror.verify.difference import Compared, Day, DifferenceKind, GapC
 from twinlog.mirror.verify.matching import (
     WINDOWS,
     MappedOffset,
-    Pairs,
-    Seen,
+    OffsetPairs,
+    SideRecord,
     classify,
     find_realignment,
 )
@@ -41,7 +41,7 @@ from twinlog.wire.compression import decompress
 from twinlog.wire.kernels.shapes import END, OFFSET, REST, TIMESTAMP
 from twinlog.wire.record_batch import CODEC_MASK, HEADER_BYTES, BatchHeader, verify_crc
 from twinlog.wire.records import decode_table
-from twinlog.wire.rows import Record, rest_of
+from twinlog.wire.rows import Record, encoded_content
 
 NOT_IN_MAP: Final = "the offset map has no position for them"
 ELSEWHERE: Final = "the offset map has another position"
@@ -68,7 +68,7 @@ class LogWalk:
     def __init__(
         self,
         *,
-        pairs: Pairs,
+        pairs: OffsetPairs,
         source: ReadSide,
         target: ReadSide,
         rules: Rules,
@@ -196,9 +196,9 @@ class LogWalk:
             return True
         if source_entry is None:
             return target_entry is not None and self._source_lacks(target_entry, None)
-        return self._pair(source_entry, target_entry)
+        return self._match(source_entry, target_entry)
 
-    def _pair(self, source_entry: Entry, target_entry: Entry | None) -> bool:
+    def _match(self, source_entry: Entry, target_entry: Entry | None) -> bool:
         mapped = self._pairs.counterpart(source_entry.offset)
         if mapped is None:
             return False
@@ -235,7 +235,7 @@ class LogWalk:
             return  # the record cannot be decoded, so it is in no digest
         tally = side(self._compared.day(record.timestamp))
         if self._rules.is_deep:
-            tally.add_digest(offset, record.timestamp, rest_of(record))
+            tally.add_digest(offset, record.timestamp, encoded_content(record))
         else:
             tally.add_records(1, _size(record))
 
@@ -302,14 +302,14 @@ class LogWalk:
         passed = self._source.limit if source_entry is None else source_entry.offset
         if not self._source.may_lack or origin.offset >= passed:
             return None
-        return None if self._source.hides(origin.offset) else GapCause.SOURCE_CLEANED
+        return None if self._source.has_hidden(origin.offset) else GapCause.SOURCE_CLEANED
 
     # -- differences
 
     def _realign(self) -> None:
         source_entries: list[Entry] = []
         target_entries: list[Entry] = []
-        entries: tuple[list[Seen], list[Seen]] = ([], [])
+        entries: tuple[list[SideRecord], list[SideRecord]] = ([], [])
         met: tuple[int, int] | None = None
         is_whole = False
         for size in WINDOWS:
@@ -323,7 +323,7 @@ class LogWalk:
             if met is not None or is_whole:
                 break
         until = self._as_far_as_both(*entries) if met is None else met
-        if met == (0, 0) and not self._moves(source_entries, target_entries):
+        if met == (0, 0) and not self._shift_changes(source_entries, target_entries):
             # equal except for timestamps, among records with the target's own
             pair = (
                 Range(source_entries[0].offset, source_entries[0].offset + 1),
@@ -353,7 +353,9 @@ class LogWalk:
             mapped = self._pairs.counterpart(source_entries[0].offset)
         return self._shift if mapped is None else target_entries[0].offset - mapped.offset
 
-    def _moves(self, source_entries: Sequence[Entry], target_entries: Sequence[Entry]) -> bool:
+    def _shift_changes(
+        self, source_entries: Sequence[Entry], target_entries: Sequence[Entry]
+    ) -> bool:
         return (
             not (source_entries and target_entries)
             or self._shift_at(source_entries, target_entries) != self._shift
@@ -373,21 +375,23 @@ class LogWalk:
 
     def _as_seen(
         self, source_entries: Sequence[Entry], target_entries: Sequence[Entry]
-    ) -> tuple[list[Seen], list[Seen]]:
+    ) -> tuple[list[SideRecord], list[SideRecord]]:
         with_timestamp = not any(entry.is_own_time for entry in target_entries)
         source_seen = []
         for entry in source_entries:
             mapped = self._pairs.counterpart(entry.offset)
             at = -1 if mapped is None else mapped.offset + self._shift
-            source_seen.append(Seen(entry.offset, at, entry.number(with_timestamp=with_timestamp)))
+            source_seen.append(
+                SideRecord(entry.offset, at, entry.number(with_timestamp=with_timestamp))
+            )
         target_seen = [
-            Seen(entry.offset, entry.offset, entry.number(with_timestamp=with_timestamp))
+            SideRecord(entry.offset, entry.offset, entry.number(with_timestamp=with_timestamp))
             for entry in target_entries
         ]
         return source_seen, target_seen
 
     def _as_far_as_both(
-        self, source_seen: Sequence[Seen], target_seen: Sequence[Seen]
+        self, source_seen: Sequence[SideRecord], target_seen: Sequence[SideRecord]
     ) -> tuple[int, int]:
         """Return how far both sides reach, if the sides do not match again within the records that
         were read.
@@ -402,7 +406,7 @@ class LogWalk:
     def _sort_out(
         self,
         entries: tuple[Sequence[Entry], Sequence[Entry]],
-        seen: tuple[Sequence[Seen], Sequence[Seen]],
+        seen: tuple[Sequence[SideRecord], Sequence[SideRecord]],
     ) -> None:
         source_by_offset, target_by_offset = (
             {entry.offset: entry for entry in side} for side in entries
@@ -410,12 +414,12 @@ class LogWalk:
         sorts = classify(*seen)
         for record, other in sorts.same:
             self._note_same(source_by_offset[record.offset], other.offset)
-        if sorts.moved_here:
+        if sorts.moved_source:
             self._compared.differs(
                 DifferenceKind.REORDERED,
-                _span(sorts.moved_here),
-                _span(sorts.moved_there),
-                len(sorts.moved_here),
+                _span(sorts.moved_source),
+                _span(sorts.moved_target),
+                len(sorts.moved_source),
             )
         for record, other in sorts.different:
             why = target_by_offset[other.offset].problem or source_by_offset[record.offset].problem
@@ -429,13 +433,13 @@ class LogWalk:
             for other in sorts.extra
             if self._sort_out_extra(other, last, target_by_offset[other.offset].problem)
         ]
-        for record in (*sorts.moved_here, *(record for record, _ in sorts.different), *lost):
+        for record in (*sorts.moved_source, *(record for record, _ in sorts.different), *lost):
             self._count(source_by_offset[record.offset], record.offset, lambda day: day.source)
-        for other in (*sorts.moved_there, *(other for _, other in sorts.different), *added):
+        for other in (*sorts.moved_target, *(other for _, other in sorts.different), *added):
             # this is not a source offset, so that the digests of both sides differ
             self._count(target_by_offset[other.offset], ~other.offset, lambda day: day.target)
 
-    def _sort_out_missing(self, record: Seen) -> bool:
+    def _sort_out_missing(self, record: SideRecord) -> bool:
         """Report a missing record. Returns False if there is a valid reason for it."""
         mapped = self._pairs.counterpart(record.offset)
         reason = None if mapped is None else self._why_gone_on_target(mapped, record.at)
@@ -446,7 +450,7 @@ class LogWalk:
         self._compared.differs(DifferenceKind.MISSING, _span([record]), None, 1, why)
         return True
 
-    def _sort_out_extra(self, other: Seen, last: int | None, problem: str) -> bool:
+    def _sort_out_extra(self, other: SideRecord, last: int | None, problem: str) -> bool:
         """Report an extra record. Returns False if there is a valid reason for it."""
         origin = self._pairs.origin(other.at - self._shift)
         if origin is not None and origin.is_known and origin.offset < self._source.start():
@@ -458,7 +462,7 @@ class LogWalk:
             and origin.is_known
             and last is not None
             and origin.offset < last
-            and not self._source.hides(origin.offset)
+            and not self._source.has_hidden(origin.offset)
         )
         if may_be_cleaned:
             self._compared.gaps[GapCause.SOURCE_CLEANED] += 1
@@ -482,7 +486,7 @@ def _size(record: Record) -> int:
     return sum(len(part) for part in parts if part) + sum(len(key) for key, _ in record.headers)
 
 
-def _span(records: Sequence[Seen]) -> Range:
+def _span(records: Sequence[SideRecord]) -> Range:
     offsets = [seen.offset for seen in records]
     return Range(min(offsets), max(offsets) + 1)
 

@@ -78,13 +78,13 @@ _Queue = list[Rows | PackedBatch]
 class _Log:
     """The rows of this run in one partition, and what is known about the partition's log."""
 
-    given: int = 0
+    row_count: int = 0
     """Number of rows of this run, written or not."""
     next_sequence: int = 0
     position: int = -1
     """Offset at which reading resumes, or -1 if nothing was read yet."""
     has_own_times: bool = True
-    there: Counter[bytes] = field(default_factory=Counter)
+    rows_of_others: Counter[bytes] = field(default_factory=Counter)
     """Rows in the log that another run wrote, and that this run has not reached yet."""
 
 
@@ -102,10 +102,10 @@ class Appender:
 
     def add(self, tp: TopicPartition, rows: Rows | PackedBatch) -> None:
         """Add rows after those added before. Raises TwinlogError."""
-        self._logs.setdefault(tp, _Log()).given += len(rows)
+        self._logs.setdefault(tp, _Log()).row_count += len(rows)
         if isinstance(rows, PackedBatch):
-            if self._may_stay(rows):
-                waiting = self._gatherer.take(tp).get(tp, [])
+            if self._is_appendable(rows):
+                waiting = self._gatherer.pop(tp).get(tp, [])
                 self._flush({tp: [*waiting, rows]})
                 return
             rows = rows.rows()
@@ -113,16 +113,16 @@ class Appender:
 
     def finish(self) -> dict[TopicPartition, int]:
         """Write the remaining rows. Return the row count of each partition. Raises TwinlogError."""
-        self._flush(self._gatherer.take_all())
+        self._flush(self._gatherer.pop_all())
         for tp, log in self._logs.items():
-            if log.there:
+            if log.rows_of_others:
                 raise written_twice_error(
-                    f"{tp} has {log.there.total()} rows that this task, which wrote {log.given} "
-                    "there, does not have"
+                    f"{tp} has {log.rows_of_others.total()} rows that this task, which wrote "
+                    f"{log.row_count} there, does not have"
                 )
-        return {tp: log.given for tp, log in self._logs.items()}
+        return {tp: log.row_count for tp, log in self._logs.items()}
 
-    def _may_stay(self, batch: PackedBatch) -> bool:
+    def _is_appendable(self, batch: PackedBatch) -> bool:
         """Return whether to append the batch unchanged: it has the same codec, and is neither too
         small nor too large.
         """
@@ -134,12 +134,12 @@ class Appender:
         self._transactions.add_partitions([tp for tp in cuts if not self._is_begun(tp)])
         queues = {tp: list(cut) for tp, cut in cuts.items()}
         while queues:
-            self._round(queues)
+            self._append_batches(queues)
 
     def _is_begun(self, tp: TopicPartition) -> bool:
         return self._logs[tp].next_sequence > 0
 
-    def _round(self, queues: dict[TopicPartition, _Queue]) -> None:
+    def _append_batches(self, queues: dict[TopicPartition, _Queue]) -> None:
         """Append the next batch of each queue, up to a size, and remove finished queues."""
         batches: dict[TopicPartition, bytearray] = {}
         size = 0
@@ -182,7 +182,7 @@ class Appender:
             rows, middle = _rows(queue[0]), len(queue[0]) // 2
             queue[:1] = [rows.slice(0, middle), rows.slice(middle, len(rows))]
             return
-        raise self._transactions.judged(answer)
+        raise self._transactions.error_of(answer)
 
     def _encode_rows(self, log: _Log, rows: Rows | PackedBatch) -> bytearray:
         if isinstance(rows, PackedBatch):
@@ -203,7 +203,7 @@ class Appender:
 
     def _missing(self, log: _Log, rows: Rows | PackedBatch) -> Rows | PackedBatch:
         """Return the rows that the log does not have yet."""
-        if not log.there:
+        if not log.rows_of_others:
             return rows
         parts: list[Part] = []
         for table, picked in _rows(rows).parts:
@@ -247,7 +247,7 @@ class Appender:
                 batch = answer.records[start : start + header.length]
                 log.has_own_times &= not header.is_log_append_time
                 for table, picked in decode_rows(batch, DECOMPRESSED_LIMIT_BYTES).parts:
-                    log.there.update(_digest(log, table, row) for row in picked)
+                    log.rows_of_others.update(_digest(log, table, row) for row in picked)
                 log.next_sequence = header.base_sequence + header.count
             log.position = header.next_offset
 
@@ -267,14 +267,14 @@ def _rows(batch: Rows | PackedBatch) -> Rows:
 
 def _take(log: _Log, table: Table, row: int) -> bool:
     """Return whether the log has the row, and count it as found."""
-    if not log.there:
+    if not log.rows_of_others:
         return False
     digest = _digest(log, table, row)
-    left = log.there[digest]
+    left = log.rows_of_others[digest]
     if left > 1:
-        log.there[digest] = left - 1
+        log.rows_of_others[digest] = left - 1
     elif left:
-        del log.there[digest]
+        del log.rows_of_others[digest]
     return left > 0
 
 

@@ -11,8 +11,8 @@ from typing import Final
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.keys.client_keys import Role
 from twinlog.config.values.origin import ClientProperties
-from twinlog.records.bounds import wrong
-from twinlog.records.given import client_of, named_options, no_effect, positive, settings_of
+from twinlog.records.bounds import option_error
+from twinlog.records.given import client_of, named_options, positive, settings_of, warn_no_effect
 from twinlog.wire.record_batch import Codec
 
 TRANSACTIONAL_ID: Final = "transactional.id"
@@ -67,10 +67,14 @@ def parse_write_options(given: Mapping[str, str], *, is_stream: bool) -> WriteOp
     _note_stronger(client)
     topic = options.get("topic", "").strip()
     if "topic" in options and not topic:
-        raise wrong("topic", "it is empty", "name a topic, or remove it and have a column topic")
+        raise option_error(
+            "topic", "it is empty", "name a topic, or remove it and have a column topic"
+        )
     missing = options.get("missingMark", "fail").strip().lower()
     if missing not in ("fail", "write"):
-        raise wrong("missingMark", f"{missing!r} is not a valid value", "write fail or write")
+        raise option_error(
+            "missingMark", f"{missing!r} is not a valid value", "write fail or write"
+        )
     write_id = _write_id(options, is_stream=is_stream)
     return WriteOptions(
         properties=client,
@@ -93,16 +97,20 @@ def _note_stronger(client: ClientProperties) -> None:
     for key, (always, weaker) in ALWAYS.items():
         word = client.get(key, always[0]).strip().lower()
         if word in weaker:
-            no_effect(f"kafka.{key}", f"a transaction always has {always[0]}")
+            warn_no_effect(f"kafka.{key}", f"a transaction always has {always[0]}")
         elif word not in always:
-            raise wrong(f"kafka.{key}", f"{word!r} is not a valid value", f"write {always[0]}")
+            raise option_error(
+                f"kafka.{key}", f"{word!r} is not a valid value", f"write {always[0]}"
+            )
 
 
 def _write_id(options: Mapping[str, str], *, is_stream: bool) -> str:
     if not is_stream:
         return options.get("writeId", "").strip() or str(uuid.uuid4())
     if "writeId" in options:
-        raise wrong("writeId", "only batches have it", "remove it: Spark names a stream's query")
+        raise option_error(
+            "writeId", "only batches have it", "remove it: Spark names a stream's query"
+        )
     return ""
 
 
@@ -115,7 +123,7 @@ def _transactional_id(options: Mapping[str, str], client: ClientProperties, writ
         return transactional_id
     seed = write_id or options.get("checkpointLocation", "").strip()
     if not seed:
-        raise wrong(
+        raise option_error(
             f"kafka.{TRANSACTIONAL_ID}",
             "missing, and there is no option checkpointLocation to derive one from (the session's "
             "spark.sql.streaming.checkpointLocation is not visible here)",
@@ -128,7 +136,7 @@ def _codec(text: str) -> Codec:
     name = text.strip().upper()
     if name not in Codec.__members__:
         codecs = ", ".join(codec.name.lower() for codec in Codec)
-        raise wrong(
+        raise option_error(
             "kafka.compression.type", f"{text!r} is not a valid value", f"write one of {codecs}"
         )
     return Codec[name]

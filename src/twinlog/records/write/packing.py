@@ -155,10 +155,10 @@ class Gatherer:
         for table, _ in rows.parts:
             self._tables[id(table)] = len(table.data) + 8 * len(table.cells)
         if self._held >= HELD_BYTES or sum(self._tables.values()) >= KEPT_BYTES:
-            return self.take_all()
-        return self.take(tp) if self._sizes[tp] >= self._max_payload else {}
+            return self.pop_all()
+        return self.pop(tp) if self._sizes[tp] >= self._max_payload else {}
 
-    def take(self, tp: TopicPartition) -> Cuts:
+    def pop(self, tp: TopicPartition) -> Cuts:
         """Return the waiting rows of one partition."""
         if tp not in self._waiting:
             return {}
@@ -168,11 +168,11 @@ class Gatherer:
             self._tables.clear()
         return {tp: self._split_to_limit(rows)}
 
-    def take_all(self) -> Cuts:
+    def pop_all(self) -> Cuts:
         """Return all waiting rows."""
         cuts: Cuts = {}
         for tp in list(self._waiting):
-            cuts |= self.take(tp)
+            cuts |= self.pop(tp)
         return cuts
 
     def _split_to_limit(self, rows: Rows) -> list[Rows]:

@@ -163,7 +163,7 @@ def _packing(options: WriteOptions, counted: WriteOptions | int, limit_bytes: in
                     due = gatherer.add(tp, rows)
                     if due:
                         yield packing.packed(due, codec, binary, has_topic=bool(topic))
-            yield packing.packed(gatherer.take_all(), codec, binary, has_topic=bool(topic))
+            yield packing.packed(gatherer.pop_all(), codec, binary, has_topic=bool(topic))
 
     return pack
 

@@ -36,7 +36,7 @@ from twinlog.records.columns import (
     VALUE,
 )
 from twinlog.records.decoding import number_array
-from twinlog.records.given import TOPIC_MISSING, no_topic
+from twinlog.records.given import TOPIC_MISSING, missing_topic_error
 from twinlog.records.write import packing
 from twinlog.records.write.packing import UNTIMED_MS, PackedBatch
 from twinlog.wire.kernels import shapes
@@ -67,26 +67,28 @@ def check_schema(schema: StructType, *, has_topic: bool) -> tuple[str, ...]:
     of_batches = packing.column_types(has_topic=has_topic)
     if is_packed and has_topic == (TOPIC in columns):
         here, before = ("an option", "without an") if has_topic else ("no", "with an")
-        raise _wrong(
+        raise _wrong_error(
             f"there is {here} topic, and `partitioned` was called {before} option topic",
             "give both the same options",
         )
     added = columns.keys() & (TYPES.keys() - of_batches.keys())
     if is_packed and (added or of_batches.keys() - columns.keys()):
-        raise _wrong(
+        raise _wrong_error(
             "columns were added to the result of `partitioned`, or removed from it",
             "change rows before it, and call it last",
         )
     types = {name: (kind,) for name, kind in of_batches.items()} if is_packed else TYPES
     for name, kinds in types.items():
         if name in columns and columns[name] not in kinds:
-            raise _wrong(f"column {name} is {columns[name]}, not {' or '.join(kinds)}", "cast it")
+            raise _wrong_error(
+                f"column {name} is {columns[name]}, not {' or '.join(kinds)}", "cast it"
+            )
     others = [name for name in columns if name not in types]
     if VALUE not in columns and not is_packed:
         hint = suggestion(VALUE, others) if others else ""
-        raise _wrong("there is no column value", hint or "alias one, as string or binary")
+        raise _wrong_error("there is no column value", hint or "alias one, as string or binary")
     if not has_topic and TOPIC not in columns:
-        raise _wrong("there is no topic", "give the option topic, or a column topic")
+        raise _wrong_error("there is no topic", "give the option topic, or a column topic")
     return tuple(name for name in others if name not in OF_READING)
 
 
@@ -159,7 +161,7 @@ class RowPartitioner:
         if self._topic:
             return [(self._topic, array("q", range(count)))] if count else []
         if column.null_count:
-            raise invalid(f"{column.null_count} rows have no topic")
+            raise invalid_error(f"{column.null_count} rows have no topic")
         return list(_grouped(column, array("q", range(count)))[0].items())
 
     def _by_partition(
@@ -201,7 +203,9 @@ def partitions_of(client: ClusterClient, topic: str) -> int:
         if error.code != TOPIC_MISSING:
             raise
         todo = "create it with the partitions and configs that it needs, then write again"
-        raise no_topic(client, [topic], error, f"a write does not create topics: {todo}") from None
+        raise missing_topic_error(
+            client, [topic], error, f"a write does not create topics: {todo}"
+        ) from None
     return len(metadata.topics[topic].partitions)
 
 
@@ -248,7 +252,7 @@ def _scalar(number: int, kind: pa.DataType) -> pa.Scalar:
 def _times(column: Any, now_ms: int, least_ms: int) -> array[int]:
     known = column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
     if known.null_count < len(known) and pc.min(known).as_py() < 1000 * least_ms:
-        raise invalid("rows have timestamps before 1970, which Kafka does not accept")
+        raise invalid_error("rows have timestamps before 1970, which Kafka does not accept")
     milliseconds = pc.divide(known, _scalar(1000, pa.int64()))
     return numbers_of(pc.fill_null(milliseconds, _scalar(now_ms, pa.int64())))
 
@@ -258,7 +262,7 @@ def _headers(column: Any) -> Strings:
     headers = pc.list_flatten(column)
     key, value = (pc.struct_field(headers, name) for name in ("key", "value"))
     if key.null_count:
-        raise invalid("rows have headers without a key")
+        raise invalid_error("rows have headers without a key")
     return CHOSEN.kernels.pack_headers(counts, strings_of(key), strings_of(value))
 
 
@@ -311,7 +315,7 @@ def _keyed_by_content(table: Table) -> Table:
 
 def _check_partition(topic: str, partition: int | None, count: int) -> None:
     if partition is None or not 0 <= partition < count:
-        raise invalid(f"{topic} has no partition {partition}, it has {count}")
+        raise invalid_error(f"{topic} has no partition {partition}, it has {count}")
 
 
 def _in_row_order(parts: Sequence[array[int]]) -> array[int]:
@@ -320,11 +324,11 @@ def _in_row_order(parts: Sequence[array[int]]) -> array[int]:
     return array("q", sorted(row for part in parts for row in part))
 
 
-def _wrong(what: str, todo: str) -> ConfigError:
+def _wrong_error(what: str, todo: str) -> ConfigError:
     return ConfigError(f'format("twinlog"), writing: {what}; {todo}')
 
 
-def invalid(what: str) -> ClusterError:
+def invalid_error(what: str) -> ClusterError:
     """Return the error for rows that cannot be records."""
     return ClusterError(
         f'format("twinlog"), writing: {what}: filter or convert them; nothing was committed',

@@ -54,7 +54,12 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.commit_mark import CommitMark, mark_group, read_mark
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import fetch_offsets
-from twinlog.cluster.groups.transactions import NOBODY, Described, ProducerFenced, Transactions
+from twinlog.cluster.groups.transactions import (
+    NOBODY,
+    ProducerFenced,
+    Transactions,
+    TransactionState,
+)
 from twinlog.cluster.logs.producers import ProducerIdentity, describe_producers
 from twinlog.errors import ClusterError, Fate, TwinlogError, or_raise
 from twinlog.model import TopicPartition
@@ -76,7 +81,7 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
+class BegunTransaction:
     """The transaction, as tasks get it."""
 
     identity: ProducerIdentity
@@ -117,7 +122,7 @@ def transactions(
     )
 
 
-def begin(options: WriteOptions, placed_among: int = 0) -> Begun:
+def begin(options: WriteOptions, placed_among: int = 0) -> BegunTransaction:
     """Fence earlier runs and begin. Raises TwinlogError."""
     with connected(options.cluster()) as client:
         if options.topic:
@@ -125,7 +130,7 @@ def begin(options: WriteOptions, placed_among: int = 0) -> Begun:
         opened = transactions(client, options)
         opened.begin_epoch()
         opened.describe()  # if brokers are too old, this fails before a row is written
-        return Begun(
+        return BegunTransaction(
             identity=opened.identity,
             now_ms=time.time_ns() // 1_000_000,
             placed_among=placed_among,
@@ -195,7 +200,7 @@ def _mark(
     mark, invalid = read_mark(answer, cluster_id)
     if invalid and is_strict:
         committed = answer[invalid[0]]
-        raise _differs(
+        raise _differs_error(
             f"group {group} has offset {committed.offset} of {invalid[0]}, and its metadata "
             f"({committed.metadata[:80]}) is not that of micro-batch {committed.offset} on this "
             "cluster: a mirror has translated it, or another client committed it"
@@ -210,32 +215,32 @@ def _is_repeated(last_mark: CommitMark | None, mark: CommitMark, options: WriteO
             old_topics, new_topics = (
                 ", ".join(sorted(mark_of.topics)) for mark_of in (last_mark, mark)
             )
-            raise _differs(
+            raise _differs_error(
                 f"micro-batch {batch} was committed to {old_topics}, and is now written to "
                 f"{new_topics}",
                 options.write_id,
             )
         if last_mark.rows == mark.rows:
             return True
-        raise _differs(
+        raise _differs_error(
             f"micro-batch {batch} is committed with {last_mark.rows} rows, and now has {mark.rows}",
             options.write_id,
         )
     if last > batch:
-        raise _differs(f"micro-batch {last} is committed, but {batch} should be written")
+        raise _differs_error(f"micro-batch {last} is committed, but {batch} should be written")
     if last < batch - 1 and options.topic and options.needs_mark:
         known = (
             "no earlier one is committed"
             if last_mark is None
             else f"the last committed one is {last}"
         )
-        raise _differs(f"micro-batch {batch} should be written, but {known}")
+        raise _differs_error(f"micro-batch {batch} should be written, but {known}")
     return False
 
 
 def _require_all_rows(
     client: ClusterClient, opened: Transactions, rows: Mapping[TopicPartition, int]
-) -> Described:
+) -> TransactionState:
     """Return the transaction. Raises TwinlogError unless it has exactly the rows of the tasks."""
     state = opened.describe()
     if not state.is_open or state.identity != opened.identity:
@@ -263,7 +268,7 @@ def _require_all_rows(
 def _end(
     client: ClusterClient,
     opened: Transactions,
-    state: Described,
+    state: TransactionState,
     batch: int,
     cluster_id: str | None,
 ) -> None:
@@ -358,7 +363,7 @@ def _warn_of_growth(client: ClusterClient, topic: str, placed_among: int) -> Non
         )
 
 
-def _differs(what: str, write_id: str = "") -> ClusterError:
+def _differs_error(what: str, write_id: str = "") -> ClusterError:
     advice = (
         "the checkpoint is not the one that wrote last, or the query has moved to another cluster, "
         "or brokers have expired the mark (offsets.retention.minutes), or the transactional ID "

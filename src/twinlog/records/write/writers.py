@@ -23,12 +23,12 @@ from twinlog.records.write.appending import Appender
 from twinlog.records.write.options import WriteOptions
 from twinlog.records.write.packing import partition_count
 from twinlog.records.write.rows import RowPartitioner, check_schema, counter, warn_of_others
-from twinlog.records.write.transaction import Begun, TaskWritten, transactions
+from twinlog.records.write.transaction import BegunTransaction, TaskWritten, transactions
 
 log = logging.getLogger(__name__)
 
 
-def prepared(options: WriteOptions, schema: StructType, *, overwrite: bool) -> Begun:
+def begin_write(options: WriteOptions, schema: StructType, *, overwrite: bool) -> BegunTransaction:
     """Check the schema, and begin. Raises TwinlogError."""
     if overwrite:
         raise ConfigError(
@@ -41,7 +41,7 @@ def prepared(options: WriteOptions, schema: StructType, *, overwrite: bool) -> B
 class BatchWriter(DataSourceArrowWriter):
     """`df.write`: the same object writes and, pickled, commits."""
 
-    def __init__(self, options: WriteOptions, begun: Begun) -> None:
+    def __init__(self, options: WriteOptions, begun: BegunTransaction) -> None:
         self._options, self._begun = options, begun
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -57,7 +57,7 @@ class BatchWriter(DataSourceArrowWriter):
 class StreamWriter(DataSourceStreamArrowWriter):
     """`df.writeStream`: one object for the tasks of a micro-batch, another one to commit it."""
 
-    def __init__(self, options: WriteOptions, begun: Begun | None) -> None:
+    def __init__(self, options: WriteOptions, begun: BegunTransaction | None) -> None:
         self._options, self._begun = options, begun
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -90,7 +90,7 @@ BATCH_ID: Final = "streaming.sql.batchId"
 
 
 def write_rows(
-    options: WriteOptions, begun: Begun, batches: Iterator[pa.RecordBatch]
+    options: WriteOptions, begun: BegunTransaction, batches: Iterator[pa.RecordBatch]
 ) -> TaskWritten:
     """Write the rows of a task. Raises TwinlogError; the task may then run again."""
     task_begins()

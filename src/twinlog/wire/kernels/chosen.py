@@ -16,7 +16,7 @@ VARIABLE: Final = "TWINLOG_KERNELS"
 KERNELS_MISSING: Final = "KERNELS_MISSING"
 
 
-class Chosen:
+class ChosenKernels:
     """The kernels in use, and the reason if they are the slow ones."""
 
     def __init__(self, path: Path) -> None:
@@ -45,4 +45,4 @@ class Chosen:
         )
 
 
-CHOSEN: Final = Chosen(Path(__file__).with_name(NAME))
+CHOSEN: Final = ChosenKernels(Path(__file__).with_name(NAME))

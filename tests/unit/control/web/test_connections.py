@@ -121,11 +121,11 @@ def test_the_longest_idle_connection_is_closed_first(monkeypatch: pytest.MonkeyP
     pairs = [socket.socketpair() for _ in range(5)]
     for number, (ours, _) in enumerate(pairs[:3]):
         requests.add(ours, f"10.0.0.{number}")
-        requests.asked(ours)
+        requests.on_request(ours)
     for number in (1, 0, 2):
         now[0] += 1
-        requests.answered(pairs[number][0])
-    requests.begun(pairs[1][0])  # another request of the one that was idle first
+        requests.on_answer(pairs[number][0])
+    requests.on_begun(pairs[1][0])  # another request of the one that was idle first
     for ours, _ in pairs[3:]:
         requests.add(ours, "10.0.0.9")
     assert [is_closed(peer) for _, peer in pairs] == [True, False, True, False, False]

@@ -70,8 +70,10 @@ def test_groups() -> None:
     group = GroupReadiness(
         group="my_shop",
         is_share=False,
-        here=GroupSide(state="Stable", members=(Member("my_app", "10.0.0.7"),), is_active=True),
-        there=GroupSide(state=None, members=None, problem="denied"),
+        source_side=GroupSide(
+            state="Stable", members=(Member("my_app", "10.0.0.7"),), is_active=True
+        ),
+        target_side=GroupSide(state=None, members=None, problem="denied"),
         committed=(exact, lost),
         why_not=("it is active",),
     )
@@ -89,7 +91,7 @@ def test_differences() -> None:
     )
     comparison.add(Aspect.REPLICATION_FACTOR, 4, [factor])
     comparison.add(Aspect.CONFIG, 4, [config])
-    printed = encoded(comparison.printed(with_left_alone=True))
+    printed = encoded(comparison.as_json(with_left_alone=True))
     found = answered(reports.Diff, printed)
     wanted = renamed(printed)
     wanted["deviations"][0]["aspect"] = "replicationFactor"

@@ -348,7 +348,7 @@ def connector(flow: FlowSnapshot) -> str:
     return f"{flow.flow}.{metrics.SOURCE_CONNECTOR}"
 
 
-class _Labelled:
+class _LabelledCollector:
     """Memory and CPU of this process, with the configured labels, which the library lacks."""
 
     def __init__(self, collector: ProcessCollector, labels: Mapping[str, str]) -> None:
@@ -372,7 +372,7 @@ def exposition(
     text = SeriesText(metrics.ALL, is_openmetrics=is_openmetrics, fixed=series.labels)
     _Series(reading, text, series).fill()
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Labelled(ProcessCollector(registry=None), dict(series.labels)))
+    registry.register(_LabelledCollector(ProcessCollector(registry=None), dict(series.labels)))
     # the header is not passed on, because the library fails on an invalid version in it
     encode, content_type = choose_encoder(OPENMETRICS if is_openmetrics else "")
     return text.encode() + encode(registry), content_type

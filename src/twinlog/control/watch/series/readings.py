@@ -40,9 +40,10 @@ class Count(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """The values of one moment; `at` is monotonic."""
+    """Everything from which the series of one moment are made."""
 
     at: float
+    """Monotonic time in seconds."""
     flows: Sequence[FlowSnapshot]
     readiness: Sequence[FlowReadiness]
     rate: Callable[[float, str, PartitionSnapshot], Rate] = _unknown_rate
@@ -73,12 +74,12 @@ class PartitionRates:
         for flow in flows:
             number += len(flow.partitions)
             for part in flow.partitions:
-                self._take(now, (flow.flow, part.topic, part.partition), part)
+                self._add_sample(now, (flow.flow, part.topic, part.partition), part)
         if len(self._samples) > number:
             known = {(f.flow, part.topic, part.partition) for f in flows for part in f.partitions}
             self._samples = {key: sample for key, sample in self._samples.items() if key in known}
 
-    def _take(self, now: float, key: PartitionKey, partition: PartitionSnapshot) -> None:
+    def _add_sample(self, now: float, key: PartitionKey, partition: PartitionSnapshot) -> None:
         samples = self._samples.get(key)
         if samples is None:
             self._samples[key] = deque((_Sample(now, partition.records, partition.bytes),))

@@ -170,7 +170,7 @@ KEPT_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Kept:
+class _KeptAnswer:
     content: Content
     basis: object
     until: float
@@ -181,12 +181,12 @@ class KeptAnswers:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _KeptAnswer] = {}
 
     def keep(self, path: str, basis: object, content: Content) -> None:
         """Store an answer. `basis` is the site's basis from before the answer was made."""
         until = min(time.monotonic() + KEPT_S, self._site.leaders.begins_again)
-        self._kept[path] = _Kept(content=content, basis=basis, until=until)
+        self._kept[path] = _KeptAnswer(content=content, basis=basis, until=until)
 
     async def send(self, scope: Scope, send: Send) -> bool:
         """Send the cached answer, and return False if there is none that is current."""
@@ -201,7 +201,7 @@ class KeptAnswers:
         await send_answer(scope, send, status, headers, body)
         return True
 
-    def _is_current(self, kept: _Kept) -> bool:
+    def _is_current(self, kept: _KeptAnswer) -> bool:
         return time.monotonic() < kept.until and kept.basis == self._site.basis
 
 

@@ -25,7 +25,7 @@ from twinlog.control.doctor.findings import findings
 from twinlog.control.doctor.findings import printed as diagnosis
 from twinlog.control.doctor.observing import observe
 from twinlog.control.flow.wiring import flow_setup
-from twinlog.control.flow.wishes import Ask, wish
+from twinlog.control.flow.wishes import Ask, apply_intents
 from twinlog.control.web.api import inputs, shown
 from twinlog.control.web.api.inputs import WantedState
 from twinlog.control.web.api.site import NOT_HEARD, Parts, Site
@@ -48,7 +48,7 @@ def declared_changes(steering: FlowSteering, state: WantedState) -> list[Change]
     """
     corrupt: Corrupt = set()
     intents = steering.intents(corrupt)
-    changes = steering.wanted(IntentKind.PAUSE, [""], is_set=state.paused)
+    changes = steering.changes(IntentKind.PAUSE, [""], is_set=state.paused)
     changes += steering.limit(state.bytes_per_second)
     for kind, names in (
         (IntentKind.PAUSE, {*state.paused_topics}),
@@ -58,8 +58,8 @@ def declared_changes(steering: FlowSteering, state: WantedState) -> list[Change]
             *intents.topics(kind),
             *(topic for corrupt_kind, topic in corrupt if corrupt_kind is kind and topic),
         }
-        changes += steering.wanted(kind, sorted(names & known))
-        changes += steering.wanted(kind, sorted(known - names), is_set=False)
+        changes += steering.changes(kind, sorted(names & known))
+        changes += steering.changes(kind, sorted(known - names), is_set=False)
         if names - known:
             changes += _new(steering, kind, names - known)
     return changes
@@ -246,7 +246,7 @@ def _matching(topics: str | None) -> Callable[[str], bool]:
 def _diff(request: CheckedRequest, config: MirrorConfig) -> Any:
     matches, every = _matching(request.query.topics), bool(request.query.all)
     (comparisons,) = compare_flows(config, matches, with_left_alone=every, say=lambda _: None)
-    return comparisons.printed(with_left_alone=every)
+    return comparisons.as_json(with_left_alone=every)
 
 
 def _doctor(request: CheckedRequest, config: MirrorConfig) -> Any:
@@ -301,8 +301,8 @@ async def wished(site: Site, client: Client, flow: str, ask: Ask, **options: Any
     """Write commands as the command line does; `options`: reason, dry_run and nothing."""
     config = site.flow_config(flow)
     who = f"{client.name} (REST)"
-    changes = await site.wishes.run(lambda: wish([config], ask, who=who, **options))
-    site.leaders.changed()
+    changes = await site.wishes.run(lambda: apply_intents([config], ask, who=who, **options))
+    site.leaders.on_write()
     return shown.printed({"dry_run": options["dry_run"], "changes": changes})
 
 
@@ -460,12 +460,12 @@ ENDPOINTS: Final = (
     _wish(
         "pause",
         "Pause a flow until it is resumed.",
-        lambda steering, _: steering.wanted(IntentKind.PAUSE),
+        lambda steering, _: steering.changes(IntentKind.PAUSE),
     ),
     _wish(
         "resume",
         "Resume a paused flow.",
-        lambda steering, _: steering.wanted(IntentKind.PAUSE, is_set=False),
+        lambda steering, _: steering.changes(IntentKind.PAUSE, is_set=False),
     ),
     _wish(
         "limit",

@@ -16,7 +16,7 @@ from typing import Final
 
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.check.reported_status import Reported, reports_of
+from twinlog.control.check.reported_status import ReportedFlow, reports_of
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.web.open_requests import RequestWorkers
 from twinlog.errors import TwinlogError
@@ -36,7 +36,7 @@ Problems = dict[str, TwinlogError]
 class LeaderReport:
     """The last report of one flow."""
 
-    reported: Reported | None = None
+    reported: ReportedFlow | None = None
     problem: str = ""
     """Why the report is missing, or older than it should be."""
 
@@ -73,7 +73,7 @@ class Leaders:
         self.version = 0
         """Changes when a report is read, or when this process writes a command."""
 
-    def changed(self) -> None:
+    def on_write(self) -> None:
         """Mark earlier reads as outdated because this process has just written a command."""
         self._changed = time.monotonic()
         self.version += 1
@@ -97,7 +97,7 @@ class Leaders:
         self._heard = {flow: report for flow, report in self._heard.items() if flow in names}
         for _ in range(2):  # a read that began before a change is repeated
             old = [
-                self._being_read(alias, of_target)
+                self._target_to_read(alias, of_target)
                 for alias, of_target in by_target.items()
                 if not self._is_fresh(alias, of_target)
             ]
@@ -115,7 +115,7 @@ class Leaders:
         is_young = target.begun > self._changed and time.monotonic() < target.fresh_until
         return is_young and all(str(flow.flow) in self._heard for flow in flows)
 
-    def _being_read(self, alias: str, flows: Sequence[FlowConfig]) -> _Target:
+    def _target_to_read(self, alias: str, flows: Sequence[FlowConfig]) -> _Target:
         target = self._targets.setdefault(alias, _Target())
         if not target.is_read:
             target.waits_until = time.monotonic() + WAITED_S
@@ -147,7 +147,7 @@ class Leaders:
 
     async def _reports(
         self, target: ClusterSettings, flows: Mapping[str, bool]
-    ) -> tuple[dict[str, Reported], Problems]:
+    ) -> tuple[dict[str, ReportedFlow], Problems]:
         now_ms = int(time.time() * 1000)
         try:
             run = self._workers.run(lambda: reports_of(flows, target, now_ms, GIVES_UP_S))

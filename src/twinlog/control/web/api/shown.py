@@ -22,7 +22,7 @@ from twinlog.codes import (
     severity_of,
 )
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
-from twinlog.control.check.reported_status import LastRun, Reported
+from twinlog.control.check.reported_status import LastRun, ReportedFlow
 from twinlog.control.duties.publication import is_unusual, kept_of
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.web.api.inputs import PartitionQuery, TopicQuery
@@ -66,7 +66,7 @@ _PARTITION: Final = (
     "is_near_deletion code message"
 )
 EVENT: Final = "number at_ms level flow topic? partition code message who person?"
-_NOTHING: Final = Reported(status=None, intents=None)
+_NOTHING: Final = ReportedFlow(status=None, intents=None)
 
 
 def flow(
