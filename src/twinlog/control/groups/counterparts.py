@@ -150,9 +150,10 @@ class TargetOffsets:
         first the end of the copy, then the map (see `mirror.map.translation`, rule A).
         """
         wanted = set(tps)
-        intact = [views[tp] for tp in wanted if tp in views and not views[tp].is_broken]
+        found = [views[tp] for tp in wanted if tp in views]
+        copied = [view for view in found if not view.is_broken and not view.is_keyed]
         from_target = [tp for tp in wanted if tp not in views and self._came_from_target(tp.topic)]
-        current = with_same_topics(intact, self._source, self._target)
+        current = with_same_topics(copied, self._source, self._target)
         counterparts = dict(self._find_copies({view.source: view for view in current}))
         if from_target:
             counterparts.update(self._find_originals(from_target))
