@@ -282,7 +282,9 @@ def test_records_of_all_topics_are_placed_by_key(
     file.write_text(file.read_text().replace(given, all_keyed))
     config = load(file, environment={})
     (flow,) = check(config).flows
-    assert [one for one in flow.notes if "its source 2: records are placed by key" in one]
+    source, target = flow.flow.split("->")
+    placed = f"2 partitions on {target}, and 2 on {source}: records are placed by key"
+    assert [note for note in flow.notes if placed in note], flow.notes
     with Mirror(config, once=True) as mirror:
         (ended,) = mirror.wait()
     assert {p.code for p in ended.partitions} == {""}
