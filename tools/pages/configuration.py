@@ -33,8 +33,9 @@ Twinlog follows MirrorMaker 2's rules:
 - `A->B.key` sets a key of one flow, `key` alone sets it for every flow. The flow's own line takes
   precedence.
 - `A.security.protocol`, `A.ssl.*` and `A.sasl.*` apply to all clients of cluster A;
-  `A.consumer.key`, `A.producer.key` and `A.admin.key` apply to one kind of client. Without a
-  cluster as a prefix, such a key applies to all clusters.
+  `A.consumer.key`, `A.producer.key` and `A.admin.key` apply to one kind of client.
+- `security.protocol`, `ssl.*` and `sasl.*` without a cluster apply to all clusters. `consumer.key`,
+  `producer.key` and `admin.key` without a cluster have no effect, and `check` warns.
 - The entries of lists of names are Java regular expressions that must match the whole name.
 - `A.consumer.isolation.level` (default `read_committed`) and `A.consumer.auto.offset.reset`
   (`earliest`) apply to the copy from A.

@@ -84,7 +84,7 @@ def _handed_on() -> list[int]:
         try:
             if number > 2 and os.get_inheritable(number):
                 descriptors.append(number)
-        except OSError:  # closed in the meantime, as that of the directory itself
+        except OSError:  # already closed, like the descriptor with which this folder was listed
             continue
     return descriptors
 

@@ -167,7 +167,7 @@ def _send(
 
 
 def _is_out_of_order(answer: int | TwinlogError) -> bool:
-    """Return whether the gap was rejected. Any other error does not count."""
+    """Return whether the broker rejected the batch with OUT_OF_ORDER_SEQUENCE_NUMBER."""
     return isinstance(answer, BrokerRefused) and answer.kafka_error == OUT_OF_ORDER_SEQUENCE_NUMBER
 
 

@@ -110,7 +110,7 @@ def file_argument(name: str = "file", **attributes: Any) -> Callable[[F], F]:
 
 
 def name_used(context: click.Context, parameter: click.Parameter) -> str:
-    """Return the flag of a parameter, or its variable if that gave the value."""
+    """Return the parameter's flag, or its environment variable if the value came from it."""
     return parameter.name_used(context) if isinstance(parameter, Option) else str(parameter.name)
 
 

@@ -51,7 +51,7 @@ def refuse_transforms(config: MirrorConfig) -> MirrorConfig:
 
 
 def unrun_transforms(config: MirrorConfig) -> list[ConfigError]:
-    """Return an error for each line because of which transforms do not run."""
+    """Return an error for each configuration line that prevents transforms from running."""
     errors = [error for flow in config.flows for error in _flow_errors(flow)]
     return errors + [
         _error(warning.file, warning.line, warning.key, "this line of a transform is not read")

@@ -135,7 +135,7 @@ class ConnectStep:
 
     @property
     def sql(self) -> str:
-        """Return the query of the view `records` that does the same."""
+        """Return a query on the view `records` that does the same as this step."""
         applies, names = self.condition.sql, ", ".join(map(_text, self.headers))
         match self.action:
             case Action.FILTER:

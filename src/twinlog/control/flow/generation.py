@@ -25,7 +25,7 @@ from twinlog.survey.discovery import may_pass
 # topic does not match its plan.
 
 AFTER_FAILURE_S: Final = 30.0
-"""Maximum pause."""
+"""Maximum pause between a failed discovery and the next one."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -95,7 +95,7 @@ class RunState:
         lanes = [*rest, *next_lanes]
         if not self.uses_one_lane or not lanes:
             return lanes
-        # one that reaches both clusters, and the one that has the most partitions already
+        # prefer a lane that reaches both clusters, then the one with the most partitions
         return [max(lanes, key=lambda la: (la.degraded is None, len(la.partitions), la.key))]
 
     def lanes(self) -> list[Lane]:

@@ -236,7 +236,7 @@ class MapTail:
         )
 
     def on_durable(self, run: Run) -> None:
-        """Note that a row that ends with this run is in the map topic, and all rows before it."""
+        """Note that the row that ends with this run is in the map topic, as are all before it."""
         self.writing -= 1
         for full in list(self._full):
             if full.runs[-1] != run and full.runs[-1].ordinal >= run.ordinal:

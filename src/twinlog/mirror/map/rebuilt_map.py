@@ -80,7 +80,7 @@ class NumberedRecord(NamedTuple):
 
 
 def number_of(identity: int) -> int:
-    """Return an identity as it is stored here."""
+    """Return the low 64 bits of an identity, or 1 instead of 0, because 0 is ABSENT."""
     return (identity & _MASK) or 1
 
 

@@ -159,7 +159,7 @@ class ReadSide:
         self._entries.extendleft(reversed(list(entries)))
 
     def has_hidden(self, offset: int) -> bool:
-        """Return whether a marker or an aborted record is at an offset that was passed."""
+        """Return whether a marker or an aborted record is at an offset before the position."""
         return any(hidden_range.first <= offset < hidden_range.next for hidden_range in self.hidden)
 
     def _first_of(self, piece: Piece) -> int:
