@@ -181,7 +181,7 @@ def test_a_flow_that_is_demoted_between_two_portions(
 def test_a_demotion_and_a_replay_detect_each_other(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The demotion's row is directly before or after the row that a replay has begun."""
+    """The demotion's row is written directly before or after the row that announces the replay."""
     produce(case.pair.a, case.pair.topic, numbered(20, 30))
     case.fail_over()
     before = on_target(case)

@@ -56,7 +56,7 @@ def test_records_deleted_before_they_were_copied(
 def test_records_deleted_after_the_groups_offset_are_reported(
     flow: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """MirrorMaker 1 was stopped there for longer than the source keeps its records."""
+    """MirrorMaker 1 was stopped at the group's offset for longer than the source's retention."""
     group = f"g-{flow.topic}"
     flow.prefixed = False
     flow.put(range(10))

@@ -124,7 +124,9 @@ def test_log_that_held_no_record_takes_only_sequence_0(
     fresh_topic: str,
     left: str,
 ) -> None:
-    """Remains of an older release, of a probe that died, or of retention make no difference."""
+    """The probe has the same result if its topic already exists: empty, with a record, or with
+    deleted records.
+    """
     if left != "nothing":
         create_topic(target_cluster, fresh_topic)
     if left in {"one record", "deleted records"}:

@@ -168,7 +168,9 @@ class _OneEncoder:
         return pc.index(is_leading, _FALSE).as_py() if is_leading.false_count else len(is_leading)
 
     def add(self, rows: Rows, offsets: array[int]) -> None:
-        """Add rows after those added before. Raises ClusterError."""
+        """Append rows. Raises ClusterError unless their offsets ascend and are after those already
+        added.
+        """
         before = self.offsets[-1] if self.offsets else self._range.first - 1
         if offsets[0] <= before or not all(map(lt, offsets, offsets[1:])):
             raise _overlap_error()

@@ -76,7 +76,7 @@ class ClusterState:
         return any(row.begun for row in rows if row.flow == flow)
 
     def _is_current(self, row: CopyRow) -> bool:
-        # a cluster that was created from the disks of another one has its rows
+        # a cluster that was created from another one's disks has the other one's rows, too
         return not row.ended and row.target_cluster_id in ("", self.cluster_id)
 
     @cached_property

@@ -37,14 +37,16 @@ from twinlog.wire.record_batch import BatchHeader, read_header, verify_crc
 from twinlog.wire.records import Rows, decode_rows
 
 AHEAD: Final = 2
-"""Maximum number of a partition's ranges without an answer, besides the one that is compared."""
+"""Maximum number of ranges of a partition that are submitted in advance, besides the one that is
+compared.
+"""
 
 
 class Functions(Protocol):
     """The application of the transforms, as a comparison sees it."""
 
     def offer(self, tp: TopicPartition, stretch: Stretch) -> None:
-        """Have the records of a stretch transformed, and set its number."""
+        """Submit the records of a stretch to the transforms, and set its number."""
 
     def answer(self, tp: TopicPartition, stretch: Stretch) -> RangeAnswer:
         """Wait for the answer. Raises TwinlogError if there will be none."""

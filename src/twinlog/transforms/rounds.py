@@ -102,7 +102,9 @@ class Rounds:
     limit_s: float = 60.0
     """Maximum duration of a job. A record that needs longer by itself fails."""
     is_deterministic: bool = True
-    """If False, each job has a plan of its own: a plan contains its time and its random seeds."""
+    """If False, each job is planned again, because a plan of Spark fixes the current time and
+    random seeds.
+    """
     round_bytes: int = 8 << 20
     """Maximum of `most_bytes`."""
     most_bytes: int = LEAST_BYTES

@@ -248,7 +248,7 @@ def test_a_topic_that_was_recreated_ends_a_query_that_fails_on_data_loss(
 def test_offsets_of_a_new_topic_that_are_passed_over_are_named(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, has_ids: bool
 ) -> None:
-    """Without a topic ID, a re-created topic looks like a truncated log whose records were read."""
+    """Without topic IDs the reader cannot distinguish a re-created topic from a truncated log."""
     cluster = Cluster({"a": 20}, has_ids=has_ids)
     query = Query(monkeypatch, cluster, subscribe="a", failOnDataLoss="false")
     query.run()

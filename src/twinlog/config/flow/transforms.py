@@ -94,7 +94,9 @@ class TransformConfig:
     connect: ConnectStep | None = None
     """The transform of Kafka Connect that `sql` is made from."""
     origin: Setting = field(repr=False, compare=False)
-    """The line of `function` or `sql`, or the class of a transform of Kafka Connect."""
+    """The setting that defines the transform: its `function` or `sql`, or the class of a transform
+    of Kafka Connect.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,7 +82,9 @@ class Measurements:
 
 
 class Rehearsal:
-    """The rehearsal of one part, on new and empty topics; not thread-safe."""
+    """Rehearses one part of a drill, switchover or failover, on new and empty topics. Not thread-
+    safe.
+    """
 
     def __init__(
         self,

@@ -79,7 +79,9 @@ def point_at(runs: Sequence[Run], upstream: int, downstream: int) -> SyncPoint |
 
 
 def is_still_there(runs: Sequence[Run], point: SyncPoint) -> bool:
-    """Return False if the copy resumed at or before the record, and another one replaced it."""
+    """Return True if the map still has this record at these offsets. A copy that resumed at or
+    before it may have replaced it by another record.
+    """
     run = run_at(runs, point.ordinal)
     return run is not None and _point(run, point.ordinal) == point
 

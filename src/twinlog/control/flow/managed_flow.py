@@ -276,7 +276,7 @@ class ManagedFlow:
                 ),
                 clock=process.clock,
             )
-            transforms.tick(())  # its Spark starts beside that of the lanes
+            transforms.tick(())  # starts the Spark of the transforms while that of the lanes starts
         run = FlowRun(
             name=setup.name,
             host=RunHost(process, prepared.read_map),

@@ -254,7 +254,7 @@ class MapRebuild:
         try:
             known = describe_producers(self._target, [tp])[tp]
         except TwinlogError:
-            return  # old brokers, or no permission; then a start does not compare either
+            return  # old brokers, or no permission: the next start cannot compare this either
         state = None if isinstance(known, TwinlogError) else known.get(result.last_producer)
         if state is None or state.last_sequence == sequence_of(result.next_ordinal - 1):
             return

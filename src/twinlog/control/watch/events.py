@@ -188,7 +188,7 @@ class EventLog(logging.Handler):
             who=self.who,
             person=without_secrets(str(getattr(record, "person", ""))),
         )
-        # other hosts get what is about a flow, and unusual
+        # events of a flow that are warnings, have a code, or are news are published for other hosts
         is_published = bool(event.flow) and (
             record.levelno >= logging.WARNING or bool(event.code) or hasattr(record, "news")
         )

@@ -239,7 +239,8 @@ class Branch(PartitionCopy):
             self.tail.announce(read_to(self.acked_ordinal, position), None, always=True)
 
     def _shift(self, batch: OutBatch, distance: int, now_ms: int) -> None:
-        # the other source partitions write here, too
+        # other source partitions write to this target partition, too, so this branch's next offset
+        # moves by their records
         self._k += distance
         self.intake.shift(distance)
         self._clean(batch, self._k + batch.ordinal, now_ms)

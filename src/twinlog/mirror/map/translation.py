@@ -156,7 +156,7 @@ def reach_at(runs: Sequence[Run], ordinal: int, downstream: int) -> Reach:
     first = runs[0]
     if ordinal <= first.ordinal:
         return Reach(first.upstream, max(downstream, first.downstream))
-    # after the last record, not at the next one, which may be announced but not written
+    # resume after the last record: the next run may be announced without its record being written
     last = run_at(runs, ordinal - 1) or first
     return Reach(last.upstream_of(ordinal - 1) + 1, downstream)
 

@@ -164,7 +164,9 @@ class DefaultReplicationPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdentityReplicationPolicy(DefaultReplicationPolicy):
-    """Keeps the source's names for remote topics, except heartbeats (default policy)."""
+    """Gives remote topics the names of their source topics. Heartbeats topics are named as by the
+    default policy.
+    """
 
     source_alias: str | None
     """The alias that is assumed as the origin of every topic, because names do not show it; None if

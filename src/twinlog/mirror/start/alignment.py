@@ -28,7 +28,9 @@ from twinlog.mirror.start.tail_check import comparable_headers
 from twinlog.wire.records import Record
 
 MOST_SKIPPED: Final = 200
-"""Maximum number of records within a hole that are tried."""
+"""Maximum number of records that may be missing in one hole. The search tries each number up to
+this one.
+"""
 BEHIND_A_JUMP: Final = 200_000
 """Number of source records to read after a match with a jump, in search of a match without one."""
 
