@@ -315,10 +315,10 @@ class Adopter:
 
     def _keyed_error(self, plan: PartitionPlan, noted: int) -> PartitionError:
         return PartitionError(
-            f"{plan.source}: MirrorMaker 2 copied it up to offset {noted} and kept its partitions; "
-            f"by key (twinlog.target.partitions) all of it would be copied to {plan.target.topic} "
-            "again: give that topic as many partitions as the source's, or leave the topic "
-            "out of the flow with topics.exclude",
+            f"{plan.source}: MirrorMaker 2 copied it up to offset {noted} to the partition of the "
+            "same number. twinlog.target.partitions places records by key, so all of them would be "
+            f"copied to {plan.target.topic} again: give {plan.target.topic} as many partitions as "
+            "the source topic, or exclude the topic with topics.exclude",
             code="PARTITIONS_DIFFER",
         )
 

@@ -229,7 +229,9 @@ class Failover:
         self._groups.set_all(self._survey()[1], self._say)
         after = self._survey()[1]
         done = sum(plan.is_done for plan in after)
-        self._say(f"groups: {done} of {plural(len(after), 'group')} at their offsets, or further")
+        self._say(
+            f"groups: {done} of {plural(len(after), 'group')} at or after their translated offsets"
+        )
         return [plan for plan in after if not plan.is_done]
 
 

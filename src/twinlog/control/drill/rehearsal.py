@@ -82,8 +82,9 @@ class Measurements:
 
 
 class Rehearsal:
-    """Rehearses one part of a drill, switchover or failover, on new and empty topics. Not thread-
-    safe.
+    """Rehearses one part of a drill (switchover or failover) on new and empty topics.
+
+    Not thread-safe.
     """
 
     def __init__(

@@ -157,7 +157,7 @@ class IntentFollower:
             self.log.news("%s %s %s", names, verb, what, topic=about, person=who)
         for skip in intents.skips:
             if skip not in before.skips:
-                self.log.news("will be left out: %s", skip)
+                self.log.news("records are skipped: %s", skip)
         for acceptance in intents.accepted:
             if acceptance not in before.accepted:
                 self.log.news("foreign records are accepted: %s", acceptance)

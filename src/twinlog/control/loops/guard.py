@@ -559,9 +559,9 @@ def loop_error(flow: FlowConfig, topic: str, way: Sequence[str]) -> PartitionErr
     return _left_out_error(
         flow,
         "COPIED_BACK",
-        f"topic {topic} would come back to where it is copied from, by "
-        f"{', '.join(way)}, and every record again and again; leave it out of one of these "
-        f"flows ({way[-1]}.topics.exclude), or turn one off",
+        f"topic {topic} would be copied back to its source through {', '.join(way)}, so that "
+        f"every record is copied endlessly; exclude it from one of these flows "
+        f"({way[-1]}.topics.exclude), or disable one",
     )
 
 
@@ -623,9 +623,9 @@ def unseen_origins(flow: FlowConfig) -> str:
     """The note if the source's state topic may not be read."""
     source = flow.flow.source
     return (
-        f"{flow.flow}: whether topics of {source} are copies that came from {flow.flow.target} is "
-        f"unknown, and their names do not show it: make sure that no flow leads the other way, or "
-        f"grant READ on topic {STATE_TOPIC} of {source}"
+        f"{flow.flow}: READ on topic {STATE_TOPIC} of {source} is not granted, so copies from "
+        f"{flow.flow.target} among the topics of {source} cannot be detected by it: grant READ, or "
+        "make sure that no flow leads the other way"
     )
 
 

@@ -269,9 +269,9 @@ class Rebuild:
         upstream, ordinal = furthest.differs
         begin, offset = furthest.runs[0], self._k + ordinal
         return self._differs_error(
-            f"[{begin.downstream}, {offset}) are source records [{begin.upstream}, {upstream}), "
-            f"but from target offset {offset} on, [{offset}, {self._target.end}), records differ "
-            f"from those that follow there, [{upstream}, {self._source.end})"
+            f"target offsets [{begin.downstream}, {offset}) are copies of source offsets "
+            f"[{begin.upstream}, {upstream}), and the next records differ: target "
+            f"[{offset}, {self._target.end}), source [{upstream}, {self._source.end})"
         )
 
     def _differs_error(self, what: str) -> PartitionError:
