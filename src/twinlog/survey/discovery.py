@@ -459,8 +459,8 @@ def _plan(
                 topics[name], denied_error(flow.flow.target, lacks[0].name, remote[name])
             )
             continue
-        there = len(remote_topic.partitions)
-        targets = there if flow.places_by_key(len(topics[name].partitions), there) else 0
+        count = len(remote_topic.partitions)
+        targets = count if flow.places_by_key(len(topics[name].partitions), count) else 0
         transform = flow.transforms.digest_of(name)
         for partition in topics[name].partitions[: usable.get(name)]:
             discovery.plans.append(

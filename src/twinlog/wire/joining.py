@@ -119,7 +119,8 @@ def _join(
          first.codec if unpacks else Codec.NONE, *_NOTHING),
     )  # fmt: skip
     # the joined batch has fewer headers, so it is almost never larger than its parts
-    size = most_bytes if unpacks else min(most_bytes, HEADER_BYTES + len(records) - start)
+    parts_bytes = (len(records) - start) * (_LZ4_RATIO if unpacks else 1)
+    size = min(most_bytes, HEADER_BYTES + parts_bytes)
     if size <= HEADER_BYTES:
         return None
     out = bytearray(2 * size - HEADER_BYTES if unpacks else size)
@@ -179,4 +180,6 @@ def _unpack_batches(
 
 
 _KNOWN_TO_THE_KERNEL: Final = (Codec.NONE, Codec.LZ4)
+_LZ4_RATIO: Final = 255
+"""No byte of lz4 stands for more bytes than this."""
 _NOTHING: Final = [0] * (shapes.JOIN_NUMBERS - shapes.BATCHES)

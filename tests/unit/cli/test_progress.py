@@ -144,7 +144,7 @@ def test_records_are_those_of_the_copy_or_are_not_known() -> None:
 
 
 def test_lag_of_an_outage_is_the_least_that_waits() -> None:
-    """During an outage the source is not queried and may grow, so the lag shown is a lower bound."""
+    """During an outage the source is not queried and may grow, so the lag is a lower bound."""
     waits = [
         partition(topic, state="RETRYING", lag=500, code="UNREACHABLE", message="B: no answer")
         for topic in ("orders", "payments")

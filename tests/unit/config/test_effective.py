@@ -73,9 +73,7 @@ ANOTHER = {
     "start": {"twinlog.start": "pay.*:latest"},
     "source_group.group_id": {"twinlog.source.group.id": "mirror-maker-1"},
     "source_group.commit_interval_ms": {"twinlog.source.group.commit.interval.ms": "7"},
-    "same_partitions": {"twinlog.target.partitions": "same"},
-    "keyed_partitions": {"twinlog.target.partitions": "keyed"},
-    "all_keyed": {"twinlog.target.partitions": "all-keyed"},
+    "target_partitions": {"twinlog.target.partitions": "same"},
     "new_topics.default_partitions": {
         "twinlog.target.partitions": "keyed", "twinlog.new.topic.partitions": "default"
     },

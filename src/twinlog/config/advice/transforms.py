@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from twinlog.config.flow.connect import CHAIN
-from twinlog.config.flow.schema import FlowConfig, MirrorConfig, PolicyKind
+from twinlog.config.flow.schema import FlowConfig, MirrorConfig, PolicyKind, TargetPartitions
 from twinlog.config.keys.key_table import TARGET_PARTITIONS, TRANSFORMS
 from twinlog.config.values.warnings import ConfigWarning, WarningCode, warning
 from twinlog.errors import ConfigError
@@ -70,7 +70,7 @@ def _flow_errors(flow: FlowConfig) -> Iterator[ConfigError]:
             "policy of this flow keeps the names of topics, so applications may write to them"
         )
         yield _error(listed.file, listed.line, listed.key, what, _TODO_NAMES)
-    if flow.all_keyed:
+    if flow.target_partitions is TargetPartitions.ALL_KEYED:
         placed = flow.settings[TARGET_PARTITIONS]
         what = "records that this flow transforms keep their partitions, so it places none by key"
         yield _error(placed.file, placed.line, placed.key, what, _TODO_KEYS)

@@ -29,6 +29,7 @@ from twinlog.config.flow.schema import (
     PolicyConfig,
     RefreshConfig,
     SourceGroupConfig,
+    TargetPartitions,
     VerifyMode,
 )
 from twinlog.config.flow.start import Priorities, Starts, to_priorities, to_starts
@@ -217,9 +218,7 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
             group_id=values.text("twinlog.source.group.id"),
             commit_interval_ms=values.number("twinlog.source.group.commit.interval.ms"),
         ),
-        same_partitions=values.choice_or(TARGET_PARTITIONS, "grow") == "same",
-        keyed_partitions=values.choice_or(TARGET_PARTITIONS, "grow") in _KEYED,
-        all_keyed=values.choice_or(TARGET_PARTITIONS, "grow") == "all-keyed",
+        target_partitions=TargetPartitions(values.choice_or(TARGET_PARTITIONS, "grow")),
         beside=_flows(values.setting(BESIDE)),
         accept_source_loss=values.choice_or("twinlog.source.loss", "stop") == "accept",
         rpo_seconds=values.number_or_none("twinlog.rpo.seconds"),

@@ -30,6 +30,19 @@ class PolicyKind(StrEnum):
     IDENTITY = "identity"
 
 
+class TargetPartitions(StrEnum):
+    """What happens if a remote topic has another partition count than its source topic."""
+
+    GROW = "grow"
+    """Missing partitions are added."""
+    SAME = "same"
+    """The topic is not copied."""
+    KEYED = "keyed"
+    """Records are placed by key."""
+    ALL_KEYED = "all-keyed"
+    """Records are placed by key, also if the counts are equal."""
+
+
 class VerifyMode(StrEnum):
     """What a running mirror compares of its own copy."""
 
@@ -233,16 +246,8 @@ class FlowConfig:
     start: Starts
     """twinlog.start"""
     source_group: SourceGroupConfig
-    same_partitions: bool
-    """twinlog.target.partitions = same: topics whose counts differ are stopped, and none is
-    extended.
-    """
-    keyed_partitions: bool
-    """twinlog.target.partitions = keyed or all-keyed: records of such topics are distributed by
-    key.
-    """
-    all_keyed: bool
-    """twinlog.target.partitions = all-keyed: also those of topics with equal counts."""
+    target_partitions: TargetPartitions
+    """twinlog.target.partitions"""
     beside: frozenset[Flow]
     """twinlog.beside: flows that may copy the same topics."""
     accept_source_loss: bool
@@ -274,9 +279,22 @@ class FlowConfig:
     released: frozenset[str] = frozenset()
     """Topics that were released with a command; not from the file."""
 
-    def places_by_key(self, here: int, there: int) -> bool:
-        """Return whether records are distributed by key, from `here` partitions to `there`."""
-        return self.keyed_partitions and (self.all_keyed or here != there)
+    @property
+    def same_partitions(self) -> bool:
+        """Whether a topic is not copied if its partition count differs on the target."""
+        return self.target_partitions is TargetPartitions.SAME
+
+    @property
+    def keyed_partitions(self) -> bool:
+        """Whether records of some topics are placed by key."""
+        return self.target_partitions in (TargetPartitions.KEYED, TargetPartitions.ALL_KEYED)
+
+    def places_by_key(self, source_count: int, target_count: int) -> bool:
+        """Return whether the records of a topic with these partition counts are placed by key."""
+        differs = source_count != target_count
+        return self.target_partitions is TargetPartitions.ALL_KEYED or (
+            self.keyed_partitions and differs
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

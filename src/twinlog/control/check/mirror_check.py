@@ -282,9 +282,8 @@ def suggest_adoption(
         return
     left = [(target, storage.topic)]
     syncs = SyncsTopic.of(setup.config)
-    if (
-        syncs is not None and not setup.is_identity
-    ):  # this flow's own syncs topic has no foreign records
+    # this flow's own syncs topic has no foreign records
+    if syncs is not None and not setup.is_identity:
         left.append((target if syncs.on_target else source, syncs.name))
     used = [
         f"{name} on {client.alias}"

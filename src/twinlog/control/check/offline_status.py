@@ -433,9 +433,8 @@ class _OfflineFlow:
         reports = bool(self._flow.status_interval_seconds) and rows is not None
         run = last_run(self._history, status, now_ms, reports=reports)
         now = current_status(status, self._history, now_ms)
-        if (
-            now is None and STATE_TOPIC in self._target_metadata.topics
-        ):  # otherwise the leader is unknown
+        # without the state topic the leader is unknown
+        if now is None and STATE_TOPIC in self._target_metadata.topics:
             now = current_set_up(failed, self._history, run, now_ms)
         return run, now, problem
 

@@ -623,9 +623,9 @@ def unseen_origins(flow: FlowConfig) -> str:
     """The note if the source's state topic may not be read."""
     source = flow.flow.source
     return (
-        f"{flow.flow}: READ on topic {STATE_TOPIC} of {source} is not granted, so copies from "
-        f"{flow.flow.target} among the topics of {source} cannot be detected by it: grant READ, or "
-        "make sure that no flow leads the other way"
+        f"{flow.flow}: READ on topic {STATE_TOPIC} of {source} is not granted. Without it, copies "
+        f"from {flow.flow.target} among the topics of {source} may not be recognized: grant READ, "
+        "or make sure that no flow copies in the other direction"
     )
 
 

@@ -291,9 +291,8 @@ class Follower:
         for state in states:
             holes = state.holes + slot.holes
             after = [] if slot.number == ABSENT else list(self._next(state, holes, slot))
-            if not any(
-                range_at.floating == 0 for range_at in after
-            ):  # rule C: this record was copied
+            # rule C: this record was copied
+            if not any(range_at.floating == 0 for range_at in after):
                 self._search_end(state, holes, slot.offset)
             if slot.number == ABSENT:
                 self._note(state.ordinal + 1, slot.offset)
