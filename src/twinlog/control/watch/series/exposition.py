@@ -29,10 +29,11 @@ from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.metrics import Metric, TimingMetrics
 from twinlog.quantities import known, largest, total
 
-# Encodes series as Prometheus' text or OpenMetrics like the library, in a quarter of its time.
+# Encodes series as Prometheus' text or OpenMetrics, as the library does, in a third of its time.
 #
-# Ten series of a partition have the same labels, which the library escapes for each. With 10,000
-# partitions an answer took 2.1 s, during which the process did little else; here it takes 0.4 s.
+# The series of a partition have the same labels, and the library sorts and escapes the labels of
+# each series. Its answer for 10,000 partitions took 2.1 s, during which the process did little
+# else. Here labels are not sorted, and consecutive series with the same labels share their text.
 #
 # Sources: Prometheus' exposition formats, and OpenMetrics 1.0.
 
@@ -43,6 +44,14 @@ _Labels = tuple[str, ...]
 _Fixed = tuple[tuple[str, str], ...]
 
 
+class _Escaped(dict[str, str]):
+    """The escaped text of each label value."""
+
+    def __missing__(self, value: str) -> str:
+        self[value] = escaped = value.translate(_ESCAPES)
+        return escaped
+
+
 class SeriesText:
     """The series of one answer, in the order of `metrics`."""
 
@@ -51,17 +60,17 @@ class SeriesText:
     ) -> None:
         """`fixed`: labels of every series."""
         self._is_openmetrics = is_openmetrics
+        self._escaped = _Escaped()
         self._fixed = fixed
         self._lines: dict[str, list[str]] = {each.name: self._head(each) for each in metrics}
-        self._labels: dict[tuple[_Labels, Sequence[str]], str] = {}
+        self._last: tuple[_Labels, _Labels, str] = (), (), self._labels_text((), ())
 
     def add(self, metric: Metric, labels: _Labels, value: float) -> None:
         """Add a sample; labels are in the metric's order."""
-        text = self._labels.get((metric.labels, labels))
-        if text is None:
-            text = self._labels[metric.labels, labels] = _labels_text(
-                metric.labels, labels, self._fixed
-            )
+        names, values, text = self._last
+        if values is not labels or names != metric.labels:
+            text = self._labels_text(metric.labels, labels)
+            self._last = metric.labels, labels, text
         number = "NaN" if value != value else repr(value)  # noqa: PLR0124 (true only for NaN)
         self._lines[metric.name].append(f"{metric.name}{text} {number}\n")
 
@@ -74,29 +83,26 @@ class SeriesText:
         lines, names, count = self._lines[metric.name], (*metric.labels, "le"), 0
         for bound, count in buckets:
             edge = "+Inf" if math.isinf(bound) else repr(bound)
-            lines.append(
-                f"{metric.name}_bucket{_labels_text(names, (*labels, edge), self._fixed)} {count}\n"
-            )
-        text = _labels_text(metric.labels, labels, self._fixed)
+            text = self._labels_text(names, (*labels, edge))
+            lines.append(f"{metric.name}_bucket{text} {count}\n")
+        text = self._labels_text(metric.labels, labels)
         lines.append(f"{metric.name}_count{text} {count}\n{metric.name}_sum{text} {total!r}\n")
 
     def encode(self) -> bytes:
         """Return everything that was added, without the end marker of OpenMetrics."""
         return "".join(line for lines in self._lines.values() for line in lines).encode()
 
+    def _labels_text(self, names: _Labels, values: _Labels) -> str:
+        pairs = (*zip(names, values, strict=True), *self._fixed)
+        escaped = self._escaped
+        inner = ",".join([f'{name}="{escaped[value]}"' for name, value in pairs])
+        return f"{{{inner}}}" if inner else ""
+
     def _head(self, metric: Metric) -> list[str]:
         name, meaning = metric.name, metric.meaning.replace("\\", r"\\").replace("\n", r"\n")
         if self._is_openmetrics:
             name, meaning = name.removesuffix(_TOTAL), meaning.replace('"', r"\"")
         return [f"# HELP {name} {meaning}\n", f"# TYPE {name} {metric.kind}\n"]
-
-
-def _labels_text(names: _Labels, values: Sequence[str], fixed: _Fixed) -> str:
-    if not names and not fixed:
-        return ""
-    pairs = sorted((*zip(names, values, strict=True), *fixed))
-    inner = ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in pairs)
-    return f"{{{inner}}}"
 
 
 OFFLINE: Final = (FlowState.NOT_RUNNING, FlowState.UNKNOWN)
