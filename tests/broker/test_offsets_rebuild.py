@@ -369,7 +369,7 @@ def test_any_other_record_is_refused_with_its_offset(
         records.append(rig.record(55))
     rewritten(rig, records)
     said = is_refused(rig, capsys, "REBUILD_MISMATCH")
-    assert f" on, {differs}" in said
+    assert f"target {differs}, source" in said
     assert "delete the" not in said
 
 

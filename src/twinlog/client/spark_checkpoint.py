@@ -141,9 +141,9 @@ def _noted(checkpoint: Path) -> NotedBatch:
     noted = NotedBatch(batch=batch, is_committed=committed == batch)
     if not set(noted.deciding) <= planned or batch - committed > 1 or committed > batch:
         raise UsageError(
-            f"{checkpoint}: micro-batch {batch} is planned, but {committed} is the newest that is "
-            "committed, and files in between are missing: run the query to the end of a "
-            "micro-batch, or start with a new checkpoint"
+            f"{checkpoint}: files of the last micro-batches are missing in offsets/ or commits/ "
+            f"(newest planned batch: {batch}, newest committed batch: {committed}): let the query "
+            "finish a micro-batch, or start with a new checkpoint"
         )
     return noted
 

@@ -91,7 +91,7 @@ class UpstreamMaps:
                         OPTION,
                         f"the mirror places records of {partition_map.topic} in {topic} by their "
                         "keys, and the offset map does not have their positions",
-                        "leave it out, or join by key and value",
+                        "remove the option, or join by key and value",
                     )
                 if (tp := TopicPartition(topic, key.partition)) in wanted:
                     out[tp].append((alias, partition_map))

@@ -374,7 +374,7 @@ OF = {str(name): ("A->B.transforms = x", f"A->B.transforms.x.type = {name}") for
         ),
         (
             (*BY_HEADER, MATCHES, "A->B.predicates.p.pattern = a, b("),
-            '10: A->B.predicates.p.pattern: "a, b(" is not a usable expression: column 5: ',
+            '10: A->B.predicates.p.pattern: "a, b(" is not a valid regular expression: column 5: ',
         ),
         (
             (*FILTER, "A->B.transforms.x.predicate = isTst", "A->B.predicates = isTest"),
@@ -405,7 +405,7 @@ OF = {str(name): ("A->B.transforms = x", f"A->B.transforms.x.type = {name}") for
                 *("A->B.transforms = x", "A->B.transforms.x.type = RegexRouter"),
                 *("A->B.transforms.x.regex = (", "A->B.transforms.x.replacement = b"),
             ),
-            '7: A->B.transforms.x.regex: "(" is not a usable expression: column 1: ',
+            '7: A->B.transforms.x.regex: "(" is not a valid regular expression: column 1: ',
         ),
         (
             (

@@ -46,6 +46,14 @@ def test_running_without_movement_is_ready_for_a_minute_and_no_longer() -> None:
     assert watch.after(1, copying(11, 1011))
 
 
+def test_the_counts_of_the_run_before_are_no_movement_of_the_next_run() -> None:
+    watch = Watch()
+    assert watch.after(1, copying(10, 1010))
+    assert watch.after(30, flow(state="STARTING", generation=None))
+    assert watch.after(30, copying(10, 1010))
+    assert not watch.after(1, copying(10, 1010))
+
+
 def test_at_its_end_a_flow_is_ready_forever() -> None:
     watch = Watch()
     assert watch.after(1000, flow(partition(state="AT_END"), partition(number=1, state="DONE")))

@@ -61,10 +61,11 @@ def test_lag_of_which_nothing_is_known_has_no_series() -> None:
         ([[copied(0, 100)], [copied(0, 130), copied(1, 5)]], 135),
         ([[copied(0, 100), copied(1, 50)], [copied(0, 110)]], 160),
         ([[copied(0, 100)], [copied(0, 20)]], 120),
-        ([[copied(0, 100)], [], [copied(0, 100)]], 200),
+        ([[copied(0, 100)], [], [copied(0, 130)]], 130),
+        ([[copied(0, 100)], [], [copied(0, 20)]], 120),
         ([[copied(0, 100), copied(0, 7)]] * 3, 100),
     ],
-    ids=["sum", "more", "one leaves", "again", "away and again", "there twice"],
+    ids=["sum", "more", "one leaves", "again", "next run", "away and again", "there twice"],
 )
 def test_a_total_never_falls_and_counts_nothing_twice(
     reports: list[list[PartitionSnapshot]], total: int

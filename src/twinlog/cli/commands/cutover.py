@@ -413,7 +413,7 @@ def failback() -> None:
 @failback.command("plan")
 @cutover_options
 def plan_failback(**arguments: Any) -> Answer:
-    """Print each partition's tail, the source's lost records, and how to start the reverse flow.
+    """Print each partition's tail, records lost by the source, and how to start the reverse flow.
 
     The command reads the whole tail and changes nothing. Exit code 0 if a run could begin, else 1.
 

@@ -28,7 +28,7 @@ def doctor(chosen: ChosenFlow) -> Answer:
 
     Each reason has a line with the number that was measured, and a line with the key to change or
     the command to run. The command queries the flow's process on this host, or its status on the
-    target, and both clusters. It measures for a few seconds and changes nothing. Exit code 0 if
+    target, and both clusters. It takes a few seconds and changes nothing. Exit code 0 if
     nothing is found, else 1.
 
     \b

@@ -118,7 +118,7 @@ def _compiled(setting: Setting, entries: Sequence[str]) -> NamePattern:
         column = _column_in_value(setting.value, entries, problem.column)
         raise refuse(
             setting,
-            f"{setting.shown} is not a usable expression: column {column}: {problem.reason}",
+            f"{setting.shown} is not a valid regular expression: column {column}: {problem.reason}",
             "patterns have Java's syntax and must match the whole name",
             code=REGEX_INVALID,
         ) from problem

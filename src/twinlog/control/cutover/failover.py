@@ -177,13 +177,14 @@ class Failover:
         If that fails twice, this command treats the source as lost, even if a part of it responds,
         and reads everything from the target. The first error may be the target's.
         """
-        problem: TwinlogError | None = None
-        while self._scope.source_problem is None:
+        for is_last in (False, True):
+            if self._scope.source_problem is not None:
+                break
             try:
                 current = copies(self._scope)
                 return current, self._groups.plan(current)
             except TwinlogError as error:
-                self._scope.source_problem, problem = problem, error
+                self._scope.source_problem = error if is_last else None
         current = copies(self._scope)
         return current, self._groups.plan(current)
 

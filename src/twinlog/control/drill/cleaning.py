@@ -68,6 +68,8 @@ OF_A_DRILL: Final = re.compile(rf"({PREFIX}[0-9a-f]{{8}})[sf]-")
 WITHIN_S: Final = 60.0
 """Within this time a killed member has left its group, and all brokers know of a deleted topic."""
 AGAIN_S: Final = 1.0
+SOON_S: Final = 0.1
+"""Pause before the check that nothing is left, because brokers may still list deleted topics."""
 ROWS_AT_ONCE: Final = 500
 
 
@@ -149,7 +151,7 @@ def clean(client: ClusterClient, mark: str, say: Say) -> bool:
             for line in (*(remains.lines() if remains else ()), *problems):
                 say(f"left: {line}")
             return False
-        time.sleep(AGAIN_S if problems else 0.0)
+        time.sleep(AGAIN_S if problems else SOON_S)
 
 
 def _delete(client: ClusterClient, remains: Leftovers) -> Iterator[str]:

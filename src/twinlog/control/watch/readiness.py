@@ -95,7 +95,7 @@ class Readiness:
         moved = [_has_progressed(entry, partition) for partition in flow.partitions]
         if any(moved) or flow.state in RESTING or _is_at_end(flow):
             entry.good_at, entry.is_late = now, False
-        if len(entry.furthest) > len(flow.partitions):
+        if 0 < len(flow.partitions) < len(entry.furthest):
             current = {(part.topic, part.partition) for part in flow.partitions}
             entry.furthest = {
                 key: furthest for key, furthest in entry.furthest.items() if key in current

@@ -108,8 +108,8 @@ class PartitionRates:
 class FlowTotals:
     """Total of what each flow has copied, which never falls.
 
-    The sum of the partitions' current counts would fall when a partition leaves, or when its count
-    restarts because the flow lost the leadership. Prometheus regards a falling counter as restarted
+    The sum of the partitions' current counts would fall when a partition leaves, or while the flow
+    has no run. Prometheus regards a falling counter as restarted
     from 0, and would count everything that the other partitions have copied once more.
     """
 
@@ -135,6 +135,7 @@ class FlowTotals:
                 records += now.records - before.records
                 size += now.bytes - before.bytes
             totals[flow.flow] = Count(records, size)
-            seen |= current
+            # a flow without a run has no partitions; its next run continues their counts
+            seen |= current or {k: count for k, count in self._seen.items() if k[0] == flow.flow}
         self._seen, self._totals = seen, totals
         return totals

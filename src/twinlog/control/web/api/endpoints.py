@@ -421,7 +421,7 @@ ENDPOINTS: Final = (
     ),
     Endpoint(
         f"{_FLOW}/doctor",
-        "Why a flow is slow or has stopped. It measures for a few seconds.",
+        "Why a flow is slow or has stopped. The request takes a few seconds.",
         "Doctor",
         _querying(_doctor),
     ),
