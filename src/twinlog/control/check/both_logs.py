@@ -1,4 +1,4 @@
-"""The logs of partitions on both clusters: their start, end and leader."""
+"""Reads the logs of partitions on both clusters: their start, end and leader."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GIVES_UP_S: Final = 30.0
 
 
 class LogFacts(Struct, frozen=True, kw_only=True):
-    """One log, in offsets. Unknown values are None."""
+    """Offsets, leader and replicas of one log. Unknown values are None."""
 
     topic: str
     start: int | None = None
@@ -35,14 +35,14 @@ class LogFacts(Struct, frozen=True, kw_only=True):
     replicas: tuple[int, ...] = ()
     in_sync: tuple[int, ...] = ()
     problem: str = ""
-    """Why a value is unknown."""
+    """Why a value is unknown; empty if all values are known."""
 
 
 def both_logs(
     flow: FlowConfig, source: Collection[TopicPartition], target: Collection[TopicPartition]
 ) -> tuple[dict[TopicPartition, LogFacts], dict[TopicPartition, LogFacts]]:
-    """Return the source's and the target's logs, as far as each cluster responds. All partitions of
-    a cluster are queried together.
+    """Return the logs of the source's and of the target's partitions. If a cluster does not
+    respond, its logs contain the problem. All partitions of a cluster are queried together.
     """
     setup = flow_setup(flow)
     with ExitStack() as closing:

@@ -75,7 +75,7 @@ from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
 
 
 class Clients(NamedTuple):
-    """The four clients of a flow, as in `clusters` of its setup; several may be the same."""
+    """Clients for the four settings in `FlowSetup.clusters`. Several clients may be the same."""
 
     source: ClusterClient
     target: ClusterClient
@@ -84,7 +84,7 @@ class Clients(NamedTuple):
 
 
 def check_flow(setup: FlowSetup, clients: Clients, report: FlowReport) -> None:
-    """Fill the report. Raises an error if a query fails as a whole."""
+    """Check one flow, and fill its report. Raises an error if a query fails as a whole."""
     check = _FlowCheck(setup, clients, report)
     check.topics()
     check.source_rights()
@@ -326,7 +326,7 @@ class _FlowCheck:
     # -- existing records on the target --------------------------------------------------------
 
     def state(self) -> None:
-        """Note whether the last run of this flow has not ended cleanly."""
+        """Add a note if the last run of this flow has not ended cleanly."""
         if STATE_TOPIC not in self._target_metadata.topics or not may(
             self._target_metadata, STATE_TOPIC, Operation.READ
         ):
@@ -339,14 +339,14 @@ class _FlowCheck:
             )
 
     def foreign_data(self) -> None:
-        """Report prefixed remote topics with records that no row of the offset map covers."""
+        """Report remote partitions with records but no row in the offset map (default policy)."""
         if self._setup.is_identity:
             return
         targets = {
             TopicPartition(topic.topic, number): TopicPartition(topic.remote_topic, number)
             for topic in self._report.topics
             if topic.plan not in (Plan.CREATE, Plan.MISSING)
-            # other topics are treated as shared
+            # records are placed by key: such topics are treated as shared
             if not self._flow.places_by_key(topic.partitions, topic.remote_partitions)
             if may(self._target_metadata, topic.remote_topic, Operation.READ)
             for number in range(min(topic.partitions, topic.remote_partitions))
@@ -421,7 +421,7 @@ SHOWN: Final = 20
 def check_syncs(
     flow: FlowConfig, source: ClusterClient, target: ClusterClient, report: FlowReport
 ) -> None:
-    """Add to the report what the syncs would change, and the rights that they lack."""
+    """Add to the report what the syncs would change, and the permissions that the syncs lack."""
     if not flow.new_topics.enabled:
         return
     refused = {problem.topic for problem in report.problems}
@@ -448,8 +448,9 @@ def check_syncs(
 
 
 def _unchangeable(flow: FlowConfig, target: ClusterClient) -> dict[str, str]:
-    """Return the source topics whose copies the flow must not change, with the reason, as its
-    leader reported in the last minutes. Other such topics are found at the start of each partition.
+    """Return the source topics whose remote topics the flow must not change, with the reason. They
+    are known from the leader's report of the last minutes. A mirror finds other such topics at the
+    start of each partition.
     """
     rows = status_rows(target, target.metadata(None), int(time.time() * 1000))
     status = published_status(str(flow.flow), rows or [])
@@ -516,18 +517,18 @@ def _acls(
         )
 
 
-# Rights that other features lack, for `check`, as far as brokers report them before anything is
-# written. Group rights are queried from any broker, although only the coordinator knows them all.
+# Permissions that other features lack, for `check`, as far as brokers report them before anything
+# is written. Group permissions are queried from any broker, although only a coordinator knows all.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _WrittenTopic:
-    """A topic that a feature writes."""
+    """A topic to which a feature writes, with the permissions that it needs."""
 
     client: ClusterClient
     topic: str
     so: str
-    """What the feature leaves out if the right is missing."""
+    """What the feature leaves out if a permission is missing."""
     hint: str
     rights: tuple[Operation, ...] = (Operation.WRITE, Operation.READ)
 
@@ -535,7 +536,9 @@ class _WrittenTopic:
 def check_features(
     flow: FlowConfig, source: ClusterClient, target: ClusterClient, report: FlowReport
 ) -> None:
-    """Add to the report's notes. Only an unreadable position of MirrorMaker 1 is a problem."""
+    """Add notes on features that lack permissions. Only unreadable offsets of MirrorMaker 1's group
+    are reported as a problem.
+    """
     for written in _written_topics(flow, source, target):
         error = _missing(written)
         if error is not None:
@@ -587,7 +590,7 @@ def _written_topics(
 
 
 def _missing(written: _WrittenTopic) -> TwinlogError | None:
-    """Return the first right that is certainly missing."""
+    """Return an error for the first permission that is certainly missing, or None."""
     client, topic = written.client, written.topic
     seen = client.metadata([topic])
     if not seen.topics[topic].error:
@@ -599,7 +602,7 @@ def _missing(written: _WrittenTopic) -> TwinlogError | None:
     except Unauthorized as error:
         return hidden_topic_error(client, topic, may_create=False) if hidden else error
     except (BrokerRefused, Unsupported):
-        return None  # the error is not about rights, but a policy of the cluster, or old brokers
+        return None  # no permission is missing: a policy rejects the topic, or the brokers are old
     return hidden_topic_error(client, topic, may_create=True) if hidden else None
 
 

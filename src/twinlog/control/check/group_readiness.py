@@ -1,5 +1,5 @@
-"""Which groups of a flow's source are ready to move to its target, and where each would resume.
-Only reads.
+"""Finds which groups of a flow's source are ready to move to its target, and where each group would
+resume. Only reads.
 
 A group is ready if it has no members on either side, and if each of its committed offsets has an
 exact counterpart on the target. A group that moves earlier would read records again, or find no
@@ -54,16 +54,16 @@ class CommittedOffset:
     FIELDS = "topic partition offset end to_topic to_offset why_not lag is_exact"
 
     topic: str
-    """Source topic. `partition` and `offset` are also those of the source."""
+    """Source topic. `partition` and `offset` are those of the source as well."""
     partition: int
     offset: int
     end: int | None
     """End of the source's log."""
     to_topic: str | None
     to_offset: int | None
-    """The counterpart on the target, or None if there is none."""
+    """The counterpart's offset on the target, or None if there is no counterpart."""
     why_not: str
-    """Why the counterpart is not exact; empty if it is."""
+    """Why the counterpart is not exact; empty if it is exact."""
 
     @property
     def is_exact(self) -> bool:
@@ -77,7 +77,7 @@ class CommittedOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupReadiness:
-    """The readiness of one group."""
+    """One group on both sides, with the reasons why it is not ready to move, if any."""
 
     FIELDS = (
         "group is_share is_ready why_not state=source_side.state members "
@@ -87,12 +87,12 @@ class GroupReadiness:
     group: str
     is_share: bool
     source_side: GroupSide
-    """The group on the source."""
+    """State and members of the group on the source."""
     target_side: GroupSide
-    """The group on the target."""
+    """State and members of the group on the target."""
     committed: tuple[CommittedOffset, ...]
     why_not: tuple[str, ...]
-    """Why the group is not ready; empty if it is."""
+    """Why the group is not ready to move; empty if it is ready."""
 
     @property
     def is_ready(self) -> bool:
@@ -138,9 +138,9 @@ class GroupSurvey:
     offsets: Offsets
     counterparts: Mapping[TopicPartition, Counterpart]
     without_counterpart: Mapping[TopicPartition, str]
-    """Committed offsets without a counterpart, and why."""
+    """Source partitions whose committed offset has no counterpart, with the reason."""
     there: Mapping[str, Group]
-    """Groups of the target."""
+    """Groups of the target, by name."""
     there_client: Coordinators
 
 

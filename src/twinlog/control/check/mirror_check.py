@@ -1,9 +1,9 @@
 """Shows what `twinlog mirror` would do with a configuration, and what would prevent it. Only reads.
 
-Rights that metadata shows (authorized operations, KIP-430) are read there. What only the brokers
-can decide (the creation of a topic: rights, policies, replication factor) is sent as a request with
-`validate_only`. Every cluster is queried with the credentials of the client that will use it,
-because those of the admin client and of the lanes may differ.
+Permissions are read from metadata (authorized operations, KIP-430). Only the brokers can decide
+whether a topic can be created (permissions, policies, replication factor), so the creation is sent
+with `validate_only`. Every cluster is queried with the credentials of each client that will use it,
+because the admin client and the lanes may have different credentials.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ def check(
     adopts: Callable[[FlowConfig], OffsetStorage | None] = lambda _: None,
     say: Callable[[str], None] = lambda _: None,
 ) -> CheckReport:
-    """Check everything. Raises ConfigError for wrong security settings.
+    """Check all flows of a configuration. Raises ConfigError for wrong security settings.
 
-    `adopts` returns where the MirrorMaker 2 that would be taken over stores a flow's offsets. `say`
-    is called with the clusters that are waited for.
+    `adopts` returns the offset storage of the MirrorMaker 2 whose work a flow would adopt, or None.
+    `say` is called with a line on each cluster that has not responded yet.
     """
     neighbours = neighbours_of(config.flows)
     setups = [flow_setup(flow, adopts(flow), neighbours) for flow in config.flows]
@@ -86,7 +86,7 @@ def check(
         )
     _memory(zip(setups, flows, strict=True))
     ending, over = _certificates(clients)
-    # a report for each cluster, or several if its clients have different problems
+    # one report for each cluster, or several if its clients have different problems
     reports = dict.fromkeys(cluster_reports.values())
     failed = {report.alias for report in reports if report.problem is not None}
     return CheckReport(
@@ -174,8 +174,8 @@ def _shared_topics(
     clients: Mapping[ClusterSettings, ClusterClient],
     cluster_reports: Mapping[ClusterSettings, ClusterReport],
 ) -> None:
-    """Add notes on groups that would skip records of other flows with the same remote topics. The
-    other flows are those of this file, and those that have begun to copy.
+    """Add notes on groups that would skip records which other flows write to the same remote
+    topics. The other flows are flows of this file, and flows that have begun to copy.
     """
     writers: dict[tuple[str, str], set[str]] = {}
     for setup, report in reports.items():
@@ -205,7 +205,7 @@ def _shared_topics(
 
 
 def _memory(flows: Iterable[tuple[FlowSetup, FlowReport]]) -> None:
-    """Note the memory that the lanes of each flow would need if a mirror ran on this machine."""
+    """Report the memory that the lanes of each flow would need if a mirror ran on this machine."""
     known = [(setup.config, report) for setup, report in flows if report.topics]
     limit = memory_limit()
     cores = min(usable_cores(), lanes_in_memory([config for config, _ in known], limit))
@@ -229,8 +229,8 @@ def check_adoption(
     clients: tuple[ClusterClient, ClusterClient],
     report: FlowReport,
 ) -> None:
-    """Add to the report; `clients` are those of source and target. Raises AdoptionRefused if there
-    is no such MirrorMaker 2.
+    """Add to the report what an adoption would take over, and its problems. `clients`: of source
+    and target. Raises AdoptionRefused if there is no MirrorMaker 2 with this storage.
     """
     source, target = clients
     remote = {topic.topic: topic.remote_topic for topic in report.topics}
@@ -257,7 +257,7 @@ def check_adoption(
 def _survey(
     adopter: Adopter, plans: list[PartitionPlan], maps: Maps, report: FlowReport
 ) -> Adoption:
-    """Survey what would be taken over. A MirrorMaker 2 that still runs is reported as a problem."""
+    """Return what would be adopted. If MirrorMaker 2 still runs, this is reported as a problem."""
     try:
         return adopter.survey(plans, maps)
     except AdoptionRefused as error:
@@ -273,8 +273,9 @@ def suggest_adoption(
     clients: tuple[ClusterClient, ClusterClient],
     report: FlowReport,
 ) -> None:
-    """Add a note if the target has records that a MirrorMaker 2 may have copied. Without it they
-    would look like foreign records, or be copied again. `clients` are those of source and target.
+    """Add a note if the target has records that a MirrorMaker 2 may have copied. Without an
+    adoption, these records would look like foreign records, or be copied again. `clients`: of
+    source and target.
     """
     source, target = clients
     names = foreign_topics_of(report, is_identity=setup.is_identity)
@@ -282,7 +283,7 @@ def suggest_adoption(
         return
     left = [(target, storage.topic)]
     syncs = SyncsTopic.of(setup.config)
-    # this flow's own syncs topic has no foreign records
+    # under the identity policy this may be the flow's own syncs topic, which is no evidence
     if syncs is not None and not setup.is_identity:
         left.append((target if syncs.on_target else source, syncs.name))
     used = [
@@ -295,8 +296,8 @@ def suggest_adoption(
 
 
 def foreign_topics_of(report: FlowReport, *, is_identity: bool) -> list[str]:
-    """Return the source topics whose remote topics have, or may have, records that Twinlog did not
-    copy.
+    """Return the source topics whose remote topics have, or might have, records of other
+    writers.
     """
     if is_identity:
         known = (Plan.EXISTS, Plan.GROW)
@@ -311,7 +312,7 @@ def foreign_topics_of(report: FlowReport, *, is_identity: bool) -> list[str]:
 
 
 def suggestion(used: Sequence[str], names: Sequence[str]) -> str:
-    """Return the note. `used`: a MirrorMaker 2's topics; `names`: those that it may have copied."""
+    """Return the note. `used`: topics of a MirrorMaker 2; `names`: topics it may have copied."""
     return (
         f"{' and '.join(used)} may belong to a MirrorMaker 2. If it copied {first_few(names)}, "
         "take over its work: `twinlog check FILE --adopt-mm2` shows from which offsets; then stop "

@@ -1,4 +1,4 @@
-"""The state of a flow without a mirror on this host, read from the two clusters only.
+"""Reads the state of a flow from its two clusters only, without a mirror on this host.
 
 `survey.replica` finds how far each partition is copied.
 """
@@ -82,7 +82,7 @@ class TopicBegin:
 def begins_now(
     flow: FlowConfig, source: ClusterClient, tps: Iterable[TopicPartition]
 ) -> dict[TopicPartition, Begin]:
-    """Return the offsets at which the flow's start, or its group, begins these partitions now."""
+    """Return the offsets at which copies of these partitions would begin now."""
     _, starts = _starts_of(flow, source, list(tps))
     return begin_offsets(source, starts, isolation=flow.isolation_level)
 
@@ -94,7 +94,7 @@ def topic_begins(
     has_position: Callable[[TopicPartition], bool],
     on_problem: Callable[[TwinlogError, str], None],
 ) -> dict[str, TopicBegin]:
-    """Return the start by topic. Partitions for which `has_position` is true resume there."""
+    """Return where the copy of each topic would begin. Partitions with `has_position` resume."""
     partitions = {topic.name: topic.tps for topic in topics}
     new = {tp for tps in partitions.values() for tp in tps if not has_position(tp)}
     of_group, starts = _starts_of(flow, source, new)
@@ -124,7 +124,7 @@ def topic_begins(
 
 
 def errors_beyond_end(tp: TopicPartition, begin: int, end: int) -> Iterator[PartitionError]:
-    """Yield an error if the offset is after the log end."""
+    """Yield an error if the configured start offset is after the log end."""
     if begin > end:
         yield PartitionError(
             f"{tp}: twinlog.start begins at offset {begin}, but the log ends at {end}: correct "
@@ -136,12 +136,12 @@ def errors_beyond_end(tp: TopicPartition, begin: int, end: int) -> Iterator[Part
 def _starts_of(
     flow: FlowConfig, source: ClusterClient, tps: Collection[TopicPartition]
 ) -> tuple[Starts, Starts]:
-    """Return the starts that the flow's group has, and the starts of these partitions."""
+    """Return the starts by the offsets of the flow's group, and the starts of these partitions."""
     of_group: Starts = {}
     group = flow.source_group.group_id
     if group and tps:
         committed = fetch_offsets(Coordinators(source), [group])[group]
-        # after an error `mirror` refuses to start, and check reports the missing right
+        # ignored: after an error `mirror` refuses to start, and check reports the missing right
         if not isinstance(committed, TwinlogError):
             of_group = {
                 tp: StartAt(StartKind.OFFSET, position.offset) for tp, position in committed.items()
@@ -170,7 +170,7 @@ def _begin_text(
 # The clusters of several flows. Each is queried once to check whether it responds.
 
 SAID_AFTER_S: Final = 3.0
-"""Delay after which a cluster that has not responded is reported."""
+"""Seconds after which a cluster that has not responded is reported."""
 
 
 class AskedClusters:
@@ -199,8 +199,8 @@ class AskedClusters:
     def ask(
         self, clusters: Iterable[ClusterSettings], say: Callable[[str], None] = lambda _: None
     ) -> None:
-        """Check in parallel whether they respond, so that unreachable ones time out together. `say`
-        is called with the clusters that are waited for.
+        """Check in parallel which clusters respond, so that unreachable clusters time out together.
+        `say` is called with a line on each cluster that has not responded yet.
         """
         new = [
             self.client(settings)
@@ -235,8 +235,8 @@ def offline_status(
     """Return the state of every flow. A flow whose clusters cannot be queried is UNKNOWN, with the
     reason.
 
-    With `without_source`, if only the source cannot be queried, the state of the run is taken from
-    the target, with `source_problem` and without partitions.
+    With `without_source`, if only the source cannot be queried, the state of the run is read from
+    the target. Then `source_problem` is set, and only promoted topics have partitions.
     """
     setups = [flow_setup(flow) for flow in config.flows]
     with ExitStack() as closing:
@@ -258,9 +258,9 @@ def idle_flow_interface(
     target: ClusterClient,
     log_once: Callable[[str], None],
 ) -> LedFlow:
-    """Return the interface of a flow for duties, read from the two clusters only, for commands that
-    report what duties would do. It has no leader, and nothing is written through it. A mirror may
-    run.
+    """Return the interface of a flow for duties, read from the two clusters only. It is for
+    commands that report what duties would do: it does not lead, so nothing is written through it. A
+    mirror may run at the same time.
 
     Raises TwinlogError if a cluster cannot be queried.
     """
@@ -331,8 +331,7 @@ class _OfflineFlow:
         snapshot = _unknown_snapshot(self.setup, problem)
         with suppress(TwinlogError):
             _, status, _ = self._last_run()
-            # the reason why it cannot be set up is more useful than the reason why it cannot be
-            # checked
+            # why the flow cannot be set up is more useful than why it cannot be checked
             if status is not None and not status.is_of_leader:
                 return _with_setup_problem(snapshot, status)
         return snapshot
@@ -374,7 +373,7 @@ class _OfflineFlow:
         )
 
     def _read(self) -> tuple[list[PartitionSnapshot], list[Replica], Ends]:
-        """Return all partitions, the copies of those with a remote topic, and the target's ends."""
+        """Return all partitions, replicas of those with a remote topic, and the target's ends."""
         discovery = discover(
             self._flow, self.setup.policy, self._source, self._target, create=False
         )
@@ -409,7 +408,7 @@ class _OfflineFlow:
         return parts, replicas, picture.target
 
     def _run(self, partitions: Iterable[PartitionSnapshot]) -> FlowSnapshot:
-        """Add from the target which process runs the flow, or ran it last."""
+        """Return a snapshot of these partitions and the process that runs or last ran the flow."""
         run, status, problem = self._last_run()
         reason = "; ".join(filter(None, (self._intents.paused(), run.text, problem)))
         snapshot = _snapshot(self.setup.name, run.state, reason, self._history, tuple(partitions))
@@ -420,8 +419,8 @@ class _OfflineFlow:
         return add(snapshot, status)
 
     def _last_run(self) -> tuple[LastRun, PublishedStatus | None, str]:
-        """Return how the flow last ran, the current row of its leader or of a process that fails to
-        set it up, and the problem of malformed rows.
+        """Return how the flow last ran, the current status row, and the problem of malformed rows.
+        The row is that of the leader, or of a process that fails to set up the flow.
         """
         now_ms, status, failed, problem = int(time.time() * 1000), None, None, ""
         rows = status_rows(self._target, self._target_metadata, now_ms)
@@ -433,7 +432,7 @@ class _OfflineFlow:
         reports = bool(self._flow.status_interval_seconds) and rows is not None
         run = last_run(self._history, status, now_ms, reports=reports)
         now = current_status(status, self._history, now_ms)
-        # without the state topic the leader is unknown
+        # without the state topic the leader is unknown, so a failed set-up is not shown
         if now is None and STATE_TOPIC in self._target_metadata.topics:
             now = current_set_up(failed, self._history, run, now_ms)
         return run, now, problem
@@ -443,7 +442,7 @@ class _OfflineFlow:
         return rows.history(self.setup.name), rows.intents(self.setup.name)
 
     def _new_partitions(self, missing: set[str]) -> dict[TopicPartition, str]:
-        """Return partitions of topics without a remote topic, with the name that it will have."""
+        """Return the partitions of topics without a remote topic, with that topic's future name."""
         if not missing:
             return {}
         policy, alias = self.setup.policy, self._flow.source_alias
@@ -453,7 +452,7 @@ class _OfflineFlow:
         return {tp: remote[topic.name] for topic in new for tp in topic.tps}
 
     def _kept(self, picture: Picture) -> Iterator[PartitionSnapshot]:
-        """Yield copies of topics that the source no longer shows."""
+        """Yield the partitions of copies whose topics the source no longer lists."""
         source_topics = self._source.metadata(None).topics
         names = {topic.topic_id: name for name, topic in self._target_metadata.topics.items()}
         lost = {
@@ -464,7 +463,7 @@ class _OfflineFlow:
             )
             if key.target_topic_id in names
         }
-        # nothing is copied there any more, so the map cannot be older than these ends
+        # nothing is copied to these topics any more, so the map cannot be older than these ends
         picture = picture._replace(target=read_ends(self._target, lost))
         for target, topic_id in lost.items():
             pair = pair_of_target(picture.maps, target, topic_id, {})
@@ -518,7 +517,7 @@ class _OfflineFlow:
         )
 
     def _are_markers(self, tp: TopicPartition, upstream: int, end: int) -> bool:
-        """Return True if only transaction markers are left, which have no record to copy."""
+        """Return True if only transaction markers are left, so that no record is left to copy."""
         answer = fetch_records(self._source, {tp: (upstream, MARKER_BYTES)})[tp]
         if isinstance(answer, TwinlogError):
             return False
@@ -530,8 +529,8 @@ class _OfflineFlow:
 def _view(replica: Replica, partition: PartitionSnapshot | None) -> PartitionView:
     """Return the view of a partition for duties.
 
-    If it has no lag, everything below the source's end is copied, including transaction markers
-    after its last record, which are not in the map.
+    If the partition has no lag, it is copied up to the source's end. Transaction markers after its
+    last record need no copy, and are not in the map.
     """
     pair, end, copied = replica.pair, replica.source.end, replica.copied
     reach = None
@@ -555,7 +554,7 @@ def _with_status(snapshot: FlowSnapshot, status: PublishedStatus) -> FlowSnapsho
     unusual = {TopicPartition(part.topic, part.partition): part for part in status.unusual}
     parts = []
     for part in snapshot.partitions:
-        # only the leader knows the time of a loss, and its row does not contain it
+        # only the leader knows a partition's loss in time, and its row does not contain that loss
         is_unknown = bool(part.lag or status.unusual_partitions)
         problem = unusual.pop(TopicPartition(part.topic, part.partition), None)
         known = replace(part, loss_ms=None) if is_unknown else part
@@ -606,7 +605,7 @@ def _with_setup_problem(snapshot: FlowSnapshot, status: PublishedStatus) -> Flow
 def _never_copied(
     tp: TopicPartition, remote: str, begin: Begin | None, log: LogState
 ) -> PartitionSnapshot:
-    """Return a partition whose lag is the log from the configured start offset on."""
+    """Return a partition that was never copied. Its lag is the log from the start offset on."""
     if not isinstance(begin, int) or log.end is None:
         return _snapshot_of(tp, remote, PartitionState.NEW)
     return _snapshot_of(tp, remote, PartitionState.NEW, lag=max(0, log.end - begin))

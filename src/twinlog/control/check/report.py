@@ -39,7 +39,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterReport:
-    """One cluster of the file, as it responds to one user."""
+    """One cluster of the file, as it responds to the credentials of one client."""
 
     alias: str
     addresses: str
@@ -60,9 +60,9 @@ class TopicReport:
     configs: Mapping[str, str] = field(default_factory=dict)
     """Configs with which the remote topic would be created."""
     start: str = ""
-    """The offset at which its copy would begin, as text."""
+    """The offset at which the topic's copy would begin, as text."""
     begins: Mapping[int, int] = field(default_factory=dict)
-    """The same as upstream offsets by partition. Partitions that resume are left out."""
+    """Source offsets at which partitions would begin. Partitions that resume are left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +71,13 @@ class LaneMemory:
 
     lanes: int
     lane_bytes: int
-    """Memory of one lane and its successor, on a Spark cluster beside an executor's heap."""
+    """Memory of one lane and its successor. On a Spark cluster, it is beside the heap."""
     process_bytes: int
     """Memory of driver and JVM."""
     transforms_bytes: int = 0
-    """Maximum memory of the application of the flow's transforms, or 0 if it has none."""
+    """Maximum memory of the application of the flow's transforms, or 0 without transforms."""
     limit_bytes: int | None = None
-    """The limit of this process's cgroup for all flows, or None."""
+    """The memory limit of this process's cgroup for all flows, or None without a limit."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class FlowReport:
     notes: list[str] = field(default_factory=list)
     """Information that needs no action."""
     transforms: list[str] = field(default_factory=list)
-    """The columns that each transform returns, if it passed its check."""
+    """The columns that each transform returns. Transforms that failed their check are left out."""
     changes: list[str] = field(default_factory=list)
     """What the syncs of configs and ACLs would change on existing topics."""
     guarantee: str | None = None

@@ -1,5 +1,5 @@
-"""Current reports on the target: by the process that leads a flow, on any host, or by one that
-fails to set the flow up while no process leads it.
+"""Reads current reports from the target. They are written by the process that leads a flow, on any
+host, or by a process that fails to set up the flow while no process leads it.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_O
 # processes of this host.
 
 CLOCKS_DIFFER_MS: Final = 2000
-"""Tolerance of start times: a process's start time is known to the second, and the wall clock may
-be adjusted.
+"""Tolerance of start times in ms: a process's start time is known only to the second, and the wall
+clock may be adjusted.
 """
 
 
 class LastRun(NamedTuple):
-    """The last run of a flow: NOT_RUNNING, or UNKNOWN if it may be running."""
+    """The last run of a flow: NOT_RUNNING, or UNKNOWN if the flow may be running."""
 
     state: FlowState
     text: str
     code: str = ""
-    """PROCESS_GONE if no process runs it, and the last one did not report its end."""
+    """PROCESS_GONE if no process runs the flow, and the last process has not reported its end."""
 
 
 def last_run(
     history: FlowHistory | None, status: PublishedStatus | None, now_ms: int, *, reports: bool
 ) -> LastRun:
-    """Return how the flow last ran. `status`: the newest row of the status topic, which is not
-    current. `reports`: whether the leader writes such rows and this user can read them.
+    """Return how the flow last ran. `status`: the newest row of the status topic, assumed to be
+    outdated. `reports`: True if the leader writes such rows and this user can read them.
     """
     latest = None if history is None else history.latest
     if latest is None or history is None:
@@ -66,8 +66,8 @@ def last_run(
     where = f"{latest.host} (process {latest.pid})"
     if status is not None and status.rank < latest.generation:
         status = None
-    # A generation that took over after a kill is not closed, because late requests of the previous
-    # one may arrive. Its last row shows its end all the same.
+    # A generation that took over after a kill is not closed at its end, because late requests of
+    # the previous generation may arrive. So its last status row is needed to show the end.
     if history.is_closed or (status is not None and status.state == FlowState.STOPPED):
         return LastRun(FlowState.NOT_RUNNING, f"it last ran on {where} and was shut down cleanly")
     lives = is_running_here(latest.host, latest.pid, latest.started_ms)
@@ -82,7 +82,7 @@ def last_run(
 def _on_other_host(
     where: str, status: PublishedStatus | None, now_ms: int, age_ms: int, *, reports: bool
 ) -> LastRun:
-    """Return the last run of a process of another host. `age_ms`: the time since its start."""
+    """Return the last run if its process is on another host. `age_ms`: the time since its start."""
     if not reports:
         text = f"it last ran on {where}, and has not reported its end: check on that host"
         return LastRun(FlowState.UNKNOWN, text)
@@ -102,8 +102,8 @@ def _process_gone(text: str) -> LastRun:
 
 
 def is_running_here(host: str, pid: int, at_ms: int) -> bool | None:
-    """Return whether this host had a process with this pid at that time that is still alive, or
-    None for other hosts.
+    """Return True if this host had a process with this pid at `at_ms`, and the process is still
+    alive. Return None for other hosts.
     """
     import psutil
 
@@ -116,18 +116,18 @@ def is_running_here(host: str, pid: int, at_ms: int) -> bool | None:
     except (psutil.NoSuchProcess, ValueError):  # no process has this pid, or the pid is invalid
         return False
     except psutil.Error:
-        return True  # the process exists, but this user may not inspect it
+        return True  # the process exists, but this user is not permitted to inspect it
 
 
 WRITTEN_WITHIN_MS: Final = 600_000
-"""Age of the oldest rows of the status topic that are read. It is far more than the age of any
+"""Maximum age in ms of rows of the status topic that are read. It is far above the age of any
 current row, whatever the hosts' clocks show.
 """
 
 _UNREADABLE: Final = (
     *(CorruptData, LookupError, TypeError, ValueError, AttributeError, RecursionError),
 )
-"""Errors of malformed rows, because readers of the state trust their content."""
+"""Errors that malformed rows cause, because readers of the state topic trust the rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +135,8 @@ class ReportedFlow:
     """The report of one flow's leader, and the commands in effect."""
 
     status: PublishedStatus | None
-    """The status that its leader, or a process that fails to set it up, reports; None if no process
-    does.
+    """The status that the flow's leader reports, or a process that fails to set up the flow. None
+    if no process reports a status.
     """
     intents: FlowIntents | None
     """The intents of the flow, or None if they are unknown."""
@@ -145,7 +145,7 @@ class ReportedFlow:
     verify_runs: tuple[VerifyRun, ...] | None = None
     """The last results of `twinlog verify`, newest first; None if unknown."""
     problem: str = ""
-    """Why a part is unknown."""
+    """Why a part of the report is unknown; empty if all of it is known."""
     events: tuple[PublishedEvents, ...] = ()
     """Events of the last minutes from the flow's leaders."""
 
@@ -153,12 +153,12 @@ class ReportedFlow:
 def reports_of(
     flows: Mapping[str, bool], target: ClusterSettings, now_ms: int, give_up_s: float
 ) -> dict[str, ReportedFlow]:
-    """Return the reports of flows into one cluster. `flows`: by name, whether the leader writes
+    """Return the reports of flows into one cluster. `flows`: by name, True if the leader writes
     reports by the configuration. Raises TwinlogError if the cluster cannot be queried. If only the
-    rows of one flow cannot be read, its report has the problem.
+    rows of one flow cannot be read, the report of that flow has the problem.
     """
     with ClusterClient(target, api_timeout_s=give_up_s) as client:
-        # by name, because every open page queries repeatedly, also clusters with many topics
+        # only these two topics, because every open page repeats the query, also for large clusters
         at_target = client.metadata([STATE_TOPIC, STATUS_TOPIC])
         error = at_target.topics[STATE_TOPIC].error
         state: StateRows | None = NO_ROWS
@@ -181,8 +181,9 @@ def reports_of(
 
 
 def _by_flow(rows: Rows) -> Callable[[str], Rows]:
-    """Group rows by flow in one pass, because there may be a thousand flows. A row with an
-    unreadable key may belong to any flow.
+    """Return a function that returns the rows of a flow. The rows are grouped in one pass, because
+    there may be a thousand flows. A row with an unreadable key may belong to any flow, so every
+    flow gets it.
     """
     named: defaultdict[str, list[tuple[bytes | None, bytes | None]]] = defaultdict(list)
     unread: list[tuple[bytes | None, bytes | None]] = []
@@ -200,8 +201,8 @@ def _by_flow(rows: Rows) -> Callable[[str], Rows]:
 def _report(
     flow: str, state: Rows | None, status: Rows, now_ms: int, *, reports: bool
 ) -> ReportedFlow:
-    """Evaluate only the rows of this flow, because rows of other flows may be of a later release.
-    `state`: None if it is not readable.
+    """Return the report of one flow. Only its own rows are evaluated, because rows of other flows
+    may be of a later release. `state`: rows of the state topic, or None if unreadable.
     """
     problems: list[str] = []
     intents, newest, history, run = None, None, None, None
@@ -255,7 +256,7 @@ def _claims(flow: str, state: Rows) -> Iterator[tuple[bytes | None, bytes | None
 
 
 def status_rows(target: ClusterClient, at_target: ClusterMetadata, now_ms: int) -> Rows | None:
-    """Return the last minutes of the status topic, or None if it is missing or unreadable."""
+    """Return recent rows of the status topic, or None if the topic is missing or unreadable."""
     if not may(at_target, STATUS_TOPIC, Operation.READ):
         return None
     return rows_since(target, now_ms - WRITTEN_WITHIN_MS)
@@ -264,10 +265,10 @@ def status_rows(target: ClusterClient, at_target: ClusterMetadata, now_ms: int) 
 def current_status(
     status: PublishedStatus | None, history: FlowHistory | None, now_ms: int
 ) -> PublishedStatus | None:
-    """Return the newest row if its writer currently leads the flow."""
+    """Return the newest row if its writer currently leads the flow, else None."""
     if status is None or not _is_fresh(status, now_ms):
         return None
-    # another process has become the leader since, and has not written a row yet
+    # outdated if a later generation leads now, which has not written a row yet
     latest = None if history is None else history.latest
     return status if latest is None or status.rank >= latest.generation else None
 
@@ -275,14 +276,14 @@ def current_status(
 def current_set_up(
     failed: PublishedStatus | None, history: FlowHistory | None, run: LastRun, now_ms: int
 ) -> PublishedStatus | None:
-    """Return the row of a process that fails to set up the flow, if no process leads the flow by
-    `current_status` and none may be running it. `run`: how it last ran.
+    """Return the row of a process that fails to set up the flow, or None if another process may be
+    running the flow. Call this only if `current_status` is None. `run`: how the flow last ran.
     """
     if failed is None or not _is_fresh(failed, now_ms):
         return None
     latest = None if history is None else history.latest
     if latest is None or (latest.host, latest.pid) == (failed.host, failed.pid):
-        return failed  # each of its attempts may have a generation
+        return failed  # each attempt of this process may have a generation
     may_run = run.state != FlowState.NOT_RUNNING
     return None if may_run or latest.started_ms > failed.at_ms else failed
 
@@ -291,8 +292,9 @@ def _is_fresh(status: PublishedStatus, now_ms: int) -> bool:
     """Return True if the writer of the row is running, as far as this host can determine."""
     if not status.is_of(now_ms):
         return False
-    # A process of this host writes on time, or is known to be gone: immediately if it left an
-    # events file with its pid here. Otherwise it may be in a container with this host's name.
+    # The row is outdated if its writer was a process of this host that is gone. This is certain if
+    # an events file with its pid exists here. Otherwise the writer may be in a container with this
+    # host's name, so its next row must also be late.
     is_late = now_ms - status.at_ms > 2 * status.every_ms
     is_gone = is_running_here(status.host, status.pid, status.at_ms) is False
     return not (is_gone and (is_late or is_local_mirror(status.pid)))

@@ -12,8 +12,8 @@
 | OVER | the copy has certainly ended | groups again, a check that nothing is left, the hook |
 
 A failover begins at DRAINED, because its source is lost. The only state is the intents in the state
-topic (`mirror.state.intents`): each run reads both clusters and continues from there.
-docs/adr/0023 has what happens if it dies after each step.
+topic (`mirror.state.intents`): each run reads both clusters and continues with the next step.
+docs/adr/0023 describes what happens if a run dies after each step.
 
 Read in this order: `scope` (the topics and groups concerned), `copies` (how far each partition is
 copied), `groups` (where each group resumes), `promotion` (the point of no return), `failover`; then

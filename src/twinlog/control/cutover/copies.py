@@ -1,13 +1,13 @@
-"""Finds the end of each partition's copy, by the target's logs and the offset map, and the records
-that are not copied yet, if the source responds.
+"""Finds where each partition's copy ends, by the target's logs and the offset map. If the source
+responds, the records that are not copied yet are also found.
 
-The target's rows decide which partitions there are. So a partition that was copied is returned,
-even if the source does not list it, lists it with another topic ID, or no longer has the records.
+Rows on the target record which topics were copied. So a partition that was copied is returned even
+if the source does not list it, lists it with another topic ID, or no longer has the records.
 
-`survey.picture` reads the source's ends before those of the target, and the map last. So a copy
-that is found complete reached the source's end of that moment. `survey.replica` finds where each
-copy ends. A switchover needs its exact end: if the copy of a promoted topic is only known to reach
-some offset, its end counts as unknown, and nothing of it is translated.
+`survey.picture` reads the source's ends before those of the target, and the map last. So a complete
+copy has every record below the source's ends at the time they were read. `survey.replica` finds
+where each copy ends. A switchover needs the exact end. If only a lower bound is known because the
+topic was promoted, the end counts as unknown, and no offset of the partition is translated.
 """
 
 from __future__ import annotations
@@ -34,27 +34,25 @@ from twinlog.survey.picture import read_flow
 from twinlog.survey.replica import Certainty, Replica
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
 
-# The source's names of a flow's remote topics, by the rows of copies on the target.
+# How the source's name of a remote topic is found, by the rows of copies on the target.
 #
-# A remote name cannot be mapped back by rule: several source topics may be renamed to one, and the
-# rules may have changed since. So a row has the source's name of each topic that was copied
-# (`mirror.state.copies`), by topic ID. It is stored on the target, and is available if the source
-# is lost.
+# A remote name cannot be mapped back by rule, because several source topics may be renamed to one,
+# and the rules may have changed since. So each topic that was copied has a row with the source's
+# name (`mirror.state.copies`), by topic ID. The row is stored on the target, so it is available
+# even if the source is lost.
 #
-# A remote topic without a row has a name from the policy, and that counts only if the flow would
-# name the topic so today. So a topic `A.eu-orders` that another rule created is never taken for a
-# copy of `eu-orders`.
+# The name of a remote topic without a row is mapped back by the policy. The result counts only if
+# the flow would give that source topic this remote name today. So a topic `A.eu-orders` that
+# another rule created is never mistaken for a copy of `eu-orders`.
 
 
 @dataclass(frozen=True, slots=True)
 class FlowUpstreams:
-    """The source's topic names of one flow, by the rows that were read."""
+    """Maps remote topics of one flow to their source topics, by the rows that were read."""
 
     config: FlowConfig
     rows: dict[str, CopyRow]
-    """Rows of copies, by remote topic. Ended rows are included, because their topics are still
-    copies.
-    """
+    """Rows of copies by remote topic, also of ended copies, because their topics remain copies."""
 
     @classmethod
     def of(cls, config: FlowConfig, rows: Iterable[CopyRow]) -> FlowUpstreams:
@@ -69,12 +67,12 @@ class FlowUpstreams:
         return plain_upstream(self.config, remote) if row is None else row.source_topic
 
     def copies(self, target_topics: Mapping[str, TopicMetadata]) -> dict[str, str]:
-        """Return the source's names of all existing remote topics. Each source topic has one remote
-        topic.
+        """Return the source topic of each existing remote topic. Only one remote topic is returned
+        for each source topic.
 
-        A topic may have had other remote names (another policy, a changed rule, a re-created
-        source topic), and those copies remain. A copy that was begun wins, then the current name,
-        because groups of a stale copy would resume where nothing is written any more.
+        A source topic may have had other remote names (another policy, a changed rule, a re-created
+        source topic), and copies with those names remain. A copy that was begun is preferred, then
+        the current name. Otherwise groups would resume on a stale copy.
         """
         policy, alias = policy_of(self.config), self.config.source_alias
         best: dict[str, tuple[bool, bool, str]] = {}
@@ -117,20 +115,20 @@ class Copy:
     source_topic_id: TopicId = NO_TOPIC_ID
     """ID of the topic that was copied, by the offset map."""
     replica: Replica | None = None
-    """None if the end of the copy is unknown, or if nothing was copied."""
+    """The copy's logs and map, or None if the end of the copy is unknown or nothing was copied."""
     upstream: int | None = None
-    """All source records below this offset are on the target."""
+    """Source offset below which all records are on the target."""
     source_start: int | None = None
     source_end: int | None = None
     newest_ms: int | None = None
     """Timestamp of the newest record on the target."""
     source_newest_ms: int | None = None
     foreign: int = 0
-    """Number of target offsets after the copy, written by other clients."""
+    """Number of target offsets after the copy that other clients have written."""
     problem: str = ""
     """Why the state of the copy is unknown; empty if it is known."""
     unlisted: str = ""
-    """Why the source does not list the partition although it responds, or empty if it does."""
+    """Why a source that responds does not list the partition; empty if it lists it."""
 
     @property
     def is_copied(self) -> bool:
@@ -139,17 +137,19 @@ class Copy:
 
     @property
     def copied_to(self) -> int:
-        """Return the source offset up to which it is known to be copied."""
+        """Return the source offset below which all records are copied, as far as is known."""
         return self.upstream or 0
 
     @property
     def is_translated(self) -> bool:
-        """Return True if its offsets can be translated. Those of keyed topics cannot."""
+        """Return True if the partition's source offsets can be translated. Offsets of a topic whose
+        records are partitioned by key cannot be translated.
+        """
         return self.replica is not None and self.replica.copied.reach is not None
 
     @property
     def log(self) -> tuple[int, int]:
-        """Return the start of the target's log, and the end of the copy."""
+        """Return the start of the target's log and the end of the copy, both as target offsets."""
         return (0, 0) if self.replica is None else self.replica.log
 
     @property
@@ -162,9 +162,9 @@ class Copy:
 
     @property
     def left(self) -> int | None:
-        """Return the number of source offsets that are not on the target, or None if unknown. It is
-        also unknown if the source's log ends before the copy, because the source may have lost more
-        records than that.
+        """Return the number of source offsets that are not on the target, or None if unknown. If
+        the source's log ends before the copy, the number is unknown, because the source may have
+        lost more records than the difference.
         """
         if self.source_end is None or self.source_end < self.copied_to:
             return None
@@ -172,8 +172,8 @@ class Copy:
 
     @property
     def deleted(self) -> Span | None:
-        """Return the offsets that the source deleted and that the map does not show as copied, or
-        None. They may have had only markers; the mirror's status row shows that
+        """Return the offsets that the source deleted although the map does not show them as copied,
+        or None. The offsets may have had only markers; the mirror's status row shows that
         (`NewestStatus.missing`).
         """
         lost = Span(self.copied_to, self.source_start or 0)
@@ -191,7 +191,7 @@ class Copy:
         return max(0, self.source_newest_ms - self.newest_ms)
 
     def translate(self, offset: int) -> Translation | None:
-        """Translate a source offset to a target offset, or return None if it has none."""
+        """Return the target offset for a source offset, or None if it cannot be translated."""
         return None if self.replica is None else self.replica.to_target(offset)
 
     @property
@@ -200,10 +200,11 @@ class Copy:
 
 
 def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> list[Copy]:
-    """Return a `Copy` for every partition of the scope's topics that either side knows, sorted.
+    """Return a `Copy` for every partition of the scope's topics that the source lists or that was
+    copied, sorted.
 
-    `covers` selects other topics of the source than those of the scope. Raises BrokerRefused
-    (BROKERS_DIFFER) if brokers of one cluster list different topics.
+    `covers` selects source topics instead of the scope. Raises BrokerRefused (BROKERS_DIFFER) if
+    brokers of one cluster list different topics.
     """
     covers = covers or scope.covers
     rows = (row for row in scope.rows().copies.values() if row.flow == scope.name)
@@ -227,7 +228,7 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
         metadata=target_metadata,
     )
     replicas = {tp: picture.replica(pair) for tp, pair in pairs.items()}
-    # the copy has advanced since the target's ends were read, or the target lost the end of its log
+    # read these target ends again: the copy has advanced since, or the log has lost its end
     past_end = {
         tp: replica
         for tp, replica in replicas.items()
@@ -257,7 +258,7 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
             for tp in sorted(by_partition)
             if by_partition[tp].is_copied or by_partition[tp].problem
         ]
-    # the copy has advanced since the ends were read, or the source lost the end of its log
+    # read these source ends again: the copy has advanced since, or the log has lost its end
     short = [tp for tp in ends if by_partition[tp].is_copied and by_partition[tp].left is None]
     for tp, log in read_ends(scope.source, short, isolation=isolation).items():
         by_partition[tp] = replace(by_partition[tp], source_end=log.end)
@@ -276,8 +277,9 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
 def incomplete(
     scope: CutoverScope, current: Iterable[Copy], ends: Mapping[TopicPartition, int] | None = None
 ) -> list[Copy]:
-    """Return the copies that lack a record of the source below these ends, by default the source's.
-    Any other copy lacks at most markers, and records that were rolled back or compacted away.
+    """Return the copies that lack a source record below `ends`, by default below their
+    `source_end`. Any other copy lacks at most markers, and records that were rolled back or
+    compacted away.
     """
     listed = [copy for copy in current if not copy.unlisted]
     known = {copy.source: copy.source_end or 0 for copy in listed} | dict(ends or {})
@@ -289,8 +291,8 @@ def incomplete(
 def records_in(
     scope: CutoverScope, spans: Mapping[TopicPartition, Span]
 ) -> dict[TopicPartition, int]:
-    """Return the first record in these ranges that the flow would copy, or might copy: its offset
-    by partition.
+    """Return the offset of the first record in each range that the flow would copy, or might copy.
+    Partitions without such a record are left out.
     """
     with_aborted = scope.config.isolation_level is Isolation.READ_UNCOMMITTED
     return first_records(scope.source, spans, with_aborted=with_aborted)
@@ -311,8 +313,8 @@ def _listed(
 def _why_unlisted(
     source: ClusterClient, source_metadata: ClusterMetadata, topics: Collection[str]
 ) -> dict[str, str]:
-    """Return the reason why the source does not list each of these topics, or not with all of its
-    partitions. Raises BrokerRefused (BROKERS_DIFFER) if another broker lists a missing one.
+    """Return, by topic, why the source does not list the topic, or lists only some of its
+    partitions. Raises BrokerRefused (BROKERS_DIFFER) if another broker lists a missing topic.
     """
     require_gone(source, source_metadata, topics)
     source_topics = source.metadata(sorted(topics)).topics if topics else {}
@@ -337,7 +339,7 @@ def _pairs(
     covers: Callable[[str], bool],
     listed: Mapping[TopicPartition, TopicId],
 ) -> Iterator[tuple[TopicPartition, PartitionPair]]:
-    """Yield the partitions of remote topics, by their source partitions."""
+    """Yield each source partition that has a partition of a remote topic, with the pair of both."""
     upstreams = FlowUpstreams.of(scope.config, scope.rows().copies.values())
     for name, upstream in upstreams.copies(target_metadata.topics).items():
         topic = target_metadata.topics[name]
@@ -351,8 +353,8 @@ def _pairs(
 def _hidden_on_target(
     scope: CutoverScope, target_metadata: ClusterMetadata, begun: Iterable[CopyRow]
 ) -> list[CopyRow]:
-    """Return the rows of remote topics that this user may not see, so that they may still exist.
-    Deleted remote topics are left out, because clients cannot move to them.
+    """Return the rows of remote topics that this user is not permitted to see, because these topics
+    may still exist. Deleted remote topics are left out, because clients cannot move to them.
     """
     lacking = {row.topic: row for row in begun if row.topic not in target_metadata.topics}
     require_gone(scope.target, target_metadata, lacking)

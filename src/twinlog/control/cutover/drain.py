@@ -1,15 +1,15 @@
-"""Waits until the running mirror has copied everything below the fence: in every partition the last
-stable offset is the end of the log, and nothing below it is missing on the target.
+"""Waits until the running mirror has copied everything below the fence. Then every partition's last
+stable offset is its log's end, and the target has every record below it.
 
-Records that the source deleted before they were copied are missing, too. The offset map has records
-and no markers, so a log that starts after the copy may have lost only markers. The mirror's status
-row decides, because it lists the records that the mirror lacks. A row is evidence if the mirror has
-queried every log end of the source after the deletion was seen here, because the log has not
-grown after that (`FenceProof`). Two times by the mirror's clock are compared: the row's recovery
-point, and the time of the second row after the deletion was seen. That row is the first one that
-the mirror certainly began after the deletion.
+Records that the source deleted before they were copied are missing, too. The offset map has no
+markers, so a source log that starts after the copy may have lost only markers. The mirror's status
+row decides, because it lists the records that the mirror lacks. A row is evidence if the mirror
+queried every log end of the source after the deletion was detected here, because no log has grown
+after that (`FenceProof`). So two times of the mirror's clock are compared: the row's recovery
+point, and the time of the second row after the detection. That second row is the first one that the
+mirror certainly began after the deletion.
 
-It only reads. If no mirror leads the flow, it fails within seconds, because no record is copied.
+The drain only reads. Without a leader of the flow, the drain fails within seconds.
 """
 
 from __future__ import annotations
@@ -33,19 +33,17 @@ from twinlog.quantities import count, first_few, plural, total
 from twinlog.survey.ends import append_ends
 from twinlog.survey.open_transactions import open_transactions
 
-# The proof that a fence holds: in several checks in a row no log of the topics has a new record. If
-# a log has, the proof names the producers.
+# The proof of a fence: several checks in a row find no new record in any log of the topics. If a
+# log has new records, the proof names their producers.
 #
 # The logs' true ends are read (the end of the leader's epoch), so records that are not replicated
 # yet count. A marker does not count, because a transaction that was open when the fence was put up
 # may still end. Checks cannot find a producer that writes once an hour. So if ACLs are the fence,
-# every broker must enforce them first; with `--fence none` the operator is responsible.
+# every broker must enforce them first. With `--fence none` the operator is responsible.
 
 PROOF_POLL_S: Final = 0.5
 SEEN_WITHIN_S: Final = 5.0
-"""How long to wait for the high watermark to reach the log end. After that, the offsets above it
-count as records.
-"""
+"""Seconds until offsets between the high watermark and the log end count as records."""
 MOST_WRITERS: Final = 10
 
 Ends = dict[TopicPartition, int]
@@ -54,7 +52,7 @@ Producers = Mapping[TopicPartition, Mapping[int, ProducerState]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenWriter:
-    """A producer that wrote between two checks. Without an ID only the log's end shows it."""
+    """A producer that wrote between two checks. If it has no ID, only the log's growth shows it."""
 
     tp: TopicPartition
     records: int
@@ -80,17 +78,18 @@ class FenceProof:
         source_topics = scope.source.metadata(sorted(topics)).topics
         self._tps = [tp for name in sorted(source_topics) for tp in source_topics[name].tps]
         self._known: Producers = {}
-        """Producer states at the leaders when the proof was complete."""
+        """Producer states at the source's leaders when the proof was complete."""
 
     def wait(self, say: Say, *, still_s: float, within_s: float) -> Ends:
-        """Return the logs' ends, once none has moved for `still_s`. Raises FlowError (FENCE_LEAKS)
-        with the producers that still write if that takes longer than `within_s`.
+        """Wait until no log has a new record for `still_s` seconds, and return the logs' ends. If
+        that takes longer than `within_s` seconds, raise FlowError (FENCE_LEAKS) with the producers
+        that still write.
         """
         deadline = time.monotonic() + within_s
         ends, producers = self._ends(), self._producers()
         since, checks, writers = time.monotonic(), 1, dict[TopicPartition, SeenWriter]()
         began = since
-        while began - since < still_s:  # from the end of one check to the beginning of another
+        while began - since < still_s:  # from the end of one check to the start of a later one
             if time.monotonic() > deadline:
                 who = first_few(map(str, writers.values()), MOST_WRITERS)
                 raise self._scope.error(
@@ -106,7 +105,7 @@ class FenceProof:
                 continue
             grown = self._with_records(ends, now)
             if not grown:
-                ends = now  # only markers
+                ends = now  # only markers were appended
                 continue
             after = self._producers()
             for writer in _writers(grown, producers, after):
@@ -127,7 +126,7 @@ class FenceProof:
         return _writers(grown, self._known, self._producers()) if grown else []
 
     def _with_records(self, ends: Ends, now: Ends) -> Ends:
-        """Return by how many offsets each log grew that got a record, or may have got one."""
+        """Return the logs that have, or might have, new records, with their growth in offsets."""
         grown = {tp: Span(ends.get(tp, 0), end) for tp, end in now.items() if end != ends.get(tp)}
         empty = {tp for tp, span in grown.items() if span.is_empty}  # logs that lost their end
         deadline = time.monotonic() + SEEN_WITHIN_S
@@ -137,13 +136,13 @@ class FenceProof:
             hidden = {tp for tp, span in left.items() if stable[tp] < span.next}
             empty |= {*seen}
             if not hidden - empty or time.monotonic() > deadline:
-                empty |= hidden  # the high watermark did not reach the end in time
+                empty |= hidden  # counted: the high watermark did not reach their end in time
                 break
             time.sleep(PROOF_POLL_S)
         return {tp: grown[tp].next - grown[tp].first for tp in empty}
 
     def _ends(self) -> Ends:
-        # a log whose end is unknown proves nothing, so this raises
+        # raises if a log's end is unknown, because such a log proves nothing
         return append_ends(self._scope.source, self._tps)
 
     def _producers(self) -> Producers:
@@ -151,7 +150,7 @@ class FenceProof:
 
 
 def _writers(grown: Ends, known: Producers, after: Producers) -> list[SeenWriter]:
-    """Return the producers that wrote. `grown`: by how many offsets each log grew."""
+    """Return the producers that wrote to these logs. `grown`: the growth of each log in offsets."""
     out = []
     for tp, records in sorted(grown.items()):
         old = known.get(tp, {})
@@ -170,30 +169,31 @@ def _writers(grown: Ends, known: Producers, after: Producers) -> list[SeenWriter
 POLL_S: Final = 0.2
 SAID_EVERY_S: Final = 5.0
 WITHOUT_MIRROR_S: Final = 15.0
-"""Seconds without a leader after which it fails. Another process needs less to take the lead."""
+"""Seconds without a leader after which the drain fails. A standby takes over in less time."""
 ROW_WITHIN_S: Final = 30.0
-"""Seconds to wait for a status row. By default the mirror writes one every 5 s."""
+"""Minimum seconds to wait for status rows. By default the mirror writes a row every 5 s."""
 ROWS_AFTER: Final = 2
-"""Number of rows to wait for. The first row that is read after the deletion may have been written
-before it.
+"""Number of status rows to wait for after the row that is read when a deletion is detected. The
+mirror may have begun the first of them before the deletion.
 """
 
 
 class Drain:
-    """Waits until a scope is copied up to the ends that its fence has proved."""
+    """Waits until all partitions of a scope are copied up to the log ends of the fence's proof."""
 
     def __init__(self, scope: CutoverScope, ends: Ends, *, accepts_loss: bool = False) -> None:
-        """`accepts_loss`: continue without records that the source deleted before their copy."""
+        """`accepts_loss`: continue without records that were deleted before they were copied."""
         self._scope = scope
         self._ends = ends
         self._accepts_loss = accepts_loss
         self._row_within_s = ROW_WITHIN_S
         self._rows_ms: list[int] = []
-        """Times of the status rows that were read after a deletion was detected."""
+        """Times (ms) of the status rows that were read after a deletion was detected."""
 
     def wait(self, say: Say, *, within_s: float) -> None:
-        """Wait until each copy is complete. Raises FlowError if that takes too long:
-        NOT_DRAINED names the missing records and the reason, SOURCE_TRUNCATED the deleted offsets.
+        """Wait until each copy is complete. Raises FlowError (NOT_DRAINED) with the missing records
+        and the reason, if no mirror leads or `within_s` has passed. Raises FlowError
+        (SOURCE_TRUNCATED) if the source deleted records before they were copied.
         """
         began = last_said = last_led = whole_since = time.monotonic()
         while True:
@@ -222,20 +222,16 @@ class Drain:
             time.sleep(POLL_S)
 
     def is_complete(self) -> bool:
-        """Return True if no record is missing now."""
+        """Return True if no record is missing on the target now."""
         return not any(self._read_state()[1:])
 
     def _read_state(self) -> tuple[list[Copy], Ends, list[Copy], list[Copy]]:
-        """Return the copies, the ends that readers do not see yet, and the copies that lack records
-        or that the source has, or may have, deleted records of.
-        """
+        """Return all copies, and the results of `_missing`, `incomplete` and `_lost`."""
         missing, current = self._missing(), copies(self._scope)
         return current, missing, incomplete(self._scope, current, self._ends), self._lost(current)
 
     def _lost(self, current: Sequence[Copy]) -> list[Copy]:
-        """Return the copies for which the source has, or may have, deleted records before they were
-        copied.
-        """
+        """Return the copies whose source deleted, or may have deleted, uncopied records."""
         deleted = [copy for copy in current if copy.deleted and not copy.unlisted]
         if not deleted or self._accepts_loss:
             return []
@@ -262,8 +258,9 @@ class Drain:
         )
 
     def _missing(self) -> dict[TopicPartition, int]:
-        """Return the partitions whose end for readers (the last stable offset, or the high
-        watermark if the flow reads uncommitted records) is before the log's end, and by how much.
+        """Return, for each partition that consumers cannot read up to its end, how many offsets
+        they cannot read. Consumers read up to the last stable offset, or up to the high watermark
+        if the flow reads uncommitted records.
         """
         if not self._ends:
             return {}

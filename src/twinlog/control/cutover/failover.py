@@ -1,19 +1,19 @@
 """Failover: the source is lost or given up, and the copy on the target becomes the original.
 
-A source with another cluster ID than the flow copied from counts as lost: it was restored with
-empty disks, or the file names the wrong cluster. A source that responds may have lost topics or
-groups. So the plan is made from both clusters.
+A source counts as lost if it has another cluster ID than the one that the flow copied from: it was
+restored with empty disks, or the file names the wrong cluster. A source that responds may also have
+lost topics or groups, so the plan is made from both clusters.
 
     groups -> promote -> wait until the copy has ended -> groups again
 
 The table of `control.cutover` has the phases. Groups are set from their last known commits. If a
-mirror was still running, it continues to copy until the promotion, which only `flow demote` undoes,
-and only before anybody has written to the remote topics. Groups are set again because the copy
-may have advanced since, and a group that was ahead of it may resume at a later offset. The copy has
-ended then, so this is final.
+mirror is still running, it copies until the promotion. Only `flow demote` undoes the promotion, and
+only before other clients have written to the remote topics. Groups are set again after the copy has
+ended, and these offsets are final. The copy may have advanced since the first time, so a group that
+was ahead of the copy may resume at a later offset.
 
-Every step reads the current state and does what is missing. So a run that dies anywhere, or whose
-response is lost, can be repeated and ends the same way; two runs at a time do the same work twice.
+Every step reads the current state and does what is missing. So a run that dies at any step, or that
+loses a response, can be repeated and ends the same way. Two concurrent runs do the same work twice.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MOST_LINES = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailoverPlan:
-    """The result of a failover if it ran now, with the records and groups that would be lost."""
+    """The result of a failover if it ran now: which records would be lost, where groups resume."""
 
     FIELDS = (
         "flow is_clear=is_open promoted? source_problem? notes told=newest groups_problem? "
@@ -53,18 +53,18 @@ class FailoverPlan:
 
     flow: str
     source_problem: str
-    """Why the source cannot be used, or empty if it can."""
+    """Why the source cannot be used; empty if it can be used."""
     newest: NewestStatus
     copies: tuple[Copy, ...]
     groups: tuple[GroupPlan, ...]
     promoted: str
-    """Who promoted it and when, or empty if it is not promoted."""
+    """Who promoted the flow and when, or empty if the flow is not promoted."""
     lacking: frozenset[TopicPartition] = frozenset()
     """Partitions whose source has records that the target lacks; empty if the source is lost."""
     notes: tuple[str, ...] = ()
     """Facts that operators need before clients move to the target."""
     groups_problem: str = ""
-    """Why `groups` may be incomplete, or empty if it has all selected groups."""
+    """Why `groups` might lack some groups; empty if all selected groups are known."""
 
     @property
     def topics(self) -> list[str]:
@@ -73,19 +73,19 @@ class FailoverPlan:
 
     def missing(self, copy: Copy) -> int | None:
         """Return the number of source offsets that are known to be missing on the target, or None
-        if unknown. Markers and records that were compacted away count.
+        if unknown. Markers and compacted records are included, unless nothing else is missing.
         """
         reported = self.newest.missing(copy.source, copy.copied_to)
         if self.source_problem or (copy.deleted and copy.is_copied and reported == 0):
             return reported
         if not copy.left or copy.source in self.lacking or (copy.deleted and copy.is_copied):
             return copy.left
-        # only markers, or records that were compacted away or expired before the flow began
+        # only markers are missing, or records that were compacted away or expired before the copy
         return 0
 
     @property
     def is_open(self) -> bool:
-        """Return True if no loss is known, and every group resumes exactly."""
+        """Return True if no record would be lost, and every group would resume exactly."""
         if not self.copies or any(not self._is_whole(copy) for copy in self.copies):
             return False
         if self.groups_problem:
@@ -172,10 +172,10 @@ class Failover:
         )
 
     def _survey(self) -> tuple[list[Copy], list[GroupPlan]]:
-        """Return the copies and the groups.
+        """Return the copies, and the groups' plans.
 
-        If that fails twice, this command treats the source as lost, even if a part of it responds,
-        and reads everything from the target. The first error may be the target's.
+        If reading both clusters fails twice, this command treats the source as lost, even if some
+        of its brokers respond, and reads only from the target. The first error may be the target's.
         """
         for is_last in (False, True):
             if self._scope.source_problem is not None:
@@ -189,7 +189,7 @@ class Failover:
         return current, self._groups.plan(current)
 
     def run(self, plan: FailoverPlan) -> list[GroupPlan]:
-        """Run all steps. Return the groups that would resume at the wrong offset."""
+        """Run the remaining steps. Return the groups that would resume at the wrong offset."""
         scope, say, topics = self._scope, self._say, plan.topics
         scope.require_copied()
         if not scope.is_whole and not topics:
@@ -200,7 +200,7 @@ class Failover:
         if is_promoted(scope, scope.intents(), topics):
             say("promote: already done")
         else:
-            self._groups.set_all(self._survey()[1], say)  # the plan may be outdated
+            self._groups.set_all(self._survey()[1], say)  # read again: the plan may be outdated
             say("promote: the point of no return. Only twinlog flow demote reverts the promotion,")
             say("  if no client has written to the remote topics")
             promote(scope, topics)
@@ -248,7 +248,7 @@ def _why_not_set(plan: GroupPlan) -> str:
 
 
 def promoted_error(scope: CutoverScope) -> FlowError:
-    """Return the error for a cutover that cannot be undone."""
+    """Return the error for an abort after the promotion."""
     return scope.error(
         "it was promoted, and producers may have written to the remote topics since: "
         "nothing was changed; if you know that nobody has, undo it with twinlog flow demote",

@@ -5,24 +5,25 @@ copied. The ACLs that stop them must be removed again if the switchover is abort
 another run on another host. But an ACL has no field for its owner, and an operator may have created
 the same ACL before.
 
-**Invariant.** Each of Twinlog's ACLs has an intent of the kind FENCE in the state topic, one for
-each topic. An ACL of that kind that existed before belongs to another client, gets no intent, and
-is not removed.
+**Invariant.** For each topic with one of Twinlog's ACLs, the state topic has an intent of the kind
+FENCE. An equal ACL that existed before belongs to another client: it gets no intent, and is not
+removed.
 
     put up     intents, then ACLs        take down    ACLs, then intents
 
-**What may die**
+**Failures**
 
 - *A run dies between the intents and the ACLs*: there are intents without ACLs. The next put-up
   creates the ACLs; the next take-down deletes the intents.
-- *It dies between the ACLs and the intents, at a take-down*: the same.
+- *A run dies between the ACLs and the intents of a take-down*: again intents without ACLs.
 - *A response is lost*: the step is repeated. Creating or deleting an ACL twice has no further
   effect.
-- *Another client removes an ACL, or a super user writes*, whom ACLs do not stop: the proof of the
+- *Another client removes an ACL, or a super user writes, whom ACLs do not stop*: the proof of the
   fence finds producers that still write (`drain.FenceProof`).
 
-**Rejected:** to keep the list of ACLs in the run, or in a file. If the run died, no other run could
-tell Twinlog's ACLs from those of operators. So commands keep no state of their own (ADR 23).
+**Rejected:** a list of the ACLs in memory, or in a file. If the run died, no other run could
+distinguish Twinlog's ACLs from those of operators. So commands store no state of their own (ADR
+23).
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ def fence_acl(topic: str) -> TopicAcl:
 def locked_out_topics(
     source: ClusterClient, topics: Iterable[str], acls: Iterable[TopicAcl]
 ) -> list[str]:
-    """Return the topics that everybody may use because they have no ACL. With a fence nobody could
-    read them any more.
+    """Return the topics that every user can access because they have no ACL. A fence is an ACL, so
+    it would keep readers out of these topics as well.
 
     `allow.everyone.if.no.acl.found` is the authorizer's own key. Brokers list it but hide its value
     (ConfigHelper.scala treats keys of unknown type as sensitive), so a listed key counts as true.
@@ -69,7 +70,7 @@ def locked_out_topics(
     try:
         broker_configs = describe_broker_configs(source, [OPEN_WITHOUT_ACL])
     except TwinlogError:
-        return []  # the user may not describe broker configs
+        return []  # for example, this user is not permitted to describe configs
     values = [
         entries[OPEN_WITHOUT_ACL].value
         for entries in broker_configs.values()
@@ -88,22 +89,22 @@ def _is_for(acl: TopicAcl, topic: str) -> bool:
 
 
 def wanted_fences(scope: CutoverScope, intents: FlowIntents) -> list[str]:
-    """Return the scope's topics that Twinlog fenced, even if no longer mirrored."""
+    """Return the scope's topics with an intent FENCE, even if they are no longer mirrored."""
     return [topic for topic in intents.topics(IntentKind.FENCE) if scope.names(topic)]
 
 
 class AclFence:
-    """The fence on the topics of one scope."""
+    """Creates, checks and removes the fence's ACLs on the topics of one scope."""
 
     def __init__(self, scope: CutoverScope) -> None:
         self._scope = scope
 
     def put_up(self, topics: Sequence[str]) -> list[str]:
-        """Fence the topics. Return those that already had such an ACL, not made by Twinlog.
+        """Fence the topics. Return the topics for which another client had already created the ACL.
 
-        Raises BrokerRefused (SECURITY_DISABLED) if the source has no authorizer, Unauthorized
-        without ALTER, and FlowError (FENCE_SHUTS_OUT) if readers would be kept out. Then nothing
-        was changed.
+        Raises BrokerRefused (SECURITY_DISABLED) if the source has no authorizer, Unauthorized if
+        this user has no ALTER permission, and FlowError (FENCE_SHUTS_OUT) if readers would be kept
+        out. In all three cases nothing was changed.
         """
         scope = self._scope
         ours = {*wanted_fences(scope, scope.intents())}
@@ -120,7 +121,9 @@ class AclFence:
         return sorted(others.intersection(topics))
 
     def put_back(self, topics: Sequence[str]) -> None:
-        """Create the fence's ACLs without reading first: a broker may still list removed ACLs."""
+        """Write the fence's intents and create its ACLs. ACLs are not read first, because a broker
+        may still list removed ones.
+        """
         steering, fenced = self._scope.steering, self._scope.rows().fenced(self._scope.name)
         rows = [
             change.intent.encode()
@@ -132,7 +135,7 @@ class AclFence:
         create_topic_acls(self._scope.source, [fence_acl(topic) for topic in topics])
 
     def remove_own(self) -> list[str]:
-        """Remove the fences that Twinlog has put up. Return their topics."""
+        """Remove Twinlog's fences on the topics of the scope. Return these topics."""
         scope = self._scope
         fence_topics = wanted_fences(scope, scope.intents())
         if not fence_topics:
@@ -142,18 +145,18 @@ class AclFence:
         return fence_topics
 
     def fenced_topics(self, intents: FlowIntents) -> list[str]:
-        """Return the topics that Twinlog's fence protects now. An intended fence may never have
-        been created, or may have been removed with Kafka's tools.
+        """Return the topics that have an intent FENCE and are fenced now. The ACL of an intent may
+        never have been created, or may have been removed with Kafka's tools.
         """
         fence_topics = wanted_fences(self._scope, intents)
         try:
             return sorted({*fence_topics} - {*self.missing(fence_topics)}) if fence_topics else []
         except TwinlogError:
-            # the gates are checked in this case, and putting up the fence reports the error
+            # treated as unfenced: then the gates are checked, and `put_up` reports the error
             return []
 
     def missing(self, topics: Iterable[str]) -> list[str]:
-        """Return those of these topics that no fence protects now."""
+        """Return the given topics that no fence protects now."""
         return sorted({*topics} - fenced_topics(topic_acls(self._scope.source)))
 
     def open_brokers(self, topics: Sequence[str]) -> list[int]:

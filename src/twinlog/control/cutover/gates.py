@@ -1,6 +1,6 @@
 """The gates of a switchover: conditions that must hold before producers are stopped, with evidence.
 
-They are checked before the fence only. After it, each step checks its own conditions.
+They are checked only before the fence is set. After that, each step checks its own conditions.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from twinlog.survey.open_transactions import open_transactions
 from twinlog.wire.topic_settings import TopicAcl
 
 HANGING_S: Final = 60.0
-"""An open transaction that is older is reported. This is Kafka's default transaction timeout of
-producers.
+"""Age in seconds above which an open transaction closes the gate `transactions`. This is Kafka's
+default transaction timeout of producers.
 """
 FEW: Final = 5
 
 
 class Gate(Struct, frozen=True, kw_only=True, rename={"name": "gate"}):
-    """One condition and its evidence."""
+    """One condition of a switchover, with the evidence that it holds, or why it does not hold."""
 
     name: str
     is_open: bool
     evidence: tuple[str, ...]
 
     def lines(self) -> Iterator[str]:
-        """Yield the gate as text."""
+        """Yield a line with the gate's state and first evidence, then the rest of the evidence."""
         word = "open" if self.is_open else "CLOSED"
         first, *more = self.evidence or ("",)
         yield f"gate {self.name}: {word}: {first}"
@@ -51,7 +51,7 @@ class Gate(Struct, frozen=True, kw_only=True, rename={"name": "gate"}):
 
 
 class Gates:
-    """All gates of one scope at one moment."""
+    """Checks all gates of one scope once. Metadata of both clusters is read at creation."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Gates:
         newest: NewestStatus,
         excluded: Sequence[str] = (),
     ) -> None:
-        """`excluded`: groups with offsets in these topics that `groups.exclude` leaves out."""
+        """`excluded`: groups with offsets in the scope's topics, left out by `groups.exclude`."""
         self._scope = scope
         self._excluded = excluded
         self._copies = copies
@@ -74,7 +74,7 @@ class Gates:
         self._remotes = {name: remote for name, remote in by_name.items() if remote in targets}
 
     def check_all(self, *, most_lag: int) -> list[Gate]:
-        """Return every gate, in order."""
+        """Return all gates in the order of `GATES`. `most_lag`: maximum lag in records."""
         return [
             self._mirror(),
             self._topics(),
@@ -205,7 +205,7 @@ class Gates:
         return _gate("acls", problems, evidence)
 
     def _fences(self) -> Iterator[str]:
-        """Yield the choice of fences if the source has no authorizer."""
+        """Yield a line with the remaining kinds of fence if the source has no authorizer."""
         try:
             topic_acls(self._scope.source)
         except BrokerRefused as error:
@@ -264,7 +264,7 @@ class Gates:
 
 
 def require_open(scope: CutoverScope, gates: Iterable[Gate], accepted: Iterable[str]) -> None:
-    """Raise FlowError (GATE_CLOSED) if a gate is closed that the operator did not accept."""
+    """Raise FlowError (GATE_CLOSED) if a gate is closed and is not among the accepted ones."""
     taken = {*accepted}
     closed = [gate for gate in gates if not gate.is_open and gate.name not in taken]
     if closed:

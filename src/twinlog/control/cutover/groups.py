@@ -1,13 +1,13 @@
-"""Where each group resumes on the target: planned, set, and compared with what was planned.
+"""Plans the offset at which each group resumes on the target, sets it, and checks it afterwards.
 
 A group's commits are read from the source, and its newest checkpoints from the target. If the
-source is lost, only the checkpoints count. A failover from a source that responds takes the further
-offset of the two, because the source may have lost its groups. A switchover takes a checkpoint only
+source is lost, only the checkpoints count. A failover from a source that responds uses the higher
+of the two offsets, because the source may have lost its groups. A switchover uses a checkpoint only
 if the source does not list the topic, or hides the group from this user.
 
-Offsets are set forwards only, and never for a group that is in use on the target: its coordinator
-refuses that, even if the members joined a moment ago. So setting them twice, or dying in between
-and setting them again, gives the same result.
+Offsets are only moved forward. Offsets of a group that is in use on the target are never set: the
+group's coordinator refuses that, even if the members joined a moment ago. So if a command dies
+while it sets offsets, it can be repeated with the same result.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from twinlog.survey.rights import denied_error
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
 
 SHOWN = 10
-"""Maximum number of partitions of a group that are listed."""
+"""Maximum number of partitions per group in the text output."""
 
 Commits: TypeAlias = Mapping[str, Mapping[TopicPartition, Committed]]
-"""Offsets at which each group resumes on the source, by partition."""
+"""Committed offset at which each group resumes on the source, by group and partition."""
 
 
 class GroupOutcome(StrEnum):
-    """What a cutover does, or has done, with a group in one partition."""
+    """What a cutover does, or has done, with the offset of a group in one partition."""
 
     BEHIND = "to be set"
     THERE = "already set"
@@ -58,7 +58,7 @@ class GroupOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPartition:
-    """One group in one partition."""
+    """One group in one partition: its offsets on the source and the target, and the planned one."""
 
     FIELDS = (
         "topic=source.topic partition=source.partition committed target_topic=target.topic to "
@@ -70,10 +70,10 @@ class GroupPartition:
     metadata: str = ""
     target: TopicPartition
     to: int | None = None
-    """The target offset at which it resumes, or None if unknown."""
+    """The target offset at which the group resumes, or None if unknown."""
     why_not_exact: str = ""
     waits_for_copy: bool = False
-    """The offset is not exact because the copy has not reached it."""
+    """True if `to` is not exact because the copy has not reached the committed offset."""
     now: int | None = None
     """The group's current offset on the target, or None if it has none."""
 
@@ -87,7 +87,7 @@ class GroupPartition:
 
     @property
     def offsets_ahead(self) -> int:
-        """Return by how many offsets it is further on the target than planned, or 0."""
+        """Return by how many offsets the group is further on the target than planned, or 0."""
         return 0 if self.now is None or self.to is None else max(0, self.now - self.to)
 
     @property
@@ -105,7 +105,7 @@ class GroupPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlan:
-    """One group in all partitions of the scope."""
+    """The offsets of one group in all partitions of the scope."""
 
     FIELDS = (
         "group is_exact is_done from_checkpoints in_use_on_source "
@@ -115,28 +115,30 @@ class GroupPlan:
     group: str
     partitions: tuple[GroupPartition, ...]
     from_checkpoints: bool = False
-    """Whether the offsets are from its newest checkpoints. Later commits are unknown."""
+    """True if offsets are from the group's newest checkpoints. Later commits are unknown."""
     in_use_on_target: bool = False
-    """Whether it has members on the target, so that none of its offsets is set."""
+    """True if the group has members on the target, so that none of its offsets is set."""
     in_use_on_source: bool = False
     problem: str = ""
-    """Why its offsets on the target are unknown or were not set."""
+    """Why the group's offsets on the target are unknown or were not set; else empty."""
 
     @property
     def is_exact(self) -> bool:
-        """Return True if it resumes at exactly the next record in every partition."""
+        """Return True if the group resumes at exactly the next record in every partition."""
         return not self.problem and all(partition.is_exact for partition in self.partitions)
 
     @property
     def is_done(self) -> bool:
-        """Return True if all its offsets on the target are at the planned offsets, or further."""
+        """Return True if the group has an offset on the target in each partition, at or after the
+        planned offset if that is known.
+        """
         done = (GroupOutcome.THERE, GroupOutcome.AHEAD, GroupOutcome.LEFT)
         return not self.problem and all(partition.outcome in done for partition in self.partitions)
 
     @property
     def to_set(self) -> dict[TopicPartition, Committed]:
-        """Return the offsets to commit on the target. They are empty if the coordinator would
-        reject them.
+        """Return the offsets to commit on the target. None are returned if the group is in use
+        there or has a problem, because its coordinator would reject them.
         """
         if self.in_use_on_target or self.problem:
             return {}
@@ -147,8 +149,8 @@ class GroupPlan:
         }
 
     def skipping_lines(self) -> Iterator[str]:
-        """Yield a line for each partition in which the group would skip records on the target. A
-        group that is in use there yields none.
+        """Yield a line for each partition in which the group would skip records on the target,
+        unless the group is in use there.
         """
         for partition in () if self.in_use_on_target else self.partitions:
             if partition.outcome is GroupOutcome.AHEAD and partition.is_exact:
@@ -160,8 +162,8 @@ class GroupPlan:
                 )
 
     def unset_lines(self) -> Iterator[str]:
-        """Yield a line for each partition in which the group has no offset, if it is in use on the
-        target: its members start by auto.offset.reset, which may be the end of the log.
+        """If the group is in use on the target, yield a line for each partition without an offset
+        there. Members start such partitions by auto.offset.reset, which may be the end of the log.
         """
         for partition in self.partitions if self.in_use_on_target else ():
             if partition.now is None and partition.to:
@@ -172,7 +174,7 @@ class GroupPlan:
                 )
 
     def lines(self) -> Iterator[str]:
-        """Yield a line on the group, and lines on its partitions; inexact ones come first."""
+        """Yield a line on the group, then one for each partition; inexact partitions come first."""
         notes = []
         if self.in_use_on_target:
             notes.append("in use on the target: its offsets are not changed")
@@ -197,13 +199,14 @@ class CutoverGroups:
         self._source_groups = Coordinators(scope.source)
         self._target_groups = Coordinators(scope.target)
         self._rows: dict[tuple[str, TopicPartition], CheckpointRow] = {}
-        """The newest checkpoint by group and partition of the target, as read so far."""
+        """Newest checkpoints that were read so far, by group and partition of the target."""
         self._next = 0
 
     def plan(self, copies: Sequence[Copy], *, settled: bool = False) -> list[GroupPlan]:
-        """Return every selected group that committed offsets in the scope's topics.
+        """Return a plan for every selected group that has committed offsets in the scope's topics.
 
-        `settled`: wait for pending transactional offsets, and raise if they stay pending.
+        `settled`: the drain is over. Wait for pending transactional offset commits, and raise if
+        they stay pending.
         """
         copies_by_source = {copy.source: copy for copy in copies}
         listed_groups = (
@@ -216,7 +219,7 @@ class CutoverGroups:
         }
         names = {name for name in names if selects(name)}
         target_groups = list_groups(self._target_groups)
-        # before the commits, so that offsets which a group sync sets in between are not ahead
+        # read target offsets before the commits, or a group sync in between would put them ahead
         now = fetch_offsets(self._target_groups, names)
         commits: Commits = {}
         hidden: frozenset[str] = frozenset()
@@ -261,7 +264,7 @@ class CutoverGroups:
         ]
 
     def problem(self) -> str:
-        """Return why groups of a lost source may be missing from the plan, or an empty text."""
+        """Return why groups of a lost source may be missing from the plan; empty if none can be."""
         scope = self._scope
         topic = scope.policy.checkpoints_topic(scope.config.source_alias)
         if scope.source_problem is None or not scope.config.groups.include.entries:
@@ -274,8 +277,8 @@ class CutoverGroups:
         )
 
     def excluded(self) -> list[str]:
-        """Return the groups with offsets in the scope's topics that `groups` selects and
-        `groups.exclude` leaves out.
+        """Return the groups with offsets in the scope's topics that `groups` includes and
+        `groups.exclude` excludes again.
         """
         config = self._scope.config.groups
         names = [
@@ -292,7 +295,7 @@ class CutoverGroups:
         )
 
     def set(self, plans: Iterable[GroupPlan]) -> dict[str, str]:
-        """Set the offsets that are behind. Return the rejected groups with the reason."""
+        """Set offsets that are behind the planned ones. Return why groups were rejected."""
         wanted: dict[str, GroupOffsets] = {plan.group: plan.to_set for plan in plans if plan.to_set}
         refused: dict[str, str] = {}
         for group, answer in commit_offsets(self._target_groups, wanted).items():
@@ -304,7 +307,8 @@ class CutoverGroups:
         return refused
 
     def set_all(self, plans: Sequence[GroupPlan], say: Say, why: str = "") -> None:
-        """Set the groups that are not at their offsets, and report all that were set or refused.
+        """Set the offsets that are behind the planned ones. Report each group that was set or
+        rejected.
 
         `why`: a phrase for the report, such as "had no offset on the target".
         """
@@ -320,22 +324,22 @@ class CutoverGroups:
     def _commits(
         self, names: Iterable[str], listed_groups: Mapping[str, Group], *, settled: bool
     ) -> tuple[Commits, frozenset[str]]:
-        """Return the commits on the source, and the groups that this user may not see there."""
+        """Return the commits on the source, and the groups that the source hides from this user."""
         answers = fetch_offsets(self._source_groups, names, settled=settled)
         hidden = frozenset(
             group
             for group, offsets in answers.items()
             if isinstance(offsets, Unauthorized) and group not in listed_groups
         )
-        # errors are raised, because a group that is left out would have no offset to resume at
+        # other errors are raised, because a group without a plan would have no offset to resume at
         return {group: or_raise(answers[group]) for group in answers if group not in hidden}, hidden
 
     def _checkpoints(self, copies: Mapping[TopicPartition, Copy]) -> Commits:
-        """Return the newest checkpoints by group and partition of the source, without those of an
-        earlier topic of the same name.
+        """Return the newest checkpoints by group and partition of the source. Checkpoints of an
+        earlier topic of the same name are left out.
 
-        Raises Unauthorized if this user may not see the checkpoints topic, because its groups would
-        be missing from the plan silently.
+        Raises Unauthorized if this user is not permitted to see the checkpoints topic, because
+        otherwise groups would be silently missing from the plan.
         """
         scope, out = self._scope, dict[str, dict[TopicPartition, Committed]]()
         topic = scope.policy.checkpoints_topic(scope.config.source_alias)
@@ -397,7 +401,7 @@ class _SourceOffset(NamedTuple):
     metadata: str
     is_checkpoint: bool = False
     is_hidden: bool = False
-    """Whether the source responds but hides the group from this user."""
+    """True if the source responds but hides the group from this user."""
 
 
 def _position(
@@ -446,11 +450,10 @@ def _without_records(
     *,
     settled: bool,
 ) -> set[tuple[TopicPartition, int]]:
-    """Return the committed offsets that are after the end of a copy although no record is in
-    between.
+    """Return the committed offsets that are after the end of a copy without a record in between.
 
-    Consumers commit offsets after transaction markers, and after aborted and compacted records.
-    `settled`: the drain has shown that no record was deleted before it was copied.
+    Consumers commit such offsets after transaction markers, and after aborted and compacted
+    records. `settled`: the drain has shown that no record was deleted before it was copied.
     """
     past = [
         (tp, offset)
@@ -461,7 +464,7 @@ def _without_records(
     ]
     spans: dict[TopicPartition, Span] = {}
     for tp, offset in sorted(past):
-        # sorted, so that the highest offset of each partition is kept
+        # ascending, so that `spans` has the highest offset of each partition
         spans[tp] = Span(copies[tp].copied_to, offset)
     records = records_in(scope, spans) if spans else {}
     return {(tp, offset) for tp, offset in past if tp not in records or offset <= records[tp]}
@@ -472,9 +475,9 @@ def _on_source_alone(
     copies: Mapping[TopicPartition, Copy],
     offsets: Iterable[tuple[TopicPartition, int]],
 ) -> dict[tuple[TopicPartition, int], str]:
-    """Return the offsets from which a group would miss records on the target, with the reason: the
-    source has these records, and the target does not, or no longer. The records of a lost source
-    are unknown.
+    """Return the offsets from which a group would miss records on the target, with the reason. Only
+    the source has these records: they were never copied, or the target has deleted them. If the
+    source is lost, every offset before the copy counts, because the source's records are unknown.
     """
     out: dict[tuple[TopicPartition, int], str] = {}
     left = []
@@ -496,5 +499,5 @@ def _on_source_alone(
                 first = copies[tp].held_from
                 out[tp, offset] = f"records below {first} are on the source alone"
             elif tp in records:
-                left.append((tp, offset))  # the record that was found is before this offset
+                left.append((tp, offset))  # search again: the record found is before this offset
     return out

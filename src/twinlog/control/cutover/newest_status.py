@@ -1,11 +1,12 @@
 """The status row that the flow's leader wrote last: the only evidence of a lost source's records.
 
-A row is evidence only while its leader runs, because it then describes the moment at which the
-source last responded. An older row proves nothing, because the source may have accepted more
-records while no mirror ran. Its age alone does not show that: the clocks of two hosts differ, and a
-mirror that was just killed leaves a young row. So the leader must also be a member of the flow's
-group, and the row's generation must be the newest claim and must not have ended. If the row of such
-a leader looks old, the command waits for the next one: it is current, whatever its time says.
+A row is evidence only while its leader runs, because only then does the row describe the moment at
+which the source last responded. The row of a leader that has ended proves nothing, because the
+source may have accepted more records while no mirror ran. The row's age does not show whether its
+leader runs: the clocks of two hosts differ, and a mirror that was just killed leaves a recent row.
+So the leader must also be a member of the flow's group, and the row's generation must be the newest
+claim and must not have ended. If the row of such a leader looks old, the command waits for the next
+row, which is current whatever its timestamp.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from twinlog.quantities import count, duration, plural
 from twinlog.survey.state_reader import leader_status
 
 COPIES: Final = frozenset((FlowState.RUNNING, FlowState.THROTTLED, FlowState.PARTLY_FAILED))
-"""States in which partitions are copied, unless they have their own code."""
+"""States of a flow in which each partition is copied unless it has its own code."""
 POLL_S: Final = 0.5
 
 
@@ -46,8 +47,8 @@ class NewestStatus:
     empty if it still leads.
     """
     is_new: bool = False
-    """Whether the row replaced another one during this command, at most `lives_ms` ago by this
-    host's clock.
+    """True if the row replaced an earlier row while this command ran, at most `lives_ms` ago by
+    this host's clock.
     """
 
     @property
@@ -60,27 +61,28 @@ class NewestStatus:
 
     @property
     def recovery_ms(self) -> int | None:
-        """Return the flow's recovery point by the leader's clock, or None if unknown. The leader
-        queried the source's log ends at this time, and every record below them is on the target.
+        """Return the flow's recovery point in ms by the leader's clock, or None if unknown. The
+        leader queried the source's log ends at that time, and the target has every record below
+        them.
         """
         status = self.status
         return None if status is None or status.loss_ms is None else status.at_ms - status.loss_ms
 
     def missing(self, tp: TopicPartition, upstream: int) -> int | None:
-        """Return how many records of a partition exist at or after `upstream`; None if unknown."""
+        """Return how many records the source has at or after `upstream`, or None if unknown."""
         status = self.status
         if status is None or not self.is_of_now:
             return None
         for row in status.behind:
             if (row.topic, row.partition) == tp:
                 return max(0, row.end - upstream)
-        # the row lists all partitions that lack records, and this one is not among them
+        # not listed: the partition lacks no record if the listed partitions account for all loss
         known = sum(behind.end - behind.upstream for behind in status.behind)
         is_whole = status.loss_records is not None and known >= status.loss_records
         return 0 if is_whole and not status.loss_unknown else None
 
     def codes(self, covers: Callable[[str], bool]) -> Iterator[str]:
-        """Yield a line per partition of these topics with a code, if the row is current."""
+        """If the row is current, yield a line for each of these partitions that has a code."""
         for unusual in () if self.status is None or not self.is_of_now else self.status.unusual:
             if unusual.code and covers(unusual.topic):
                 yield (
@@ -89,7 +91,7 @@ class NewestStatus:
                 )
 
     def problems(self, covers: Callable[[str], bool]) -> Iterator[str]:
-        """Yield the reasons why partitions of these topics are not copied, or may not be."""
+        """Yield why partitions of these topics are not copied, or might not be copied."""
         status = self.status
         if status is None or not self.is_of_now:
             yield f"no running mirror reports its partitions: {self.line()}"
@@ -104,7 +106,7 @@ class NewestStatus:
             yield f"the mirror is {status.state}{reason}"
 
     def line(self) -> str:
-        """Return the row as one line of text."""
+        """Return a sentence on the loss that the row reports, or on why the row proves nothing."""
         status = self.status
         if status is None:
             return f"no mirror has reported what the source had: {self.problem}"
@@ -129,8 +131,8 @@ class NewestStatus:
 def newest_status(scope: CutoverScope) -> NewestStatus:
     """Return the newest status row of any age, or the reason why it cannot be read.
 
-    If the flow is led, and the first row that a command reads looks too old, wait for another row,
-    for two of the leader's intervals and at most LIVE_MS.
+    If the flow is led, and the first row that a command reads looks too old, wait for the next row.
+    The wait ends after two of the leader's intervals, or after LIVE_MS if that is shorter.
     """
     began, waits = time.monotonic(), scope.seen_row is None
     while True:
@@ -142,7 +144,7 @@ def newest_status(scope: CutoverScope) -> NewestStatus:
             return NewestStatus(status=None, problem=f"{STATUS_TOPIC} has no row of {scope.name}")
         now = time.monotonic()
         if scope.seen_row is None:
-            scope.seen_row = status.at_ms, -math.inf  # the first row may be of any age
+            scope.seen_row = status.at_ms, -math.inf  # not new: the first row may be of any age
         elif scope.seen_row[0] != status.at_ms:
             scope.seen_row = status.at_ms, now
         is_new = (now - scope.seen_row[1]) * 1000 <= status.lives_ms
@@ -156,7 +158,7 @@ def newest_status(scope: CutoverScope) -> NewestStatus:
 
 
 def now_ms() -> int:
-    """Return the time of this host; the clock of the leader's host may differ by hours."""
+    """Return this host's time in ms. The clock of the leader's host may differ by hours."""
     return int(time.time() * 1000)
 
 

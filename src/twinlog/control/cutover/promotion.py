@@ -1,15 +1,15 @@
-"""The point of no return: the remote topics become the originals, and the copy has certainly ended.
+"""The point of no return: remote topics become the originals. Waits for the end of the copy.
 
     this command: write the row, then read claims  |  a leader: write its claim, then read rows
 
-Both are records of one log, the state topic. So either the promotion sees the claim, or the leader
-that claims sees the promotion. A leader that claims after the row finds it before its first record
-(`FlowSetup.prepare`). A leader that claimed earlier applies the row within two seconds, and then
-reports in the state topic that its lanes have drained. If that report never comes, the leader was
-killed: this command then leads the flow itself, so that no other process does, and waits until no
-request of the old lanes can arrive any more.
+The row and the claim are records of one log, the state topic. So either this command reads the
+claim, or the leader reads the row. A leader that claims after the row reads the row before it
+copies its first record (`FlowSetup.prepare`). A leader that claimed earlier applies the row within
+two seconds, and then reports in the state topic that its lanes have drained. If that report never
+comes, the leader was killed. Then this command leads the flow itself, so that no other process
+does, and waits until no request of the old lanes can arrive any more.
 
-If the run dies after the row, the copy still ends, and the next run finds the row and continues.
+If this command dies after writing the row, the copy still ends, and the next run continues.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ from twinlog.model import TopicPartition
 from twinlog.survey.ends import append_ends
 
 FOLLOWS_WITHIN_S: Final = 10.0
-"""A running leader follows within this time: it reads the row within 2 s, and its lanes drain."""
+"""Seconds in which a running leader applies a promotion: it reads the row, and its lanes drain."""
 ENDS_WITHIN_S: Final = 60.0
 POLL_S: Final = 0.2
 FENCED_STILL_S: Final = 4.0
-"""If only some topics are promoted, no row reports that their lanes have ended. So the command
-waits twice the time in which a leader follows. After that the leader no longer copies these topics.
+"""Seconds without an appended record after which fenced topics count as no longer copied. If only
+some topics are promoted, no row reports that their lanes have ended. So the command waits twice the
+2 s in which a leader applies the row.
 """
 OPEN_STILL_S: Final = late_requests.wait_s() + 2.0
-"""If producers may still write to the source, the lanes of a frozen leader may copy the next
-record. This is the time until the leader follows, or has lost its lanes.
+"""Seconds without an appended record if producers can still write to the source: lanes of a frozen
+leader might copy the next record. In this time the leader applies the row or loses its lanes.
 """
 
 
@@ -75,10 +76,10 @@ def wait_until_over(
     scope: CutoverScope, remotes: Collection[str], say: Say, *, is_fenced: bool = False
 ) -> None:
     """Wait until the copy can no longer write to these remote topics. `is_fenced`: everything on
-    the source is copied, and no producer can write to it.
+    the source is copied, and no producer can write to the source.
 
-    Raises FlowError (COPY_RUNS) if that cannot be shown; the promotion remains, and the same
-    command checks again.
+    Raises FlowError (COPY_RUNS) if the end of the copy cannot be shown. The promotion remains, and
+    the same command checks again.
     """
     if not scope.is_whole and scope.intents().promotion is None:
         _wait_until_still(
@@ -92,7 +93,7 @@ def wait_until_over(
 
 
 def _ended(scope: CutoverScope, within_s: float) -> str | None:
-    """Return how the last generation ended, or None if it has not reported that in time."""
+    """Return how the last generation ended, or None if it reports no end within `within_s`."""
     deadline = time.monotonic() + within_s
     while True:
         history = scope.history()
@@ -116,7 +117,7 @@ def _lead_until_over(scope: CutoverScope, say: Say) -> str:
                 wait_to_lead(membership, scope.config, once=True)
                 break
             except (NotLeader, SetupWaiting):
-                pass  # another process leads, or soon will; it either follows or does not
+                pass  # another process leads, or soon will: `_ended` shows if it applies the row
             over = _ended(scope, POLL_S)
             if over is not None:
                 return over
@@ -153,9 +154,10 @@ def _runs(scope: CutoverScope, history: FlowHistory | None) -> FlowError:
 
 
 def _wait_until_still(scope: CutoverScope, topics: Sequence[str], say: Say, led_s: float) -> None:
-    """Wait until nothing is appended for longer than a leader takes to release topics, measured
-    from the end of one check to the start of the next. A log that cannot be checked does not count
-    as still, because a request of this flow may be pending at its leader.
+    """Wait until nothing is appended to the topics for longer than a leader needs to release them.
+    The time is measured from the end of one check to the start of a later one. A log that cannot be
+    checked does not count as still, because a request of this flow might be pending at the log's
+    broker.
     """
     deadline = time.monotonic() + ENDS_WITHIN_S
     before, since = _ends(scope, topics), time.monotonic()
@@ -178,7 +180,9 @@ def _wait_until_still(scope: CutoverScope, topics: Sequence[str], say: Say, led_
 
 
 def _ends(scope: CutoverScope, topics: Sequence[str]) -> dict[TopicPartition, int] | None:
-    """Return the log ends of all partitions, also of keyed topics. None if one is unknown."""
+    """Return the log ends of all partitions of remote topics, or None if an end is unknown. Topics
+    whose records are partitioned by key are included.
+    """
     target_topics = scope.target.metadata(topics).topics if topics else {}
     tps = [tp for topic in target_topics.values() for tp in topic.tps]
     try:

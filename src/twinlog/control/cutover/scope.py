@@ -1,8 +1,8 @@
-"""The scope of a cutover: one flow, its two clusters, and all of its topics or some.
+"""The scope of a cutover: one flow, its two clusters, and all or some of its topics.
 
-Both clusters are identified first: their IDs are compared with the flow's newest claim on the
-target. Another target is refused. A source that does not respond, or is another cluster than the
-claim names, counts as lost: `source_problem` is the reason, and everything is read from the target.
+Both clusters are identified first, by comparing their IDs with the flow's newest claim on the
+target. A target with another ID is refused. A source counts as lost if it does not respond or has
+another ID. Then `source_problem` is the reason, and everything is read from the target.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from twinlog.survey.cluster_state import never_led_error, source_changed_error, 
 from twinlog.survey.state_reader import state_rows_if_any
 
 Say = Callable[[str], None]
-"""Prints a line of evidence for the operator as soon as it is known."""
+"""Callback that prints a line of evidence for the operator as soon as the line is known."""
 
 SOURCE_ANSWERS_WITHIN_S: Final = 10.0
-"""Time limit for the source. It may be lost, which is a reason for a cutover."""
+"""Time limit of calls to the source, in seconds. It is short because the source may be lost."""
 
 
 class CutoverScope:
@@ -43,8 +43,9 @@ class CutoverScope:
         reason: str = "",
         source_problem: TwinlogError | None = None,
     ) -> None:
-        """`topics`: None means the whole flow, and every topic that its source gets later.
-        `source_problem`: why the source did not respond when it was queried a moment ago.
+        """`topics`: selects source topics. None means the whole flow, including topics that are
+        created later. `source_problem`: the error if the source did not respond a moment ago; the
+        source is not queried again then.
 
         Raises FlowError (CLUSTER_CHANGED) if the target is not the one that the flow copies to.
         """
@@ -63,10 +64,11 @@ class CutoverScope:
         self.source_problem = source_problem or self._ask_source()
         self._released, self._promoted = self._untouched_topics()
         self.seen_row: tuple[int, float] | None = None
-        """Time of the status row that was read last, by its host's clock, and when this command
-        first read it (monotonic seconds), or minus infinity if it was there from the start.
+        """Two times of the status row that was read last: when it was written, by its host's clock
+        (ms), and when this command first read it (monotonic seconds). The second is minus infinity
+        for the first row, because that row may have any age.
         """
-        self._covered: dict[str, bool] = {}  # queried for each partition of each group
+        self._covered: dict[str, bool] = {}  # cached: needed for each partition of each group
 
     def _untouched_topics(self) -> tuple[set[str], set[str]]:
         """Return the topics that are released now, and, if the scope is the whole flow, the topics
@@ -89,8 +91,8 @@ class CutoverScope:
         return self.setup.name
 
     def covers(self, topic: str) -> bool:
-        """Return True if a source topic is part of the cutover. Heartbeats topics are not, because
-        a mirror writes them. Released topics are not, because they are not copied.
+        """Return True if a source topic is part of the cutover. Heartbeats topics are left out,
+        because a mirror writes them. Released topics are left out, because they are not copied.
         """
         if topic not in self._covered:
             is_heartbeat = self.policy.is_heartbeats_topic(topic)
@@ -98,7 +100,7 @@ class CutoverScope:
         return self._covered[topic]
 
     def copies(self, topic: str) -> bool:
-        """Return True if the flow copies this source topic."""
+        """Return True if the scope contains this source topic and the flow copies it."""
         is_wanted = self._selector.selects(topic) and topic not in self._released
         return is_wanted and self.names(topic)
 
@@ -111,31 +113,31 @@ class CutoverScope:
         return sorted(filter(self._selector.selects, again))
 
     def names(self, topic: str) -> bool:
-        """Return True if the topic was named, mirrored or not. Topics that were promoted by name
-        before are no longer part of the whole flow.
+        """Return True if the operator named the topic, mirrored or not. The whole flow contains
+        every topic, except those that were already promoted by name.
         """
         if self._topics is None:
             return topic not in self._promoted
         return self._topics.matches(topic)
 
     def remote(self, topic: str) -> str:
-        """Return the name of the topic's remote topic."""
+        """Return the name that the policy gives to a source topic on the target."""
         return self.policy.format_remote_topic(self.config.source_alias, topic)
 
     def error(self, message: str, *, code: str, fate: Fate | None = None) -> FlowError:
-        """Return an error of this flow."""
+        """Return an error that names this flow."""
         return FlowError(message, flow=self.name, code=code, fate=fate)
 
     def require_source(self) -> None:
-        """Raise the reason why the source cannot be used, if there is one."""
+        """Raise `source_problem` if the source cannot be used."""
         if self.source_problem is not None:
             raise self.source_problem
 
     def require_same(
         self, source_metadata: ClusterMetadata | None, target_metadata: ClusterMetadata
     ) -> None:
-        """Raise FlowError (CLUSTER_CHANGED) if an address leads to another cluster than the claim
-        names.
+        """Raise FlowError (CLUSTER_CHANGED) if a cluster's ID differs from the one in the flow's
+        newest claim. The source is not checked if its metadata is None.
         """
         error = target_changed_error(self.config, self.claim, target_metadata.cluster_id or "")
         if source_metadata is not None:
@@ -149,7 +151,7 @@ class CutoverScope:
         """Raise FlowError (NOT_COPIED) if no mirror ever led the flow into this target."""
         self.claim = self.claim or _latest_claim(
             self.history()
-        )  # the mirror of a drill starts later
+        )  # read again, because the mirror of a drill starts after the scope is created
         if self.claim is None:
             raise never_led_error(self.config)
 
@@ -160,20 +162,18 @@ class CutoverScope:
         return self.rows().intents(self.name)
 
     def history(self) -> FlowHistory | None:
-        """Return which process led the flow last, and whether it shut down cleanly, or None if no
-        process did.
+        """Return the process that led the flow last, and whether it shut down cleanly, or None if
+        no process has led the flow.
         """
         return self.rows().history(self.name)
 
     def rows(self) -> StateRows:
         """Return the rows of the target's state topic."""
-        # rows are empty only if the topic does not exist; if this user may not see it, this raises
+        # empty only if the topic does not exist: if it is hidden from this user, this raises
         return state_rows_if_any(self.target)
 
     def is_led(self) -> bool:
-        """Return True if a mirror is in the flow's group, so that it leads or will lead within
-        seconds.
-        """
+        """Return True if a mirror is in the flow's group: it leads, or will lead within seconds."""
         group = list_groups(Coordinators(self.target)).get(f"twinlog-{self.name}")
         return group is not None and group.is_active
 

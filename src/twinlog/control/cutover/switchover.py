@@ -2,13 +2,13 @@
 
     gates -> fence -> proof of the fence -> drain -> groups -> promote -> hook
 
-The table of `control.cutover` has the phases. Gates are checked before the fence only: after it,
-lag grows no more, and each step checks its own conditions. Until the promotion `abort` removes the
-fence, and the flow continues unchanged.
+The table of `control.cutover` has the phases. Gates are checked only before the fence is set. After
+the fence, lag no longer grows, and each step checks its own conditions. Before the promotion,
+`abort` can remove the fence, and the flow continues unchanged.
 
-A zombie (a run that was frozen, and continues after another run, or after `abort`) can only do what
-the rows of the state topic still allow. Right before its promotion it checks whether its fence is
-still wanted, and whether a log has grown since its proof.
+A zombie is a run that was frozen and resumes after another run or after `abort`. A zombie can only
+do what the rows of the state topic still permit. Right before its promotion, it checks that its
+fence is still wanted and that no log has grown since its proof.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ class FenceKind(StrEnum):
 
     @property
     def still_s(self) -> float:
-        """Return the seconds in which no log may grow. They are fewer with ACLs, because brokers
-        reject writers then.
+        """Return for how many seconds the source's logs must not grow before the fence counts as
+        proven. With ACLs the time is shorter, because brokers reject writers.
         """
         return 2.0 if self is FenceKind.ACL else 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchoverOptions:
-    """The options of a switchover."""
+    """Options of one switchover: the fence, hooks, accepted gates and limits."""
 
     fence: FenceKind = FenceKind.ACL
     fence_hook: str = ""
@@ -70,12 +70,12 @@ class SwitchoverOptions:
     """Names of gates that the operator accepts although they are closed."""
     most_lag: int = 1000
     within_s: float = 120.0
-    """Time limit of each step."""
+    """Time limit of each step, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchoverPlan:
-    """The current state of both clusters, as far as a switchover needs it."""
+    """The current state of both clusters for a switchover: gates, copies, groups and fences."""
 
     FIELDS = "flow is_open promoted? fenced notes gates partitions=copies groups"
 
@@ -84,9 +84,9 @@ class SwitchoverPlan:
     copies: tuple[Copy, ...]
     groups: tuple[GroupPlan, ...]
     fenced: tuple[str, ...]
-    """Topics with a fence of this flow."""
+    """Source topics that have a fence of this flow."""
     is_begun: bool
-    """Whether all gates were passed before: every topic has this flow's fence, and the fence is
+    """True if an earlier run passed all gates: every topic has this flow's fence, and the fence is
     newer than any promotion.
     """
     promoted: str
@@ -131,7 +131,7 @@ class Switchover:
     say: Say = lambda _: None
     options: SwitchoverOptions = SwitchoverOptions()
     before_groups: Callable[[], None] = lambda: None
-    """Called after producers are fenced off and everything is copied. It may stop consumers."""
+    """Called between the drain and the setting of group offsets, for example to stop consumers."""
     groups: CutoverGroups = field(init=False)
     fence: AclFence = field(init=False)
 
@@ -169,9 +169,9 @@ class Switchover:
         )
 
     def run(self, plan: SwitchoverPlan) -> Sequence[GroupPlan]:
-        """Run all steps that are not done. Return the groups that would resume at the wrong offset:
-        none. Raises FlowError if a step fails; completed steps remain, and the same command
-        continues from there.
+        """Run all steps that are not done. Return an empty sequence, because a switchover leaves no
+        group at a wrong offset. Raises FlowError if a step fails. Completed steps remain, and the
+        same command continues after them.
         """
         began = time.monotonic()
         if plan.promoted:
@@ -187,7 +187,7 @@ class Switchover:
         )
         if not plan.promoted:
             self._fence_again(plan.topics)
-            # a group that was inactive before may have continued on the source since
+            # set again: a group that was inactive before may have committed on the source since
             plans = self.groups.plan(copies(self.scope), settled=True)
             self.groups.set_all(plans, self.say, "had moved on at the source")
         else:
@@ -203,8 +203,8 @@ class Switchover:
         return ()
 
     def abort(self) -> None:
-        """Remove the fence. Raises FlowError (PROMOTED) after the point of no return. This needs as
-        little as possible, because producers must be able to write again even if other parts fail.
+        """Remove the fence. Raises FlowError (PROMOTED) after the point of no return. This depends
+        on as little as possible, so that producers can write again even if other parts fail.
         """
         self.scope.require_source()
         if has_promoted(self.scope, self.scope.intents()):
@@ -214,7 +214,7 @@ class Switchover:
             self.say("fence: removed by the hook")
         topics = self.fence.remove_own()
         if has_promoted(self.scope, self.scope.intents()):
-            self.fence.put_back(topics)  # another run promoted in the meantime
+            self.fence.put_back(topics)  # kept: another run promoted in the meantime
             raise promoted_error(self.scope)
         self.say(
             f"fence: removed from {plural(len(topics), 'topic')}; the flow continues as before"
@@ -223,7 +223,7 @@ class Switchover:
     # -- steps
 
     def _run_until_promoted(self, plan: SwitchoverPlan) -> float:
-        """Run the steps up to the promotion. Return the time at which the fence was put up."""
+        """Run the steps up to the promotion. Return the monotonic time when the fence was set."""
         self.scope.require_copied()
         if plan.is_begun:
             self.say("gates: an earlier run passed them, before it set the fence")
@@ -285,11 +285,11 @@ class Switchover:
         self.say("fence: every broker of the source enforces it")
 
     def _groups(self, ends: Ends) -> None:
-        """Set every group, until each is at its offset and none still reads on the source."""
+        """Set all group offsets. Wait until each is set and no group still reads on the source."""
         deadline = time.monotonic() + self.options.within_s
         waits = False
         while True:
-            # the copies are complete, so setting offsets does not change them
+            # read once for both plans, because complete copies no longer change
             current = copies(self.scope)
             refused = self.groups.set(self.groups.plan(current, settled=True))
             plans = self.groups.plan(current, settled=True)
@@ -325,8 +325,8 @@ class Switchover:
                 yield f"group {plan.group} is not at its offset: {wrong or why}"
 
     def _unread_lines(self, plans: Iterable[GroupPlan], ends: Ends) -> Iterator[str]:
-        """Yield a line for each group with members on the source that has not read to its end: the
-        records that it reads and commits later would be read again on the target.
+        """Yield a line for each group that has members on the source and has not read to `ends`.
+        Records that the group still reads and commits there would be read again on the target.
         """
         for plan in plans:
             spans = {
@@ -370,8 +370,8 @@ class Switchover:
 
     def _fence_again(self, topics: Sequence[str]) -> None:
         """Put the fence up again if `abort` has removed it in the meantime. `abort` removes the
-        fence and then looks for a promotion; a run promotes and then looks for the fence. So at
-        least one of the two sees the other.
+        fence and then checks for a promotion. A run promotes and then checks the fence. So at least
+        one of the two commands detects the other.
         """
         if self.options.fence is FenceKind.ACL and (open_ := self.fence.missing(topics)):
             self.say(f"fence: it was removed from {first_few(open_)}, and is set again")
@@ -391,9 +391,9 @@ class Switchover:
         return "producers on the source stay fenced off"
 
     def _set_missing_offsets(self) -> None:
-        """Set the offsets of groups that have none on the target. Another command, which sets none,
-        may have promoted the flow. Other offsets are not changed, because clients may have moved to
-        the target since.
+        """Set the offsets that groups lack on the target, because a command that sets no offsets
+        (`flow promote`) may have promoted the flow. Existing offsets are not changed, because
+        clients may already have moved to the target.
         """
         plans = [
             replace(plan, partitions=tuple(part for part in plan.partitions if part.now is None))
@@ -403,7 +403,7 @@ class Switchover:
 
     def _require_all_copied(self) -> None:
         """Check again that every record is copied, because a producer that no fence stops may have
-        written after the last check. Before clients move, this can still be repaired.
+        written after the last check. Until clients move, the promotion can still be undone.
         """
         scope = self.scope
         current = [copy for copy in copies(scope) if copy.problem != FORGOTTEN]
@@ -439,8 +439,8 @@ class Switchover:
 
 
 def _overlaps(plans: Iterable[GroupPlan]) -> Iterator[str]:
-    """Yield a line for each partition of a group that moved to the target before the producers and
-    whose offset there differs from its commit on the source.
+    """Compare groups that are already in use on the target. Yield a line for each partition in
+    which the group's offset there differs from the translation of its commit on the source.
     """
     for plan in plans:
         for position in plan.partitions if plan.in_use_on_target else ():
@@ -460,15 +460,15 @@ def _overlaps(plans: Iterable[GroupPlan]) -> Iterator[str]:
 
 
 # Hooks: commands of the operator that switch DNS, a secret or a proxy, or stop producers. `/bin/sh`
-# runs them, and one fails if its exit code is not 0. A repeated command runs its hook again, so
-# hooks must be safe to repeat. Their output goes to stderr unchanged, and never into a message.
+# runs them; a hook fails if its exit code is not 0. A repeated command runs its hook again, so
+# hooks must be safe to repeat. A hook's output goes to stderr unchanged, and never into a message.
 
 STDERR: Final = 2
 
 
 def run_hook(scope: CutoverScope, command: str, step: str) -> None:
-    """Run the command in a shell until it ends. Its environment names the step, the flow, and both
-    clusters.
+    """Run the hook's command in a shell and wait until it ends. The environment contains the step,
+    the flow, and both clusters' aliases and addresses.
 
     Raises FlowError (HOOK_FAILED) if the shell's exit code is not 0 or the shell cannot be started.
     """

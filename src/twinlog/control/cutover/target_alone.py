@@ -1,6 +1,6 @@
-"""Reads the state of a flow from the target alone, because the source does not respond: how far and
-until when each partition was copied, and the groups' offsets. The number of records that were not
-copied yet is unknown.
+"""Reads the state of a flow from the target alone if the source does not respond: up to which
+offset and time each partition was copied, and the groups' offsets. How many records were not copied
+yet is unknown then.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from twinlog.errors import TwinlogError
 
 
 def with_copies(config: FlowConfig, snapshot: FlowSnapshot) -> FlowSnapshot:
-    """Return `snapshot`, whose source does not respond, with the copies on the target. If something
-    cannot be read from the target, the reason says so.
+    """Return `snapshot`, whose source does not respond, with the partitions and groups that the
+    target shows. If the target cannot be read, the error is added to the snapshot's reason.
     """
     problem = TwinlogError(snapshot.source_problem, code=snapshot.code)
     setup = flow_setup(config)
@@ -59,7 +59,9 @@ def _partition(copy: Copy, *, is_shared: bool) -> PartitionSnapshot:
 def _with_trouble(
     partition: PartitionSnapshot, reported: PartitionSnapshot | None
 ) -> PartitionSnapshot:
-    """Return the partition with the state and code that the leader reported for it."""
+    """Return the partition with the state, code and message that the leader reported for it, or
+    unchanged if the leader reported no problem.
+    """
     if reported is None or not (reported.code or reported.message):
         return partition
     return replace(partition, state=reported.state, code=reported.code, message=reported.message)

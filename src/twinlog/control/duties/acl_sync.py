@@ -1,4 +1,4 @@
-"""Copies the ACLs of source topics to remote topics: a duty, and a comparison for `check`.
+"""Copies the ACLs of source topics to remote topics. `check` uses the comparison as well.
 
 The rules are in `mirror.names.acl_rules`. Both clusters are read first, and only missing ACLs are
 created. A cluster without an authorizer has no ACLs, which is no error.
@@ -31,12 +31,12 @@ from twinlog.wire.topic_settings import TopicAcl
 log = logging.getLogger(__name__)
 
 OFF_KEY: Final = "set sync.topic.acls.enabled=false"
-"""Avoids the log lines about missing permissions."""
+"""Advice at the end of log lines about missing permissions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclChanges:
-    """The ACLs that the target lacks, and those that it should not have; both sorted."""
+    """The ACLs that the target lacks, and the ACLs that it should not have. Both are sorted."""
 
     missing: tuple[TopicAcl, ...]
     leftover: tuple[TopicAcl, ...]
@@ -45,9 +45,9 @@ class AclChanges:
 def find_acl_changes(
     flow: FlowConfig, remotes: Mapping[str, str], source: ClusterClient, target: ClusterClient
 ) -> AclChanges:
-    """Compare the ACLs of source topics with those of their copies, whose names `remotes` has.
-    Raises BrokerRefused (SECURITY_DISABLED) if a cluster has no authorizer, and Unauthorized
-    without DESCRIBE.
+    """Compare the ACLs of source topics with those of their remote topics (`remotes`). Raises
+    BrokerRefused (SECURITY_DISABLED) if a cluster has no authorizer, and Unauthorized if this user
+    lacks the permission DESCRIBE.
     """
     rules = AclRules.of(flow)
     wanted = rules.target_acls(topic_acls(source), remotes)
@@ -67,14 +67,15 @@ def give_acls(
     target: ClusterClient,
     confirm: Callable[[], None] = lambda: None,
 ) -> AclChanges:
-    """Make the copies' ACLs equal to those of their source topics. Raises as `find_acl_changes`.
+    """Make the ACLs of remote topics equal to their source topics' ACLs. Raises as
+    `find_acl_changes`.
 
-    `confirm` is called before anything is changed, and raises if the change is not allowed.
+    `confirm` is called before anything is changed, and raises if the change is not permitted.
     """
     changes = find_acl_changes(flow, remotes, source, target)
     if changes.missing or changes.leftover:
         confirm()
-    # DENY rules are created first, so that a denied topic is readable at no time
+    # DENY rules are created first, so that a denied user can never read the topic
     create_topic_acls(target, sorted(changes.missing, key=lambda acl: acl.permission))
     delete_topic_acls(target, changes.leftover)
     return changes
@@ -83,8 +84,8 @@ def give_acls(
 def acls_of_new(
     flow: FlowConfig, remotes: Mapping[str, str], source: ClusterClient, target: ClusterClient
 ) -> Iterator[str]:
-    """Create the ACLs of empty topics before anything is copied to them. Yield a line if that is
-    not possible.
+    """Create the ACLs of new, empty remote topics before anything is copied to them. Yield a log
+    line if the ACLs cannot be created.
     """
     if not remotes or not flow.acl_sync.enabled:
         return
@@ -102,7 +103,7 @@ def _not_copied_line(flow: FlowConfig, error: Unauthorized) -> str:
 
 
 class AclSync(TopicRounds):
-    """The duty: a round compares, creates missing ACLs, and deletes others if configured."""
+    """The duty that syncs ACLs: creates missing ACLs, and deletes extra ones if configured."""
 
     name = "topic ACLs"
 
@@ -143,6 +144,6 @@ class AclSync(TopicRounds):
 
 
 def acl_sync(flow: LedFlow) -> AclSync | None:
-    """Return the flow's duty, or None if it is not configured."""
+    """Return the flow's duty, or None if ACL sync is not enabled."""
     config = flow.config
     return AclSync(flow) if config.acl_sync.enabled and config.new_topics.enabled else None

@@ -1,7 +1,8 @@
-"""Keeps the configs of remote topics equal to their sources': a duty, and a comparison for `check`.
+"""Syncs the configs of remote topics with those of their source topics.
 
-MirrorMaker 2 sends every config of every topic each time. This reads the target first, and sends
-only differences. That needs no further permission, because ALTER_CONFIGS includes DESCRIBE_CONFIGS.
+MirrorMaker 2 sends every config of every topic in each round. Twinlog reads the target first, and
+sends only differences. Reading needs no further permission, because ALTER_CONFIGS includes
+DESCRIBE_CONFIGS. `check` uses the comparison as well.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from twinlog.survey.topic_configs import unread_configs
 log = logging.getLogger(__name__)
 
 LINES_SHOWN: Final = 20
-"""Maximum lines per round, so that the first sync of a large cluster does not fill the log."""
+"""Maximum log lines per round, so that the first sync of a large cluster does not fill the log."""
 TO_KEEP: Final = (
     "set back to what the source has; to keep a value of the target's own, add its name to the "
     "list of config.properties.exclude [CONFIG_OVERWRITTEN]"
@@ -46,20 +47,20 @@ TO_KEEP: Final = (
 
 @dataclass(slots=True, kw_only=True)
 class ConfigDrift:
-    """The result of comparing both clusters."""
+    """The differences between the configs of source topics and remote topics."""
 
     topics: dict[str, list[ConfigDiff]] = field(default_factory=dict)
-    """The differences, by remote topic."""
+    """Changes to send to the target, by remote topic."""
     own: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Configs that should be set on the topic itself, by remote topic."""
+    """Configs that should be set on the remote topic itself, by remote topic."""
     kept: dict[str, list[ConfigDiff]] = field(default_factory=dict)
-    """Changes that would shorten retention, and are not copied, by remote topic."""
+    """Changes that are not sent because they would shorten retention, by remote topic."""
     unread: dict[str, TwinlogError] = field(default_factory=dict)
-    """Source topics whose configs may not be read."""
+    """Source topics whose configs could not be read, with the error."""
     closed: list[str] = field(default_factory=list)
-    """Remote topics whose configs may not be read, and so may not be altered."""
+    """Remote topics whose configs this user is permitted neither to read nor to alter."""
     unknown: dict[str, list[str]] = field(default_factory=dict)
-    """Configs that the target's brokers do not have, by remote topic."""
+    """Configs of the source that the target's brokers do not support, by remote topic."""
 
 
 def find_drift(
@@ -69,10 +70,10 @@ def find_drift(
     target: ClusterClient,
     with_others: Container[str] = (),
 ) -> ConfigDrift:
-    """Compare source topics with their copies, whose names `remotes` has.
+    """Compare the configs of source topics with those of their remote topics (`remotes`).
 
-    `with_others`: remote topics that have records beside this flow's copy. Retention is never
-    shortened there, whatever the source has.
+    `with_others`: remote topics that also have records of other writers. Retention of these topics
+    is never shortened, whatever the source has.
     """
     chosen, out = ConfigPropertyFilter.of(flow), ConfigDrift()
     source_configs = describe_topic_configs(source, remotes)
@@ -85,7 +86,7 @@ def find_drift(
         if isinstance(target_configs, TwinlogError):
             if isinstance(target_configs, Unauthorized):
                 out.closed.append(remote)
-            continue  # otherwise it was deleted, and is created again with its source's configs
+            continue  # the topic was deleted, and is created again with the source's configs
         wanted = wanted_configs(chosen, configs)
         changes = differences(wanted, target_configs)
         keeps = flow.config_sync.keeps_retention or remote in with_others
@@ -101,7 +102,7 @@ def find_drift(
 
 
 def closed_configs(flow: FlowConfig, remotes: Collection[str]) -> str:
-    """Return the log line for remote topics whose configs may not be altered."""
+    """Return the log line for remote topics whose configs this user is not permitted to alter."""
     return (
         f"configs are not kept equal for {plural(len(remotes), 'topic')} of {flow.flow.target} "
         f"({first_few(remotes)}): grant ALTER_CONFIGS on topic {next(iter(remotes))}, or set "
@@ -124,7 +125,7 @@ def changes_of(differences: Iterable[ConfigDiff]) -> list[ConfigChange]:
 
 
 class ConfigSync(TopicRounds):
-    """The duty: a round compares both clusters and sends the differences."""
+    """The duty that syncs configs. A round compares both clusters and sends the differences."""
 
     name = "topic configs"
 
@@ -132,8 +133,8 @@ class ConfigSync(TopicRounds):
         super().__init__(flow, "configs", float(flow.config.config_sync.interval_seconds))
         self._log = FlowLog(log, flow.name)
         self._own: dict[str, dict[str, str]] = {}
-        """Configs of remote topics after the last round. A missing one was changed by another
-        client.
+        """Configs that remote topics should have had after the last round. If a value differs now,
+        another client has changed it.
         """
         self._logged: set[tuple[str, ConfigDiff]] = set()
         self._lowered: list[str] = []
@@ -189,19 +190,19 @@ class ConfigSync(TopicRounds):
         )
 
     def _log_lowered(self, lines: list[str]) -> None:
-        """Log before the change, and only once if it is rejected repeatedly."""
+        """Log shorter retention before the change, and only once if it is rejected repeatedly."""
         for line in lines:
             if line not in self._lowered:
                 self._log.warning("%s", line)
         self._lowered = lines
 
     def _log_done(self, done: Mapping[str, list[ConfigDiff]]) -> set[tuple[str, ConfigDiff]]:
-        """Log a line per topic, as a warning if a value that was set on the target was overwritten.
-        Return the differences.
+        """Log a line per topic, as a warning if a value was overwritten that another client had set
+        on the target. Return the differences.
 
         Such a value may have been set to fix an error code. Values that were set since the last
-        round are logged each time, however many there are. The first round finds old values, and
-        logs only the first lines.
+        round are always logged, however many there are. The first round finds old values, and logs
+        only LINES_SHOWN lines.
         """
         logged: set[tuple[str, ConfigDiff]] = set()
         first: list[str] = []
@@ -210,7 +211,7 @@ class ConfigSync(TopicRounds):
             foreign = any(self._is_foreign(remote, diff) for diff in diffs)
             by_hand = foreign and remote in self._own
             fresh = diffs if by_hand else [o for o in diffs if (remote, o) not in self._logged]
-            # the others are logged before the change: `shortened_retention_lines`
+            # shortened retention was logged before the change: `shortened_retention_lines`
             fresh = [diff for diff in fresh if not shortens_life(diff)]
             logged.update((remote, diff) for diff in diffs)
             if not fresh:
@@ -229,14 +230,14 @@ class ConfigSync(TopicRounds):
         return logged
 
     def _is_foreign(self, remote: str, diff: ConfigDiff) -> bool:
-        """Return True if the value was set on the target, and is not an older one of the source."""
+        """Return True if the old value was set on the target and is not an earlier source value."""
         if remote not in self._own:
             return diff.was_own
         return self._own[remote].get(diff.name) != (diff.old if diff.was_own else None)
 
 
 def config_sync(flow: LedFlow) -> ConfigSync | None:
-    """Return the flow's duty, or None if it is not configured."""
+    """Return the flow's duty, or None if config sync is not enabled."""
     config = flow.config
     wanted = config.config_sync.enabled and config.new_topics.enabled
     return ConfigSync(flow) if wanted else None

@@ -1,14 +1,15 @@
-"""Which topics a duty may change: only those that the flow's own lanes copy now.
+"""Decides which topics duties may change: only topics to which the flow's own lanes copy now.
 
-A name proves nothing. It may be the name of another client's topic, of the only copy of a source
-topic that was deleted and re-created, or of a topic that clients have moved to. Lanes find out at
-the start of each partition whether a remote topic is the flow's copy. So a duty gets a topic if
-lanes have started every partition of it between the topics of these IDs, and none has failed with a
-code that contradicts this. Duties have no other way to name a topic.
+The name of a remote topic proves nothing. The topic may belong to another client, may be the only
+copy of a source topic that was deleted and re-created, or may be one to which clients have moved.
+Lanes check at the start of each partition whether a remote topic is the flow's copy. So a duty gets
+a topic only if lanes have started every partition of the topic with the current topic IDs, and no
+partition has failed with a code that contradicts this. Duties get topic names in no other way.
 
-This evidence is valid while lanes run: it ends with the lane, with a pause, and with the lead. So
-right before a change a duty queries the lanes again, confirms that the process leads and that no
-intent forbids the change (`LedFlow.confirm`), and compares the IDs after its reads.
+This evidence is valid only while lanes run. It ends when a lane ends, when the flow is paused, and
+when the process loses the lead. So right before a change, a duty queries the lanes again, confirms
+that the process leads and that no intent forbids the change (`LedFlow.confirm`), and compares the
+topic IDs after its reads.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ MAX_PAUSE_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandedTopics:
-    """The topics of a flow that its duties may change, at one moment."""
+    """The topics of a flow that its duties are permitted to change, at one moment."""
 
     ours: tuple[CopiedTopic, ...] = ()
     left_alone: Mapping[str, str] = field(default_factory=dict)
-    """The code that forbids changes, by remote topic."""
+    """Remote topics that duties must not change, each with the code of the reason."""
     with_others: frozenset[str] = frozenset()
-    """Remote topics that also have records of other writers. No duty deletes records of them, or
-    moves records to other partitions.
+    """Remote topics that also have records of other writers. No duty deletes records of these
+    topics, or moves records to other partitions.
     """
     waiting: int = 0
     """Number of topics with partitions that no lane has started yet."""
@@ -46,7 +47,7 @@ class HandedTopics:
 
 
 def handed_topics(views: Iterable[PartitionView]) -> HandedTopics:
-    """Sort the topics of these partitions by what duties may do with them."""
+    """Classify the topics of these partitions by what duties are permitted to do with them."""
     by_topic: dict[CopiedTopic, list[PartitionView]] = {}
     for view in views:
         topic = CopiedTopic(
@@ -81,8 +82,8 @@ def handed_topics(views: Iterable[PartitionView]) -> HandedTopics:
 
 
 class TopicRounds:
-    """A duty for topics. A round handles all of them once per interval, and in between those that
-    were not started before.
+    """A duty for topics. Once per interval, a round handles all topics of the flow. Rounds in
+    between handle only topics that have started since.
     """
 
     ends_once = True
@@ -105,8 +106,8 @@ class TopicRounds:
 
     @property
     def interval_s(self) -> float:
-        """Return the seconds until the next round: growing pauses while topics wait for partitions,
-        which may lack a leader for hours.
+        """Return the seconds until the next round. Pauses grow while topics wait for partitions to
+        start, because a partition may lack a leader for hours.
         """
         left_s = self._whole_at + self._interval_s - self._clock()
         pause_s = self._pause_s if self._waiting else self._interval_s
@@ -118,9 +119,9 @@ class TopicRounds:
         return self._with_others
 
     def beside(self, topics: Iterable[CopiedTopic], target: ClusterClient) -> frozenset[str]:
-        """Return the remote topics that have records, or may have some, in partitions that lanes do
-        not copy to. Those are of other writers, because a topic that keeps its name may have more
-        partitions than its source.
+        """Return the remote topics that have, or might have, records in partitions to which no lane
+        copies. These records are of other writers, because a topic that keeps its name may have
+        more partitions than its source.
         """
         names = sorted(topic.target for topic in topics)
         metadata = target.metadata(names).topics if names else {}
@@ -135,8 +136,8 @@ class TopicRounds:
         return frozenset(tp.topic for tp in tps if tp not in empty)
 
     def next_topics(self) -> tuple[list[CopiedTopic], bool]:
-        """Return the topics of this round, and whether these are all. Topics that are left alone
-        are logged once.
+        """Return the topics of this round, and True if these are all topics. Topics that must not
+        be changed are logged once.
 
         Raises TwinlogError if the supervisor does not respond.
         """
@@ -161,11 +162,11 @@ class TopicRounds:
         source: ClusterClient,
         target: ClusterClient,
     ) -> None:
-        """Check right before a change that the results that were read by name belong to these
-        topics, and that the flow may still change them. Raises NotNow.
+        """Check right before a change that everything read by name belongs to these topics, and
+        that the flow is still permitted to change them. Raises NotNow.
 
-        Reading both clusters may take minutes, in which a lane may have found that a topic is not
-        the flow's any more.
+        Reading both clusters may take minutes. In that time a lane may have found that a topic is
+        no longer the flow's.
         """
         topics = [*topics]
         now = handed_topics(self._flow.partitions())
@@ -174,7 +175,7 @@ class TopicRounds:
         if not changed <= {*now.ours} or not others <= self._with_others:
             raise NotNow("a topic may have other writers now", flow=self._flow.name)
         self._flow.confirm()
-        # this check is the last one, because it takes the least time
+        # the fastest check is last, so that little time passes between this check and the change
         if unchanged_pairs(topics, source, target) != names:
             raise NotNow("a topic was deleted or re-created", flow=self._flow.name)
 
@@ -185,14 +186,14 @@ class TopicRounds:
         self.on_done(topics, is_whole=is_whole)
 
     def sync(self, topics: Sequence[CopiedTopic], *, is_whole: bool) -> None:
-        """Handle these topics. `is_whole`: they are all topics of the flow. Raises TwinlogError."""
+        """Handle these topics. `is_whole`: True if they are all topics. Raises TwinlogError."""
         raise NotImplementedError
 
     def close(self) -> None:
         """Do nothing, because each round opens its own connections."""
 
     def on_done(self, topics: Iterable[CopiedTopic], *, is_whole: bool) -> None:
-        """Note that the round has succeeded."""
+        """Record the topics that a successful round has handled."""
         self._done = {*topics} if is_whole else self._done | {*topics}
         if is_whole:
             self._whole_at = self._clock()

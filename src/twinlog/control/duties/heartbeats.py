@@ -1,7 +1,7 @@
 """Duty: writes MirrorMaker 2's heartbeats to one cluster of a flow.
 
-Each side is a duty of its own, so that an outage of one cluster does not stop the other's
-heartbeats.
+Each cluster of the flow has a duty of its own, so that an outage of one cluster does not stop the
+heartbeats into the other one.
 """
 
 from __future__ import annotations
@@ -23,17 +23,19 @@ from twinlog.wire.mm2_records import Heartbeat
 from twinlog.wire.records import Record
 
 GIVES_UP_S: Final = 10.0
-"""Time limit of a write. A heartbeat that is written much later than its timestamp is useless."""
+"""Time limit of a write in seconds. A heartbeat that arrives much later is useless."""
 
 
 def into_target(flow: LedFlow) -> Duty | None:
-    """Return the duty for the flow's own heartbeats and those of flows that are not enabled."""
+    """Return the duty for heartbeats of this flow and of flows that are not enabled, or None."""
     beats = [beat for beat in flow.config.heartbeats if beat.into_target]
     return Heartbeats(flow, flow.target, beats) if beats else None
 
 
 def into_source(flow: LedFlow) -> Duty | None:
-    """Return the duty for flows that are not enabled; their heartbeats are copied to the target."""
+    """Return the duty for heartbeats of flows that are not enabled, or None. These heartbeats are
+    written to the source, and the flow copies them to the target.
+    """
     beats = [beat for beat in flow.config.heartbeats if not beat.into_target]
     return Heartbeats(flow, flow.source, beats) if beats else None
 
@@ -70,7 +72,7 @@ class Heartbeats:
             hint = "or set emit.heartbeats.enabled=false"
             raise NotPermitted(f"{line}; {hint}", flow=self._flow.name) from error
         except TwinlogError:
-            self._has_topic = False  # the topic may have been deleted
+            self._has_topic = False  # create the topic again: it may have been deleted
             raise
         for beat in due:
             self._due[beat] = now + beat.interval_seconds

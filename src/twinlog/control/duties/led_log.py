@@ -1,11 +1,11 @@
 """A topic of one partition to which a flow's leader appends results.
 
-Readers take the newest row of a key as current. A leader that was frozen may append an older result
-when it continues. Its successor knows only its own rows, so nothing would correct the older row as
-long as nothing changes. So right before an append the process checks by its own clock whether it
-still leads. A row may still arrive later, if the process was frozen after that check, or if the
-request was delayed. The successor detects this by the offsets, because the log does not end where
-its own last row ended. It then reads the topic again, and writes what differs.
+Readers treat the newest row of a key as current. A leader that was frozen may append an outdated
+result when it resumes. Its successor knows only its own rows, so it would not correct the outdated
+row until the result changes. So right before an append, the process checks by its own clock whether
+it still leads. A row may still arrive later if the process was frozen after that check, or if the
+request was delayed. The successor detects such a row, because the log no longer ends after the
+successor's own last row. Then it reads the topic again, and writes what differs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LedLog:
         self._end = -1
         """The expected log end if no other process writes, or -1 if unknown."""
         self._is_foreign = False
-        """Whether another process has written since the topic was read."""
+        """True if another process has written since the topic was read."""
         self._next_check = 0.0
 
     def read(self) -> Iterator[Record]:
@@ -51,8 +51,8 @@ class LedLog:
         self._end = base + len(records)
 
     def has_foreign_records(self) -> bool:
-        """Return True if the topic has records that this process neither read nor wrote. This is
-        checked once a minute; in between it is False.
+        """Return True if the topic has records that this process neither read nor wrote. The log is
+        checked once a minute; in between, return False.
 
         Raises TwinlogError if the log's end cannot be read.
         """

@@ -1,18 +1,19 @@
-"""Duty: writes offset syncs, by which MirrorMaker 2's clients translate offsets of groups.
+"""Duty: writes offset syncs, with which MirrorMaker 2's clients translate offsets of groups.
 
 A sync is a pair (u, d): the record at u on the source is at d on the target. Readers use the newest
-sync with u at or below a committed offset c, and answer d if c = u, else d + 1. So a sync must
-refer to a copied record: if u were a gap, the first record after it would be at d and would be
-skipped.
+sync with u at or below a committed offset c, and return d if c = u, else d + 1. So a sync must
+refer to a copied record: if u were in a gap, the first record after the gap would be at d and would
+be skipped.
 
-MirrorMaker 2 writes a sync for the first record, for each record after a gap, for a record if there
-are `offset.lag.max` others between it and the last one, and once a minute for the newest record.
-Twinlog writes the same, and the newest record as soon as no other follows. If many become due at
-the same time, some in between are omitted (MirrorMaker 2 also lets newer ones replace them).
+MirrorMaker 2 writes a sync for the first record, for each record after a gap, for the next record
+after `offset.lag.max` records without a sync, and once a minute for the newest record. Twinlog
+writes the same syncs, and a sync for the newest record as soon as no other record follows. If many
+syncs become due at the same time, some in between are omitted (in MirrorMaker 2, newer syncs
+replace them as well).
 
-A reader keeps 64 syncs, closer together the newer they are, from those that it saw written in
-order. A sync below the newest one makes it forget all others. So syncs are written in rising order,
-and a flow that has no syncs yet, or different ones, first writes its history.
+A reader keeps at most 64 syncs; newer ones are closer together. If a sync is below the newest one,
+the reader drops all others. So syncs are written in ascending order. If the topic has no syncs of
+the flow, or different ones, the flow first writes its history.
 """
 
 from __future__ import annotations
@@ -57,8 +58,7 @@ class SyncPoint(NamedTuple):
 def newest_point(runs: Sequence[Run], next_upstream: int, next_downstream: int) -> SyncPoint | None:
     """Return the last record that is certainly copied, or None if there is none.
 
-    Runs are announced before their records are sent, so runs from `next_downstream` on do not
-    count.
+    Runs are announced before their records are sent, so runs from `next_downstream` on are ignored.
     """
     for run in reversed(runs):
         count = min(next_upstream - run.upstream, next_downstream - run.downstream)
@@ -68,8 +68,8 @@ def newest_point(runs: Sequence[Run], next_upstream: int, next_downstream: int) 
 
 
 def point_at(runs: Sequence[Run], upstream: int, downstream: int) -> SyncPoint | None:
-    """Return the record to which a sync refers, or None if the map has no such record, because the
-    sync is of another copy.
+    """Return the record to which a sync refers. Return None if the map has no such record, because
+    then the sync belongs to another copy.
     """
     run = run_at_upstream(runs, upstream)
     if run is None:
@@ -80,15 +80,15 @@ def point_at(runs: Sequence[Run], upstream: int, downstream: int) -> SyncPoint |
 
 def is_still_there(runs: Sequence[Run], point: SyncPoint) -> bool:
     """Return True if the map still has this record at these offsets. A copy that resumed at or
-    before it may have replaced it by another record.
+    before the record may have replaced it.
     """
     run = run_at(runs, point.ordinal)
     return run is not None and _point(run, point.ordinal) == point
 
 
 def history(runs: Sequence[Run], newest: SyncPoint, lag_max: int) -> list[SyncPoint]:
-    """Return the whole copy in few syncs, as a reader would keep them: each is twice as far from
-    the end as the next one.
+    """Return points for the whole copy, as few as a reader would keep: each point is twice as far
+    from the end as the next one.
     """
     first = runs[0].ordinal
     ordinals = {first, newest.ordinal}
@@ -102,7 +102,7 @@ def history(runs: Sequence[Run], newest: SyncPoint, lag_max: int) -> list[SyncPo
 def points_after(
     runs: Sequence[Run], before: SyncPoint, newest: SyncPoint, lag_max: int
 ) -> list[SyncPoint]:
-    """Return the points that became due since `before`, in rising order."""
+    """Return the points whose syncs became due since `before`, in ascending order."""
     begin = following(runs, before.ordinal, ORDINAL)
     end = following(runs, newest.ordinal, ORDINAL)
     gaps = [run.ordinal for run in runs[begin:end]]
@@ -114,7 +114,7 @@ def points_after(
 
 
 def _step(lag_max: int) -> int:
-    # due when d - (last + 1) >= offset.lag.max; with 0 that is every record
+    # a sync is due when d - (last + 1) >= offset.lag.max; with 0, every record gets a sync
     return max(lag_max, 0) + 1
 
 
@@ -137,8 +137,8 @@ def _point(run: Run, ordinal: int) -> SyncPoint:
 
 INTERVAL_S: Final = 1.0
 DELAYED_AT_MOST_S: Final = 10.0
-"""Maximum delay of a busy partition's newest offset sync. MirrorMaker 2's is a minute
-(offset.flush.interval.ms).
+"""Maximum delay of a busy partition's newest offset sync in seconds. In MirrorMaker 2 it is a
+minute (offset.flush.interval.ms).
 """
 RECORDS_PER_BATCH: Final = 2_000
 
@@ -151,14 +151,14 @@ def offset_syncs(flow: LedFlow) -> Duty | None:
 
 @dataclass(slots=True)
 class _Written:
-    """The syncs that were written for one partition."""
+    """What was written last for one partition, and when."""
 
     reach: Reach | None = None
-    """The end of the copy when it was last checked."""
+    """The end of the copy at the last check."""
     point: SyncPoint | None = None
     at: float = -math.inf
     is_delayed: bool = False
-    """Whether newer records than `point` are copied, but no sync was due."""
+    """True if records newer than `point` are copied, but no sync was due."""
 
 
 class OffsetSyncs:
@@ -177,7 +177,7 @@ class OffsetSyncs:
         self._log = LedLog(flow, self._client, self._topic)
         self._written: dict[PartitionKey, _Written] = {}
         self._found: dict[TopicPartition, OffsetSync] | None = None
-        """The newest sync by partition in the topic at the start, or None if not read yet."""
+        """The newest sync of each partition in the topic at the start, or None if not read yet."""
         self._may_read = True
 
     def round(self) -> None:
@@ -192,7 +192,9 @@ class OffsetSyncs:
             raise
 
     def _forget(self) -> None:
-        """Read the topic again; it may have been deleted, or the last write may be lost."""
+        """Discard what is known of the topic, so that the next round reads it. The topic may have
+        been deleted, or the last write may be lost.
+        """
         self._found = None
         self._written.clear()
 
@@ -208,8 +210,7 @@ class OffsetSyncs:
         if self._found is None:
             ensure_mm2_topic(self._client, self._topic, self._config.replication_factor)
             self._found = self._read()
-        # the copies' ends are read before the map: a map that was read earlier may lack a gap
-        # before the end
+        # read the ends of the copies before the map: an older map might lack a gap before an end
         views = self._flow.partitions()
         if all(map(self._is_quiet, views)):
             return
@@ -245,7 +246,7 @@ class OffsetSyncs:
         self._write(syncs)
 
     def _is_quiet(self, view: PartitionView) -> bool:
-        """Return True if the partition needs no sync, because nothing was copied."""
+        """Return True if nothing was copied since the last check, so that no sync is needed."""
         written = self._written.get(view.map_key)
         return written is not None and written.reach == view.reach and not written.is_delayed
 
@@ -255,7 +256,7 @@ class OffsetSyncs:
         """Return the syncs to write for one partition, and update `written` accordingly."""
         is_quiet, written.reach = written.reach == view.reach, view.reach
         if is_quiet and not written.is_delayed:
-            return []  # the usual case, also with thousands of partitions
+            return []  # return early in the usual case, also for thousands of partitions
         newest = None if view.reach is None else newest_point(partition_map.runs, *view.reach)
         if newest is None:
             return []
@@ -281,7 +282,7 @@ class OffsetSyncs:
         if before is not None and continues and is_still_there(partition_map.runs, before):
             return points_after(partition_map.runs, before, newest, self._config.lag_max)
         if not self._may_read:
-            return [newest]  # the topic's syncs are unknown; a history would reset MM2's clients
+            return [newest]  # without the topic's syncs, a history would reset MM2's clients
         return history(partition_map.runs, newest, self._config.lag_max)
 
     def _start_point(self, view: PartitionView, partition_map: PartitionMap) -> SyncPoint | None:
@@ -300,7 +301,7 @@ class OffsetSyncs:
                     continue
                 out[sync.topic_partition] = sync
         except Unauthorized as error:
-            # MirrorMaker 2 needs no READ permission here either
+            # no error, because MirrorMaker 2 needs no READ permission here either
             self._may_read = False
             self._flow.log_once(
                 f"{self._flow.name}: offset syncs of earlier runs are unknown, so the first new "

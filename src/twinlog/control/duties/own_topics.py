@@ -1,28 +1,29 @@
-"""The flow's own topics on its target: keeps their configs, and detects lost rows of the offset
-map.
+"""Duties for the flow's own topics on its target: keep their configs, and detect lost rows of the
+offset map.
 
-Another client, such as a topic operator, may set `cleanup.policy=delete` on them while a mirror
-runs. Then rows would be deleted silently after the retention time. A round resets the policy if it
-may, and logs this; otherwise it logs what to do. It also notes which copies have rows
-(`mirror.state.copies`), and under which producer IDs the flow has written, because in a topic that
-several flows share, other flows know this flow's records only by the state topic.
+Another client, such as a topic operator, might set `cleanup.policy=delete` on these topics while a
+mirror runs. Then rows would be deleted silently after the retention time. A round resets the policy
+and logs the reset, or logs what to do if a permission is missing. A round also writes to the state
+topic which copies have rows in the map (`mirror.state.copies`), and which producer IDs the flow has
+used. In a topic that several flows share, other flows identify this flow's records only by the
+state topic.
 
 If the state topic was re-created, or lost its rows, only the offset map still has the producer IDs,
-and only the leader still has the intents that it follows. So the leader writes these again, and its
-claim, without which other processes could not see that a mirror runs.
+and only the leader still has the intents that it follows. So the leader writes both again. It also
+writes its claim again, because otherwise other processes could not detect that a mirror runs.
 
 **Pruning**
 
 Chunks of the offset map that no query can need any more are removed.
 
-A run maps source offsets to target offsets. If both logs have deleted its records, every query for
-them is answered by a log's start. So their chunks get a null value, and compaction removes them.
-Offsets after the mark of a branch of a keyed topic are never queried. So the map's size is limited
-by the records in the logs. The first chunk of each partition is kept, because it has the start of
-the copy.
+A run maps source offsets to target offsets. If both logs have deleted the run's records, every
+query for these offsets is answered by the start of a log. So chunks of such runs get a null value,
+and compaction removes them. In a branch of a keyed topic, ordinals below the mark are never
+queried. So the map's size is limited by the records in the logs. The first chunk of each partition
+is never removed, because it has the start of the copy.
 
-Null values may be written twice or in part, also by a process that has just lost the lead, because
-log starts and marks never decrease.
+Log starts and marks never decrease. So null values can safely be written twice or in part, also by
+a process that has just lost the lead.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ Row = tuple[bytes, bytes]
 
 
 class OwnTopics:
-    """The duty of one led flow; every flow has these topics."""
+    """The duty that protects the flow's own topics. Every led flow has it."""
 
     name = "own-topics"
     interval_s = CHECK_EVERY_S
@@ -65,7 +66,7 @@ class OwnTopics:
         self._flow = flow
         self._target = ClusterClient(flow.target)
         self._mapped: dict[Copy, frozenset[int]] = {}
-        """Partitions that have, or had, rows in the map."""
+        """Partitions that have, or had, rows in the map, by the topic IDs of the copy."""
         self._said: dict[Copy, frozenset[int]] = {}
         """The partitions of `_mapped` that the state topic lists."""
         self._said_in: TopicId | None = None
@@ -83,8 +84,8 @@ class OwnTopics:
             if partitions != self._said.get(copy)
         ]
         if rows:
-            self._said_in = None  # set until the row is written
-            self._flow.confirm()  # a new leader may know of more rows
+            self._said_in = None  # if the append fails, the state topic is read again
+            self._flow.confirm()  # fails if a new leader exists, which may have written more rows
             append_rows(self._target, STATE, rows, int(time.time() * 1000))
         self._said, self._said_in = dict(self._mapped), topic_id
 
@@ -99,14 +100,14 @@ class OwnTopics:
             except TwinlogError as refusal:
                 self._flow.log_once(f"{self._flow.name}: {error}; {refusal}")
                 return
-            self._said_in = None  # rows may already be deleted
+            self._said_in = None  # read again: rows may already be deleted
             self._flow.log_once(
                 f"{self._flow.name}: {error}. The policy is reset; rows that were already deleted "
                 f"are lost, and their partitions will fail with MAP_MISSING [{error.code}]"
             )
 
     def _read_state(self) -> list[Row]:
-        """Read the state topic. Return the rows that it lacks."""
+        """Read the state topic. Return the rows to write because the state topic lacks them."""
         state = state_rows(self._target)
         records = state.of(self._flow.name)
         self._said = mapped_copies(self._flow.name, records).partitions
@@ -117,7 +118,7 @@ class OwnTopics:
         }
         present = {key for key, _ in records}
         followed = self._flow.intents().rows()
-        if self._flow.claim is not None:  # a promotion waits for the end of the last claim
+        if self._flow.claim is not None:  # a promotion needs the last claim, to wait for its end
             followed.append(self._flow.claim.encode())
         return [
             *(row for row in followed if row[0] not in present),
@@ -128,7 +129,7 @@ class OwnTopics:
         ]
 
     def _search_rows(self) -> None:
-        """Look for rows in the map if a partition has started without known rows."""
+        """Search the map for rows of partitions that have started without known rows."""
         begun: dict[Copy, set[int]] = {}
         for view in self._flow.partitions():
             copy = view.source_topic_id, view.target_topic_id
@@ -150,8 +151,8 @@ class OwnTopics:
 
 
 def complete_partitions(maps: Iterable[PartitionKey]) -> set[tuple[TopicId, TopicId, int]]:
-    """Return the partitions that lack no row. A keyed partition has a row for each branch, which
-    are written one by one.
+    """Return the partitions whose first rows are all in the map. A keyed partition has a first row
+    for each branch, and these rows are written one by one.
     """
     rows = Counter(key._replace(branch=0) for key in maps)
     return {key[:3] for key, count in rows.items() if count >= max(1, key.branches)}
@@ -159,7 +160,7 @@ def complete_partitions(maps: Iterable[PartitionKey]) -> set[tuple[TopicId, Topi
 
 PRUNED_EVERY_S: float = 600.0
 FEWEST_RUNS: Final = 1_000
-"""Minimum size of a map for which the log starts are queried."""
+"""Minimum number of runs in a partition's map. Smaller maps are not pruned."""
 
 RECORDS_PER_BATCH: Final = 1_000
 OFFSETS_TIMEOUT_S: Final = 5.0
@@ -167,14 +168,14 @@ OFFSETS_TIMEOUT_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _UnneededChunk:
-    """A chunk that is to be removed, and the partitions that may have its rows."""
+    """A chunk that is to be removed, and the partitions of the map topic that may have its row."""
 
     key: bytes
     homes: frozenset[int]
 
 
 class MapPruning:
-    """The duty of one led flow; every flow has a map."""
+    """The duty that prunes the flow's offset map. Every led flow has it."""
 
     name = "map-pruning"
     ends_once = True
@@ -237,7 +238,7 @@ def _unneeded_below(
     view: PartitionView | None,
     starts: dict[TopicPartition, tuple[int, int]],
 ) -> int:
-    """Return the ordinal below which the map is no longer needed, or -1 if unknown."""
+    """Return the ordinal below which a partition's map is no longer needed, or -1 if unknown."""
     if partition_map.key.branches:
         return -1 if partition_map.mark is None else partition_map.mark.ordinal
     if (
@@ -254,5 +255,5 @@ def _unneeded_below(
         if not at:
             return -1
         run = partition_map.runs[at - 1]
-        ordinals.append(run.ordinal)  # the run of the first record at or before the start
+        ordinals.append(run.ordinal)  # the last run that begins at or before the log start
     return min(ordinals)

@@ -1,10 +1,11 @@
 """Duty: throttles the producers of the source while `twinlog.rpo.seconds` is exceeded, if
-`twinlog.rpo.enforce` is set. The quota is removed when the flow has caught up, and when it ends.
+`twinlog.rpo.enforce` is set. The quota is removed when the flow has caught up, and when the flow
+ends.
 
-If the process was killed, the next leader finds the row and removes the quota
-(`client/producer_hold.py`), even if its configuration sets no quota. A process that loses the lead
-removes its own quota: if the target is down, there is no next leader, and the source must not wait
-for one.
+If the process was killed, the next leader finds the quota's row in the state topic and removes the
+quota (`client/producer_hold.py`), even if its configuration sets no quota. A process that loses the
+lead removes its own quota, because there is no next leader while the target is down, and the
+source's producers must not wait for one.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ log = logging.getLogger(__name__)
 
 EVERY_S: Final = 2.0
 CHECK_EVERY_S: Final = 30.0
-"""Detects quotas that a process set after it had lost the lead without knowing."""
+"""Seconds between checks for a quota that a process set after it had lost the lead."""
 ENDS_WITHIN_S: Final = 10.0
-"""Time limit at the end of a flow; if it takes longer, the next leader removes the quota."""
+"""Seconds to remove the quota at the end of a flow. After that, the next leader removes it."""
 
 
 def producer_quota(flow: LedFlow) -> Duty | None:
-    """Return the duty if it is configured, or if a quota was left behind."""
+    """Return the duty if it is configured, or if an earlier leader left a quota, else None."""
     is_wanted = flow.config.rpo_enforced and flow.config.rpo_seconds is not None
     return ProducerQuota(flow) if is_wanted or flow.has_held_producers else None
 
 
 class ProducerQuota:
-    """The duty; it also removes the quota while the flow is paused."""
+    """The duty. It also runs while the flow is paused, to remove the quota."""
 
     name = "producer quota"
     ends_once = False
@@ -137,7 +138,7 @@ class ProducerQuota:
         return self._rate.see(time.monotonic(), loss_ms, now.bytes, brokers, waiting)
 
     def _release_hold(self, hold: ProducerHold) -> None:
-        self._log_freed(hold.remove_quota())  # before the target is queried, which may be down
+        self._log_freed(hold.remove_quota())  # on the source first, because the target may be down
         self._log_freed(hold.free())
         self._may_be_held = False
 

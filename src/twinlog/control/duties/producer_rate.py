@@ -6,18 +6,18 @@ longer than its reason.
 
 **Rules**
 
-1. Producers get half of the copy's throughput, so that it catches up about as fast as it fell
+1. Producers get half of the copy's throughput, so that the copy catches up about as fast as it fell
    behind. They get less if the loss still grows.
-2. They are not throttled while nothing is copied (the target is down, the flow is paused), because
-   an outage of the copy must not become an outage of the source.
-3. They are not throttled, or not further, while the number of waiting records decreases. Such a
-   copy catches up by itself, as when the history of a topic is copied again.
-4. The quota ends when the loss is half of the RPO. It also ends if it did not help after many
-   decreases, because the producers have quotas of their own. It is tried again after ten minutes.
+2. Producers are not throttled while nothing is copied (the target is down, the flow is paused),
+   because an outage of the copy must not become an outage of the source.
+3. Producers are not throttled, or not further, while the number of waiting records decreases.
+   Then the copy catches up by itself, as when the history of a topic is copied again.
+4. The quota ends when the loss is half of the RPO. The quota also ends if many decreases did not
+   help, because then producers have quotas of their own. It is tried again after ten minutes.
 
-**What may die.** The decision needs no memory: a new leader measures again. The quota itself is
-stored in the brokers, and its row in the state topic, so that it is removed after any crash
-(`client.producer_hold`).
+**After a crash.** The decision needs no stored data, because a new leader measures again. The quota
+is stored in the brokers, and its row in the state topic, so that the quota is removed after any
+crash (`client.producer_hold`).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from twinlog.control.watch.snapshot import PartitionSnapshot
 from twinlog.quantities import known, largest
 
 LEAST: Final = 16 * 1024
-"""Bytes per second."""
+"""Minimum quota in bytes per second."""
 SHARE: Final = 0.5
 LESS: Final = 0.7
 ADJUST_S: Final = 10.0
 MEASURED_S: Final = 20.0
-"""Observed seconds. They are this long because a flow with a rate limit copies in bursts."""
+"""Length of a measurement in seconds: long, because a flow with a rate limit copies in bursts."""
 MOST_LOWERINGS: Final = 20
 """Maximum number of decreases. If a thousandth of the rate does not help, the quota does not apply
 to the producers that write.
@@ -56,38 +56,39 @@ MOVING: Final = (
 
 @dataclass(slots=True)
 class HeldRate:
-    """The quota that is set, for display. The duty's thread writes it."""
+    """The producer quota in effect, for display. The duty's thread writes it."""
 
     bytes_per_second: int | None = None
     """The rate of each user at each broker, or None if there is no quota."""
 
 
 def curable_loss_ms(partitions: Iterable[PartitionSnapshot]) -> int | None:
-    """Return the loss that slower producers would reduce: of partitions that are copied and lag. It
-    is None if it is unknown.
+    """Return the possible loss that slower producers would reduce, or None if unknown. Only
+    partitions that are copied and lag are included.
 
     A partition that has failed with a code, is paused, or waits for the end of a transaction would
-    lag however slow producers are. The producers of all others must not be throttled for it.
+    lag however slow producers are. The producers of all other partitions must not be throttled
+    because of it.
     """
     behind = [part for part in partitions if part.lag and not part.code and part.state in MOVING]
     return largest(part.loss_ms for part in behind) if behind else 0
 
 
 class WaitingCounts(NamedTuple):
-    """Number of records that are not copied yet, and of partitions for which that is known."""
+    """Number of uncopied records, and number of partitions for which this count is known."""
 
     partitions: int
     records: int
 
     @classmethod
     def of(cls, partitions: Iterable[PartitionSnapshot]) -> Self:
-        """Count only partitions that slower producers would help."""
+        """Count the waiting records of partitions that slower producers would help."""
         lags = known(part.lag for part in partitions if not part.code and part.state in MOVING)
         return cls(len(lags), sum(lags))
 
 
 def _add_measurement(seen: deque[tuple[float, T]], now: float, value: T) -> tuple[float, T]:
-    """Add a value to those of the last seconds, and return the oldest of them."""
+    """Append a value to the measurements of the last seconds, and return the oldest one."""
     seen.append((now, value))
     while len(seen) > 2 and seen[1][0] <= now - MEASURED_S:
         seen.popleft()
@@ -95,7 +96,7 @@ def _add_measurement(seen: deque[tuple[float, T]], now: float, value: T) -> tupl
 
 
 class ProducerRate:
-    """Decides the rate. Times are seconds of a monotonic clock."""
+    """Decides the rate of producers. Times are seconds of a monotonic clock."""
 
     def __init__(self, rpo_ms: int) -> None:
         self._rpo_ms = rpo_ms
@@ -107,7 +108,7 @@ class ProducerRate:
         self._lowered = 0
         self._not_before = float("-inf")
         self.is_in_vain = False
-        """Whether the quota was removed because it did not help. It is tried again later."""
+        """True if the quota was removed because it did not help. It is tried again later."""
         self.rate: int | None = None
         """Bytes per second of each user at each broker, or None without a quota."""
 
@@ -143,8 +144,8 @@ class ProducerRate:
         self._next, self._last_loss_ms = now + ADJUST_S, loss_ms
 
     def _falls_behind(self, now: float, waiting: WaitingCounts) -> bool:
-        """Return True if at least as many records wait as some seconds ago; False if it is too
-        early to know.
+        """Return True if at least as many records wait as some seconds ago. Return False if fewer
+        wait, or if it is too early to know.
         """
         seen = self._waiting
         if seen and waiting.partitions != seen[-1][1].partitions:
@@ -153,9 +154,9 @@ class ProducerRate:
         return now - began >= 1.0 and waiting.records >= max(before.records, 1)
 
     def _speed(self, now: float, copied: int) -> float | None:
-        """Return bytes per second over the last seconds, or None (none yet, or too early)."""
+        """Return the copied bytes per second, or None if there are none or it is too early."""
         seen = self._seen
-        # partitions have left, and their bytes are no longer counted
+        # fewer bytes than before: partitions were removed, and their bytes are no longer counted
         if seen and copied < seen[-1][1]:
             seen.clear()
         if seen and copied > seen[-1][1]:

@@ -1,5 +1,5 @@
 """Duty: writes the flow's status to the target every few seconds, so that `status` shows it from
-every host. Continues while the flow is paused.
+every host. The duty continues while the flow is paused.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ from twinlog.survey.state_reader import has_state
 log = logging.getLogger(__name__)
 
 GIVES_UP_S: Final = 10.0
-"""Time limit of a write. A status that is written much later than its timestamp is useless."""
+"""Time limit of a write in seconds. A status that arrives much later is useless."""
 
 HOME: Final = TopicPartition(STATUS_TOPIC, 0)
 LONGEST_TEXT: Final = 200
 MOST_NAMED: Final = 20
-"""Maximum number of named topics whose records will be deleted."""
+"""Maximum number of topics in a status whose uncopied records will soon be deleted."""
 ENDS_WITHIN_S: Final = 2.0
-"""Time limit of the last status, which is not worth a longer wait."""
+"""Time limit of the last status in seconds. It is not worth a longer wait."""
 
 EVENTS_AGAIN_S: Final = 240.0
-"""Interval in which the events are written again although none is new, because a new reader reads
-only the last ten minutes of the topic.
+"""Seconds after which unchanged events are written again, because a new reader reads only the last
+ten minutes of the topic.
 """
 
 USUAL: Final = frozenset(
     (
         *(PartitionState.PENDING, PartitionState.STARTING, PartitionState.COPYING),
         *(PartitionState.AT_END, PartitionState.DRAINING),
-        *NOT_MIRRORED,  # earlier releases cannot read all of these states
+        *NOT_MIRRORED,  # never published, because earlier releases cannot read all of these states
     )
 )
 
@@ -77,7 +77,7 @@ def publication(flow: LedFlow) -> Duty | None:
 
 
 class StatusTopic:
-    """Writes the rows of one flow; not thread-safe. A rejection is logged once."""
+    """Writes status rows of one flow; not thread-safe. A rejection is logged once."""
 
     def __init__(
         self, client: ClusterClient, config: FlowConfig, log_once: Callable[[str], None]
@@ -87,7 +87,7 @@ class StatusTopic:
         self._refused_until = 0.0
 
     def append(self, rows: Sequence[Row], at_ms: int) -> bool:
-        """Return True if the rows were written. Raises TwinlogError, except if unauthorized."""
+        """Write rows. Return False if this user is not permitted to do so. Raises TwinlogError."""
         now = time.monotonic()
         if now < self._refused_until:
             return False
@@ -104,18 +104,18 @@ class StatusTopic:
             )
             return False
         except TwinlogError:
-            self._is_there = False  # the topic may have been deleted
+            self._is_there = False  # create the topic again: it may have been deleted
             raise
         return True
 
     def ensure(self) -> None:
         """Create the topic if it does not exist."""
-        # compaction does not matter, because old rows are ignored
+        # compaction does not matter, because readers ignore old rows
         ensure_mm2_topic(self.client, STATUS_TOPIC, self.config.state_topic_replication_factor)
 
 
 class Publication:
-    """Writes the flow's status and its events."""
+    """The duty that writes the status and the events of one flow."""
 
     ends_once = False
     runs_while_held = True
@@ -153,8 +153,8 @@ class Publication:
         return published(self._flow.snapshot(), every_ms=int(self.interval_s * 1000))
 
     def last_round(self) -> None:
-        """Write that the flow has stopped, so that readers do not take it for a running one, with
-        its partitions as they are now: one may have stopped since the last round.
+        """Write a last status with the state STOPPED, so that readers do not consider the flow
+        running. The partitions are read again, because one may have stopped since the last round.
         """
         if self._last is not None:
             work = threading.Thread(target=self._end, args=(self._last,), daemon=True)
@@ -162,7 +162,7 @@ class Publication:
             work.join(ENDS_WITHIN_S)
 
     def _end(self, last: PublishedStatus) -> None:
-        with suppress(TwinlogError):  # the supervisor may no longer respond
+        with suppress(TwinlogError):  # use the last status if the supervisor no longer responds
             last = self._status()
         now_ms = int(time.time() * 1000)
         ended = structs.replace(
@@ -184,7 +184,7 @@ class Publication:
 
 
 def published(snapshot: FlowSnapshot, *, every_ms: int) -> PublishedStatus:
-    """Return the flow's current status in its smallest form."""
+    """Return the status of a snapshot, with only unusual partitions and uncopied ranges."""
     unusual = [part for part in snapshot.partitions if is_unusual(part)]
     return PublishedStatus(
         flow=snapshot.flow,
@@ -234,7 +234,7 @@ def kept_of(partitions: tuple[PartitionSnapshot, ...]) -> Kept:
 
 
 def _uncopied_ranges(partitions: tuple[PartitionSnapshot, ...]) -> Iterator[Behind]:
-    """Yield the known ranges of uncopied source records, in case the source is lost."""
+    """Yield the largest ranges of uncopied source records, as evidence if the source is lost."""
     late = [
         Behind(
             topic=part.topic,
@@ -263,10 +263,11 @@ def _unusual(partitions: list[PartitionSnapshot]) -> Iterator[Unusual]:
         )
 
 
-# A process that cannot set up a flow publishes the reason, for readers on other hosts. It leads
-# nothing, so it writes beside the leaders' row (`mirror.state.published`). Its own failures are not
-# logged, because the set-up fails and reports the same. It creates nothing on a cluster on which no
-# set-up of Twinlog was admitted, because the error may be a wrong cluster.
+# A process that cannot set up a flow publishes the reason, for readers on other hosts. The process
+# does not lead the flow, so its row has another key than the leader's row
+# (`mirror.state.published`). A failure to publish is not logged, because the set-up fails and
+# reports the same. Nothing is created on a cluster on which no set-up of Twinlog was admitted,
+# because the file may name a wrong cluster.
 
 LONGEST_REASON: Final = 2000
 
@@ -285,7 +286,7 @@ class SetUpPublication:
         log_once: Callable[[str], None],
     ) -> None:
         self.seen = snapshot
-        """The current snapshot of the flow, which its creator replaces."""
+        """The flow's current snapshot. The creator of this object replaces it."""
         self._client = ClusterClient(target, api_timeout_s=GIVES_UP_S)
         self._topic = _TopicOfOurs(self._client, config, log_once)
         self._last: PublishedStatus | None = None
@@ -296,7 +297,7 @@ class SetUpPublication:
 
     def round(self) -> None:
         status = published(self.seen, every_ms=int(self.interval_s * 1000))
-        # nobody watches its partitions, and only the reason matters
+        # the flow does not run, so only the reason matters
         status = structs.replace(status, kept=None, reason=self.seen.reason[:LONGEST_REASON])
         try:
             if self._topic.append([status.encode()], status.at_ms):
@@ -310,15 +311,15 @@ class SetUpPublication:
             at_ms = int(time.time() * 1000)
             ended = structs.replace(self._last, state=FlowState.STOPPED.value, at_ms=at_ms)
             self._client.api_timeout_s = ENDS_WITHIN_S
-            with suppress(TwinlogError):  # the last row expires by its age
+            with suppress(TwinlogError):  # if this fails, the last row expires by its age
                 append_rows(self._client, HOME, [ended.encode()], at_ms)
         self._client.close()
 
 
 class _TopicOfOurs(StatusTopic):
     def ensure(self) -> None:
-        """Create the topic only if the cluster has Twinlog's state topic: then a set-up of Twinlog
-        was admitted before.
+        """Create the topic only if the cluster has Twinlog's state topic, because then a set-up of
+        Twinlog was admitted there before. Otherwise raise NotNow.
         """
         if not has_state(self.client, within_s=GIVES_UP_S):
             raise NotNow(f"{self.config.flow}: its target has no Twinlog topics yet")

@@ -1,8 +1,8 @@
-"""Duties: the work of a flow's leader beside copying, in rounds, each in a thread of its own.
+"""Duties: the work of a flow's leader beside copying, in rounds. Duties run in parallel.
 
 A duty never stops the copy. A round that fails is logged in one line and tried again. So a round
-must be safe to repeat, to crash in, and to be run by a process that has just lost the lead without
-knowing it.
+must be safe to repeat and to crash in. It must also be safe in a process that has just lost the
+lead without knowing.
 """
 
 from __future__ import annotations
@@ -43,53 +43,54 @@ HELD_PAUSE_S: Final = 1.0
 MAX_PAUSE_S: Final = 30.0
 ONE_LINE_EVERY_S: Final = 60.0
 REFUSED_PAUSE_S: Final = 600.0
-"""Interval of attempts without a permission: as often as MirrorMaker 2 lists topics and groups, so
-that a permission that was granted in the meantime is found.
+"""Seconds until the next attempt if a permission is missing, so that a permission that was granted
+in the meantime is used. MirrorMaker 2 lists topics and groups at the same interval.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionView(PartitionPair):
-    """The progress of one partition of the flow."""
+    """One partition of the flow, with its progress, as duties need it."""
 
     reach: Reach | None
-    """How far it is copied, or None if unknown."""
+    """How far the partition is copied, or None if unknown."""
     is_broken: bool = False
-    """Whether one of the logs was damaged, or its topic is not the one that was copied. Then target
-    offsets cannot be trusted, and none is given.
+    """True if one of the logs was damaged, or a topic is not the one that was copied. Then offsets
+    on the target cannot be trusted, and `reach` is None.
     """
     is_unseen: bool = False
-    """Whether no lane of this process has found its position in both logs yet."""
+    """True if no lane of this process has found the partition's position in both logs yet."""
     is_keyed: bool = False
-    """Whether its records go to several target partitions by key."""
+    """True if the partition's records go to several target partitions by key."""
     is_begun: bool = False
-    """Whether a lane of this process has verified that the target has this copy, or is empty."""
+    """True if a lane of this process has verified that the target has this copy, or is empty."""
     has_others: bool = False
-    """Whether the target topic has, or may have, records that this flow did not copy."""
+    """True if the target topic has, or might have, records that this flow did not copy."""
     map_epoch: int | None = None
-    """The leader epoch of the map's partition in which its rows certainly exist, as its lane
-    reports (-1 if unknown), or None if no lane has it.
+    """The leader epoch of the map topic's partition in which all map rows of this partition
+    certainly exist, as its lane reports (-1 if unknown). None if no lane has the partition.
     """
     not_ours: str = ""
-    """The code that forbids writes to the target topic now; usually empty."""
+    """The code because of which the flow must not write to the target topic; usually empty."""
 
     @property
     def upstream(self) -> int:
-        """All source records below this offset are on the target; 0 if unknown."""
+        """Source offset below which all records are on the target, or 0 if unknown."""
         return 0 if self.reach is None else self.reach.upstream
 
 
 def with_same_topics(
     views: Iterable[PartitionView], source: ClusterClient, target: ClusterClient
 ) -> list[PartitionView]:
-    """Return the partitions whose topics both still have the IDs of the copy. Call this right
-    before a write, and after everything that was read by name, because IDs are never reused.
+    """Return the partitions whose source and target topics still have the IDs of the copy. Call
+    this right before a write, and after everything was read by name. Because IDs are never reused,
+    those reads belong to the same topics.
 
     A lane's position is valid between two topic IDs. But groups, checkpoints and MirrorMaker 2's
-    own positions are stored by name. The topic of that name may have been re-created, and such a
-    position would skip its first records. No lane notices this while it is paused.
+    own positions are stored by topic name. If the topic was re-created, such a position would skip
+    the first records of the new topic. Paused lanes do not detect this.
 
-    This sends one metadata request to each cluster, for these topics only. Raises TwinlogError.
+    Sends one metadata request to each cluster, for these topics only. Raises TwinlogError.
     """
     if not (views := [*views]):
         return []
@@ -111,18 +112,18 @@ class LedFlow:
     policy: ReplicationPolicy
     generation: int
     source: ClusterSettings
-    """The settings of the flow's admin client; a duty opens its own clients."""
+    """Settings of the admin client for the source. A duty opens its own clients."""
     target: ClusterSettings
     partitions: Callable[[], tuple[PartitionView, ...]]
-    """Returns all wanted partitions. Raises TwinlogError if the supervisor does not respond."""
+    """Returns the flow's partitions. Raises TwinlogError if the supervisor does not respond."""
     read_map: Callable[[], Maps]
     """Returns the current offset map."""
     snapshot: Callable[[], FlowSnapshot]
     """Returns the flow's current state. Raises TwinlogError if the supervisor does not respond."""
     may_act: Callable[[], bool] = lambda: False
-    """Returns True if this process leads by its own clock, and if the state topic, which is read
-    for this, has no other leader and no intent that this run does not follow yet. Raises
-    TwinlogError if it cannot be read.
+    """Returns True if this process leads by its own clock, and the state topic has no other leader
+    and no intent that this run does not follow yet. Reads the state topic for this, and raises
+    TwinlogError if that fails.
     """
     claim: Claim | None = None
     """The claim of this generation, as it is in the state topic."""
@@ -133,17 +134,17 @@ class LedFlow:
     log_once: Callable[[str], None]
     """Logs a line once in the life of the process, for problems that stop nothing."""
     events: Callable[[], PublishedEvents | None] = lambda: None
-    """Returns recent events of this process, for other hosts, or None if they are not kept."""
+    """Returns recent events of this process, for other hosts, or None if events are not stored."""
     groups: GroupsReport = field(default_factory=GroupsReport)
-    """The groups, for snapshots."""
+    """The last report on consumer groups, for snapshots."""
     held_rate: HeldRate = field(default_factory=HeldRate)
-    """The quota that is set, for snapshots."""
+    """The producer quota in effect, for snapshots."""
     verified: VerifiedReport = field(default_factory=VerifiedReport)
-    """The verification, for snapshots."""
+    """Progress and results of the verification, for snapshots."""
     synced: SyncedOffsets = field(default_factory=SyncedOffsets)
-    """The offsets that this process's syncs set for groups, on every cluster."""
+    """Group offsets that the syncs of this process have set, on every cluster."""
     has_held_producers: bool = False
-    """Whether the flow's former leader left a quota for the source's producers."""
+    """True if the flow's former leader left a quota for the source's producers."""
     adopted: OffsetStorage | None = None
     """MirrorMaker 2's offset storage, if its work was adopted."""
 
@@ -152,15 +153,16 @@ class LedFlow:
         return str(self.config.flow)
 
     def confirm(self) -> None:
-        """Check right before a change that this process may make it. A process that was frozen does
-        not know of a promotion, or of another leader. Raises NotNow, which ends the round.
+        """Check that this process is still permitted to make a change. Call this right before the
+        change. A process that was frozen does not know of a promotion, or of another leader. Raises
+        NotNow, which ends the round.
         """
         if not self.may_act():
             raise NotNow(f"{self.name}: another process leads, or its intents have changed")
 
 
 class NotNow(TwinlogError):
-    """Ends a round without a change. It is not reported."""
+    """Ends a round without a change. The error is not reported."""
 
 
 class NotPermitted(TwinlogError):
@@ -170,7 +172,7 @@ class NotPermitted(TwinlogError):
 
 
 class Duty(Protocol):
-    """One kind of work beside copying."""
+    """One kind of periodic work of a flow's leader, beside copying."""
 
     @property
     def name(self) -> str:
@@ -182,10 +184,10 @@ class Duty(Protocol):
 
     @property
     def ends_once(self) -> bool:
-        """Return True if `--once` ends with a round of this duty."""
+        """Return True if a run with `--once` ends with a round of this duty."""
 
     def round(self) -> None:
-        """Do the work that is due. If it raises TwinlogError, it is called again after a pause."""
+        """Do the work that is due. After a TwinlogError, the round is repeated after a pause."""
 
     def close(self) -> None:
         """Close connections. Called after the last round."""
@@ -203,11 +205,11 @@ class LastRound(Protocol):
     """A duty that has work to do after the copy has drained."""
 
     def last_round(self) -> None:
-        """Called once, after all rounds. Raises TwinlogError."""
+        """Do the final work. Called once, after all rounds. Raises TwinlogError."""
 
 
 DutyFactory = Callable[[LedFlow], Duty | None]
-"""Returns None if the configuration does not enable the duty."""
+"""Creates the duty of a flow, or returns None if the configuration does not enable the duty."""
 
 
 class Duties:
@@ -231,7 +233,7 @@ class Duties:
         self._rounds: list[RepeatedJob] = []
 
     def start(self) -> None:
-        """Begin the first rounds."""
+        """Begin the first round of each duty."""
         for duty in self._duties:
             turn = partial(self._run_round, duty, _Troubles(self._name, duty.name))
             rounds = RepeatedJob(f"twinlog-{duty.name}", turn, duty.close)
@@ -239,20 +241,20 @@ class Duties:
             rounds.start()
 
     def set_held(self, *, is_held: bool) -> None:
-        """Pause or resume the duties, except for those that also run while the flow is paused. Last
-        rounds still run.
+        """Pause or resume all duties except those that also run while the flow is paused. Last
+        rounds are not affected.
         """
         self._is_held = is_held
 
     def stop(self) -> None:
-        """Start no further rounds. This does not wait for running ones."""
+        """Start no further rounds. Running rounds continue, and are not waited for."""
         self._stop.set()
         for rounds in self._rounds:
             rounds.stop()
 
     @property
     def is_alive(self) -> bool:
-        """Return True if a round or the end of a duty is still running."""
+        """Return True if a round or the closing of a duty is still running."""
         return any(rounds.is_alive for rounds in self._rounds)
 
     def join(self, within_s: float) -> None:
@@ -279,7 +281,7 @@ class Duties:
                     self._log.bug("%s: internal error in the last round", duty.name)
 
     def run_once(self) -> None:
-        """Run one round of each duty that ends `--once`. Failures are logged."""
+        """Run one round of each duty with `ends_once`. Failures are logged."""
         for duty in self._duties:
             if duty.ends_once and not self._stop.is_set() and not self._is_held:
                 self._round(duty, _Troubles(self._name, duty.name))
@@ -319,7 +321,7 @@ class Duties:
 
 
 class _Troubles:
-    """Logs one line a minute for each kind of error, and makes pauses longer while it lasts."""
+    """Logs one line a minute for each kind of error, and lengthens the pauses while rounds fail."""
 
     def __init__(self, flow: str, duty: str) -> None:
         self._log = FlowLog(log, flow)

@@ -1,24 +1,24 @@
-"""Duties: write how far the source is copied to where MirrorMaker 1 and MirrorMaker 2 note it.
+"""Duties: write the progress of the copy to the places where MirrorMaker 1 and 2 store it.
 
 **MirrorMaker 1: the consumer group of a flow on its source**
 
 A partition that was never copied starts at the group's offset, so that a mirror can replace
-MirrorMaker 1. After that the group's offset is the next source offset that is not on the target
-yet, so that lag monitors of the group stay meaningful. This group never decides where a copy
-resumes that has begun, because the target alone determines that.
+MirrorMaker 1. After that, the duty commits the next source offset that is not on the target yet, so
+that lag monitors of the group remain meaningful. A copy that has begun never resumes at the group's
+offset, because the target alone determines where to resume.
 
 **MirrorMaker 2: its own positions**
 
-They are read when its work is taken over, and kept up to date after that, so that MirrorMaker 2 can
-continue its work.
+MirrorMaker 2's positions are read when its work is adopted. After that they are kept up to date, so
+that MirrorMaker 2 can continue its work.
 
-A position is the last source record that is on the target. Changed positions are written every few
-seconds, and once more when the copy has drained. So after a clean stop MirrorMaker 2 resumes after
-the last record, and after a crash some seconds before it.
+A position is the offset of the last source record that is on the target. Changed positions are
+written every few seconds, and once more when the copy has drained. So after a clean stop
+MirrorMaker 2 resumes after the last record, and after a crash some seconds before that.
 
-A MirrorMaker 2 that runs again notes its own positions, and resumes at the newest one. So only the
-leader runs a round. The last round also runs after a pause or a promotion, and leaves positions
-alone that another process has noted since.
+A MirrorMaker 2 that runs again writes its own positions, and resumes at the newest one. So only the
+leader runs a round. The last round also runs after a pause or a promotion. It does not overwrite
+positions that another process has written since.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ MS: Final = 1000.0
 
 
 class GroupCommits:
-    """The duty: a round commits all offsets of the group, even if they did not change, because
-    brokers delete the offsets of a group without members after a while.
+    """The duty that commits the offsets of MirrorMaker 1's group. A round commits all offsets, also
+    unchanged ones, because brokers delete the offsets of a group without members after a while.
     """
 
     name = "offsets of the source's group"
@@ -103,7 +103,7 @@ INTERVAL_S: Final = 5.0
 
 
 class Mm2Positions:
-    """The duty: a round writes the positions that changed."""
+    """The duty that writes MirrorMaker 2's positions. A round writes the positions that changed."""
 
     name = "positions of MirrorMaker 2"
     interval_s = INTERVAL_S
@@ -119,7 +119,7 @@ class Mm2Positions:
         self._write_moved(is_last=False)
 
     def last_round(self) -> None:
-        """Write the exact positions; the copy has drained."""
+        """Write the final positions after the copy has drained."""
         self._write_moved(is_last=True)
 
     def _write_moved(self, *, is_last: bool) -> None:

@@ -1,24 +1,24 @@
-"""Duty: verifies the copy while it runs, with at most a thirtieth of the mirror's CPU.
+"""Duty: verifies the copy while the mirror runs, with at most 3 % of the mirror's CPU time.
 
 Sections of partitions are read from both logs and compared by the offset map, as `twinlog verify`
 does. `sample` compares the newest records of each partition in turn, which brokers still have in
-their page cache; `full` compares everything from the start of both logs. The duty has its own
-connections and sends the supervisor two requests a round, so lanes do not wait for it.
+their page cache; `full` compares everything from the start of both logs. Lanes do not wait for the
+duty, because it has its own connections and sends the supervisor only two requests a round.
 
-The CPU time of all rounds may be at most SHARE of that of the driver and its lanes. A section that
-was begun is completed, and the next one waits until the budget allows it. The size of a section
-depends on the cost of the previous one, so none takes long. The thread has a lower priority, so
-lanes and brokers come first if all cores are busy.
+The CPU time of all rounds is limited to SHARE of the CPU time of the driver and its lanes. A
+section that was begun is completed, and the next section waits until the budget allows it. The size
+of a section depends on the cost of the previous one, so none takes long. The thread has a lower
+priority, so lanes and brokers come first if all cores are busy.
 
-Read quotas belong to the copy. While a limit of the flow or a quota of either cluster throttles the
-copy, nothing is verified, nor for HELD_S after that was last seen: a quota counts all reads of the
+Read quotas are reserved for the copy. Nothing is verified while a limit of the flow or a quota of
+either cluster throttles the copy, or within HELD_S after that. A quota counts all reads of the
 flow's clients, so each section would slow down the copy.
 
 A difference is compared again, with the current intents and a new read of the map, before it is
 reported once, as COPY_DIFFERS. Nothing is repaired, and the copy continues.
 
-This only reads. A process that dies in it, or has lost the lead without knowing it, has changed
-nothing; its successor begins again.
+The duty only reads. A process that dies in a round, or that has lost the lead without knowing, has
+changed nothing. Its successor begins again.
 """
 
 from __future__ import annotations
@@ -63,16 +63,16 @@ FIRST_OFFSETS: Final = 50
 LEAST_OFFSETS: Final = 10
 MOST_OFFSETS: Final = 50_000
 SECTION_MS: Final = 50
-"""CPU time of a section. If a section costs more, the next one is smaller."""
+"""Intended CPU time of a section in ms. If a section costs more, the next one is smaller."""
 SECTION_BYTES: Final = 4 << 20
-"""Bytes read from the source: a section is always completed, even if a quota begins to throttle."""
+"""Intended bytes of a section, which is always completed, even if a quota begins to throttle."""
 READ_BYTES: Final = 1 << 20
 HELD_S: Final = 60.0
 CLEANED_KNOWN_S: Final = 600.0
 GIVES_UP_S: Final = 30.0
 NICE: Final = 10
 SECTIONS_A_ROUND: Final = 50
-"""Limit of a round, because the duty may be paused or stopped."""
+"""Maximum sections per round, so that rounds end soon if the duty is paused or stopped."""
 
 
 def verification(flow: LedFlow) -> Duty | None:
@@ -95,8 +95,8 @@ class Verification:
     name = "verify"
     ends_once = False
     _of_process: ClassVar[WeakSet[Verification]] = WeakSet()
-    """All verifications of this process. Each gets an equal share of the driver's CPU time, and
-    that of its own lanes.
+    """All verifications of this process. The budget of each one counts an equal share of the
+    driver's CPU time, and the CPU time of the flow's own lanes.
     """
 
     def __init__(self, flow: LedFlow) -> None:
@@ -115,8 +115,8 @@ class Verification:
         self._held_until = 0.0
         """Monotonic time until which nothing is verified, because the copy needs the quotas."""
         self._used_s = self._began_s = 0.0
-        """CPU time of earlier rounds, and that of the thread when this round began. Each round may
-        run in another thread.
+        """CPU time of earlier rounds, and the thread's CPU time when this round began. Each round
+        may run in a different thread.
         """
         flow.verified.last = Verified(mode=flow.config.verify.value)
         self._of_process.add(self)
@@ -145,10 +145,10 @@ class Verification:
         return self._cpu_s() > SHARE * mirror_s
 
     def _verify(self) -> None:
-        """Compare as many sections as the budget allows; partitions are queried once a round.
+        """Compare as many sections as the budget allows. Partitions are queried once a round.
 
-        If the budget is spent, a round only reads the snapshot that exists anyway. Reading
-        partitions and the map costs CPU time as well, and more in a larger flow.
+        If the budget is spent, a round only reads the snapshot, which exists anyway. Reading
+        partitions and the map would cost CPU time as well, and more in a larger flow.
         """
         snapshot, began = self._flow.snapshot(), time.monotonic()
         if snapshot.state is FlowState.THROTTLED:
@@ -166,7 +166,7 @@ class Verification:
             return
         if began < self._held_until:
             return
-        # read after the views, so the map has everything that is copied
+        # read after the views, so that the map covers everything that they report as copied
         maps = self._flow.read_map()
         for _ in range(SECTIONS_A_ROUND):
             if self._is_spent(mirror_s):
@@ -206,7 +206,7 @@ class Verification:
         ):
             return MappedCopy()
         reach = view.reach
-        if self._is_shared:  # the map has all records of this flow below its mark
+        if self._is_shared:  # below its mark, the map has all of this flow's records
             if partition_map.mark is None:
                 return MappedCopy()
             reach = reach_at(
@@ -245,7 +245,7 @@ class Verification:
     # -- one section
 
     def _compare_again(self, section: _Section) -> Compared | None:
-        """Compare again with current data. Return None if the partition was replaced."""
+        """Compare a section again with current data. Return None if its logs or map changed."""
         views = {_pair(view): view for view in self._flow.partitions() if _is_usable(view)}
         view = views.get(_pair(section.view))
         if view is None:
@@ -314,7 +314,7 @@ def _is_usable(view: PartitionView) -> bool:
 
 
 def _pair(view: PartitionView) -> tuple[TopicPartition, TopicId, TopicId]:
-    """Identify the two logs; a re-created topic has another ID."""
+    """Return the key of two logs. It has topic IDs, because a re-created topic has another ID."""
     return view.source, view.source_topic_id, view.target_topic_id
 
 

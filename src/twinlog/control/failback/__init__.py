@@ -6,6 +6,6 @@ records that only the source has are saved before anything else), `failback` (th
 the flow back); then `replay` (the tail is appended to the new primary, while the promotion that the
 run relies on is valid).
 
-The only state is the files and what the clusters have. docs/adr/0024 has what happens if a run
+The only state is in the saved files and in the clusters. docs/adr/0024 has what happens if a run
 dies after each step.
 """

@@ -1,18 +1,19 @@
-"""Finds the exact end of each partition's copy, long after new owners have written after it.
+"""Finds the exact end of each partition's copy, even if other clients have long written after it.
 
-A is the old source, B the target. There are three kinds of evidence, the most certain first. If
-they allow more than one answer, the end is unknown, and the caller gets the reason.
+A is the old source, B the target. There are three kinds of evidence, the most certain first. If the
+evidence does not determine a single end, the end is unknown, and the error has the reason.
 
 1. The state of this flow's producer ID at B's leader: its last sequence is the last ordinal.
-   Leaders drop it by the time of the ID's last *record*, so if that is old, immediately.
-2. B's log. If only this flow wrote to the topic, its batches come first and those of other
-   producers after them. So the border is bisected by the producer IDs of batches. If compaction has
-   removed batches at that border, they may have been the flow's, and the end is unknown.
-3. Under the identity policy other records may be between the flow's. The end is found as at a start
-   of the flow, from the map's mark on (`mirror.start.our_end`). If that fails, the end is unknown.
+   Leaders expire the state by the timestamp of the ID's last *record*; if that is old, immediately.
+2. B's log. If only this flow wrote to the topic, its batches come first, and batches of other
+   producers follow. So the border is found by bisection on the batches' producer IDs. If compaction
+   has removed batches at the border, the end is unknown, because they may have been the flow's.
+3. Under the identity policy, records of other clients may be between the flow's records. The end is
+   searched as at a start of the flow, from the map's mark on (`mirror.start.our_end`). If this
+   search fails, the end is unknown.
 
-This only reads. If a log changes in the meantime, the result is older but not wrong, since the copy
-appends nothing any more (`control.cutover.promotion`).
+The search only reads. If a log changes during the search, the result is outdated but not wrong,
+because the copy appends nothing any more (`control.cutover.promotion`).
 """
 
 from __future__ import annotations
@@ -54,13 +55,13 @@ class CopyEnd:
     ordinal: int
     """Number of records that the copy wrote in total."""
     reach: Reach
-    """The offsets after the last copied record, on both sides."""
+    """The source offset and the target offset after the last copied record."""
     foreign_offsets: int = 0
-    """Number of offsets in B's log after the copy."""
+    """Number of offsets in B's log after the end of the copy."""
 
 
 class SearchView(ClusterLogView):
-    """The target's logs, as seen by the reads of one search."""
+    """A view of the target's logs that reads them through the `LogReads` of one search."""
 
     def __init__(self, logs: LogReads) -> None:
         super().__init__(logs.client)
@@ -104,7 +105,7 @@ class CopyEnds:
         self._view = ClusterLogView(scope.target)
         self._logs = self._view.ends({*tps}) if scope.setup.is_identity else {}
         self._reads = LogReads(scope.target)
-        """The reads of the current search."""
+        """Reader of the target's logs for the current search."""
 
     def topic_id(self, target: TopicPartition) -> TopicId | None:
         """Return the remote topic's ID, or None if it has no such partition."""
@@ -120,7 +121,7 @@ class CopyEnds:
         topic_id = self.topic_id(target)
         if topic_id is None:
             return None
-        pair = PartitionPair(source, target, NO_TOPIC_ID, topic_id)  # the source may be lost
+        pair = PartitionPair(source, target, NO_TOPIC_ID, topic_id)  # no ID: the source may be lost
         replica = self._picture.replica(pair)
         if replica.problem is not None and replica.problem.code == "MAP_MISSING":
             raise self._unknown_end_error(target, replica.problem.message)
@@ -137,7 +138,7 @@ class CopyEnds:
         shifts = {
             run.downstream - run.ordinal for run in (partition_map.runs[0], partition_map.runs[-1])
         }
-        # accepted foreign records are in between
+        # if the shifts differ, accepted records of other clients are between the flow's records
         if self._scope.setup.is_identity or len(shifts) > 1:
             ordinal, downstream = self._in_shared(replica.key, target)
         else:
@@ -159,9 +160,10 @@ class CopyEnds:
     ) -> None:
         """Raise FlowError if the partition may have been copied although the map has no row of it.
 
-        If the map's topic was deleted, all records of the source would seem not copied, and would
-        be appended twice. If the topic of the remote name belongs to another client, and the flow
-        had rejected it, they would be appended to that client's records.
+        Without this check, records would be appended wrongly in two cases. If the map's topic was
+        deleted, all records of the source would seem not copied, and would be appended twice. If
+        the flow rejected the remote topic because it belongs to another client, the records would
+        be appended to that client's records.
         """
         if not (log[1] and self._was_led):
             return
@@ -176,8 +178,8 @@ class CopyEnds:
                 "the offset map has no row of it, as if its topic had been deleted; if no other "
                 "client has written there yet, rebuild the rows with twinlog offsets rebuild",
             )
-        # the flow wrote to the topic: the copy or, after a promotion, the tail; flows of earlier
-        # releases have no rows of copies
+        # True if the flow wrote to the topic: it copied there or, after a promotion, replayed the
+        # tail. A flow of an earlier release has no rows of copies, so it counts as well.
         begun = [row for row in self._copies if row.begun and row.is_of(target.topic, topic_id)]
         is_led_into = source.topic in self._replayed or begun or not self._copies
         if not (self._scope.setup.is_identity or is_led_into):
@@ -189,14 +191,16 @@ class CopyEnds:
     # -- topics that only this flow wrote to
 
     def _in_unshared_topic(self, replica: Replica) -> tuple[int, int]:
-        """Return the copy's ordinal and its end on the target."""
+        """Return how many records the copy wrote, and its end on the target. Only this flow wrote
+        to the topic before the promotion.
+        """
         target, known, log_end = replica.pair.target, replica.map, replica.target.end or 0
         end = log_end - replica.copied.foreign
         if replica.copied.witness is Witness.PRODUCER and known is not None:
             following = self._batch_from(target, end, log_end)
             if following is None or following.producer_id not in known.producers:
                 return replica.copied.ordinal or 0, end
-            # the leader remembers an earlier ID of this flow, but not its last one
+            # search B's log: the leader remembers an earlier ID of this flow, but not its last one
         try:
             copied = by_headers(replica, partial(self._batch_from, target)).copied
         except BorderUnknown as unknown:
@@ -245,8 +249,8 @@ class CopyEnds:
     def _producer_tail(
         self, target: TopicPartition, partition_map: PartitionMap, mark: Mark
     ) -> ProducerTail | None:
-        """Return the state of the flow's producer ID that wrote last, or None if the leader dropped
-        it.
+        """Return the leader's state of the flow's producer ID that wrote last, or None if the
+        leader has expired that state.
         """
         tails = [
             (
@@ -267,7 +271,7 @@ class CopyEnds:
         return batch_from(self._reads.read, tp, offset, end)
 
     def bounds(self, tp: TopicPartition) -> tuple[int, int]:
-        """Return the start and the end of a log of B, as read at the beginning."""
+        """Return the start and the end of a log of B. They were read by the constructor."""
         log_state = self._picture.target[tp]
         if log_state.problem is not None:
             raise log_state.problem
@@ -284,8 +288,8 @@ class CopyEnds:
 def copy_ends(
     scope: CutoverScope, targets: Mapping[TopicPartition, TopicPartition]
 ) -> dict[TopicPartition, CopyEnd | TwinlogError | None]:
-    """Return, for each source partition, where its copy to the target partition ends now. The value
-    is None if nothing was copied, or the error.
+    """Return, for each source partition, where its copy in the target partition ends now. The value
+    is None if nothing was copied, or an error if the end is unknown.
     """
     ends = CopyEnds(scope, targets.values())
     searches = {source: partial(ends.find, source, target) for source, target in targets.items()}
@@ -296,7 +300,7 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 MOST_BYTES: Final = 32 << 20
-"""Maximum bytes requested in one round. Further searches wait for the next round."""
+"""Maximum bytes requested in one round of reads. Further searches wait for the next round."""
 
 
 class LogReads:
@@ -308,7 +312,7 @@ class LogReads:
     def read(
         self, tp: TopicPartition, offset: int, most_bytes: int
     ) -> FetchedRecords | TwinlogError:
-        """Return batches from that offset on, of about `most_bytes`, or the error."""
+        """Return batches of about `most_bytes` from `offset` on, or the error of the read."""
         return fetch_records(self.client, {tp: (offset, most_bytes)})[tp]
 
 
@@ -337,7 +341,7 @@ class RoundReads(LogReads):
 
 
 class BothReads(NamedTuple):
-    """The reads of both clusters for one search."""
+    """Access to the logs of both clusters for one search."""
 
     source: LogReads
     target: LogReads
@@ -346,8 +350,8 @@ class BothReads(NamedTuple):
 def search_in_parallel(
     searches: Mapping[K, Callable[[BothReads], T]], source: ClusterClient, target: ClusterClient
 ) -> dict[K, T | TwinlogError]:
-    """Search the logs of many partitions in parallel, with one request per broker for all of them.
-    Return the result of each search, or the TwinlogError that it raised.
+    """Search the logs of many partitions in parallel, with one request per broker and round for all
+    of them. Return the result of each search, or the TwinlogError that it raised.
 
     A search reads a batch of its partition, and the next offset that it reads depends on that
     batch. Searching the partitions one after another would take a round trip per batch. So all
@@ -377,7 +381,7 @@ def search_in_parallel(
                 continue
             except TwinlogError as error:
                 out[key] = error
-            del sides[key]  # its batches
+            del sides[key]  # frees its batches
         _read(missing)
     return out
 

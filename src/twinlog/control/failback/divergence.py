@@ -1,14 +1,14 @@
-"""Finds where the logs of both sides diverge: both have the records before it, only one side has
-each record after it.
+"""Finds the offset at which the logs of both sides diverge: both sides have each record before the
+offset, and only one side has each record after it.
 
     A   ... 21 22 | 23 24 25        the divergent tail: never copied to B
-    B   ... 21 22 | 23 24 25        written by new owners since
+    B   ... 21 22 | 23 24 25        written by other clients since
 
-Usually that is the end of the copy (`copy_end`). But A may have lost the end of its log with its
-brokers, and may have other records at the same offsets now. So the last records that both sides
-should have are compared. If they differ, the first difference is bisected.
+Usually the logs diverge at the end of the copy (`copy_end`). But A may have lost the end of its log
+with its brokers, and may have other records at the same offsets now. So the last records that both
+sides should have are compared. If they differ, the first difference is found by bisection.
 
-Records that A lost are still on B, so nothing is at risk there.
+Records that A lost are still on B, so they need not be saved.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from twinlog.wire.record_batch import BatchHeader, read_headers
 from twinlog.wire.records import Record
 
 COMPARED: Final = 20
-"""Number of records that are tried until one is found that both logs still have."""
+"""Maximum number of records that are tried to find one that both logs still have."""
 MARKER: Final = (Record(-1, -1, None, None, ()), True)
-"""Represents a transaction marker, which is not a record."""
+"""Result of `record_at` for a transaction marker, which is not a record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,25 +63,25 @@ class LogDivergence:
     """ID of A's topic."""
     target_id: TopicId = NO_TOPIC_ID
     target_log: tuple[int, int] | None = None
-    """The start and end of B's log, or None if it has no such partition."""
+    """The start and end of B's log, or None if B has no such partition."""
     at: int = 0
-    """The first offset of A that B does not have."""
+    """A's offset at which the logs diverge: the first one that B does not have."""
     log: tuple[int, int] = (0, 0)
-    """A's log: its start and its end."""
+    """Start and end of A's log."""
     stable: int = 0
-    """A's last stable offset. If it is before the log end, a transaction is open from there on."""
+    """A's last stable offset. If it is below the log end, an open transaction begins there."""
     copy: CopyEnd | None = None
-    """None if nothing was copied. Then the whole log is the tail."""
+    """The end of the copy, or None if nothing was copied. Then A's whole log is the tail."""
     lost: Span | None = None
-    """Copied offsets that A no longer has, or where A has other records now."""
+    """Copied offsets at which A now has no record, or another record."""
     lost_records: int = 0
-    """Number of records on B at the lost offsets."""
+    """Number of records that B has at the lost offsets."""
     is_compared: bool = False
-    """Whether the last common record was compared, and is equal on both sides."""
+    """True if records were compared on both sides. Otherwise only the map shows the divergence."""
     is_home: bool = False
-    """Whether the flow back already writes after the tail, under the same topic name."""
+    """True if the flow back already writes after the tail, under the same topic name."""
     counts: TailCounts = field(default_factory=TailCounts)
-    """Counts of the tail's records, in a plan."""
+    """Number and times of the tail's records; only a plan counts them."""
     problem: TwinlogError | None = None
 
     @property
@@ -116,7 +116,7 @@ class LogDivergence:
         return self.tail.is_empty and self.deleted is None
 
     def lines(self) -> Iterator[str]:
-        """Yield the partition's part of a plan as text."""
+        """Yield the plan's lines on this partition."""
         counts = self.counts
         if self.problem is not None:
             yield f"  {self.source}: {self.problem}"
@@ -150,7 +150,7 @@ class LogDivergence:
 
 
 def divergences(scope: CutoverScope) -> list[LogDivergence]:
-    """Return every partition that A has of the scope's topics, sorted."""
+    """Return where the logs diverge in every partition of the scope's topics that A has, sorted."""
     source_metadata = scope.source.metadata(None)
     ids = {
         tp: topic.topic_id
@@ -166,13 +166,13 @@ def divergences(scope: CutoverScope) -> list[LogDivergence]:
     targets = {tp: TopicPartition(scope.remote(tp.topic), tp.partition) for tp in tps}
     ends = CopyEnds(scope, targets.values())
     logs = read_ends(scope.source, tps, Want.STARTS)
-    # read after the log end: a last stable offset below it then means an open transaction, and not
-    # that a record was appended between two requests
+    # read after the log ends: a last stable offset below its log end then means an open
+    # transaction. In the other order, a record could have been appended between the two requests.
     stable = read_ends(scope.source, tps, isolation=Isolation.READ_COMMITTED)
 
     def search(tp: TopicPartition, sides: BothReads) -> LogDivergence:
         if scope.setup.is_identity and targets[tp].topic != tp.topic:
-            # the flow back writes to the topic that has the target's name
+            # rejected, because the flow back would write to the topic with the target's name
             raise scope.error(
                 f"{tp.topic} is called {targets[tp].topic} on {scope.config.flow.target} "
                 "(docs/rename.md), and the flow back would not write to it but to a topic of that "
@@ -221,9 +221,9 @@ def _came_from_target(scope: CutoverScope, topic: str) -> bool:
 
 
 def _came_by_ids(scope: CutoverScope, topics: Mapping[str, TopicMetadata]) -> dict[str, str]:
-    """Return the topics of A whose records were on B before, and the flow that copied them. This
-    finds what topic names do not show. The map of the flow back distinguishes its own copies from
-    A's records (`failback.Reverse`).
+    """Return the topics of A whose records were on B before, and the flow that copied them. Topic
+    IDs show this even if topic names do not. The map of the flow back distinguishes its own copies
+    from A's records (`failback.Reverse`).
     """
     reverse_flow = f"{scope.config.flow.target}->{scope.config.flow.source}"
     home = scope.target.metadata([]).cluster_id or ""
@@ -257,12 +257,12 @@ def _divergence(
             code="TAIL_UNKNOWN",
         )
     common, is_compared = copy.ordinal, False
-    if not copy.partition_map.transformed:  # a transformed record differs from that of the source
+    if not copy.partition_map.transformed:  # transformed records differ anyway
         common, is_compared = Comparing(scope.name, sides, divergence, copy).common()
     at, lost = copy.reach.upstream, None
     if common < copy.ordinal:
         before = run_at(copy.partition_map.runs, common - 1)
-        # directly after the last common record, because a marker there may have become a record
+        # directly after the last common record: A may have replaced a marker there by a record
         at = (
             copy.partition_map.runs[0].upstream
             if before is None
@@ -289,7 +289,7 @@ class Comparing:
         self._source, self._target, self._log = divergence.source, divergence.target, divergence.log
 
     def common(self) -> tuple[int, bool]:
-        """Return how many of the copy's records both sides have, and whether any was compared."""
+        """Return how many of the copy's records both sides have, and True if any was compared."""
         first = self._copy.partition_map.runs[0].ordinal
         high = min(self._copy.ordinal, self._ordinal_at(self._log[1]))
         lowest = max(first, high - COMPARED)
@@ -302,10 +302,10 @@ class Comparing:
         return self._first_other(first, ordinal), True
 
     def _first_other(self, first: int, other: int) -> int:
-        """Return the first ordinal whose records differ, by bisection. They are known to differ at
-        `other`.
+        """Return the first ordinal whose records differ, by bisection. The records at `other` are
+        known to differ.
         """
-        low, high = first, other  # equal below `low`; none comparable from `high` up to `other`
+        low, high = first, other  # below `low` all are equal; in [high, other) none can be compared
         while low < high:
             middle = (low + high) // 2
             seen = self._first_comparable(range(middle, min(high, middle + COMPARED)))
@@ -330,7 +330,7 @@ class Comparing:
         return other
 
     def _source_holds(self, low: int, high: int) -> bool:
-        """Return True if A has records at these ordinals' offsets. If not, none can be lost."""
+        """Return True if A has records at these ordinals' offsets. If not, no record is at risk."""
         begin, end = max(self._upstream(low), self._log[0]), self._upstream(high)
         if begin >= end:
             return False
@@ -365,14 +365,14 @@ class Comparing:
         return None
 
     def _is_same(self, ordinal: int) -> bool | None:
-        """Compare one record. Return None if one side no longer has it."""
+        """Return True if a record is equal on both sides, or None if one side no longer has it."""
         run = run_at(self._copy.partition_map.runs, ordinal)
         if run is None:
             return None
         source_record = record_at(self._sides.source, self._source, run.upstream_of(ordinal))
         target_record = record_at(self._sides.target, self._target, run.downstream_of(ordinal))
         if MARKER in (source_record, target_record):
-            return False  # when it was copied, it was a record
+            return False  # False, because a record was copied, not a marker
         if source_record is None or target_record is None:
             return None
         own_time = source_record[1] == target_record[1]
@@ -384,7 +384,7 @@ class Comparing:
 def _batches(
     logs: LogReads, tp: TopicPartition, position: int, end: int
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Yield the batches of [position, end)."""
+    """Yield the batches that have offsets in [position, end)."""
     while position < end:
         answer = or_raise(logs.read(tp, position, FIRST_BYTES))
         before = position
@@ -397,8 +397,8 @@ def _batches(
 
 
 def record_at(logs: LogReads, tp: TopicPartition, offset: int) -> tuple[Record, bool] | None:
-    """Return the record at an offset, and whether the broker set its timestamp, or None if it is
-    missing.
+    """Return the record at an offset, with True if the broker set its timestamp. Return MARKER for
+    a marker, or None if the offset has no record.
     """
     answer = logs.read(tp, offset, FIRST_BYTES)
     if isinstance(answer, BrokerRefused) and answer.code == "OFFSET_OUT_OF_RANGE":

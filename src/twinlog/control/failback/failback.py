@@ -2,17 +2,17 @@
 
     compare -> save -> compare again -> (replay) -> report how the flow back is started
 
-1. *Compare*: where the logs diverge, and what A has after that. Nothing is changed.
-2. *Save*: a file per partition and range (`saved`). If a run dies, the next one keeps the complete
-   files and writes the missing ones.
+1. *Compare*: find where the logs diverge, and what A has after that. Nothing is changed.
+2. *Save* a file per partition and range of offsets (`saved`). If a run dies, the next run keeps the
+   complete files and writes the missing ones.
 3. *Compare again*: if A has grown, the run ends, and the next run saves the new records to one more
    file. The flow must still be promoted by the same rows (`PromotionWatch`), and the copy must end
-   on B where it did when the two logs were compared. A save may take hours. If another operator
-   demotes the flow in that time, the mirror copies the tail itself.
-4. *Replay*, if requested: `replay`.
+   on B at the same offset as in step 1. These checks are needed because a save may take hours. If
+   another operator demotes the flow in that time, the mirror copies the tail itself.
+4. *Replay*, if requested: append the saved records to B (`replay`).
 
-A run begins only after the promotion, when the copy has certainly ended. Before that, records that
-are missing on B may still be copied.
+A run begins only after the promotion, when the copy has certainly ended. Before that end, a mirror
+may still copy the records that are missing on B.
 """
 
 from __future__ import annotations
@@ -76,39 +76,39 @@ from twinlog.survey.replica import Maps
 
 # The flow back, B->A: what it copies, what it cannot copy, and where it begins.
 #
-# Under the default policy it creates `B.orders` on A, and is independent of this failback, because
-# names show where records came from. So records that new owners wrote to `A.orders` on B stay
-# there.
+# Under the default policy the flow back creates `B.orders` on A, and is independent of this
+# failback, because topic names show where records came from. So records that other clients wrote to
+# `A.orders` on B are not copied back.
 #
-# Under the identity policy it writes to the same topics that A had. It must begin at B's record
-# after the last common one, and never copy that one again. This is set by rows of its own offset
-# map, which are written before the flow is first started:
+# Under the identity policy the flow back writes to the same topics that A had. It must begin at B's
+# record after the last common record, and must never copy a common record again. So rows of its own
+# offset map are written before it is first started:
 #
 #     A->B    (ordinal, offset on A, offset on B)   of every record that both have
 #     B->A    (ordinal, offset on B, offset on A)   the same, reversed
 #             (n, first on B that A lacks, end of A's log)   the next record, after the tail
 #
-# The mark is the end of A's log. So the start finds its position as after any restart, and a record
-# that another client writes to A after the mark is foreign (TAKEN_OVER). Every offset of the common
-# records is translated exactly by everything that reads maps: the flow's own group sync, and
+# The mark is the end of A's log. So the first start finds its position as any restart does, and a
+# record that another client writes to A after the mark is foreign (TAKEN_OVER). Everything that
+# reads maps translates the offsets of common records exactly: the group sync of the flow back, and
 # `switchover`.
 #
-# The rows have the term (-1, 0), before all generations; a later leader of the flow cuts after
-# them.
+# The rows have the term (-1, 0), which is before the terms of all leaders.
 #
-# - A run dies before or while it writes the rows: the guard still refuses the flow (COPIED_BACK),
-#   since by rows of B's state topic the topics are copies of A's. The next run writes the same
-#   rows.
-# - It dies after them, before those rows of copies have ended (`mirror.state.copies`): the same.
-# - A grew in the meantime: the next run writes the mark and the last run of offsets again.
-# - A frozen run continues while the flow runs: its rows are below the first cut, and void after it.
-# - The flow was already started: its own rows are newer. So nothing is written, and the records
-#   that it copied to A are no part of the tail (`Reverse.without_reverse_records`).
+# - A run dies before or while it writes the rows: the guard still rejects the flow (COPIED_BACK),
+#   because rows of B's state topic list the topics as copies of A's. The next run writes the rows
+#   of the map again.
+# - A run dies before it ends these rows of copies (`mirror.state.copies`): the same.
+# - A has grown since: the next run writes the mark and the last run of offsets again.
+# - A frozen run resumes while the flow back runs: the first cut of the flow back voids the rows of
+#   the frozen run (`mirror.map.offset_map`).
+# - The flow back was already started: its own rows are newer. So nothing is written, and records
+#   that it copied to A are not part of the tail (`Reverse.without_reverse_records`).
 
 BEFORE_ALL: Final = Term(-1, 0)
-"""The term of rows that were written before any process led the flow."""
+"""The term of rows that were written before any process led the flow back."""
 RUNS_PER_ROW: Final = 400
-"""Runs per row: as many as a lane writes to one (`mirror.map.map_tail`)."""
+"""Maximum runs of offsets per row of the map, as in a lane (`mirror.map.map_tail`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,7 @@ class ReverseStart:
 
     @property
     def begin(self) -> int:
-        """Return the first offset of B that the flow copies."""
+        """Return the first offset of B that the flow back copies."""
         return self.runs[-1].upstream
 
     def rows(self) -> Iterator[ChunkRow]:
@@ -140,10 +140,10 @@ class ReverseStart:
 
 
 def reverse_start(flow: str, divergence: LogDivergence) -> ReverseStart | None:
-    """Return where the flow back begins in a partition, or None if B does not have it.
+    """Return where the flow back begins in a partition, or None if B does not have the partition.
 
-    Raises FlowError (REVERSE_UNKNOWN) if B has records between the copied ones, or before them,
-    that never were on A. Then no single offset separates copied from new records.
+    Raises FlowError (REVERSE_UNKNOWN) if B has records between or before the copied records that
+    never were on A. Then no single offset separates copied from new records.
     """
     copy = divergence.copy
     if copy is None:
@@ -198,7 +198,7 @@ def _unknown_tail_error(flow: str, divergence: LogDivergence, where: str) -> Flo
 
 
 class Reverse:
-    """Prepares the flow back of one flow. Not thread-safe."""
+    """Prepares the flow back (B->A) of one flow. Not thread-safe."""
 
     def __init__(self, scope: CutoverScope, say: Say) -> None:
         self._scope, self._say = scope, say
@@ -208,9 +208,10 @@ class Reverse:
 
     def prepare(self, divergences: Sequence[LogDivergence]) -> int:
         """Write the start offsets of the flow back, and permit it to copy. Return the number of
-        partitions whose offset was written.
+        written offsets.
 
-        Does nothing under the default policy. Raises FlowError if there is no single start offset.
+        Does nothing under the default policy. Raises FlowError if a partition has no single start
+        offset.
         """
         if not self._scope.setup.is_identity:
             return 0
@@ -232,8 +233,8 @@ class Reverse:
         return len(fresh)
 
     def without_reverse_records(self, divergences: Sequence[LogDivergence]) -> list[LogDivergence]:
-        """Return the partitions without the records that the flow back wrote to A, which are not
-        part of the tail.
+        """Return the divergences, each with A's log up to the first record that the flow back wrote
+        to A. These records are not part of the tail.
         """
         if not self._scope.setup.is_identity:
             return [*divergences]
@@ -340,8 +341,8 @@ class Reverse:
             )
 
     def _permit_reverse_copy(self, topics: set[str]) -> None:
-        """End the rows that state that B's topics are copies of A's, so that these may be copied to
-        A.
+        """End the rows that list B's topics as copies of A's, so that the flow back is permitted to
+        copy these topics.
         """
         target = self._scope.target
         state = cluster_state(target)
@@ -357,8 +358,9 @@ class Reverse:
 
 PROGRESS_EVERY_S: Final = 5.0
 SETTLED_MS: Final = 60_000
-"""If only some topics are promoted, no row reports that their lanes have ended. A running leader
-follows within 2 s, and the lanes of a killed one end within 20 s.
+"""Age in ms at which a topic's promotion has certainly ended its copy. No row reports that lanes
+have ended if only some topics are promoted. A running leader follows within 2 s, and the lanes of a
+killed leader end within 20 s.
 """
 
 
@@ -396,13 +398,13 @@ class Failback:
         )
 
     def run(self, plan: FailbackPlan, saved: SavedTail, *, replays: bool) -> list[SavedFile]:
-        """Save the divergent tails, and append them to the target if `replays`. Raises FlowError if
-        that fails.
+        """Save the divergent tails, and append them to the target if `replays`. Return the saved
+        files. Raises FlowError if a step fails.
         """
         self._require(plan)
         watch = PromotionWatch(self._scope, [tail.source.topic for tail in plan.tails])
         self._wait_until_over(plan.tails, watch.newest)
-        # since the plan the copy may have advanced, and with it the point of divergence
+        # compare again: the copy may have advanced since the plan, and so the logs diverge later
         settled = self._reverse.without_reverse_records(divergences(self._scope))
         self._require(replace(plan, tails=tuple(settled)))
         if replays:
@@ -418,7 +420,7 @@ class Failback:
                 self._say(f"replay: done, {plural(count_, 'record')} appended by this run")
             watch.require()
             self._reverse.prepare(settled)
-            # otherwise the rows of the flow back would lack records that the mirror copies now
+            # if the promotion was undone, the mirror copies records that the written rows lack
             watch.require()
         for line in self._reverse.lines(settled):
             self._say(line)
@@ -430,10 +432,10 @@ class Failback:
         return SavedTail(folder, Owner(flow=self._scope.name, source_cluster_id=cluster_id))
 
     def abort(self) -> None:
-        """Undo replays that have begun and have appended nothing. Saved files remain, because the
-        save has changed nothing on either cluster.
+        """Undo replays that have begun but have appended nothing. Saved files remain, because a
+        save changes nothing on either cluster.
 
-        Raises FlowError (REPLAYED) if a replay has appended records, or may have.
+        Raises FlowError (REPLAYED) if a replay has appended records, or might have done so.
         """
         scope = self._scope
         begun = sorted(filter(scope.covers, scope.intents().topics(IntentKind.REPLAY)))
@@ -463,8 +465,8 @@ class Failback:
         return f"{newest}, {in_iso(newest.at_ms)}"
 
     def _positions(self) -> GroupOffsets:
-        """Return the replay positions. They are queried only if a replay was begun, because that
-        needs a permission on a group.
+        """Return the replay positions, or an empty dict if no replay was begun. The group is
+        queried only if needed, because the query needs a permission on the group.
         """
         begun = self._scope.intents().topics(IntentKind.REPLAY)
         return positions(self._scope) if begun else {}
@@ -517,8 +519,8 @@ class Failback:
             )
 
     def _wait_until_over(self, divergences: Sequence[LogDivergence], promotion: Intent) -> None:
-        """Wait until the copy can no longer append, because until then the point of divergence may
-        move.
+        """Wait until the copy can no longer append to B, because until then the point of divergence
+        may move.
         """
         scope = self._scope
         if not promotion.topic:
@@ -572,8 +574,8 @@ class Failback:
     ) -> None:
         """Raise FlowError if the saved files do not match A's log. A may have lost the end of its
         log, and may have other records at the saved offsets now, which are in no file. A file that
-        ends after A's end does not belong to this log. If it were replayed, a later tail with the
-        same offsets would be left out.
+        ends after A's log does not belong to this log. If the file were replayed, a later tail with
+        the same offsets would be left out.
         """
         for file in files if divergence.problem is None else ():
             if file.span.next > divergence.log[1]:
@@ -662,12 +664,12 @@ class FailbackPlan:
 
     flow: str
     promoted: str
-    """Who promoted it, when and why, or empty if it is not promoted."""
+    """Who promoted the flow, when and why, or empty if the flow is not promoted."""
     tails: tuple[LogDivergence, ...]
     reverse_lines: tuple[str, ...] = ()
-    """What the flow back copies, and what it cannot copy."""
+    """Lines on the flow back: how the operator starts it, and what it copies."""
     replayed: tuple[str, ...] = ()
-    """The progress of a replay."""
+    """Lines on the progress of a replay, and warnings about compacted topics."""
 
     @property
     def problems(self) -> list[str]:

@@ -1,14 +1,15 @@
 """Appends the saved tail to the new primary B: each record exactly once, even if a run dies.
 
 **Problem.** The run may be killed at any point, its responses may be lost, a second run may exist,
-and a frozen run may resume. A tail has old records, and B's log is compacted, deleted and written
-to by new owners. So neither B's records nor the broker's producer state show what was appended.
+and a frozen run may resume. A tail has old records, and B's log is compacted, truncated by
+retention, and written to by other clients. So neither B's records nor the broker's producer state
+show what was appended.
 
     begin an epoch -> read the position -> (records + the next offset of A), in one transaction
 
-**Invariant.** The position of a replay is A's offset after the last record that is on B. It is a
-committed offset of a group of Twinlog's on B, for the remote partition, and is written in the
-transaction that appends the records. So both exist or neither does:
+**Invariant.** The position of a replay is A's offset after the last record that was appended to B.
+The position is the committed offset of one of Twinlog's groups on B, for the remote partition. It
+is written in the transaction that appends the records, so either both exist or neither does:
 
 - A run dies before the end of a transaction, or the response is lost: the next epoch aborts the
   transaction, or completes it if its end was decided, *before* the run reads the position.
@@ -16,20 +17,20 @@ transaction that appends the records. So both exist or neither does:
 - The flow is demoted, and the mirror resumes its copy with the first record of the tail: see below.
 - The remote topic is deleted and re-created: its ID is compared right before each transaction, and
   nothing is appended to another topic than the one that was checked.
-- Leaders, coordinators or log starts change, B is compacted, new owners write in between: the
-  position is in no record of the topic, so this does not matter.
+- Leaders, coordinators or log starts change, B is compacted, other clients write in between: the
+  position does not depend on any record of the topic, so it remains valid.
 - Brokers have dropped the producer ID's state because the records are old: sequences begin again
   with each epoch, and the position does not depend on them.
 
 Brokers delete the committed offsets of a group without members after a week
 (`offsets.retention.minutes`). So a permanent intent records that the replay of a topic was begun.
-If the intent exists and the position does not, it is unknown what was appended (REPLAY_UNKNOWN).
-The first position of every partition is written by a transaction without records, before that
-intent, because a partition with an empty tail may have one when the next run starts.
+If the intent exists but the position does not, the appended records are unknown (REPLAY_UNKNOWN).
+Before the intent, a transaction without records writes the first position of every partition,
+because an empty tail may have records when the next run starts.
 
-The metadata of the committed offset names the record that was appended last. The next run finds
-that record in the files. If it does not, the folder is a different one, or the source lost the end
-of its log and has other records at these offsets (REPLAY_UNKNOWN).
+The metadata of the committed offset names the record that was appended last. The next run searches
+the files for that record. If it is missing, the folder is a different one, or the source lost the
+end of its log and has other records at these offsets (REPLAY_UNKNOWN).
 
 **A demotion at the same time.** The intent `replay` and a demotion are rows of one log:
 
@@ -38,23 +39,24 @@ of its log and has other records at these offsets (REPLAY_UNKNOWN).
     demotion: check for `replay`, write the row, check again (`client.steering`)
 
 - The demotion's row is after `replay`: the demotion finds `replay` and undoes itself.
-- It is before `replay`: the first check ends the run (NOT_PROMOTED) before anything is appended.
-- It remains although it is after `replay`, because its command was killed between its two steps, or
-  is an older release: the first check after the row aborts the portion. So every committed
-  portion was appended before the row. A leader that follows the row begins its copy after these
-  records. It did not write them, so it stops before its own first record (EXTRA_RECORDS,
-  TAKEN_OVER). No record of the tail is on the target twice.
+- The demotion's row is before `replay`: the first check ends the run (NOT_PROMOTED) before anything
+  is appended.
+- The demotion's row is after `replay` but remains, because its command was killed between its two
+  steps, or belongs to an older release: the first check after the row aborts the portion. So every
+  committed portion was appended before the row. A leader that follows the row begins its copy after
+  these records. The flow did not write them, so the leader stops before its own first record
+  (EXTRA_RECORDS, TAKEN_OVER). No record of the tail is on the target twice.
 
-A promotion that was undone and given again is another row (`PromotionWatch`).
+A promotion that was undone and then repeated has a different row (`PromotionWatch`).
 
-After a run died, readers of uncommitted records also see the records of its aborted transactions,
-as for any transactional producer. Records that the source's applications aborted are not replayed,
-nor are records that an operator left out of the copy (`twinlog topic skip`). The files have both.
+After a run has died, consumers of uncommitted records also get the records of its aborted
+transactions, as with any transactional producer. Two kinds of saved records are not replayed: those
+that the source's applications aborted, and those that an operator left out of the copy (`twinlog
+topic skip`).
 
-**Rejected** (ADR 24): an idempotent producer alone, which loses its identity when it dies; headers
-that name the source record, which would change the records, and would have to be searched in a log
-that is compacted; and the sequences of a stored producer ID, because brokers drop them when the
-records are old.
+**Rejected** (ADR 24): An idempotent producer alone loses its identity when it dies. Headers that
+name the source record would change the records, and would have to be searched in a compacted log.
+The sequences of a stored producer ID are dropped by brokers when the records are old.
 """
 
 from __future__ import annotations
@@ -81,22 +83,22 @@ from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, fingerprint
 
 TRANSACTION_TIMEOUT_MS: Final = 30_000
-"""Maximum time that readers of committed records wait after a run died."""
+"""Transaction timeout: the maximum delay of consumers of committed records after a run died."""
 MOST_RECORDS: Final = 1_000
 MOST_BYTES: Final = 500_000
-"""Keys and values per transaction: half of a topic's default limit. A larger record gets its own
-transaction.
+"""Maximum bytes per transaction: half of the default max.message.bytes of a topic. A larger record
+gets its own transaction.
 """
 REPORTED_EVERY: Final = 100
 
 
 class TailWork(NamedTuple):
-    """One partition whose tail is to be appended to B."""
+    """One partition of a replay: its tail, the saved files, and the records to leave out."""
 
     tail: LogDivergence
     files: tuple[SavedFile, ...]
     skips: tuple[Skip, ...] = ()
-    """Records that an operator left out of the copy; a replay leaves them out as well."""
+    """Records that an operator left out of the copy. A replay leaves them out as well."""
 
     @property
     def next(self) -> int:
@@ -104,16 +106,16 @@ class TailWork(NamedTuple):
 
 
 NOTHING_YET: Final = "begun"
-"""The metadata of a partition's first position."""
+"""The metadata of a partition's position before any record was appended."""
 
 
 def last_appended(record: Record) -> str:
-    """Return the metadata of a position: the last record of A that was appended to B."""
+    """Return the metadata of a position: offset and hash of the record that was appended last."""
     return f"{record.offset} {fingerprint(record)}"
 
 
 def group_of(flow: str) -> str:
-    """Return the group whose offsets are the positions of a replay; no flow translates them."""
+    """Return the group whose offsets are the positions of a replay. No flow copies the group."""
     return f"{OWN_GROUPS}failback-{flow}"
 
 
@@ -122,7 +124,7 @@ def work_of(
     files: Sequence[SavedFile],
     skips: Sequence[WantedSkip] = (),
 ) -> list[TailWork]:
-    """Return the work of a replay: all partitions of each topic that has a tail."""
+    """Return the partitions to replay: all partitions of each topic that has a tail."""
     out = []
     for tail in tails:
         tail_files = tuple(
@@ -157,7 +159,7 @@ def require_raw(scope: CutoverScope, divergences: Sequence[LogDivergence]) -> No
 
 
 class Replay:
-    """The replay of one flow; not thread-safe."""
+    """Runs the replay of one flow. Not thread-safe."""
 
     def __init__(
         self, scope: CutoverScope, saved: SavedTail, watch: PromotionWatch, say: Say
@@ -197,14 +199,14 @@ class Replay:
         self._require_same(*work)
 
     def _require_same(self, *work: TailWork) -> None:
-        """Check before a write, which goes by name, that the topics are those that were checked."""
+        """Check that the topics still have the same IDs, because writes address topics by name."""
         divergences = [tail_work.tail for tail_work in work if tail_work.files]
         if ids := {divergence.target.topic: divergence.target_id for divergence in divergences}:
             require_same_topics(self._scope, ids)
 
     def _begun(self, work: Sequence[TailWork]) -> dict[TopicPartition, Committed]:
-        """Return each partition's position, which is created the first time, so that its loss is
-        detected later.
+        """Return each partition's position. Missing positions are created first, and then the
+        intent `replay`, so that a later loss of a position is detected.
         """
         at: dict[TopicPartition, Committed] = {}
         known = positions(self._scope)
@@ -217,7 +219,7 @@ class Replay:
                 continue
             if source.topic in begun:
                 if not tail_work.files:
-                    continue  # there is nothing to append
+                    continue  # there is nothing to append, so no position is needed
                 raise self._scope.error(
                     f"the replay of {source} was begun, and the brokers of "
                     f"the target have lost its position (group {self._group}): compare the "
@@ -233,8 +235,8 @@ class Replay:
         return at
 
     def _require_promoted(self, work: Sequence[TailWork]) -> None:
-        """Check the promotion for the first time after the rows `replay` were written. If it was
-        undone, delete the rows of topics to which nothing was ever appended.
+        """Check the promotion right after the rows `replay` were written. If the promotion was
+        undone, delete the rows `replay` of topics to which nothing was ever appended.
         """
         topics = _topics(work)
         try:
@@ -244,7 +246,9 @@ class Replay:
             raise
 
     def _resume_offset(self, work: TailWork, committed: Committed) -> int:
-        """Return the position, if the files are those of the earlier run."""
+        """Return the offset at which the replay resumes. Raises FlowError if the files are not
+        those of the earlier run.
+        """
         first = work.tail.at
         last = -1 if committed.metadata == NOTHING_YET else committed.offset - 1
         if last >= first and committed.metadata:
@@ -267,7 +271,7 @@ class Replay:
         )
 
     def _last_offset(self, work: TailWork, committed: Committed) -> int:
-        """Return the offset of the record that was appended last."""
+        """Return the offset of the record that was appended last, from the position's metadata."""
         offset = committed.metadata.partition(" ")[0]
         if offset.isdecimal() and offset.isascii():
             return int(offset)
@@ -307,7 +311,7 @@ class Replay:
             if number % REPORTED_EVERY == REPORTED_EVERY - 1:
                 self._say(f"replay: {source}: up to offset {after} of {work.next}")
         if at < work.next:
-            # markers and aborted records follow the last record
+            # move the position past the markers and aborted records after the last record
             self._require_same(work)
             self._transactions.write(target, (), {target: work.next}, metadata=last)
             task_text = f"{source} [{at}, {work.next}) -> {target}"
@@ -327,17 +331,18 @@ class Replay:
 
 
 def positions(scope: CutoverScope) -> GroupOffsets:
-    """Return the next offset of A to be replayed, by partition of the target.
+    """Return the positions of the replay: A's next offset to be appended, by partition of the
+    target.
 
-    Pending offsets are waited for: a coordinator may confirm the end of a transaction before the
-    group's offsets show it.
+    Waits for pending offsets, because a coordinator may confirm the end of a transaction before the
+    group's offsets show that transaction.
     """
     group = group_of(scope.name)
     return or_raise(fetch_offsets(Coordinators(scope.target), [group], settled=True)[group])
 
 
 def require_same_topics(scope: CutoverScope, ids: Mapping[str, TopicId]) -> None:
-    """Raise FlowError (TARGET_RECREATED) if one of the target's topics has another ID now."""
+    """Raise FlowError (TARGET_RECREATED) if a topic of the target no longer has the given ID."""
     now = scope.target.metadata(sorted(ids))
     for name, topic_id in ids.items():
         if not now.has(name, topic_id):
@@ -353,8 +358,8 @@ def require_same_topics(scope: CutoverScope, ids: Mapping[str, TopicId]) -> None
 def take_back(scope: CutoverScope, transactions: Transactions, topics: Sequence[str]) -> list[str]:
     """Delete the intent `replay` of the topics to which nothing was appended. Return these topics.
 
-    A run that appends now is fenced first, so that it cannot commit after the check. A run that
-    begins later finds its intent gone before its first commit.
+    A run that is appending is fenced first, so that it cannot commit after the check. A run that
+    begins later detects the missing intent before its first commit.
     """
     if not _untouched(scope, topics):
         return []
@@ -365,7 +370,7 @@ def take_back(scope: CutoverScope, transactions: Transactions, topics: Sequence[
 
 
 def _untouched(scope: CutoverScope, topics: Sequence[str]) -> list[str]:
-    """Return the topics with a replay position and without an appended record in any partition."""
+    """Return the topics that have a replay position, but no appended record in any partition."""
     at = positions(scope)
     known = {tp.topic for tp in at}
     appended = {tp.topic for tp, committed in at.items() if committed.metadata != NOTHING_YET}
@@ -397,7 +402,7 @@ def replayed_lines(divergences: Sequence[LogDivergence], at: GroupOffsets) -> It
 
 
 def compacted_lines(scope: CutoverScope, topics: set[str]) -> Iterator[str]:
-    """Yield a warning for each compacted topic, where a replay may replace newer records."""
+    """Yield a warning for each compacted topic: a replay may replace newer records there."""
     if topics:
         for topic in sorted(may_lack_offsets(scope.target, topics)):
             yield (
@@ -408,7 +413,7 @@ def compacted_lines(scope: CutoverScope, topics: set[str]) -> Iterator[str]:
 
 
 def _portions(records: Iterator[Record]) -> Iterator[tuple[list[Record], int]]:
-    """Yield the records of each transaction, with the offset of A after them."""
+    """Yield the records of each transaction, and A's offset after the last one."""
     portion: list[Record] = []
     size = 0
     for record in records:
@@ -425,12 +430,11 @@ def _portions(records: Iterator[Record]) -> Iterator[tuple[list[Record], int]]:
 
 class PromotionWatch:
     """Checks before each step of a failback that the promotion on which it relies is still valid.
+    Not thread-safe.
 
-    It is the promotion of one flow, or of its topics by name. Not thread-safe.
-
-    The run has waited for the end of the copy after this promotion. If the promotion's row is gone
-    or was replaced, the copy may have continued, so records that the run considers missing may
-    already be on the target.
+    The whole flow was promoted, or each topic by name. The run has waited for the end of the copy
+    after the promotion. If the row of a promotion is gone or was replaced, the copy may have
+    continued, so records that the run considers missing may already be on the target.
     """
 
     def __init__(self, scope: CutoverScope, topics: Sequence[str]) -> None:
@@ -450,10 +454,10 @@ class PromotionWatch:
         return max(self._rows, key=lambda intent: intent.at_ms)
 
     def require(self, replayed: Sequence[str] = ()) -> None:
-        """Raise FlowError: NOT_PROMOTED if one of the rows is gone or was replaced, REPLAY_FENCED
-        if the intent `replay` of one of these topics is gone.
+        """Raise FlowError: NOT_PROMOTED if a row of the promotion is gone or was replaced,
+        REPLAY_FENCED if the intent `replay` of one of these topics is gone.
 
-        It reads only the rows that were appended to the state topic since the last call.
+        Only rows that were appended to the state topic since the last call are read.
         """
         intents = self._state.read().intents
         if any(intents.get(*row.key) != row for row in self._rows):

@@ -1,23 +1,24 @@
-"""The tail on disk: a file per partition and range, and a manifest, written before any other step.
+"""The tail on disk: a file per partition and range of offsets, and a manifest. A failback writes
+them before any other step.
 
     DIR/orders-0-00000000000000000023-00000000000000000040.jsonl
     DIR/manifest.json
 
-The folder is closed to other users (mode 0700, `folders`), and every file in it must belong
-to this user, because the files may be appended to the target. The manifest is written first; it
-names the flow and the source cluster of the folder. A folder with files of such names and no
-manifest is refused (SAVED_OTHERWISE), because the origin of these records is unknown.
+Other users cannot access the folder (mode 0700, `folders`), and every file in it must belong to
+this user, because the saved records may be appended to the target. The manifest is written first.
+It names the flow and the source cluster of the records. A folder with files of such names but no
+manifest is rejected (SAVED_OTHERWISE), because the origin of these records is unknown.
 
-A file holds all records that A had of [23, 40). It is written under a temporary name, fsynced and
-linked, so its final name appears only when it is complete. Names are never reused, and nothing is
-overwritten except the manifest, to which entries are only added. So:
+The file above has all records that A had at the offsets [23, 40). A file is written under a
+temporary name, fsynced and linked, so its final name exists only if the file is complete. Names are
+never reused, and nothing is overwritten except the manifest, to which entries are only added. So:
 
 - A run dies while it writes: the next run removes the `.partial` file.
-- It dies after the link: the next run reads the file and keeps it, even if A's cleaner or retention
-  has deleted records since.
-- It dies before a file is in the manifest: the manifest is written from the files again.
+- A run dies after the link: the next run reads the file and keeps it, even if A's cleaner or
+  retention has deleted the records since.
+- A run dies before a file is in the manifest: the next run writes the manifest from the files.
 - The tail has grown in the meantime: the new records become one more file.
-- Two runs at a time: the folder is locked, and the second run ends.
+- Two runs use the folder at the same time: the folder is locked, and the second run ends.
 
 Files are compared with the manifest. If a file has changed, the run aborts (SAVED_OTHERWISE) and
 leaves the file as it is.
@@ -58,7 +59,7 @@ _NAME: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)-(?P<first>\d{20})-(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedFile:
-    """One saved file, as it was read from the disk."""
+    """One saved file: its range of offsets, and the counts and hash of its contents on disk."""
 
     FIELDS = (
         "file=name topic=tp.topic partition=tp.partition from=span.first to=span.next records "
@@ -76,7 +77,7 @@ class SavedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """The flow and source cluster whose tail a folder holds."""
+    """The flow and the source cluster whose tail is saved in a folder."""
 
     version: int = VERSION
     flow: str
@@ -84,7 +85,7 @@ class Owner:
 
 
 class SavedTail:
-    """One folder, for one process at a time."""
+    """A folder with a saved tail. Only one process can use it at a time."""
 
     def __init__(self, folder: Path, owner: Owner) -> None:
         self._folder = folder
@@ -94,8 +95,8 @@ class SavedTail:
     def locked(self) -> Iterator[None]:
         """Create the folder if it does not exist, lock it, and write this flow's manifest.
 
-        Raises FlowError if another run has locked it, or if it is not this flow's folder, and
-        FolderNotPrivate if it is open to other users.
+        Raises FlowError if another run has locked the folder, or if the folder is not this flow's.
+        Raises FolderNotPrivate if other users can access the folder.
         """
         with private_folder(self._folder, TODO) as descriptor:
             try:
@@ -114,7 +115,7 @@ class SavedTail:
             yield
 
     def files(self) -> list[SavedFile]:
-        """Return all files, read and compared with the manifest, sorted by partition and range."""
+        """Read all files, compare them with the manifest, and sort them by partition and range."""
         on_read = {str(entry["file"]): entry for entry in self._manifest().get("files", ())}
         files = [self._read(path) for path in self._paths()]
         if missing := sorted(on_read.keys() - {file.name for file in files}):
@@ -127,7 +128,7 @@ class SavedTail:
         return sorted(files, key=lambda file: (file.tp, file.span))
 
     def save(self, client: ClusterClient, tp: TopicPartition, span: Span, on_read: OnRead) -> Path:
-        """Save one range to a complete file. Return its path."""
+        """Save the records in a range of offsets to a complete file. Return the file's path."""
         name = f"{tp.topic}-{tp.partition}-{span.first:020d}-{span.next:020d}.jsonl"
         path, partial = self._folder / name, self._folder / (name + PARTIAL)
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
@@ -144,7 +145,9 @@ class SavedTail:
     def write_manifest(
         self, files: Sequence[SavedFile], divergences: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Write the manifest with the files and deleted ranges, as the last step of a save."""
+        """Write the manifest with the files and each partition's divergence, as the last step of a
+        save. Earlier entries of other partitions remain.
+        """
         now = {(entry["topic"], entry["partition"]): entry for entry in divergences}
         before = {
             (entry["topic"], entry["partition"]): entry
@@ -165,7 +168,7 @@ class SavedTail:
         _sync(self._folder)
 
     def records(self, file: SavedFile) -> Iterator[Mapping[str, Any]]:
-        """Yield the records of a file, read again."""
+        """Read a saved file again, and yield its records as JSON objects."""
         with open(self._folder / file.name, "rb", opener=own_opener) as lines:
             for line in lines:
                 yield json.loads(line)
@@ -222,7 +225,7 @@ class SavedTail:
 
     def _check_owner(self) -> bool:
         """Return True if the manifest names this flow, and False if the folder has no saved files.
-        Raises FlowError if it holds anything else.
+        Raises FlowError if the folder has another flow's manifest, or files without a manifest.
         """
         manifest = self._manifest()
         if not manifest and (paths := self._paths()):
@@ -240,7 +243,7 @@ class SavedTail:
         return bool(manifest)
 
     def mismatch_error(self, what: str) -> FlowError:
-        """Return the error for a folder that differs from what this flow saved."""
+        """Return the error for a folder whose contents are not what this flow saved."""
         return FlowError(
             f"{self._folder}: {what}; nothing was changed: keep the folder as it is, and save to "
             "another one with --save",
@@ -249,7 +252,7 @@ class SavedTail:
 
 
 def uncovered_spans(span: Span, files: Sequence[SavedFile]) -> list[Span]:
-    """Return the parts of a range that no file holds; `files` are those of its partition."""
+    """Return the parts of an offset range that no file covers. `files`: those of the partition."""
     out, at = [], span.first
     for file in sorted(files, key=lambda file: file.span):
         if file.span.first > at:
@@ -273,14 +276,14 @@ def _sync(folder: Path) -> None:
 READ_BYTES: Final = 4 << 20
 
 OnRead = Callable[[int], None]
-"""Called with the offset that was reached."""
+"""Progress callback. Its argument is the offset up to which records were read."""
 
 
 class TailCounts(Struct, kw_only=True):
-    """Counts of a tail's records."""
+    """Number of a tail's records, and their oldest and newest timestamps."""
 
     records: int = 0
-    """All records, including aborted ones."""
+    """Number of all records, including aborted ones."""
     aborted: int = 0
     oldest_ms: int | None = None
     newest_ms: int | None = None
@@ -301,13 +304,13 @@ class TailCounts(Struct, kw_only=True):
 def read_tail(
     client: ClusterClient, tp: TopicPartition, span: Span, on_read: OnRead = lambda _: None
 ) -> Iterator[ExportedRecord]:
-    """Yield every record of [first, next) in order, with the outcome of its transaction.
+    """Yield the records in `span` in order, each with the outcome of its transaction.
 
     The span must be below the last stable offset, where every outcome is known and final. A tail
     with an open transaction is not read (`failback`).
 
-    Raises FlowError (TAIL_MOVED) if the log no longer has all of it, because retention deletes it
-    at this moment, or a leader lost it.
+    Raises FlowError (TAIL_MOVED) if the log no longer has the whole span, because retention is
+    deleting it, or a leader lost it.
     """
     position = span.first
     while position < span.next:

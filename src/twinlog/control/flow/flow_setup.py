@@ -1,13 +1,13 @@
-"""Everything that is needed before a flow copies its first record: the lead, a generation, topics.
+"""Sets up a flow before it copies its first record: the lead, a generation, topics.
 
-The steps, each safe to repeat and to crash after:
+Each step can be repeated, and the process can die after any step:
 
 1. Join the consumer group on the state topic: one driver leads, the others wait.
 2. Read the state topic and write a claim for the next generation; the first claim in the log wins.
-3. Take the flow's producer ID from its last generation, or a fresh one. The claim has it, so it is
-   recorded before its first use.
+3. Take the producer ID of the flow's last generation, or a new one. The claim contains the ID, so
+   the ID is recorded before its first use.
 4. Determine the target's capabilities (`survey.capabilities`) and its producer expiry.
-5. Discover and create topics; with `--once` the current end offsets are the goal.
+5. Discover and create topics; with `--once`, the copy ends at the current end offsets.
 """
 
 from __future__ import annotations
@@ -71,19 +71,19 @@ from twinlog.wire.records import Record, encode_batch
 
 # Producer IDs for source partitions that go to several target partitions by key.
 #
-# All source partitions of a topic then write to each of its target partitions, so each needs its
-# own producer ID. The IDs are stored permanently in the state topic: the first record in the log
-# that gives a number an ID wins, whoever wrote it. So a process that wrongly believes that it leads
-# uses the same IDs. Every attempt writes under new keys. An attempt without a response may still
-# arrive, and then compaction must not remove its rows because of another attempt, so that the first
-# record stays the first.
+# All source partitions of such a topic write to each of its target partitions, so each source
+# partition needs its own producer ID. The IDs are stored permanently in the state topic. The first
+# record in the log that assigns an ID to a partition number wins, whichever process wrote the
+# record. So a process that wrongly assumes that it leads uses the same IDs. Every attempt writes
+# under new keys. The rows of an attempt without a response may still arrive. With equal keys,
+# compaction would then remove the first record because of a later attempt.
 
 TRIES: Final = 5
 PAUSE_S: Final = 0.5
 
 
 def known_fan_producers(target: ClusterClient) -> dict[tuple[str, int], int]:
-    """Return the IDs of all flows, by flow and number of the source partition."""
+    """Return the producer IDs of all flows, by flow and number of the source partition."""
     return fan_producers(state_rows(target).of_kinds(*OF_PRODUCERS))
 
 
@@ -135,8 +135,7 @@ def _assign_producer_ids(target: ClusterClient, flow: str, ids: dict[int, int]) 
         Record(offset=index, timestamp=now_ms, key=key, value=value, headers=())
         for index, (key, value) in enumerate(rows)
     ]
-    # not retried, because compaction would keep the repeated row, which may be after another
-    # process's row
+    # not retried: compaction would keep only the second row, perhaps after another process's row
     produce_batch(target, TopicPartition(STATE_TOPIC, 0), encode_batch(records, codec=Codec.NONE))
 
 
@@ -146,14 +145,14 @@ def _assign_producer_ids(target: ClusterClient, flow: str, ids: dict[int, int]) 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class TargetFacts:
-    """Facts about the target of one flow."""
+    """Determines facts about one flow's target, and creates the flow's own topics there."""
 
     ends: FlowEnds = field(repr=False)
     log_once: Callable[[str], None]
     _capabilities: Capabilities | None = None
 
     def own_topic(self, target: ClusterClient, name: str, partitions: int) -> int:
-        """Return the topic's partition count, creating it if missing. Raises Unauthorized."""
+        """Create an own topic if it is missing. Return its partition count. Raises Unauthorized."""
         ends = self.ends
 
         def unseen(error: Unauthorized) -> None:
@@ -169,7 +168,7 @@ class TargetFacts:
             replication_factor=ends.config.state_topic_replication_factor,
             on_unseen=unseen,
         )
-        # while it is empty, a start without a permission would succeed once and then never again
+        # check here: otherwise a start without these permissions would succeed on an empty topic
         metadata = target.metadata([name])
         for right in (Operation.READ, Operation.WRITE):
             is_ours = right is Operation.READ or name == STATE_TOPIC or ends.lanes_are_us
@@ -178,13 +177,13 @@ class TargetFacts:
         return count
 
     def own_map(self, clients: FlowClients) -> MapReader:
-        """Return the reader of the offset map, creating its topic. Raises Unauthorized."""
+        """Create the offset map's topic if missing, and return its reader. Raises Unauthorized."""
         name = map_topic_of(self.ends.config.flow)
         return MapReader(clients.of_map, name, self.own_topic(clients.target, name, MAP_PARTITIONS))
 
     def own_dead_letters(self, target: ClusterClient) -> str:
-        """Return the topic for records on which a transform fails, creating it if missing; empty if
-        they are not quarantined.
+        """Create the topic for records on which a transform fails, if it is missing. Return its
+        name, or an empty text if such records are not quarantined.
         """
         config = self.ends.config
         name = dead_letter_topic(config.flow, config.transforms)
@@ -217,7 +216,7 @@ class TargetFacts:
             return UNTRIED
 
     def expiry_ms(self, target: ClusterClient) -> int | None:
-        """Return the smallest expiry of all brokers, or the configured one if it is unreadable."""
+        """Return the brokers' shortest expiry of producer IDs, or the configured one if unknown."""
         configured = self.ends.config.producer_id_expiration_ms
         try:
             shortest_ms = producer_expiry(target)
@@ -237,7 +236,7 @@ log = logging.getLogger(__name__)
 
 REACHED_WITHIN_S: Final = 5.0
 END_WAITS_S: Final = 0.5
-"""How long a generation's end waits for a running topic discovery, before both run in parallel."""
+"""Seconds that a generation's end waits for a running discovery, before both run in parallel."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -251,7 +250,7 @@ class PreparedFlow:
     source_topics: Mapping[str, int]
     """Partition counts of all topics that the source lists."""
     clean: bool
-    """Whether the previous generation was closed, so that no requests of it are pending."""
+    """True if the previous generation was closed, so that none of its requests is pending."""
     start: Starts
     guarantee: str
     setup: FlowSetup
@@ -260,7 +259,7 @@ class PreparedFlow:
     """The rows of the state topic when the flow was set up."""
     read_news: Callable[[], StateNews]
     news_at_hand: Callable[[], StateNews | None]
-    """Returns the same as `read_news`, or None if that may block."""
+    """Returns the same as `read_news`, or None if reading might block."""
 
     @property
     def lost_lead(self) -> bool:
@@ -276,12 +275,12 @@ class PreparedFlow:
         return self.map_reader.read()
 
     def close(self, *, drained: bool) -> None:
-        """Note on the target that all lanes have drained, and give up the lead."""
+        """Give up the lead. If all lanes have drained, first write their end to the target."""
         self.setup.close(self.generation if drained else None)
 
     def end_generation(self, *, drained: bool, successor: FlowSetup | None) -> None:
         """End this generation but keep the membership, for the successor or to lead again. After a
-        lost lead this process can lead again immediately, if the coordinator itself was down and
+        lost lead, this process can lead again immediately if only the coordinator was down, and
         still knows this member.
         """
         self.setup.end_generation(self.generation if drained else None, successor)
@@ -289,17 +288,17 @@ class PreparedFlow:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class FlowSetup(FlowEnds):
-    """The set-up of one flow, kept between attempts."""
+    """Sets up one flow. The object is kept between attempts."""
 
     neighbours: SiblingFlows = field(default_factory=SiblingFlows)
     """All flows of this process, including this one."""
     adopts: OffsetStorage | None = None
-    """The positions of the MirrorMaker 2 whose work this flow adopts."""
+    """The offset storage of the MirrorMaker 2 whose work this flow adopts, or None."""
     membership: Membership | None = None
     surveys: TopicSurveys = field(default_factory=TopicSurveys)
     released: frozenset[str] = frozenset()
     """Topics that operators have released from the flow."""
-    handed: HandedTopics | None = None  # topics that lanes copy; None: this is the only discovery
+    handed: HandedTopics | None = None  # topics that lanes copy; None with `--once`
     leadership: tuple[int, FlowIntents] | None = (
         None  # this generation, and the intents that it follows
     )
@@ -348,8 +347,8 @@ class FlowSetup(FlowEnds):
             self._has_ended = False
             self.questions = SourceQuestions(self.source, self.config)
             news_of = StateReader(self.clients.of_state, self.name)
-            # before the source is queried, because the source of a promoted flow may no longer
-            # exist
+            # check for a promotion before the source is queried, because the source of a promoted
+            # flow may no longer exist
             if has_state(target, within_s=REACHED_WITHIN_S):
                 self._stay_fenced(news_of.read(), once=once)
             ids = self._contact_clusters(once=once)
@@ -373,8 +372,9 @@ class FlowSetup(FlowEnds):
             claim, clean = self.claims.claim(
                 target, ids, map_reader, seen=history, fresh_id=adoption.begins_again
             )
-            # a promotion writes its row and then looks for claims, so one of the two is seen; while
-            # lanes of the generation before may still write, the promotion waits for them
+            # read again after the claim: a promotion writes its row and then reads claims, so at
+            # least one of the two finds the other. While lanes of the previous generation may still
+            # write, the promotion waits for them
             ended = claim.generation if clean else None
             self._stay_fenced(news_of.read(), once=once, ended=ended)
             self.leadership = claim.generation, news.intents
@@ -409,14 +409,15 @@ class FlowSetup(FlowEnds):
             log.warning("%s", line, extra={"flow": self.name})
 
     def _contact_clusters(self, *, once: bool) -> tuple[str, str]:
-        """Contact both clusters and lead the flow. Return the cluster IDs."""
+        """Contact both clusters and lead the flow. Return the IDs of both clusters."""
         source, target = self.clients.both()
         # the first timeout is short, so that an outage is reported soon; the set-up is retried
         source_id = source.metadata([], timeout_s=REACHED_WITHIN_S).cluster_id or ""
         target_id = target.metadata([], timeout_s=REACHED_WITHIN_S).cluster_id or ""
         if not self._is_let_in:
             self.guard.before_anything(source, target)
-            self._is_let_in = True  # a standby does not check again, because each discovery does
+            # a standby does not repeat this check, because each discovery does
+            self._is_let_in = True
         self.facts.own_topic(target, STATE_TOPIC, 1)
         note_transforms(target, self.name, self.config.transforms)
         self._lead(once=once)
@@ -426,11 +427,11 @@ class FlowSetup(FlowEnds):
         self.membership = join_election(self.membership, self.target, self.config)
         self._require_not_resigned(
             self.membership
-        )  # `resign` may have come before the membership existed
+        )  # `resign` may have been called before the membership existed
         try:
             wait_to_lead(self.membership, self.config, once=once)
         except (StandingBy, NotLeader):
-            self.claims.idle = None  # another process leads, and may claim the same number
+            self.claims.idle = None  # dropped: another process leads, and may claim the same number
             raise
         self._require_not_resigned(self.membership)
 
@@ -440,7 +441,7 @@ class FlowSetup(FlowEnds):
             raise StandingBy("standing by: this process has left the flow's group")
 
     def _still_leads(self, target: ClusterClient) -> bool:
-        """Return True if this process still leads. No other process can follow before its claim."""
+        """Return True if this process leads. Another process leads only after its own claim."""
         if self._has_ended:
             return False
         if self.leadership is not None and not self.claims.is_latest(target, *self.leadership):
@@ -452,11 +453,12 @@ class FlowSetup(FlowEnds):
             self.log_once(line)
 
     def discover(self) -> Discovery:
-        """Discover the current topics."""
+        """Discover the current topics again after the set-up."""
         with self._lock:
             try:
                 source, target = self.clients.both()
-                with suppress(TwinlogError):  # partitions that need it report that it is missing
+                # partitions that need the topic report that it is missing
+                with suppress(TwinlogError):
                     self.facts.own_dead_letters(target)
                 return self._discover(source, target)
             finally:
@@ -467,7 +469,7 @@ class FlowSetup(FlowEnds):
         self.released = topics
 
     def _stay_fenced(self, news: StateNews, *, once: bool, ended: int | None = None) -> None:
-        """Raise FENCED if the flow was promoted. `ended`: the generation without lanes to close."""
+        """Raise FENCED if the flow was promoted, after closing the generation `ended`, if any."""
         promotion = news.intents.promotion
         if promotion is None:
             return
@@ -544,12 +546,12 @@ class FlowSetup(FlowEnds):
         )
 
     def resign(self) -> None:
-        """Lead no more, permanently: a standby leaves the group immediately. Thread-safe.
+        """Never lead again. A standby leaves the group immediately. Thread-safe.
 
-        It does not take the lock, because a set-up holds it while it waits to lead. This sets the
-        flag and then reads the role; a set-up reads its role and then the flag. So a set-up that
-        leads either sees the flag before it claims anything, or is seen leading here, and is ended
-        by `close`. Nothing is claimed after the group was left.
+        The lock is not acquired, because a set-up holds it while it waits to lead. This method sets
+        the flag and then reads the role; a set-up reads its role and then the flag. So if a set-up
+        leads, either the set-up finds the flag before it claims anything, or this method finds the
+        set-up leading, and `close` ends it. Nothing is claimed after the group was left.
         """
         self._has_resigned = True
         membership = self.membership
@@ -557,8 +559,8 @@ class FlowSetup(FlowEnds):
             membership.leave()
 
     def close(self, generation: int | None) -> None:
-        """Note the end of a generation that has drained, or in which no lane ran. Then leave the
-        group, and close the connections.
+        """Write the end of a generation that has drained or, without `generation`, of one in which
+        no lane ran. Then leave the group, and close the connections.
         """
         with self._closing_client() as target:
             try:
@@ -572,7 +574,7 @@ class FlowSetup(FlowEnds):
                     self.membership = None
 
     def end_generation(self, generation: int | None, successor: FlowSetup | None) -> None:
-        """As `close`, but keep the membership, or pass it to the successor."""
+        """End the generation like `close`, but keep the membership, or pass it to the successor."""
         with self._closing_client() as target:
             try:
                 if generation is not None:
@@ -583,12 +585,13 @@ class FlowSetup(FlowEnds):
 
     @contextmanager
     def _closing_client(self) -> Iterator[ClusterClient]:
-        """A client of the target with which the end of a generation is noted.
+        """Yield a client of the target with which the end of a generation is written.
 
         If a discovery is running, a separate client is used. The discovery may wait a minute for a
-        source that is down, and an end that is noted too late leaves the flow without a leader for
-        a session. The discovery changes nothing any more, and closes the connections at its end. A
-        set-up that waits to lead is waited for, because it leaves the group itself (`resign`).
+        source that is down, and if the end is written too late, the flow has no leader for a
+        session timeout. The discovery changes nothing any more, and closes the connections at its
+        end. If a set-up waits to lead, wait for the set-up, because it leaves the group itself
+        (`resign`).
         """
         self._has_ended = True
         is_free = self._lock.acquire(timeout=END_WAITS_S)
@@ -618,7 +621,8 @@ class FlowSetup(FlowEnds):
     def _disconnect(self) -> None:
         self.questions.close()
         self.clients.close()
-        self._is_let_in = False  # if addresses are resolved again, they may lead to other clusters
+        # the guard checks again: after reconnecting, addresses may lead to other clusters
+        self._is_let_in = False
 
 
 def _paused_error(flow: str, pause: Intent, *, once: bool) -> TwinlogError:

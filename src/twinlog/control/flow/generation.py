@@ -30,7 +30,7 @@ AFTER_FAILURE_S: Final = 30.0
 
 @dataclass(slots=True, kw_only=True)
 class TopicRefresh:
-    """The discovery of one run of a flow; used in the supervisor's thread."""
+    """Discovers topics for one run of a flow. Used in the supervisor's thread."""
 
     run: FlowRun
     prepared: PreparedFlow
@@ -38,15 +38,15 @@ class TopicRefresh:
     _next: float = 0.0
     _is_discovering: bool = False
     _has_failed: bool = False
-    """Whether the last discovery failed. Then the next one waits, even if topics are expected."""
+    """True if the last discovery failed. Then the next one waits, even if topics are expected."""
 
     def begin(self) -> None:
-        """Start after the set-up, which has discovered the current topics."""
+        """Schedule the first discovery after that of the set-up."""
         self._due_after(may_come=bool(self.prepared.problems))
         self._log_vanished_topics()
 
     def poll(self, background: InBackground) -> None:
-        """Discover again when it is due."""
+        """Discover topics in the background if a discovery is due."""
         run, setup = self.run, self.prepared.setup
         if self._is_discovering or run.is_stopping or run.intents.pause is not None:
             return
@@ -74,7 +74,7 @@ class TopicRefresh:
         self.run.set_plans(plans)
         self._log_vanished_topics()
         lost_at, now = self.run.lost_topics_at, self.run.clock.monotonic()
-        # a missing topic may come back, so discovery is more frequent for a while
+        # a missing topic may be created again, so discovery is more frequent for a while
         is_lost = lost_at is not None and now - lost_at < self.prepared.setup.refresh_s
         self._due_after(may_come=bool(self.prepared.problems) or is_lost)
 
@@ -115,8 +115,8 @@ DUTIES_END_WITHIN_S: Final = 2.0
 
 
 def views_of(run: FlowRun) -> tuple[PartitionView, ...]:
-    """Return the partitions as duties see them. A released partition is included until its lane has
-    returned it.
+    """Return the partitions for the flow's duties. A released partition is included until its lane
+    has returned it.
     """
     partitions = run.partitions.values()
     return tuple(view_of(p) for p in partitions if p.is_wanted or p.lane is not None)
@@ -135,7 +135,7 @@ class Generation:
     source_watch: SourceWatch | None
     idle: IdleWatch | None
     pulse: SourceLiveness | None
-    """These three are None with `--once`."""
+    """`source_watch`, `idle` and `pulse` are None with `--once`."""
 
     def tick(self, background: InBackground) -> None:
         """Do the periodic work that is due."""
@@ -175,9 +175,9 @@ class Generation:
         rests: bool,
         successor: FlowSetup | None,
     ) -> None:
-        """End the generation after its last lane has ended. This may block, and raises TwinlogError
-        if the end could not be noted. `last_rounds`: `--once` is done. `rests`: the membership is
-        kept, or passed to the successor.
+        """End the generation after its last lane has ended. May block. Raises TwinlogError if the
+        end could not be written to the state topic. `last_rounds`: the run with `--once` is done.
+        `rests`: keep the membership, or pass it to the successor.
         """
         if self.run.transforms is not None:
             self.run.transforms.stop()

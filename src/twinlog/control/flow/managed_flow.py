@@ -56,7 +56,7 @@ from twinlog.survey.replica import Maps
 # the flow that duties get.
 
 CLAIMS_WITHIN_S: Final = 5.0
-"""Timeout of a duty's reads of the state topic, before each change."""
+"""Timeout of a duty's read of the state topic before each change, in seconds."""
 
 DUTIES: Final[tuple[DutyFactory, ...]] = (
     config_sync,
@@ -91,10 +91,10 @@ def led_flow(
     synced: SyncedOffsets,
     events: Callable[[], PublishedEvents | None],
 ) -> LedFlow:
-    """Return the flow as its duties see it.
+    """Return the interface of the flow for its duties.
 
-    A duty acts on the partitions that it was given. So the intents must be the same as when its
-    thread got them, however long ago that was.
+    A duty acts on the partitions that it got last. So a duty may act only if the intents are the
+    same as when its thread got these partitions, however long ago that was.
     """
     setup, reader, asked = prepared.setup, prepared.map_reader, threading.local()
 
@@ -151,14 +151,14 @@ class ManagedFlow:
     process: Process
     life: Life = field(default_factory=Life)
     generation: Generation | None = None
-    """The generation while the flow is led, and while its end is noted."""
+    """The generation while the flow is led, and while the end is written to the state topic."""
     tries: SetUpAttempts = field(init=False)
     trouble: FlowTrouble = field(init=False)
     shown: StatusBuilder = field(init=False)
     error: TwinlogError | None = None
     """Why the flow was given up."""
     successor: FlowSetup | None = None
-    """The set-up under the new configuration that replaces this one."""
+    """The set-up under a new configuration, which replaces `setup`."""
     offer: Offer | None = None
 
     def __post_init__(self) -> None:
@@ -195,7 +195,7 @@ class ManagedFlow:
             self._tick(self.generation)
 
     def stop_duties(self) -> None:
-        """Start no further rounds of duties; does not wait."""
+        """Start no further rounds of duties. Running rounds are not waited for."""
         if self.generation is not None:
             self.generation.duties.stop()
 
@@ -343,7 +343,7 @@ class ManagedFlow:
     # -- while it is led
 
     def follow_intents(self, intents: FlowIntents) -> None:
-        """Follow new intents, which the run has applied."""
+        """Change the phase according to new intents, which the run has already applied."""
         if intents.promotion is not None:
             self._end_run(Step.PROMOTED)
         elif self.phase is Phase.ENDING:
@@ -355,7 +355,7 @@ class ManagedFlow:
             self.life.take(Step.RESUMED)
 
     def on_offered(self, process: str, now: float) -> None:
-        """Note that the flow is offered to another process."""
+        """Record that the flow is offered to another process."""
         self.life.take(Step.OFFERED)
         self.offer = Offer(process, now)
 
@@ -425,7 +425,8 @@ class ManagedFlow:
         leads = Step.LOST not in why
         end = partial(
             generation.end,
-            # after a lost lead it is not closed: the cluster may be down, or another process leads
+            # after a lost lead the generation is not closed, because the cluster may be down, or
+            # another process leads
             drained=leads and generation.is_drained,
             last_rounds=self.process.once and Step.STOPPED not in why,
             leads=leads,
@@ -435,12 +436,12 @@ class ManagedFlow:
         self.process.background(end, lambda _: self.on_closed(successor), on_failed)
 
     def on_closed(self, heir: FlowSetup | None) -> None:
-        """Note that the end was recorded. `heir`: the successor that has the membership."""
+        """Continue after the end was written. `heir`: the successor that has the membership."""
         before, why = self.phase, self.life.why
         self.life.take(Step.CLOSED)
         if before is not Phase.RESTARTING or self.generation is None:
             return
-        # the configuration has changed once more
+        # hand on once more, because the configuration has changed again
         if self.successor is not None and self.successor is not heir:
             (heir or self.setup).hand_on(self.successor)
         self.shown.keep_results(self.generation.run)
@@ -449,7 +450,7 @@ class ManagedFlow:
             self.trouble.forget()
         apart_s = 0.0
         if Step.HANDED_OVER in why:
-            # rejoining the group immediately might get the flow back
+            # a process that rejoins the group immediately might get the flow back
             apart_s = APART_S
             reason = "standing by: handed over to a process that leads fewer flows"
             self.trouble.note_idle(FlowState.STANDBY, StandingBy(reason))
@@ -472,7 +473,7 @@ class ManagedFlow:
         old, self.setup = self.setup, self.successor
         self.successor = self.error = None
         self.life.forget_replacement()
-        self.trouble.forget()  # the new configuration may have other clusters
+        self.trouble.forget()  # the new configuration may not have this problem
         self.tries.due_at = self.process.clock.monotonic()
         if not is_handed_on:
             leave(old)
@@ -514,12 +515,12 @@ def _start_thread(job: Callable[[], None]) -> threading.Thread:
 RETRY_S: Final = 0.5
 MAX_SETUP_PAUSE_S: Final = 30.0
 MAX_AWAY_PAUSE_S: Final = 5.0
-"""Maximum pause while a cluster does not respond. A standby takes over within 15 s, also then."""
+"""Maximum seconds between set-ups in an outage. Also then, a standby takes over within 15 s."""
 
 
 @dataclass(slots=True, kw_only=True)
 class SetUpAttempts:
-    """The times of attempts to set up one flow, over all its runs."""
+    """Schedules the attempts to set up one flow, across all its runs."""
 
     clock: Clock
     due_at: float = 0.0
@@ -542,11 +543,11 @@ class SetUpAttempts:
 
     @property
     def due_ms(self) -> int:
-        """Return the time of the next attempt, by the wall clock."""
+        """Return the time of the next attempt in ms, by the wall clock."""
         return self.clock.wall_ms() + int(1000 * (self.due_at - self.clock.monotonic()))
 
     def reset(self, after_s: float = 0.0) -> None:
-        """Forget earlier failures."""
+        """Forget earlier failures. The next attempt is due after `after_s`."""
         self._pause.reset()
         self.due_at = self.clock.monotonic() + after_s
 
@@ -562,43 +563,41 @@ T = TypeVar("T")
 
 
 class Process(Protocol):
-    """The process that runs the flow: Spark, a thread that decides, and threads for
-    blocking work.
-    """
+    """The process that runs the flow: Spark, the supervisor's thread, and threads for slow work."""
 
     clock: Clock
     once: bool
     background: InBackground
     synced: SyncedOffsets
     events: Callable[[str], PublishedEvents | None]
-    """Returns recent events of a flow, for other hosts, or None if they are not kept."""
+    """Returns recent events of a flow, for other hosts, or None if events are not stored."""
 
     spark_waits: Callable[[], TwinlogError | None]
-    """Returns why Spark has no executor, or None."""
+    """Returns why Spark has no executor, or None if it has one."""
 
     @property
     def can_lead(self) -> bool:
         """Return True if Spark has started."""
 
     def start_lease(self, run: FlowRun, lanes: int) -> tuple[int, Job]:
-        """Start a Spark job with this many lanes; its number is unique in this process."""
+        """Start a Spark job with this many lanes. Return its unique number, and the job."""
 
     def lane_count(self, setup: FlowSetup, partitions: int, is_light: bool, /) -> int:
-        """Return the flow's number of lanes. `is_light`: whether it has little traffic."""
+        """Return the flow's number of lanes. `is_light`: True if the flow has little traffic."""
 
     def lease_s(self, setup: FlowSetup) -> tuple[float, float]:
-        """Return the duration of the flow's leases, and of its first lease."""
+        """Return the duration in seconds of the flow's leases, and of its first lease."""
 
     def call(self, action: Callable[[], object]) -> None:
-        """Run the action soon in the thread that decides; thread-safe."""
+        """Run the action soon in the supervisor's thread; thread-safe."""
 
     def ask(self, question: Callable[[], T]) -> T:
-        """Return what `question` returns in the thread that decides. Raises Disconnected."""
+        """Return what `question` returns in the supervisor's thread. Raises Disconnected."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunHost:
-    """The process as one run sees it."""
+    """The interface of the process for one run."""
 
     process: Process
     reads: Callable[[], Maps]

@@ -1,5 +1,5 @@
-"""Records in the state topic which topics have transforms, for processes of the flow with another
-file (`mirror.state.transformed`, ADR 40).
+"""Writes to the state topic which topics have transforms, so that a process of the flow with
+another file does not copy their records unchanged (`mirror.state.transformed`, ADR 40).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from twinlog.survey.state_reader import HOME, state_rows
 
 
 def note_transforms(target: ClusterClient, flow: str, config: TransformsConfig) -> None:
-    """Write a row for each pattern of the configuration that has none yet. Raises TwinlogError."""
+    """Write a row for each configured topic pattern that has no row yet. Raises TwinlogError."""
     if not config.entries:
         return
     now_ms = int(time.time() * 1000)
@@ -39,13 +39,13 @@ def note_transforms(target: ClusterClient, flow: str, config: TransformsConfig) 
 def with_noted_transforms(
     target: ClusterClient, flow: str, config: TransformsConfig, plans: Iterable[PartitionPlan]
 ) -> list[PartitionPlan]:
-    """Return the plans. Those of topics that only other files transform get a refusal, so that
-    their copy does not begin. Raises TwinlogError.
+    """Return the plans. If only another process's file has transforms for a topic, the topic's
+    plans get a refusal, so that its copy does not begin. Raises TwinlogError.
     """
     try:
         noted = [(row.topics, row.compares) for row in _noted(target, flow)]
         return [_with_refusal(plan, noted, config) for plan in plans]
-    except RegexProblem as problem:  # another release accepts more expressions
+    except RegexProblem as problem:  # a row of a release that accepts more expressions
         raise TransformedTopics.corrupt_error(problem) from problem
 
 

@@ -1,6 +1,6 @@
 """The life of a flow in one process: phases, and the steps between them.
 
-`-` keeps the phase; a step that is not in the row of a phase raises.
+`-` does not change the phase. A step that is not in the row of a phase raises IllegalStep.
 
 | phase | meaning | steps |
 | --- | --- | --- |
@@ -15,10 +15,10 @@
 | CLOSED | it was shut down cleanly, and has left its group | cut -, removed -, stopped - |
 | LEFT | it never ran, could not be set up, or its lanes did not drain in time; the process leaves its group at its end | led RUNNING, failed -, given_up -, replaced WAITING, removed CLOSED, cut -, stopped - |
 
-ends*: lost, promoted, done, replaced, removed, stopped. The reasons for an end are kept (`why`)
-until the flow is set up again. So a step that cannot be followed immediately (during a set-up, or
-while an end is noted) is followed directly after the step that ends this. If a set-up completes
-after the end of the process (LEFT, led), the flow is shut down cleanly like any other.
+ends*: lost, promoted, done, replaced, removed, stopped. The reasons for an end are stored (`why`)
+until the flow is set up again. If a step cannot be followed immediately (during a set-up, or while
+an end is noted), it is followed directly after the set-up or the end. If a set-up completes after
+the end of the process (LEFT, led), the flow is shut down cleanly like any other.
 """  # noqa: E501 (a table)
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Step(StrEnum):
     LOST = "lost"
     """Another process may lead the flow."""
     PROMOTED = "promoted"
-    """The copy must end."""
+    """The flow was promoted, so the copy must end."""
     DONE = "done"
     """`--once`: nothing is left to copy."""
     REPLACED = "replaced"
@@ -76,7 +76,7 @@ class Step(StrEnum):
     CLOSES = "closes"
     """No lane is left, and the flow ends."""
     CLOSED = "closed"
-    """The end was noted, or could not be noted."""
+    """The end was written to the state topic, or the write has failed."""
     CUT = "cut"
     """The time limit for a clean shutdown has passed."""
 
@@ -92,11 +92,11 @@ ENDS: Final = frozenset(
         Step.STOPPED,
     }
 )
-"""Steps that are kept as reasons for an end."""
+"""Steps that are stored as reasons for an end."""
 
 _END_RUNS: Final = dict.fromkeys(ENDS - {Step.HANDED_OVER}, Phase.ENDING)
 _ANYWAY: Final = (Step.REPLACED, Step.REMOVED, Step.STOPPED)
-"""Steps that may come at any time. They are followed in this order."""
+"""Steps that can come at any time. If several came, they are followed in this order."""
 
 _ENDS_WHAT_WAS_UNDER_WAY: Final = frozenset({Step.LED, Step.FAILED, Step.GIVEN_UP, Step.CLOSED})
 
@@ -156,7 +156,7 @@ OVER: Final = frozenset({Phase.CLOSED, Phase.LEFT})
 
 
 class IllegalStep(Exception):
-    """A step that is not allowed in the phase, which is a bug."""
+    """Raised for a step that is not permitted in the phase, which is a bug."""
 
 
 class Life:
@@ -167,7 +167,7 @@ class Life:
         self.why: frozenset[Step] = frozenset()
 
     def take(self, step: Step) -> Phase:
-        """Return the phase after the step. Raises IllegalStep."""
+        """Follow a step. Return the phase after the step. Raises IllegalStep."""
         try:
             phase = STEPS[self.phase][step]
         except KeyError:
@@ -183,12 +183,12 @@ class Life:
         self.phase = phase
         if step in _ENDS_WHAT_WAS_UNDER_WAY:
             for end in _ANYWAY:
-                if end in self.why:  # the step came in the meantime
+                if end in self.why:  # this step came in the meantime
                     self.take(end)
         return self.phase
 
     def forget_replacement(self) -> None:
-        """Note that the new configuration is in use."""
+        """Record that the new configuration is in use."""
         self.why -= {Step.REPLACED}
 
     @property

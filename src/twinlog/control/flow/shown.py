@@ -1,4 +1,4 @@
-"""Keeps what operators see of one flow, during its runs and between them."""
+"""Builds the snapshots of one flow for operators, during its runs and between two runs."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ ENDING: Final = {
     Step.LOST: "another process may lead it",
     Step.DONE: "everything is done",
 }
-"""Why a run is shut down; the first match is shown. Problems and promotions have
-their own texts.
+"""Why a run is shut down, by step. The first reason that applies is shown. Problems and promotions
+have their own texts.
 """
 
 
 @dataclass(slots=True, kw_only=True)
 class StatusBuilder:
-    """The snapshots of one flow; used in the supervisor's thread."""
+    """Builds the snapshots of one flow. Used in the supervisor's thread."""
 
     clock: Clock
     errors: Counter[str] = field(default_factory=Counter)
@@ -45,12 +45,12 @@ class StatusBuilder:
     copied_since: float | None = None
     """Monotonic time at which a lane of an earlier run was first ready."""
     former: list[Partition] = field(default_factory=list)
-    """Partitions of earlier runs. Unwanted ones are kept for display."""
+    """Partitions of earlier runs. Partitions that are no longer wanted are kept for display."""
     _since: FlowSince = field(default_factory=FlowSince)
     _last: tuple[FlowRun | None, FlowSnapshot | None] = (None, None)
 
     def keep_results(self, run: FlowRun) -> None:
-        """Keep the results of a run; another one may follow."""
+        """Store the results of a run that has ended, because another run may follow."""
         self.errors.update(run.errors)
         if self.copied_since is None:
             self.copied_since = run.copying_since
@@ -58,7 +58,7 @@ class StatusBuilder:
 
     def last(self, run: FlowRun | None) -> FlowSnapshot | None:
         """Return the last snapshot, so that partitions are not checked for each reader. Return None
-        if it is of another run, or does not include the run's end.
+        if that snapshot is of another run, or does not include the run's end.
         """
         seen, shown = self._last
         is_old = seen is not run or (run is not None and run.is_finished)
@@ -67,7 +67,7 @@ class StatusBuilder:
     def of_run(
         self, generation: Generation, why: frozenset[Step], trouble: Trouble | None
     ) -> FlowSnapshot:
-        """Return the snapshot of a led flow. `why`: the reasons if it ends."""
+        """Return the snapshot of a led flow. `why`: the reasons for the end of its run."""
         run, prepared, led = generation.run, generation.prepared, generation.led
         running = flow_snapshot(
             run,
@@ -119,8 +119,8 @@ class StatusBuilder:
         given_up: TwinlogError | None,
         next_try_ms: int,
     ) -> FlowSnapshot:
-        """Return the snapshot of a flow without a run. `given_up`: why it is not tried again.
-        `next_try_ms`: 0 during an attempt.
+        """Return the snapshot of a flow without a run. `given_up`: why the set-up is not tried
+        again. `next_try_ms`: wall clock time of the next attempt, or 0 during an attempt.
         """
         state = FlowState.STARTING if trouble is None else trouble.state
         if given_up is not None:
@@ -151,7 +151,7 @@ class StatusBuilder:
 
 
 def _without_lag(partition: PartitionSnapshot) -> PartitionSnapshot:
-    """Clear the lag, which was known only before the outage."""
+    """Return the partition without its lag, which is unknown in an outage, unless it is done."""
     return (
         partition
         if partition.state is PartitionState.DONE

@@ -35,7 +35,7 @@ STATE_OF: Final = {
     Placement.DONE: PartitionState.DONE,
     Placement.RELEASED: PartitionState.RELEASED,
 }
-"""The state of a partition if no lane has reported it."""
+"""The state of a partition whose lane has not reported a state, by placement."""
 
 AT_REST: Final = NOT_MIRRORED | {
     PartitionState.DONE,
@@ -55,16 +55,16 @@ def partition_snapshot(
     lag_ms: int | None = None
     source_end, reached = partition.source_end, partition.recovery.upstream
     if partition.held_back is not None and partition.recovery.end is not None:
-        # these records are waiting, so they count as lag
+        # the held-back records are waiting, so they count as lag
         source_end = max(source_end or 0, partition.recovery.end)
     if source_end is not None and reached is not None:
         lag = max(0, source_end - reached)
     if progress is not None and lag is not None:
-        # after an hour without records the last record is an hour old, but no record has waited
-        # that long
+        # The lag in time counts from the moment when the end was last reached. After an hour
+        # without records the last record is an hour old, but no record has waited that long.
         begin_ms = max(progress.last_timestamp, partition.at_end_ms or 0)
         waits = begin_ms > 0 and lag > 0
-        # a report is up to a second old; without further reports the lag grows
+        # measured at the report, which is up to a second old; without further reports the lag grows
         at_ms = partition.reported_ms if partition.is_fresh else None
         lag_ms = max(0, (at_ms or now_ms) - begin_ms) if waits else 0
     state = partition_state(partition, lag)
@@ -72,7 +72,7 @@ def partition_snapshot(
         lag = lag_ms = 0  # its lane found nothing to copy, so it did not report
     since_ms = partition.since.began_ms(state, now_ms)
     if state is PartitionState.AT_END:
-        partition.at_end_ms = now_ms  # its lane sends no report as long as nothing changes
+        partition.at_end_ms = now_ms  # set here, as the lane sends no report while nothing changes
     outlook = outlook_of(partition, limits.retentions, now_ms)
     return PartitionSnapshot(
         topic=partition.plan.source.topic,
@@ -118,10 +118,10 @@ def partition_state(partition: Partition, lag: int | None) -> PartitionState:
 
 
 def _state_of_ended(partition: Partition) -> PartitionState | None:
-    """Return the state of an ended copy if its placement does not show it."""
+    """Return the state of an ended copy, or None if its placement determines the state."""
     if partition.placement is Placement.RELEASED and partition.vanished_ms:
         return PartitionState.SOURCE_DELETED
-    # between two lanes, and after the last one, the other clients still own the topic
+    # even without a lane, the clients that took over the topic still own it
     if partition.placement in (Placement.DONE, Placement.PENDING) and partition.is_taken_over:
         return PartitionState.TAKEN_OVER
     return None
@@ -155,7 +155,7 @@ def flow_snapshot(
     since: FlowSince,
     limits: RiskLimits = NO_LIMITS,
 ) -> FlowSnapshot:
-    """Return the flow with all its partitions."""
+    """Return the snapshot of a flow with all its partitions."""
     now_ms = flow.clock.wall_ms()
     lanes = [lane for lease in flow.leases for lane in lease.lanes.values()]
     away = next((str(lane.degraded) for lane in lanes if lane.degraded), "")
@@ -209,7 +209,7 @@ def flow_snapshot(
 
 
 def _with_intent(partition: PartitionSnapshot, intents: FlowIntents) -> PartitionSnapshot:
-    """Return the partition with the intent, if its topic was paused or promoted by name."""
+    """Return the partition with the text of the intent if its topic was paused or promoted."""
     if partition.state is PartitionState.PAUSED and not partition.code:
         return replace(partition, message=intents.paused(partition.topic))
     promotion = intents.get(IntentKind.PROMOTE, partition.topic)
@@ -251,7 +251,7 @@ def promoted_snapshots(
 def kept_rows(
     former: Iterable[Partition], trouble: Trouble | None, now_ms: int
 ) -> tuple[PartitionSnapshot, ...]:
-    """Return the last known partitions of the previous run, to be shown between two runs."""
+    """Return the last known partitions of the previous run, which are shown between two runs."""
     if trouble is None:
         return ()
     known = sorted(former, key=lambda p: p.plan.source)
@@ -259,8 +259,8 @@ def kept_rows(
 
 
 def _waiting(partition: PartitionSnapshot, trouble: Trouble) -> PartitionSnapshot:
-    """Return the partition with the flow's problem, unless it is idle or has failed. If the
-    partition has its own code, that is kept, and only the state is replaced.
+    """Return the partition with the flow's problem, unless the partition is idle or has failed. If
+    the partition has its own code, only the state is replaced.
     """
     if partition.state in AT_REST or partition.state is PartitionState.FAILED:
         return partition
@@ -278,7 +278,7 @@ def _waiting(partition: PartitionSnapshot, trouble: Trouble) -> PartitionSnapsho
 def _flow_state(
     flow: FlowRun, partitions: tuple[PartitionSnapshot, ...], *, is_held_up: bool, throttled: bool
 ) -> FlowState:
-    """Return the first of these states that applies."""
+    """Return the state of the flow. If several states apply, return the first of them."""
     if flow.is_stopping and not is_held_up:
         return FlowState.STOPPED if flow.is_finished else FlowState.STOPPING
     if flow.intents.pause is not None:

@@ -1,8 +1,8 @@
 """Reads the state topic every second for a running flow: operators' intents, and the producer IDs
 of other flows.
 
-If it cannot be read, nothing changes: running partitions continue, and paused ones stay paused.
-After a while no new partition starts, because an intent may forbid it.
+If the state topic cannot be read, running partitions continue, and paused partitions stay paused.
+After PASSING_S no new partition starts, because an intent that was not read might forbid it.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from twinlog.survey.state_reader import StateNews
 
 READ_EVERY_S: Final = 1.0
 UNLIMITED: Final = 1 << 40
-"""Bytes per second."""
+"""Bytes per second that no lane can reach; set when a rate limit ends."""
 PASSING_S: Final = 10.0
-"""If the state topic has no leader for less than this time, partitions still start."""
+"""Seconds for which the state topic may be unreadable before no new partition starts."""
 
 
 @dataclass(slots=True, kw_only=True)
 class IntentFollower:
-    """The steering of one run of a flow; used in the supervisor's thread."""
+    """Applies operators' intents to one run of a flow. Used in the supervisor's thread."""
 
     config: FlowConfig
     run: FlowRun
     duties: Duties
     read: Callable[[], StateNews]
     at_hand: Callable[[], StateNews | None] = lambda: None
-    """Returns the same as `read`, or None if that may block."""
+    """Returns the same as `read`, or None if reading might block."""
     release: Callable[[frozenset[str]], None]
     """Called with all topics that are released now, for topic discovery."""
     followed: Callable[[FlowIntents], None]
@@ -51,13 +51,13 @@ class IntentFollower:
     _fails_since: float | None = None
 
     def begin(self, news: StateNews) -> None:
-        """Apply the intents of the set-up, before any partition starts."""
+        """Apply the intents that the set-up has read, before any partition starts."""
         self.run.awaits_plans = news.intents.pause is not None
         if news.intents != FlowIntents():
             self._follow(news.intents)
 
     def poll(self, background: InBackground) -> None:
-        """Read the state topic again when it is due."""
+        """Read the state topic in the background if the next read is due."""
         now = self.run.clock.monotonic()
         if self._is_reading or now < self._next_read or self.run.is_stopping:
             return
@@ -79,9 +79,9 @@ class IntentFollower:
         self._know(news.producers)
 
     def _know(self, producers: frozenset[int]) -> None:
-        """Learn the producer IDs of another flow that writes to this cluster. In a topic that both
-        share, its records are not foreign. Lanes are informed, and partitions that failed because
-        of such records are checked again.
+        """Add the producer IDs of other flows that write to this cluster, because in a shared topic
+        their records are not foreign. Lanes get the IDs, and partitions that failed because of such
+        records are checked again.
         """
         run, work = self.run, self.run.work
         if work.is_ours_alone or producers <= {*work.known_producers}:
@@ -100,7 +100,7 @@ class IntentFollower:
     def _on_failed(self, error: TwinlogError) -> None:
         self._is_reading = False
         if self._fails_since is None:
-            # the time at which the request was sent
+            # count from the time at which the request was sent
             self._fails_since = self._next_read - READ_EVERY_S
         fails_s = self.run.clock.monotonic() - self._fails_since
         passes = error.fate is Fate.RETRIABLE and fails_s < PASSING_S
@@ -120,14 +120,14 @@ class IntentFollower:
         self.duties.set_held(is_held=is_held)
         was_left_out = before.released - intents.released
         if was_left_out or (before.pause is not None and intents.pause is None):
-            self.run.wants_discovery = True  # these topics were not discovered yet
+            self.run.wants_discovery = True  # discover these topics, which were left out so far
         if before.limit != intents.limit:
             self._limit(intents.limit)
         self.followed(intents)
 
     def _limit(self, bytes_per_second: int | None) -> None:
-        """Apply a rate limit. Whether a lane has a budget is fixed when it is started, so lanes are
-        renewed. Until then the old ones that have a budget get their shares.
+        """Apply a rate limit. A lane has a budget or not from its start on, so lanes are replaced
+        if that has to change. Until then, old lanes with a budget get their shares.
         """
         pacer = pacer_of(self.config, bytes_per_second)
         if pacer is not None or self.run.pacer is None:

@@ -1,8 +1,9 @@
-"""The reason why a flow does not copy now, kept over all its runs.
+"""Tracks why a flow does not copy now, across all its runs.
 
-A cluster that is down shows in many ways, one after the other: lanes cannot reach it, the lead
-ends, the run ends with it, set-ups fail. That is one outage. It begins with the first sign, and is
-over when both clusters have responded after the last one, to a lane or to a set-up.
+A cluster that is down causes several signs, one after the other: lanes cannot reach the cluster,
+the lead ends, the run ends with the lead, set-ups fail. All of these are one outage. An outage
+begins with the first sign. It is over when both clusters have responded to a lane or to a set-up
+after the last sign.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ WRONG: Final = frozenset({FlowState.DEGRADED, FlowState.FAILED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """The problem that holds up the flow now."""
+    """The reason why the flow does not copy now."""
 
     state: FlowState
     """DEGRADED, FAILED if waiting does not help, or a state that is no error, such as STANDBY."""
     error: TwinlogError
     since_ms: int
-    """Wall clock time of its first sign."""
+    """Wall clock time of the problem's first sign."""
 
     is_of_all: bool = False
-    """True if no partition can be read."""
+    """True if no partition of the source can be read."""
 
     @property
     def reason(self) -> str:
@@ -63,9 +64,11 @@ class FlowTrouble:
     now: Trouble | None = None
     _began: float = 0.0
     _seen_at: float = NEVER
-    """The time of its last sign. A source's silence does not count: only a response ends it."""
+    """Monotonic time of the problem's last sign. The silence of a source is not included, because
+    no lane has to reach the source again after it.
+    """
     _was_away: bool = False
-    """Whether a cluster has stopped responding since the problem began."""
+    """True if a cluster has stopped responding since the problem began."""
     _logged: list[str] = field(default_factory=list)
     """Codes that were logged since the problem began."""
     _logged_at: float = 0.0
@@ -76,29 +79,29 @@ class FlowTrouble:
         return self.now is not None and self.now.state is FlowState.STANDBY
 
     def set_up_failed(self, error: TwinlogError, until_ms: int | None = None) -> None:
-        """Note that the flow cannot start, or must not. `until_ms`: wall clock time at which it is
-        given up, or None for never.
+        """Record that the flow cannot start, or must not start. `until_ms`: wall clock time at
+        which this process gives up, or None if it never gives up.
         """
         if isinstance(error, Fenced):
             self.note_idle(FlowState.FENCED, error)
         elif isinstance(error, (StandingBy, LeaderUnknown)):
             if self.now is not None and self.now.is_wrong:
-                self.is_over()  # both clusters have responded before
+                self.is_over()  # over: both clusters have responded before this error
             self.note_idle(FlowState.STANDBY, error)
         else:
             if isinstance(error, SetupWaiting):
-                self.is_over()  # both clusters have responded before
+                self.is_over()  # over: both clusters have responded before this error
             self._degraded(error, until_ms=until_ms)
 
     def lead_lost(self, problem: TwinlogError | None) -> None:
-        """Note that the lead was lost. `problem`: why the group did not respond, if known."""
+        """Record the loss of the lead. `problem`: why the group did not respond, if known."""
         if problem is None or not has(problem.code, Trait.AWAY):
             message = "the lead was lost: its lanes drain, then it becomes a standby"
             problem = NotLeader(message, fate=Fate.RETRIABLE)
         self._degraded(problem)
 
     def note_lanes(self, lanes: Iterable[Lane], pulse: SourceLiveness | None) -> None:
-        """Note whether lanes reach both clusters, and whether the source responds."""
+        """Record whether lanes reach both clusters, and whether the source responds."""
         all_lanes = list(lanes)
         away = next((lane.degraded for lane in all_lanes if lane.degraded), None)
         silence = None if pulse is None else pulse.silence
@@ -129,12 +132,12 @@ class FlowTrouble:
         self.forget()
 
     def forget(self) -> None:
-        """Clear the problem."""
+        """Clear the problem without a log line."""
         self.now, self._logged, self._was_away = None, [], False
         self._seen_at = NEVER
 
     def note_idle(self, state: FlowState, error: TwinlogError) -> None:
-        """Note that the flow does not copy, which is not an error. It is logged once."""
+        """Record why the flow does not copy although that is no error. Log the reason once."""
         if self.now is not None and self.now.state is not state:
             self.forget()
         message = str(error)
@@ -147,7 +150,7 @@ class FlowTrouble:
     def _degraded(
         self, error: TwinlogError, *, is_of_all: bool = False, until_ms: int | None = None
     ) -> None:
-        """Log each new code immediately, and then one line a minute."""
+        """Record a problem. Log each new code immediately, and then one line a minute."""
         now, before = self.clock.monotonic(), self.now
         if before is None or not before.is_wrong:
             self.forget()
@@ -165,7 +168,7 @@ class FlowTrouble:
         self._logged_at = now
         self._logged = [*(code for code in self._logged if code != error.code), error.code]
         until = ""
-        if until_ms is not None:  # log lines begin like this
+        if until_ms is not None:  # the format of times in the log
             clock = time.strftime("%H:%M:%SZ", time.gmtime(until_ms / 1000))
             until = f" until {clock}, then it gives up"
         self.log.warning("%s: %s; trying again%s", state, self.now.error, until)

@@ -21,9 +21,9 @@ from twinlog.errors import ConfigError
 from twinlog.mirror.names.filters import policy_of
 
 PROCESS_BYTES: Final = 450 << 20
-"""Memory of driver and JVM, as measured (docs/capacity.md)."""
+"""Memory of driver and JVM in bytes, as measured (docs/capacity.md)."""
 LANE_BYTES: Final = 80 << 20
-"""Memory of a lane without fetched records, and of the idle lane of the next lease beside it."""
+"""Memory of a lane without fetched records, and of the next lease's idle lane, in bytes."""
 BUFFERS: Final = 1.25
 """Memory for fetched batches and next responses, as a multiple of twinlog.lane.memory.bytes."""
 MANY: Final = 1 << 30
@@ -44,7 +44,7 @@ def cluster_settings(alias: str, properties: ClientProperties, flow: str) -> Clu
         files = properties.files_of(is_of_security)
         security = load_security(properties, where=alias, files=files, again=again)
     except ConfigError as error:
-        if error.key is None or error.file != alias:  # the error names its file itself
+        if error.key is None or error.file != alias:  # the error already names its file
             raise
         raise _located(error, error.key, alias, properties) from error
     servers = properties.origin("bootstrap.servers")
@@ -64,13 +64,13 @@ def cluster_settings(alias: str, properties: ClientProperties, flow: str) -> Clu
 
 
 def _name(line: Setting) -> str:
-    """Return the name of a key in its file."""
+    """Return the name of a setting's key in the configuration file."""
     return line.field or shown_key(line.key)
 
 
 def _located(error: ConfigError, key: str, alias: str, properties: ClientProperties) -> ConfigError:
-    """Add the location to an error. Readers of key files and login modules know only the client's
-    keys; the properties know the file and the line.
+    """Return the error with the file and line of its key. Readers of key files and login modules
+    know only the client's keys; the properties know the file and the line.
     """
     if key in properties:
         line = properties.origin(key)
@@ -117,29 +117,31 @@ def admins_of(flows: Iterable[FlowConfig]) -> dict[str, ClusterSettings]:
 
 
 def neighbours_of(flows: Sequence[FlowConfig]) -> SiblingFlows:
-    """Return all flows of a process, with which each of them is compared."""
+    """Return all flows of a process, so that each flow can be compared with the others."""
     return SiblingFlows(flows, admins_of(flows))
 
 
 def lanes_of(flow: FlowConfig, cores: int, override: int | None, partitions: int) -> int:
-    """Return min(tasks.max if set, partitions, cores), at least 1; `--lanes` overrides."""
+    """Return the flow's number of lanes: min(tasks.max if set, partitions, cores), at least 1. The
+    option `--lanes` (`override`) replaces this, up to the number of partitions.
+    """
     if override is not None:
         return max(1, min(override, partitions))
     return max(1, min(partitions, cores, flow.lanes.tasks_max or cores))
 
 
 def lane_bytes(flow: FlowConfig) -> int:
-    """Return the memory of one lane and of its idle successor."""
+    """Return the memory in bytes of one lane and of its idle successor."""
     return LANE_BYTES + int(BUFFERS * flow.lanes.memory_bytes)
 
 
 def transforms_bytes(flow: FlowConfig) -> int:
-    """Return the memory of the application of a flow's transforms, or 0 if it has none."""
+    """Return the bytes of memory of the application of a flow's transforms, or 0 without any."""
     return flow.transforms.memory_bytes if flow.transforms.entries else 0
 
 
 def lanes_in_memory(flows: Sequence[FlowConfig], limit: int | None) -> int:
-    """Return how many lanes each flow may have within a cgroup's limit in bytes, at least 1."""
+    """Return how many lanes each flow can have within a cgroup's memory limit, at least 1."""
     if limit is None or not flows:
         return MANY
     free = limit - PROCESS_BYTES - sum(map(transforms_bytes, flows))

@@ -1,7 +1,7 @@
 """Writes operators' intents to the state topics of flows, for the command line and REST.
 
-Every flow is checked first, then all are written. If one cannot be checked, none is written. A
-process that dies between two flows has written the first; the same command writes the rest.
+All flows are checked first, and then all intents are written. If a flow cannot be checked, nothing
+is written. If the process dies between two flows, the same command writes the rest.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ def apply_intents(
     nothing: str = "",
     who: str = "",
 ) -> list[Change]:
-    """Return the changes, or with `dry_run` the planned ones. `nothing`: the text of the UsageError
-    if no flow has anything to change. `who`: the author; if empty, the user of this process.
+    """Write the intents that `ask` returns, and return them; with `dry_run`, only return them.
+    `nothing`: the text of the UsageError if no flow has anything to change. `who`: the author of
+    the intents; if empty, the user of this process.
     """
     with ExitStack() as stack:
         steerings = []
