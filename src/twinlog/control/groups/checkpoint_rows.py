@@ -1,21 +1,22 @@
 """Checkpoint records: MirrorMaker 2's key and value, and headers that MirrorMaker 2's clients
 ignore.
 
-Names and offsets are reused: a re-created topic has a record at the same offset. So a header has
-the topic IDs, which are not reused. And a checkpoint does not show that the group's offset was set:
-the sync may have been disabled, the group active, or the process may have died before it. So
-another header notes that. If no sync is configured, the headers are not needed, and the records are
-equal to MirrorMaker 2's byte for byte.
+A re-created topic has the same name, and records at the same offsets. So one header contains the
+topic IDs, which are never reused. A checkpoint alone does not show that the group's offset was set:
+the sync may be disabled, the group active, or the process may have died before the sync. So a
+second header marks checkpoints whose offset the group already has. If no sync is configured,
+checkpoints of mirrored topics have no headers, so they are equal to MirrorMaker 2's byte for byte.
 
-Which checkpoints to write (`is_due`) is MirrorMaker 2's decision, with exact translation:
+`is_due` decides which checkpoints are written. Its rules are MirrorMaker 2's, extended by exact
+translation:
 
 - A checkpoint is written if it is the first of its group and partition, if the group went back on
   the source, or if its target offset advanced.
-- In addition, it is written if the target offset is now exact and has changed (the target topic was
-  created again, or MirrorMaker 2 wrote an offset before it), or if only the upstream offset
+- In addition, it is written if its target offset is lower than the last one but exact (the target
+  topic was re-created, or MirrorMaker 2 wrote the last checkpoint), or if only the upstream offset
   advanced.
-- It is never written merely because the copy seems shorter than before: a limited offset does not
-  go back.
+- It is not written if its target offset is lower than the last one and inexact, because the copy
+  may only seem shorter than before.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ from twinlog.wire.mm2_records import Checkpoint
 from twinlog.wire.rows import Record
 
 IDS: Final = "twinlog.ids"
-"""The two topic IDs, 16 bytes each: of the copied topic, and of its copy."""
+"""Header with two topic IDs of 16 bytes each: the original topic's ID, then the copy's."""
 ID_BYTES: Final = 16
 SEEN_TO: Final = "twinlog.seen-to"
-"""Header of a checkpoint whose offset the group on the target already has."""
+"""Empty header of a checkpoint whose offset the group on the target already has."""
 
 
 def is_due(last: Checkpoint | None, now: Checkpoint, *, is_exact: bool) -> bool:
-    """Return whether a checkpoint must be written, compared with the last one of its group and
-    partition.
+    """Return True if checkpoint `now` must be written. `last`: the newest checkpoint of the same
+    group and partition, or None if there is none.
     """
     if last is None:
         return True
@@ -50,7 +51,7 @@ def is_due(last: Checkpoint | None, now: Checkpoint, *, is_exact: bool) -> bool:
 
 
 class CopyIds(NamedTuple):
-    """The two topics of a checkpoint, in whichever direction it translates."""
+    """IDs of a checkpoint's two topics: the original and its copy, whichever is on the target."""
 
     original: TopicId
     copy: TopicId
@@ -59,7 +60,7 @@ class CopyIds(NamedTuple):
 class CheckpointRow(NamedTuple):
     checkpoint: Checkpoint
     ids: CopyIds | None
-    """None if MirrorMaker 2 or an earlier release wrote it, or if no sync was configured."""
+    """None if MirrorMaker 2 or an earlier release wrote the row, or if no sync was configured."""
     is_applied: bool = False
 
     @property
@@ -68,7 +69,7 @@ class CheckpointRow(NamedTuple):
 
     @classmethod
     def decode(cls, record: Record) -> CheckpointRow:
-        """Raises CorruptData."""
+        """Decode a record of a checkpoints topic. Raises CorruptData."""
         headers = dict(record.headers)
         ids = headers.get(IDS) or b""
         original, copy = TopicId(ids[:ID_BYTES].hex()), TopicId(ids[ID_BYTES:].hex())
@@ -80,13 +81,13 @@ class CheckpointRow(NamedTuple):
 
     @classmethod
     def all_in(cls, records: Iterable[Record]) -> Iterator[CheckpointRow]:
-        """Yield the valid checkpoints of a log; others are ignored, as in Java's clients."""
+        """Yield the valid checkpoints among these records. Like Java's clients, ignore the rest."""
         for record in records:
             with suppress(CorruptData):
                 yield cls.decode(record)
 
     def is_of(self, original: TopicId, copy: TopicId) -> bool:
-        """Return False only if the row is known to be about another pair of topics."""
+        """Return True unless the row is known to be about another pair of topics."""
         known = () if self.ids is None else (*self.ids, original, copy)
         return NO_TOPIC_ID in known or self.ids in (None, CopyIds(original, copy))
 
@@ -100,13 +101,15 @@ class CheckpointRow(NamedTuple):
         return Record(0, now_ms, checkpoint.key(), checkpoint.value(), tuple(headers))
 
     def is_written(self, last: CheckpointRow | None) -> bool:
-        """Return True if the newest row of its group and partition already has the same values and
+        """Return True if `last`, the newest row of group and partition, has the same values and
         IDs.
         """
         return last is not None and (last.checkpoint, last.ids) == (self.checkpoint, self.ids)
 
     def is_due(self, last: CheckpointRow | None, *, is_exact: bool) -> bool:
-        """Return True if it adds something to the newest row of its group and partition."""
+        """Return True if this row must be written. `last`: the newest row of group and
+        partition.
+        """
         if last is None:
             return True
         if None not in (last.ids, self.ids) and last.ids != self.ids:

@@ -1,8 +1,9 @@
 """Duty: writes checkpoints, which are the offsets at which groups of the source resume on the
 target, and sets the groups' own offsets if configured.
 
-A round reads the offsets of all groups in a request per broker, translates those that changed, and
-writes new checkpoints. It sets offsets of idle groups, including share groups, when that is due.
+A round reads the offsets of all groups with one request per broker, translates the offsets that
+changed, and writes new checkpoints. If the sync is due, the round also sets offsets of idle groups,
+including share groups.
 """
 
 from __future__ import annotations
@@ -38,16 +39,15 @@ from twinlog.wire.mm2_records import Checkpoint
 log = logging.getLogger(__name__)
 
 QUICK_S: Final = 0.25
-"""Interval in which groups are read if checkpoints are due every second, or always."""
-WARM_UP_S: Final = 30.0
-"""Seconds after the start in which a round runs every second, because lanes begin to report
-progress.
+"""Minimum seconds between two reads of group offsets if checkpoints are due at least every second.
 """
+WARM_UP_S: Final = 30.0
+"""Seconds after the start with a round every second, as lanes only begin to report progress."""
 REPORT_S: Final = 5.0
-"""Interval in which groups without a checkpoint are reported. There may be very many."""
+"""Seconds between two reports of groups without a checkpoint, of which there may be very many."""
 CHECK_AGAIN_S: Final = 60.0
-"""Interval in which exact offsets are translated again, because the topic may have been copied
-again.
+"""Seconds after which exact offsets are translated again, because the target topic may have been
+deleted and copied again.
 """
 RECORDS_PER_BATCH: Final = 2_000
 
@@ -88,15 +88,15 @@ class CheckpointDuty:
         self._shares = ShareGroups(flow, self._source_groups, coordinators, offsets)
         self._groups: tuple[str, ...] = ()
         self._unhandled: dict[str, str] = {}
-        """Selected groups of other kinds, with the reason why they are left alone."""
+        """Selected groups whose type has no offsets to translate, with the reason."""
         self._written: dict[tuple[str, TopicPartition], CheckpointRow] | None = None
-        """The newest rows in the topic, or None if not read yet."""
+        """The newest rows of the checkpoints topic, or None if they must be read again."""
         self._before_us: dict[tuple[str, TopicPartition], CheckpointRow] | None = None
-        """The rows in the topic when it was first read, or None if it is not written, or if this
-        user may not read it.
+        """The newest rows of the checkpoints topic when it was first read. None if it has not been
+        read, because no checkpoints are configured or this user is not permitted to read it.
         """
         self._took_s = self._asked_s = 0.0
-        """Duration of the last round, and of the offset requests in it."""
+        """Duration in seconds of the last round, and of the offset requests in that round."""
         self._read_ms = 0
         self._began = time.monotonic()
         self._next_groups = self._next_write = self._next_sync = self._next_check = 0.0
@@ -108,8 +108,8 @@ class CheckpointDuty:
         interval = float(min(asked))
         if interval > 1 and self._is_warming_up:
             interval = 1.0
-        # a commit right after a round still gets its checkpoint within the second; but a cluster
-        # with very many groups is queried at most half of the time
+        # a short interval, so that a commit right after a round still gets its checkpoint within
+        # the second; but a cluster with very many groups is queried at most half of the time
         return interval if interval > 1 else max(QUICK_S, self._took_s + self._asked_s)
 
     @property
@@ -134,7 +134,7 @@ class CheckpointDuty:
                 without_counterpart, views, self._flow.intents()
             )
             self._next_report = began + REPORT_S
-        # rounds are not exact to the millisecond, so a round may be half a second early
+        # up to half a second early, because rounds do not begin exactly on time
         soon = float("inf") if self._is_warming_up else began + 0.5
         if self._config.checkpoints_s is not None and soon >= self._next_write:
             self._write()
@@ -171,7 +171,7 @@ class CheckpointDuty:
             self._flow.log_once(hidden_groups_line(self._flow.config))
 
     def _translate(self) -> None:
-        """Update the translations of all commits."""
+        """Read the commits of all groups, and update their translations."""
         self._read_ms = int(time.time() * 1000)
         began = time.monotonic()
         commits = self._offsets.read(self._groups)
@@ -187,7 +187,7 @@ class CheckpointDuty:
         self._translations.mark_applied(self._syncer.skipped)
         self._log_skipped()
         if self._translations.has_reverse and self._config.checkpoints_s is not None:
-            # recorded, so that the next process does not undo later changes of these offsets
+            # record which offsets were set, so that the next process does not set them again
             self._write()
         self._shares.sync()
         self._log_skipped()
@@ -217,12 +217,12 @@ class CheckpointDuty:
             )
             self._written = None
         except TwinlogError:
-            self._written = None  # the topic may have been deleted, or the last write may be lost
+            self._written = None  # read the topic again, because a write may be lost
             raise
 
     def _announce(self, checkpoints: Sequence[Checkpoint]) -> None:
-        """Write the offsets to the topic before groups get them, so that the flow in the opposite
-        direction can distinguish them from the groups' own commits.
+        """Write the checkpoints before their offsets are set for groups. The opposite flow needs
+        them to distinguish these offsets from the groups' own commits.
         """
         if self._written is None:
             return
@@ -234,7 +234,7 @@ class CheckpointDuty:
         try:
             self._append([row for row in rows if not row.is_written(written.get(row.key))])
         except Unauthorized:
-            self._written = None  # the next write reports it
+            self._written = None  # the next write reports the error
 
     def _read(self) -> dict[tuple[str, TopicPartition], CheckpointRow] | None:
         try:
@@ -257,8 +257,8 @@ class CheckpointDuty:
             self._written.update((row.key, row) for row in portion)
 
 
-# The checkpoints that the opposite flow keeps on the source: the offsets that its sync set for
-# groups there.
+# Checkpoints of the opposite flow, in a topic of this flow's source. They show which offsets the
+# sync of the opposite flow has set for groups of the source.
 
 
 class OppositeCheckpoints:
@@ -274,14 +274,14 @@ class OppositeCheckpoints:
     def has_offset(
         self, group: str, tp: TopicPartition, offset: int, topic_id: TopicId | None
     ) -> bool:
-        """Return True if one of the last checkpoints has this offset. Earlier ones may be missing,
-        because the topic is compacted.
+        """Return True if one of the group's last checkpoints for this partition has this offset.
+        Earlier checkpoints may be missing, because the topic is compacted.
         """
         return bool(self._named.has_offset(self._source.alias, group, tp, offset, topic_id))
 
     def read(self) -> None:
-        """Read new checkpoints. A topic that does not exist, or is hidden from this user, has none.
-        Raises TwinlogError.
+        """Read new checkpoints. If a checkpoints topic does not exist or is hidden from this user,
+        nothing is read from it. Raises TwinlogError.
         """
         policy = policy_of(self._flow.config)
         for alias in sorted(self._aliases()):
@@ -290,7 +290,7 @@ class OppositeCheckpoints:
     def _read(self, topic: str) -> None:
         try:
             (end,) = readable_ends(self._source, [TopicPartition(topic, 0)]).values()
-            # otherwise it was re-created
+            # a lower end than before means that the topic was re-created, so all of it is read
             first = self._next[topic] if end >= self._next[topic] else 0
             log = read_to_end(self._source, topic, 0, first, end=end)
             for checkpoint, ids, _ in CheckpointRow.all_in(log):
@@ -311,8 +311,8 @@ class OppositeCheckpoints:
                 raise
 
 
-# Share groups: their start offsets on the target, under the rules of `group_sync`. They get no
-# checkpoints, because a checkpoint does not name the kind of its group, and Java's
+# Start offsets of share groups are set on the target by the rules of `group_sync`. Share groups get
+# no checkpoints, because a checkpoint does not contain the type of its group. Java's
 # RemoteClusterUtils would translate it for a consumer group of that name.
 
 WITHOUT_SYNC: Final = (
@@ -321,7 +321,7 @@ WITHOUT_SYNC: Final = (
 
 
 class ShareGroups:
-    """The share groups of one flow; not thread-safe."""
+    """Sets start offsets of one flow's share groups on the target. Not thread-safe."""
 
     def __init__(
         self,
@@ -337,7 +337,7 @@ class ShareGroups:
         self._syncer = GroupSyncer(flow, target_coordinators, is_share=True)
         self._names: tuple[str, ...] = ()
         self.skipped: dict[str, str] = {}
-        """Groups left as they are, with the reason, after the last round."""
+        """Groups whose offsets the last round left as they are, with the reason."""
 
     def select(self, selected: Iterable[Group]) -> None:
         """Select the share groups among the source's selected groups."""
@@ -346,14 +346,14 @@ class ShareGroups:
             self.skipped = dict.fromkeys(self._names, WITHOUT_SYNC)
 
     def forget(self) -> None:
-        """Look up every offset on the target again."""
+        """Drop all translations, so that every offset is looked up on the target again."""
         self._translations.forget()
 
     def sync(self) -> None:
         """Run one round: read, translate, set offsets. Sends no request if there are no groups."""
         self.skipped = {}
         if not self._names:
-            self._translations.to_set(None)  # this makes every later commit a new one
+            self._translations.to_set(None)  # ends the first round, so later commits are set
             return
         try:
             offsets = fetch_start_offsets(self._source, self._names)

@@ -1,9 +1,9 @@
 """Maps offsets of source partitions to the target, by the offset map, the end of the copy, and the
-target's log, which are queried once for many partitions.
+target's log. Each of them is read once for many partitions.
 
-Two kinds of source topics have a counterpart on the target: topics that the flow mirrors, and
-topics that were mirrored from the target (`B.orders` on A is `orders` on B). The latter is the way
-back after a failover, and uses the map of the flow in the other direction.
+Two kinds of source topics have a counterpart on the target. The first are topics that the flow
+mirrors. The second are topics that were mirrored from the target (`B.orders` on A is `orders` on
+B). They are needed on the way back after a failover, and use the map of the opposite flow.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Views: TypeAlias = Mapping[TopicPartition, PartitionView]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counterpart:
-    """The counterpart of one source partition, at one moment."""
+    """The counterpart of one source partition on the target, as of one moment."""
 
     replica: Replica
     original: LogState | None = None
@@ -74,7 +74,7 @@ class Counterpart:
         return (copied.downstream if self.is_reverse else copied.upstream) or 0
 
     def translate(self, offset: int) -> Translation:
-        """Translate a source offset to the target, within its log."""
+        """Return the target offset for a source offset, limited to the target's log."""
         if self.original is None:
             translation = self.replica.to_target(offset)
         else:
@@ -89,8 +89,8 @@ class Counterpart:
         """Return True if a group with this source offset has read, or passed, the records before
         it.
 
-        On the way back this is False at or before the copy's first record: it stands for all
-        earlier records of the original, and the sync sets groups there that are far from it.
+        On the way back, return False for offsets at or before the copy's first record. The opposite
+        sync also sets that offset for groups which are far before that record in the original.
         """
         if not self.is_reverse:
             return True
@@ -99,7 +99,7 @@ class Counterpart:
 
 
 class TargetOffsets:
-    """Finds counterparts for one flow; not thread-safe."""
+    """Finds counterparts of one flow's source partitions; not thread-safe."""
 
     def __init__(self, flow: LedFlow, source: ClusterClient, target: ClusterClient) -> None:
         self._flow = flow
@@ -110,13 +110,13 @@ class TargetOffsets:
         self._aliases: frozenset[str] | None = None
 
     def forget(self) -> None:
-        """Look up the target's aliases again, because the opposite flow may have begun."""
+        """Look up the target's aliases again at the next use: the opposite flow may have begun."""
         self._aliases = None
 
     @property
     def target_aliases(self) -> frozenset[str]:
-        """The names of the target in topics that were copied from it: its alias in this flow, and
-        the names under which the opposite flow has copied (its `source.cluster.alias`).
+        """The aliases of the target in names of topics that were copied from it: its alias in this
+        flow, and each `source.cluster.alias` under which the opposite flow has copied.
         """
         if self._aliases is None:
             config = self._flow.config
@@ -146,8 +146,8 @@ class TargetOffsets:
         """Return the counterparts of these source partitions. Partitions without a counterpart are
         left out.
 
-        `views` must be read after the offsets that are to be translated, and before this call:
-        first the end of the copy, then the map (see `mirror.map.translation`, rule A).
+        Read `views` after the offsets that are to be translated, and before this call: the end of
+        the copy must be known before the map is read (see `mirror.map.translation`, rule A).
         """
         wanted = set(tps)
         found = [views[tp] for tp in wanted if tp in views]
@@ -174,8 +174,8 @@ class TargetOffsets:
         for tp, view in views.items():
             replica = picture.replica(view, 0)
             is_known = replica.problem is None and picture.maps.has_rows_of(tp, view.map_epoch)
-            # Before a lane of this process has found its position, records of the flow may be
-            # missing, or the map may have lost a row. Groups would skip records.
+            # Leave out partitions whose position no lane of this process has found. Records may be
+            # missing on the target, or the map may have lost a row, so groups would skip records.
             if not is_known or view.is_unseen:
                 continue
             if view.reach is not None:
@@ -186,8 +186,9 @@ class TargetOffsets:
     def _find_originals(
         self, tps: Sequence[TopicPartition]
     ) -> Iterator[tuple[TopicPartition, Counterpart]]:
-        """Find the originals of copies on the source. Topic names show that they are copies. The
-        map of the flow that wrote them names the originals, since that flow may rename topics too.
+        """Yield copies on the source, recognized by their topic names, with their counterparts.
+        Originals are found in the map of the flow that wrote the copy, because it may have renamed
+        topics.
         """
         map_topic = map_topic_of(self._flow.config.flow.reverse)
         copies = self._source.metadata([map_topic, *sorted({tp.topic for tp in tps})]).topics
@@ -197,7 +198,7 @@ class TargetOffsets:
         if topic is not None and topic.error == TOPIC_AUTHORIZATION_FAILED and is_asked:
             self._flow.log_once(_hidden_map(self._flow, map_topic))
         if topic is None or topic.error:
-            return  # these were not copied by a flow of Twinlog
+            return  # no flow of Twinlog copied these topics
         if self._reverse_maps is None:
             self._reverse_maps = MapReader(self._source, map_topic, len(topic.partitions))
         try:
@@ -207,7 +208,7 @@ class TargetOffsets:
                 Want.STARTS | Want.PRODUCERS,
                 after=NO_ENDS,
                 is_shared=False,
-                # that flow may have stopped, and its topic may have records of other clients now
+                # other clients may write to the copies now, because that flow may have stopped
                 new_owners=lambda: lambda _: True,
                 maps=self._reverse_maps.read,
             )
@@ -234,9 +235,9 @@ class TargetOffsets:
         copies: Mapping[str, TopicMetadata],
         named: Mapping[TopicId, Collection[str]],
     ) -> Iterator[tuple[TopicPartition, TopicPartition]]:
-        """Yield the originals that were renamed when they were copied, or whose name is the copy's
-        without the alias. The map is searched by the IDs of both topics, so a wrong name finds
-        nothing.
+        """Yield each copy with its original. The original has the copy's name without the alias,
+        unless the map has only other names. The map is searched by the IDs of both topics, so a
+        wrong name finds nothing.
         """
         for tp in tps:
             copy = copies.get(tp.topic)
@@ -249,8 +250,8 @@ class TargetOffsets:
 
 
 def _names(maps: Maps, copies: Mapping[str, TopicMetadata]) -> Mapping[TopicId, Collection[str]]:
-    """Return the names of the copies' original topics, by topic ID. Empty if the brokers have no
-    topic IDs.
+    """Return the names of each copy's original topics, by the copy's topic ID. Empty if the brokers
+    have no topic IDs.
     """
     ids = {topic.topic_id for topic in copies.values()} - {NO_TOPIC_ID}
     out: defaultdict[TopicId, set[str]] = defaultdict(set)
@@ -282,9 +283,10 @@ def reasons(
     views: Iterable[PartitionView],
     intents: FlowIntents,
 ) -> dict[str, str]:
-    """Return a reason by group. `committed`: the partitions of groups without any counterpart.
+    """Return the reason by group. `committed`: groups without any counterpart, with the partitions
+    in which they have offsets.
 
-    Partitions that are written by key are left out, because another duty reports them.
+    Partitions of topics partitioned by key are left out, because another duty reports them.
     """
     mirrored = {view.source: view for view in views}
     return {
@@ -311,8 +313,8 @@ def _reason(
 
 
 def why_no_counterpart(tp: TopicPartition, view: PartitionView | None, intents: FlowIntents) -> str:
-    """Return why one partition, which is not written by key, has no counterpart. `view`: None if
-    the flow does not mirror it.
+    """Return why a partition has no counterpart. The partition must not be partitioned by key.
+    `view`: None if the flow does not mirror the partition.
     """
     promotion = intents.get(IntentKind.PROMOTE, tp.topic)
     if promotion is not None:

@@ -1,10 +1,10 @@
-"""Sets offsets of idle groups on the target to their translated ones, by the groups' state there.
+"""Sets offsets of idle groups on the target to the translated ones, depending on the groups' state.
 
 The rules are MirrorMaker 2's: the offset of an idle group is set if the group has none, or a lower
 one. An idle group is never moved back, and an active group is left alone.
 
 A group may get members after its state was read. Then the coordinator rejects the commit, so no
-active group is ever rewound. A group that is left as it is, is logged once with the reason.
+active group is ever rewound. If a group's offsets are left as they are, the reason is logged once.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class TargetGroup:
 
     is_active: bool
     has_offsets: bool
-    """Whether it is a group of the same kind, so that its offsets can be set."""
+    """Whether the group has the same type as on the source, so that its offsets can be set."""
     offsets: Mapping[TopicPartition, int]
 
 
@@ -60,12 +60,12 @@ class GroupSync:
 
     to_set: tuple[Checkpoint, ...] = ()
     skipped: Skipped | None = None
-    """Why nothing is set although there were offsets to set."""
+    """Why nothing is set although there were offsets to set, else None."""
 
 
 def group_sync(target_group: TargetGroup | None, wanted: Iterable[Checkpoint]) -> GroupSync:
-    """Return what to change, by the group's state on the target. `target_group` is None if it does
-    not exist there.
+    """Return the change to one group. `target_group`: its state on the target, or None if it does
+    not exist there. `wanted`: its translated offsets.
     """
     checkpoints = tuple(wanted)
     if target_group is None:
@@ -87,7 +87,7 @@ def group_sync(target_group: TargetGroup | None, wanted: Iterable[Checkpoint]) -
 
 
 class GroupSyncer:
-    """The groups of one flow and one kind on its target; not thread-safe."""
+    """Sets offsets on the target, for one flow's consumer or share groups. Not thread-safe."""
 
     def __init__(
         self,
@@ -110,16 +110,19 @@ class GroupSyncer:
         self._set = alter_start_offsets if is_share else commit_offsets
         self._refused_until: dict[str, float] = {}
         self._refused: dict[str, Unauthorized] = {}
-        """The rejected groups of this round."""
+        """Groups for which this user lacked a permission in this round, with the error."""
         self.skipped: dict[str, str] = {}
-        """Groups left as they are, with the reason, after the last round."""
+        """Groups whose offsets the last round left as they are, with the reason."""
         self.recreated: frozenset[str] = frozenset()
-        """Topics that the last round found deleted or re-created; nothing was set in them."""
+        """Topics that the last round found deleted or re-created, and in which it set no offsets.
+        """
 
     def sync(
         self, checkpoints: Mapping[str, Sequence[Checkpoint]], ids: Mapping[str, TopicId]
     ) -> None:
-        """Run one round for these groups. `ids`: the topics that their offsets belong to."""
+        """Run one round. `checkpoints`: the wanted offsets by group. `ids`: IDs of the topics in
+        which these offsets are valid, by topic name.
+        """
         now = time.monotonic()
         self._refused_until = {g: at for g, at in self._refused_until.items() if at > now}
         due = {g: c for g, c in checkpoints.items() if g not in self._refused_until}
@@ -138,8 +141,8 @@ class GroupSyncer:
         self._log_refused()
 
     def _states(self, groups: Iterable[str]) -> dict[str, TargetGroup | None]:
-        """Return each group's state, or None if it does not exist. Groups that this user may not
-        read are left out.
+        """Return each group's state on the target, or None if it does not exist. A group is left
+        out if its offsets cannot be read.
 
         Groups that are not listed are queried as well, because they may be hidden from this user.
         """
@@ -198,9 +201,9 @@ class GroupSyncer:
     def _within_logs(
         self, syncs: Mapping[str, GroupSync], ids: Mapping[str, TopicId]
     ) -> dict[str, GroupSync]:
-        """Raise offsets to the log start, because retention may have deleted records since. Leave
-        out topics that were deleted or re-created: Kafka deletes the offsets of a deleted topic's
-        groups, and translated offsets do not apply to a re-created one.
+        """Raise offsets to the log start, because retention may have deleted records since the
+        translation. Leave out deleted topics, because Kafka deletes their committed offsets, and
+        re-created topics, because translated offsets are not valid in them.
         """
         tps = {checkpoint.topic_partition for sync in syncs.values() for checkpoint in sync.to_set}
         if not tps:
@@ -229,8 +232,8 @@ class GroupSyncer:
         return {group: sync for group, sync in within.items() if sync.to_set}
 
     def _with_needed_right(self, group: str, error: TwinlogError) -> TwinlogError:
-        """Return the error with READ as the missing permission: setting offsets needs READ, which
-        includes DESCRIBE.
+        """Return the error for a missing permission with READ as the permission, because setting
+        offsets needs READ, which includes DESCRIBE. Return other errors unchanged.
         """
         if error.code != lookup(GROUP_AUTHORIZATION_FAILED).code:
             return error
@@ -239,7 +242,7 @@ class GroupSyncer:
         )
 
     def _log_refused(self) -> None:
-        """Log one line for all groups."""
+        """Log one line for all groups for which this user lacked a permission in this round."""
         refused, self._refused = self._refused, {}
         if refused:
             self._flow.log_once(
@@ -255,7 +258,7 @@ class GroupSyncer:
         if isinstance(error, Unauthorized):
             self._refused_until[group] = time.monotonic() + REFUSED_PAUSE_S
             self._refused[group] = error
-        elif why is not Skipped.AHEAD:  # with two opposite flows one side is always ahead
+        elif why is not Skipped.AHEAD:  # usual for one of two opposite flows
             self._flow.log_once(
                 f"{self._flow.name}: offsets of group {group} on "
                 f"{self._coordinators.client.alias} are left as they are: {reason}"

@@ -1,6 +1,6 @@
-"""Reports the groups of the source that would not resume on the target where they stopped: because
-a permission is missing, because a topic is partitioned by key (a duty), or because several flows
-copy to one remote topic.
+"""Reports groups of the source that would not resume on the target where they stopped on the
+source. The reason is a missing permission, a topic that is partitioned by key (reported by a duty),
+or a remote topic to which several flows copy.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ NO_SUCH_GROUP: Final = "twinlog-no-such-group"
 
 
 def lists_groups(source: ClusterClient) -> bool:
-    """Return False if groups may exist although none is listed, because the permission to list them
-    is missing.
+    """Return True if this user is permitted to list groups, or if the brokers do not report
+    permissions. If False, groups may exist although none is listed.
     """
     rights = describe_cluster(source).operations
     if rights is None or Operation.DESCRIBE in rights:
@@ -35,7 +35,7 @@ def lists_groups(source: ClusterClient) -> bool:
 
 
 def hidden_groups_line(flow: FlowConfig) -> str:
-    """Return the line for a source on which no group is visible."""
+    """Return the message for a source on which this user sees no group."""
     return (
         f"{flow.flow}: no group of {flow.flow.source} is visible, so none gets checkpoints: grant "
         "DESCRIBE on group * to this user, or on the groups to be translated; or set "
@@ -44,7 +44,7 @@ def hidden_groups_line(flow: FlowConfig) -> str:
 
 
 def refused_line(flow: FlowConfig, refused: Mapping[str, TwinlogError]) -> str:
-    """Return the line for groups whose offsets may not be read."""
+    """Return the message for groups whose offsets could not be read. `refused`: error by group."""
     return (
         f"{flow.flow}: offsets of {plural(len(refused), 'group')} of {flow.flow.source} are not "
         f"read ({first_few(sorted(refused))}): {refused[min(refused)]}"
@@ -54,7 +54,7 @@ def refused_line(flow: FlowConfig, refused: Mapping[str, TwinlogError]) -> str:
 def readable(
     flow: LedFlow, answers: Mapping[str, GroupOffsets | TwinlogError]
 ) -> dict[str, GroupOffsets]:
-    """Return the offsets of readable groups. The other groups are logged in one line."""
+    """Return the offsets of the groups that could be read. Log the failed groups in one line."""
     refused = {name: error for name, error in answers.items() if isinstance(error, TwinlogError)}
     if refused:
         flow.log_once(refused_line(flow.config, refused))
@@ -64,7 +64,7 @@ def readable(
 
 
 def group_notes(flow: FlowConfig, source: ClusterClient) -> list[str]:
-    """Return the notes of `check` on the groups that the flow selects; only reads."""
+    """Return the notes that `check` prints about the selected groups. Writes nothing."""
     if flow.groups.checkpoints_s is None and flow.groups.sync_s is None:
         return []
     offsets = selected_offsets(flow, source)
@@ -77,7 +77,9 @@ def group_notes(flow: FlowConfig, source: ClusterClient) -> list[str]:
 def selected_offsets(
     flow: FlowConfig, source: ClusterClient
 ) -> Mapping[str, GroupOffsets | TwinlogError] | None:
-    """Return the offsets of selected groups, or None if the source lists no groups."""
+    """Return the offsets of each selected group, or the error of reading them. Return None if the
+    source lists no groups at all.
+    """
     coordinators = Coordinators(source)
     groups = list_groups(coordinators)
     chosen = [
@@ -89,13 +91,13 @@ def selected_offsets(
 # Groups in topics that are partitioned by key. The records of one source partition go to all
 # partitions of such a topic, with other records in between. So no target offset corresponds to a
 # source offset, and a group that moves to the target has no offset to continue from. Operators must
-# see that before they rely on it.
+# see these groups before they move them.
 
 SOONEST_S: Final = 1
 
 
 def keyed_groups(flow: LedFlow) -> Duty | None:
-    """Return the duty, or None without group sync and checkpoints, or without keyed topics."""
+    """Return the duty, or None if no topic is partitioned by key or groups are not translated."""
     config = flow.config
     asked = [s for s in (config.groups.checkpoints_s, config.groups.sync_s) if s is not None]
     if not asked or not config.keyed_partitions:
@@ -104,8 +106,8 @@ def keyed_groups(flow: LedFlow) -> Duty | None:
 
 
 class KeyedGroups:
-    """The groups of one flow that read keyed topics. Sends no requests while no topic is
-    partitioned by key.
+    """Reports the groups of one flow that read topics partitioned by key. Sends no requests while
+    the flow has no such topic.
     """
 
     name = "groups of topics placed by key"
@@ -133,8 +135,8 @@ class KeyedGroups:
             )
 
     def _committed(self, topics: Iterable[str]) -> dict[str, list[str]]:
-        """Return the topics in which each group has offsets. Another duty reports groups that this
-        user may not read.
+        """Return the groups that have offsets in these topics, each with its topics. Another duty
+        reports groups whose offsets this user is not permitted to read.
         """
         wanted = set(topics)
         with ClusterClient(self._flow.source) as source:
@@ -154,8 +156,8 @@ class KeyedGroups:
 #
 # A group resumes on the target at the counterpart of its offset on one source. In a topic with
 # copies from several sources, records of the other sources precede that offset. The group skips
-# those of them that it has not read. The group sync of each flow only moves offsets forwards, so a
-# group that reads two sources resumes at the higher one of its two counterparts.
+# those records even if it has not read them. The group sync of each flow only moves offsets
+# forwards, so a group that reads two sources resumes at the higher one of its two counterparts.
 
 
 def other_flows(
@@ -184,8 +186,8 @@ def skipping_groups(
     others: Mapping[str, Collection[str]],
     offsets: Mapping[str, GroupOffsets],
 ) -> Iterator[str]:
-    """Yield one line for each set of other flows that copy to the same remote topics as this flow,
-    if groups of the source have offsets in these topics.
+    """Yield messages about groups of the source that would skip records of other flows: one message
+    for each set of other flows that copy to the same remote topics as this flow.
 
     `remotes`: remote topics by source topic. `others`: the other flows, by remote topic.
     """

@@ -1,12 +1,12 @@
-"""Caches the target offsets of groups' commits on the source, and decides which are still to be
-set. An offset is translated again only if the commit or the copy changed.
+"""Caches the target offsets of groups' commits on the source, and decides which offsets must still
+be set on the target. An offset is translated again only if the commit or the copy changed.
 
 On the way back (topics of the source that were copied from the target), a group's offset is set
 once per commit, and never if the other flow's sync had set that commit. Otherwise two opposite
-flows would undo it when an operator moves a stopped group back on its own cluster: the group's copy
-on the other cluster is not moved back, and would count as progress. The checkpoints of either flow
-(`checkpoint_rows`) show what earlier processes have set. Without them the first round sets nothing
-on the way back.
+flows would undo an operator's reset of a stopped group to earlier offsets on its own cluster: the
+group's offset on the other cluster is not reset, and would count as progress. The checkpoints of
+both flows (`checkpoint_rows`) show which offsets earlier processes have set. If these checkpoints
+are unknown, the first round sets nothing on the way back.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class TranslatedCommit(NamedTuple):
     ids: CopyIds | None = None
     is_reverse: bool = False
     is_progress: bool = True
-    """False if the group may never have been at the checkpoint (`Counterpart.is_progress`)."""
+    """False if the group may not have read all earlier records (`Counterpart.is_progress`)."""
     target_topic_id: TopicId = NO_TOPIC_ID
-    """ID of the checkpoint's topic; a re-created topic has other offsets."""
+    """ID of the topic in which the checkpoint's target offset is valid."""
 
     def of(self, group: str) -> TranslatedCommit:
         """Return the translation of the same commit by this group."""
@@ -52,12 +52,12 @@ class _AppliedOffset(NamedTuple):
 
     offset: int
     downstream: int | None
-    """The target offset, or None for any. Another offset is new information, because it is now
-    exact.
+    """The group's offset on the target, or None if any offset is accepted. If the translation now
+    yields another offset, the translation has become exact, and the offset must be set.
     """
     ids: CopyIds | None
-    """IDs of the two topics for which the offset was set, or None if its checkpoint has none.
-    A re-created topic has the same offsets again.
+    """IDs of the two topics for which the offset was set, or None if the checkpoint has no IDs.
+    They are compared because a re-created topic has the same offsets again.
     """
 
     def is_of(self, commit: TranslatedCommit) -> bool:
@@ -68,8 +68,8 @@ class _AppliedOffset(NamedTuple):
 
 
 Given: TypeAlias = Callable[[str, TopicPartition, int, TopicId | None], bool | None]
-"""Returns True if a sync has set this offset for a group of the source, in the topic with this ID,
-or None if no sync is known.
+"""Returns True if a sync has set this offset for a group of the source, in the topic with this ID.
+Returns None if no sync of the group is known.
 """
 
 
@@ -82,7 +82,7 @@ class _Group:
     read: GroupOffsets
     translated: dict[TopicPartition, TranslatedCommit]
     is_settled: bool = False
-    """Whether nothing is to be translated again until the group commits."""
+    """Whether all translations are exact, so that none is repeated until the group commits."""
 
     @property
     def unknown(self) -> list[TopicPartition]:
@@ -90,7 +90,7 @@ class _Group:
 
 
 class TranslationCache:
-    """The translations for the groups of one flow; not thread-safe."""
+    """Translated offsets of one flow's groups. Not thread-safe."""
 
     def __init__(self, offsets: TargetOffsets, was_set: Given, *, has_sync: bool = True) -> None:
         self._offsets = offsets
@@ -98,9 +98,11 @@ class TranslationCache:
         self._given = was_set
         self._groups: dict[str, _Group] = {}
         self._applied_offset: dict[tuple[str, TopicPartition], _AppliedOffset] = {}
-        """Commits in topics that were copied from the target, by group and source partition."""
+        """Commits whose offset the group on the target already has, by group and source partition.
+        Only commits in topics that were copied from the target are in it.
+        """
         self._copies: dict[TopicPartition, PartitionKey] = {}
-        """The copies of the last round whose offsets are valid."""
+        """Map keys of the partitions whose target offsets were valid in the last round."""
         self._has_begun = False
 
     def __iter__(self) -> Iterator[TranslatedCommit]:
@@ -108,13 +110,13 @@ class TranslationCache:
             yield from group.translated.values()
 
     def unwritten_rows(self, written: Newest) -> Iterator[CheckpointRow]:
-        """Yield the rows that the checkpoints topic does not have yet."""
+        """Yield the rows that the checkpoints topic lacks. `written`: its newest rows."""
         for name, tp, commit in self._all():
             if commit.checkpoint is None:
                 continue
             last = written.get((name, commit.checkpoint.topic_partition))
             if last is not None and last.checkpoint is commit.checkpoint and not commit.is_reverse:
-                continue  # the usual case, and there may be very many
+                continue  # quick exit, as there may be very many commits
             mark_applied = self._applied_offset.get((name, tp)) if commit.is_reverse else None
             is_applied = mark_applied is not None and mark_applied.is_of(commit)
             ids = commit.ids if self._has_sync or commit.is_reverse else None
@@ -123,7 +125,7 @@ class TranslationCache:
                 yield row
 
     def copy_ids(self) -> dict[tuple[str, TopicPartition], CopyIds | None]:
-        """Return the two topics of each checkpoint, by group and partition of the target."""
+        """Return the topic IDs of each checkpoint, by group and target partition."""
         return {
             (name, commit.checkpoint.topic_partition): commit.ids
             for name, _, commit in self._all()
@@ -135,7 +137,7 @@ class TranslationCache:
         return any(commit.is_reverse for commit in self)
 
     def without_counterpart(self) -> dict[str, tuple[TopicPartition, ...]]:
-        """Return the groups without any counterpart on the target, and their partitions."""
+        """Return the groups without any counterpart on the target, with their partitions."""
         return {
             name: tuple(group.read)
             for name, group in self._groups.items()
@@ -143,12 +145,12 @@ class TranslationCache:
         }
 
     def forget(self) -> None:
-        """Translate every offset again: the target topic may have been deleted and copied again."""
+        """Drop all translations, because a target topic may have been deleted and copied again."""
         self._groups.clear()
         self._offsets.forget()
 
     def forget_topics(self, topics: Collection[str]) -> None:
-        """Drop the translations in these topics of the target, which were replaced."""
+        """Drop the translations to these target topics, which were deleted or re-created."""
         for group in self._groups.values() if topics else ():
             for tp, commit in list(group.translated.items()):
                 if (
@@ -159,7 +161,7 @@ class TranslationCache:
                     group.is_settled = False
 
     def target_ids(self) -> dict[str, TopicId]:
-        """Return the IDs of the target topics in which offsets were translated."""
+        """Return the IDs of the target topics in which the translations are valid, by name."""
         return {
             commit.checkpoint.topic_partition.topic: commit.target_topic_id
             for commit in self
@@ -167,9 +169,9 @@ class TranslationCache:
         }
 
     def update(self, now: Mapping[str, GroupOffsets]) -> None:
-        """Set the current commits. Only translations of partitions that are still copied between
-        the same two topics are kept. A released topic belongs to its application, and its groups
-        are left alone.
+        """Set the current commits, and translate those that changed. A translation is kept only if
+        its partition is still copied between the same two topics. So no translation is kept for a
+        released topic, which belongs to its applications.
         """
         views = self._offsets.views()
         self._set_copies({tp: view.map_key for tp, view in views.items() if not view.is_broken})
@@ -182,7 +184,7 @@ class TranslationCache:
             self._groups[name] = group
         wanted = {tp for group in moved.values() for tp in group.unknown}
         counterparts = self._offsets.find(wanted, views) if wanted else {}
-        # very many groups may be at the same offset
+        # cached, because very many groups may be at the same offset
         translate = cache(lambda tp, committed: _translation(committed, counterparts.get(tp)))
         for name, group in moved.items():
             for tp in group.unknown:
@@ -199,7 +201,8 @@ class TranslationCache:
 
     def to_set(self, before: Newest | None) -> dict[str, list[Checkpoint]]:
         """Return the offsets that groups of the target should have. `before`: the checkpoints at
-        the start, or None if unknown. In that case the first round changes nothing on the way back.
+        the start of this process, or None if unknown. If None, the first round sets nothing on the
+        way back.
         """
         if before is None and not self._has_begun:
             for name, tp, commit in self._all():
@@ -213,13 +216,16 @@ class TranslationCache:
             if commit.checkpoint is not None and not self._is_done(name, tp, commit, before):
                 asked = commit.checkpoint
                 if not commit.is_progress:
-                    # becomes the log start if the group has no offset, and else changes nothing
+                    # 0 becomes the log start for a group without an offset, and is ignored for
+                    # other groups
                     asked = replace(asked, downstream_offset=0)
                 wanted.setdefault(name, []).append(asked)
         return wanted
 
     def mark_applied(self, skipped: Mapping[str, str]) -> None:
-        """Note that the offsets of `to_set` are set, except those of skipped groups."""
+        """Note that the offsets returned by `to_set` are set, except those of groups that were
+        skipped. Groups skipped because they are further on the target count as set.
+        """
         for name, tp, commit in self._all():
             if commit.checkpoint is None or not commit.is_reverse:
                 continue
@@ -252,7 +258,9 @@ class TranslationCache:
 
 
 def _applied_offset(row: CheckpointRow | None) -> _AppliedOffset | None:
-    """Read a row. Earlier releases wrote rows only for commits that needed no further change."""
+    """Return the applied offset of a row, or None if the row does not show that its offset was set.
+    Earlier releases wrote rows only for commits that needed no further change.
+    """
     if row is None or not (row.is_applied or row.ids is None):
         return None
     checkpoint = row.checkpoint
@@ -273,7 +281,7 @@ def _valid_translations(
 
 
 def _translation(committed: Committed, counterpart: Counterpart | None) -> TranslatedCommit:
-    """Return the translation of a commit whose group is still to be named."""
+    """Return a commit's translation without a group name; groups at the same offset share it."""
     if counterpart is None:
         return TranslatedCommit(committed=committed, checkpoint=None, is_exact=False)
     translation = counterpart.translate(committed.offset)

@@ -32,13 +32,15 @@ from twinlog.model import LeaseCopy, TopicPartition
 
 WARM_UP_TIMEOUT_S: Final = 30.0
 STEP_AFTER_S: Final = 5.0
-"""Lanes of one job start within this time if there are slots for all of them."""
+"""Seconds within which all lanes of a job start if Spark has enough slots for them."""
 JOB_ENDS_WITHIN_S: Final = 1.5
-"""A job whose tasks have ended is not cancelled within this time, or Spark's history would show it
-as failed.
+"""Seconds between the end of a lease's last lane and the cancellation of its job. If the job were
+cancelled sooner, Spark's history would show it as failed.
 """
 HELLO_WITHIN_S: Final = 300.0
-"""A cluster may take minutes to allocate executors. A frozen lane may never send its hello."""
+"""Seconds within which the first lane of a lease must connect. Spark's cluster may take minutes to
+allocate executors, and a frozen lane may never connect.
+"""
 
 
 class Job(Protocol):
@@ -50,13 +52,15 @@ class Job(Protocol):
     def error(self) -> TwinlogError | None: ...
     def cancel(self) -> None: ...
     def note(self, copied: Sequence[LeaseCopy]) -> None:
-        """Show in Spark what its lanes have copied."""
+        """Show in Spark what the lanes of this job have copied."""
 
 
 class LeaseState(StrEnum):
-    """A lease warms up beside the one before it, takes over its partitions, and retires when the
-    next one has replaced it. Without slots for all of its lanes it takes over lane by lane: each
-    lane that is ready replaces one, whose slot the next one gets.
+    """Phase of a lease. A lease warms up while the previous one runs, takes over the partitions of
+    the previous one, and retires when the next lease has replaced it.
+
+    If Spark has too few slots for all lanes of both, the lease takes over lane by lane: each ready
+    lane replaces a lane of the previous lease, and the next lane gets the freed slot.
     """
 
     WARMING = "WARMING"
@@ -71,28 +75,28 @@ class Lane:
     key: LaneKey
     peer: Peer
     work: Work
-    """The work that it got at its start."""
+    """The work that the lane gets at its start."""
     is_ready: bool = False
     range_port: ChannelAddress | None = None
-    """Where it lends ranges to the application of the transforms."""
+    """Address at which the lane lends ranges to the application of the transforms."""
     degraded: Away | None = None
-    """Why it does not reach a cluster, or None if it reaches both or has not noticed."""
+    """Why the lane does not reach a cluster, or None if it reaches both or has not noticed yet."""
     reached_at: float = float("-inf")
-    """Monotonic time since which it reaches both clusters."""
+    """Monotonic time since when the lane reaches both clusters."""
     throttle: Throttle = NO_THROTTLE
     load: LaneLoad = NO_LOAD
     stop_sent: bool = False
     is_waiting: bool = False
-    """Whether an earlier attempt of this lane is still connected, so that this one gets no work,
-    and its messages are ignored.
+    """Whether an earlier attempt of this lane is still connected, so that this attempt gets no
+    work, and its messages are ignored.
     """
     partitions: dict[TopicPartition, Partition] = field(default_factory=dict)
     releasing: set[TopicPartition] = field(default_factory=set)
     _sent: Renewed | None = None
-    """The credentials that were sent last, or None before it got its work."""
+    """The last credentials sent to the lane, or None before the lane gets its work."""
 
     def begin(self) -> None:
-        """Send its work, with the current credentials."""
+        """Send the lane its work, with the current credentials."""
         self._sent = credentials_of(self.work)
         self.peer.send(with_credentials(self.work, self._sent))
 
@@ -103,7 +107,7 @@ class Lane:
             self.peer.send(now)
 
     def send_known_producers(self, producers: tuple[int, ...]) -> None:
-        """Send the producer IDs whose records are not foreign."""
+        """Send the lane all producer IDs of Twinlog's flows, whose records are not foreign."""
         self.work = structs.replace(self.work, known_producers=producers)
         if self._sent is not None:
             self.peer.send(KnownProducers(producers=producers))
@@ -113,8 +117,8 @@ class Lane:
         self.is_ready, self.reached_at, self.range_port = True, now, message.range_port
 
     def note_away(self, reason: Away | None, now: float) -> bool:
-        """Note whether the lane reaches both clusters. `reason`: why not, or None if it does.
-        Return True if it did before this call.
+        """Store why the lane cannot reach a cluster, or None if it reaches both. Return True if the
+        lane reached both before this call, and now does not.
         """
         before, self.degraded = self.degraded, reason
         if before and not reason:
@@ -122,7 +126,7 @@ class Lane:
         return reason is not None and before is None
 
     def stop(self) -> None:
-        """Order the lane to drain and end."""
+        """Order the lane to drain and end. Repeated calls have no effect."""
         if not self.stop_sent:
             self.stop_sent = True
             self.peer.send(EndLane())
@@ -130,15 +134,15 @@ class Lane:
 
 @dataclass(slots=True, kw_only=True)
 class Lease:
-    """One Spark job and the lanes that came from it."""
+    """One Spark job and the lanes that are its tasks."""
 
     number: int
     size: int
     job: Job
     work: Work
-    """The work that its lanes got at their start."""
+    """The work that the lanes of this lease get at their start."""
     is_light: bool = False
-    """Whether it has one lane because the flow has little traffic."""
+    """Whether this lease has only one lane, because the flow has little traffic."""
     state: LeaseState = LeaseState.WARMING
     clock: Clock = CLOCK
     started: float = field(init=False)
@@ -147,19 +151,19 @@ class Lease:
     lanes: dict[int, Lane] = field(default_factory=dict)
     waiting: dict[int, Lane] = field(default_factory=dict)
     fell_silent: bool = False
-    """Whether a lane was given up though its process may still run. It is not started again."""
+    """Whether a silent lane was given up. It is not restarted, as its process may still run."""
     was_heard: bool = False
-    """Whether a lane has sent its hello."""
+    """Whether a lane of this lease has sent its hello."""
 
     def __post_init__(self) -> None:
         self.started = self.changed = self.clock.monotonic()
 
     def join(self, lane: Lane) -> bool:
-        """Return True if this is now the lane of its number. Otherwise it waits for the attempt
-        before it.
+        """Add a lane that has connected. Return True if it is now the lane of its number. Return
+        False if an earlier attempt of the same lane is still connected, so that it must wait.
 
-        A connected lane is not replaced, because a hello in its name may come from anybody who
-        has read its secret. Its end is detected by its connection, or by its silence.
+        A connected lane is not replaced, because anybody who has read its secret can send a hello
+        in its name. The end of a connected lane is detected by its connection, or by its silence.
         """
         self.was_heard = True
         number = lane.key.lane
@@ -174,7 +178,7 @@ class Lease:
         return False
 
     def leave(self, lane: Lane) -> Lane | None:
-        """Remove a lane that is gone. Return the attempt that waited for its number."""
+        """Remove a lane that has ended. Return the waiting attempt that replaces it, or None."""
         number = lane.key.lane
         if self.waiting.get(number) is lane:
             del self.waiting[number]
@@ -215,7 +219,7 @@ class Lease:
 
     @property
     def is_warm(self) -> bool:
-        """Return True if all lanes are ready, or if some are and the others had enough time."""
+        """Return True if all lanes are ready, or if some are and the rest are late."""
         ready = self.ready_lanes
         if len(ready) == self.size or not ready:
             return bool(ready)
@@ -224,7 +228,7 @@ class Lease:
 
     @property
     def is_partly_warm(self) -> bool:
-        """Return True if some lanes are ready, and the others may wait for the previous lease's
+        """Return True if some lanes are ready, and the rest may be waiting for the old lease's
         slots.
         """
         if self.state is not LeaseState.WARMING or not (ready := self.ready_lanes):
@@ -234,7 +238,7 @@ class Lease:
 
     @property
     def is_over(self) -> bool:
-        """Return True if it has no lane, and its job should have ended after the last one."""
+        """Return True if the lease has no lane, and its job had enough time to end by itself."""
         return not self.lanes and self.clock.monotonic() - self.changed > JOB_ENDS_WITHIN_S
 
     @property
@@ -245,9 +249,9 @@ class Lease:
 def spread_over_lanes(
     partitions: Iterable[Partition], lanes: Iterable[Lane]
 ) -> dict[LaneKey, list[Partition]]:
-    """Assign partitions by lane, each to the least loaded one, in a stable order.
+    """Return the partitions for each lane: the next partition goes to the lane with the fewest.
 
-    Partitions of one topic are distributed one by one, so that a busy topic uses all lanes.
+    A topic's partitions are spread one by one, so that a busy topic uses all lanes.
     """
     load = {lane.key: len(lane.partitions) for lane in lanes}
     out: dict[LaneKey, list[Partition]] = {}
@@ -259,14 +263,14 @@ def spread_over_lanes(
 
 
 def credentials_of(work: Work) -> Renewed:
-    """Return the credentials as of the last check of the key files. Reads no file."""
+    """Return the credentials as of the last check of the key files. Reads no file itself."""
     return Renewed(
         source=_for_other_host(work.source.security), target=_for_other_host(work.target.security)
     )
 
 
 def with_credentials(work: Work, now: Renewed) -> Work:
-    """Return the same work with these credentials."""
+    """Return a copy of the work with these credentials."""
     return structs.replace(
         work,
         source=replace(work.source, security=now.source),
@@ -275,5 +279,5 @@ def with_credentials(work: Work, now: Renewed) -> Work:
 
 
 def _for_other_host(settings: SecuritySettings | None) -> SecuritySettings | None:
-    # without the names of files, because they do not exist on the lane's host
+    # leave out the names of files, because they do not exist on the lane's host
     return None if settings is None else replace(known(settings), files=())

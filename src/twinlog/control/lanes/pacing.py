@@ -1,11 +1,12 @@
 """How a flow's byte budget is shared: between topics by weight, between lanes by their backlog.
 
-Shares are computed once a second from the reports of lanes. A topic at its end asks for a little
-more than it used; a topic with a backlog asks for everything. The rest of the budget goes to the
-others by their weights (weighted max-min fairness). So an idle topic costs the busy ones nothing,
-and a busy one cannot starve a quiet one, which also gets a trickle beyond the budget.
+Shares are computed once a second from the reports of lanes. A topic without a backlog demands twice
+its last rate; a topic with a backlog demands everything. Topics whose demand exceeds their part of
+the budget share, by weight, what the other topics do not demand (weighted max-min fairness). So an
+idle topic costs busy topics nothing, and a busy topic cannot starve a quiet one, which also gets a
+trickle beyond the budget.
 
-Bytes that were copied beyond the budget, or short of it, are balanced in the next seconds. So the
+If a second copied more or less than the budget, the next seconds make up for the difference. So the
 rate over ten seconds is the budget, despite trickles, lane changes and a busy machine.
 """
 
@@ -25,25 +26,27 @@ from twinlog.lane.messages import Pace
 
 PERIOD_S: Final = 1.0
 HEADROOM: Final = 2.0
-"""A topic at its end may double its rate within a period."""
+"""Factor by which a topic without a backlog can increase its rate within a period."""
 
 TRICKLE_BYTES: Final = 64 * 1024
-"""Bytes that a topic at its end may copy immediately after being idle: one usual batch.
+"""Bytes that a topic without a backlog can copy immediately after being idle: one usual batch.
 
-It is not taken from the others, because of a thousand idle topics nearly none uses it.
+It is not deducted from other topics, because nearly none of a thousand idle topics uses it.
 """
 
 MOST_CREDIT_S: Final = 0.5
-"""Maximum unused budget that is made up later, so that ten seconds stay within 5 %."""
+"""Maximum unused budget that is made up later, in seconds of the limit. It keeps the rate over ten
+seconds within 5 % of the limit.
+"""
 
 MOST_DEBT_S: Final = 2.0
 SETTLED_A_SECOND: Final = 0.3
-"""Part of the balance that is settled per second. Reports are up to two seconds old, so a larger
-part would oscillate.
+"""Fraction of the balance that is settled per second. Reports are up to two seconds old, so a
+larger fraction would oscillate.
 """
 
 LEAST_SHARE: Final = 0.1
-"""Smallest share, as part of the limit: even with debts a flow never stops."""
+"""Smallest share of a flow, as a fraction of its limit. It keeps a flow with debts running."""
 
 
 def shares(
@@ -74,18 +77,18 @@ class Pacer:
     limit: int
     priorities: Priorities
     is_binding: bool = False
-    """Whether some topic gets less than it could use."""
+    """Whether at least one topic gets less than it demands."""
     clock: Clock = CLOCK
     _next: float = 0.0
     _balanced_at: float | None = None
     _bytes: int = 0
     _balance: float = 0.0
-    """Bytes of earlier seconds that may still be copied; negative for a debt."""
+    """Bytes that earlier seconds left unused. Negative: bytes that they copied in excess."""
     _seen: dict[str, tuple[float, int]] = field(default_factory=dict)
-    """When a topic's bytes were last read, and their number, by topic."""
+    """Monotonic time at which a topic's bytes were last read, and their number, by topic."""
 
     def tick(self, lanes: Iterable[Lane], partitions: Iterable[Partition]) -> None:
-        """Send every lane its share, once per period."""
+        """Send every lane its bytes per second of each topic, once per period."""
         now = self.clock.monotonic()
         if now < self._next:
             return
@@ -112,7 +115,7 @@ class Pacer:
             lane.peer.send(Pace(bytes_per_second=lane_rates))
 
     def recompute_soon(self) -> None:
-        """Compute shares again at the next turn, because partitions have moved to other lanes."""
+        """Compute shares again at the next tick, because partitions have moved to other lanes."""
         self._next = 0.0
 
     def _demands(self, now: float, partitions: Iterable[Partition]) -> dict[str, float]:
@@ -135,7 +138,7 @@ class Pacer:
         return out
 
     def _balance_copied(self, now: float, copied: int) -> None:
-        """Balance the bytes that were copied since the last call against the limit."""
+        """Add what the limit permitted since the last call, and subtract what was copied."""
         if self._balanced_at is not None:
             allowed = self.limit * (now - self._balanced_at)
             balance = self._balance + allowed - (copied - self._bytes)
@@ -144,8 +147,8 @@ class Pacer:
 
 
 def pacer_of(config: FlowConfig, bytes_per_second: int | None = None) -> Pacer | None:
-    """Return the flow's pacer, or None if it has no limit. `bytes_per_second` replaces the
-    configured limit.
+    """Return the flow's pacer, or None if it has no limit. `bytes_per_second` overrides the
+    limit.
     """
     limit = bytes_per_second or config.lanes.max_bytes_per_second
     return None if limit is None else Pacer(limit=limit, priorities=config.lanes.priorities)
@@ -157,7 +160,7 @@ def _is_behind(partition: Partition) -> bool:
 
 
 def _topic_weights(lane: Lane) -> dict[str, float]:
-    """Return the lane's weight for each topic. Partitions with a backlog count most."""
+    """Return the lane's weight by topic. A partition counts 1 with a backlog, and 0.1 without."""
     out: dict[str, float] = {}
     for tp, partition in lane.partitions.items():
         out[tp.topic] = out.get(tp.topic, 0.0) + (1.0 if _is_behind(partition) else 0.1)

@@ -1,5 +1,4 @@
-"""The driver's state of every partition of a flow: where it is, which lane has it, and when it is
-retried.
+"""The driver's state of every partition of a flow: its phase, its lane, and when it is retried.
 
 PENDING --Take--> ASSIGNED --Released--> PENDING (handed over) | DONE
    ^                 |
@@ -43,27 +42,27 @@ class RecoveryPoint:
     """The recovery point of one partition, from observed log ends and reached offsets. Times are
     seconds of a monotonic clock.
 
-    It is conservative: between two observations the earlier one counts, and without an observation
-    nothing is assumed.
+    The recovery point is conservative: it is always the time of an observation, after which records
+    may have arrived. It is unknown without an observation.
     """
 
     end: int | None = None
-    """The end of the source's log when it was last read, or None for never."""
+    """The end of the source's log when it was last read, or None if it was never read."""
     upstream: int | None = None
-    """All records below this offset are on the target, or None if unknown."""
+    """Source offset below which all records are on the target, or None if unknown."""
     at: float | None = None
     """The recovery point, or None if unknown."""
     was_known: bool = False
-    """Whether there was a recovery point before."""
+    """Whether the recovery point was known at any time before."""
     doubtful_since: float | None = None
-    """Time since when the source ends before the end of the copy, because it lost records or is
-    another topic. Until a lane has checked this, the possible loss is unknown.
+    """Time since when the source's log ends before the end of the copy, because it lost records or
+    is the log of another topic. Until a lane has checked this, the possible loss is unknown.
     """
     waits_since: float | None = None
-    """Time since when at least one record is known to wait, or None."""
+    """Time since when at least one record is known to wait for its copy, or None."""
     _seen_at: float = 0.0
     _pending: deque[tuple[int, float]] = field(default_factory=deque)
-    """(end, time of the observation) of records still to be copied; both increase."""
+    """Observed log ends above `upstream`, each with the time of its observation; both increase."""
 
     @property
     def records(self) -> int | None:
@@ -75,12 +74,12 @@ class RecoveryPoint:
         return max(0, self.end - self.upstream)
 
     def note_end(self, end: int, noted_at: float, upstream: int | None) -> None:
-        """Note the source's log end at this time, and the offset up to which it was copied then."""
+        """Note the source's log end at this time, when the source was copied to `upstream`."""
         self.end, self._seen_at = end, noted_at
         if end < (upstream or 0):
             self.invalidate(noted_at)
         elif end <= (self.upstream or 0):
-            self._pending.clear()  # the source has lost the later ends that were observed
+            self._pending.clear()  # pending ends are higher: the source lost their records
             self.at, self.was_known, self.waits_since = noted_at, True, None
         else:
             self.waits_since = self.waits_since if self._pending else noted_at
@@ -92,15 +91,15 @@ class RecoveryPoint:
                 self._pending = deque([*list(self._pending)[::2], newest])
 
     def invalidate(self, noted_at: float) -> None:
-        """Note that the source's log is not the one that was copied."""
+        """Note that the source's log is not, or no longer, the log that was copied."""
         self.at, self.doubtful_since = None, self.doubtful_since or noted_at
         self.waits_since = None
         self._pending.clear()
 
     def note_copied(self, upstream: int) -> None:
-        """Note that everything below an offset is on the target, as a lane reports."""
+        """Note that all records below this source offset are on the target, as a lane reports."""
         self.doubtful_since = None
-        # the target lost records, or the report was premature
+        # a lower offset than before: the target lost records, or the last report was premature
         if self.upstream is not None and upstream < self.upstream:
             self.at = None
             if not self._pending and self.end is not None and self.end > upstream:
@@ -115,23 +114,25 @@ class RecoveryPoint:
 log = logging.getLogger(__name__)
 
 RETRY_FAILED_S: Final = 25.0
-"""Pause before a failed partition is retried: with the attempt that is at most 30 s."""
+"""Seconds before a failed partition is retried. Including the attempt, this is at most 30 s."""
 
 REPORT_IS_FRESH_S: Final = 2.5
-"""Maximum age of a fresh report. Lanes report changes once a second."""
+"""Maximum age of a fresh report in seconds. Lanes report changes once a second."""
 
 DELETED_SHOWN_S: Final = 7 * 86_400.0
-"""How long partitions of a deleted source topic are shown."""
+"""Seconds for which partitions of a deleted source topic are shown."""
 
 RELEASED_SHOWN_S: Final = 3600.0
-"""How long partitions that are no longer mirrored are shown. There is a limit because topics are
-created and deleted for years.
+"""Seconds for which partitions that are no longer mirrored are shown. They are not kept forever
+because topics may be created and deleted for years.
 """
 
 UNREACHABLE: Final = "UNREACHABLE"
 FIRST_PAUSE_S: Final = 0.1
 LEFT_OUT_S: Final = 30.0
-"""Part of a problem's duration that does not count. It exceeds the wait for late requests."""
+"""Maximum time in seconds that is subtracted from a problem's duration for a wait for late
+requests. It exceeds one such wait.
+"""
 
 
 class Placement(StrEnum):
@@ -163,14 +164,14 @@ class Partition:
     plan: PartitionPlan
     clock: Clock = CLOCK
     flow: str = ""
-    """Name for log lines."""
+    """The flow's name, for log lines."""
     is_shared: bool = False
     """Whether other clients may write to its target topic."""
     is_wanted: bool = True
-    """Whether its topic is selected. Otherwise it is released and kept for display."""
+    """Whether the topic is selected. If not, the partition is released, and kept for display."""
     vanished_ms: int | None = None
-    """Wall clock time at which the source stopped listing its topic. It is None if the partition is
-    wanted, or is unwanted for another reason.
+    """Wall clock time (ms) at which the source stopped listing the topic. It is None if the
+    partition is wanted, or is unwanted for another reason.
     """
     is_paused: bool = False
     """Whether an operator has paused it."""
@@ -179,57 +180,57 @@ class Partition:
     term: Term = field(default=Term(-1, -1))
     handed: HandOver | None = None
     taken: PartitionPlan | None = None
-    """The plan by which the last lane copied."""
+    """The plan by which the last lane copied, or None if no lane has copied."""
     failure: Failure | None = None
     held_back: Failure | None = None
-    """An open transaction because of which consumers of the source do not progress. Its lane still
-    copies.
+    """Set while an open transaction at the source keeps its consumers from progressing. The lane
+    still copies.
     """
     progress: PartitionProgress | None = None
     since: StateSince = field(default_factory=StateSince)
-    """The time since when it has its current state."""
+    """The time since when the partition has its current state."""
     recovery: RecoveryPoint = field(default_factory=RecoveryPoint)
     keeping: RetentionOutlook = field(default_factory=RetentionOutlook)
     asked_end: int | None = None
-    """The end of the source for consumers when the driver last read it, or None if it never did.
-    Under read_committed this is the last stable offset.
+    """The end of the source's log for consumers when the driver last read it, or None if it never
+    did. Under read_committed this is the last stable offset.
     """
     at_end_ms: int | None = None
-    """When all records were last known to be copied, or None for never."""
+    """Wall clock time (ms) at which all records were last known to be copied, or None if never."""
     reported_ms: int | None = None
-    """Wall clock time of the last report; `reported_at` is its monotonic time."""
+    """Wall clock time (ms) of the last report. `reported_at` is the time since boot in seconds."""
     reported_at: float | None = None
     age: TimingWindow = field(default_factory=TimingWindow)
     latency: TimingWindow = field(default_factory=TimingWindow)
     spread: SpreadWindow = field(default_factory=SpreadWindow)
-    """Shared by all partitions of a flow."""
+    """One window for the whole flow, shared by all its partitions."""
     acked_ordinal: int = -1
     acked_epoch: int = -1
     begun: tuple[TopicId, TopicId] | None = None
-    """IDs of the source and target topic between which a lane of this process has started it. No
-    later error contradicts that the target topic is this copy.
+    """IDs of the source and target topic between which a lane of this process has started the copy.
+    Set to None by an error that casts doubt on whether the target topic is this copy.
     """
     is_seen: bool = False
-    """Whether its current lane has found its position in both logs. Between two lanes nothing
-    detects other writers, so the result of one lane is no evidence until the next one has checked.
+    """Whether the current lane has found its position in both logs. This does not carry over to the
+    next lane, because nothing detects other writers between two lanes.
     """
     lost: tuple[int, int] | None = None
-    """Copied source offsets that the source has lost. A start with this loss begins only if it
-    finds the last copied record at the source again, which withdraws the loss.
+    """Range of copied source offsets that the source has lost, or None. With a range, a start is
+    possible only if the last copied record is found at the source again, which disproves the loss.
     """
     stands_at: tuple[int, int] | None = None
-    """Source offsets [first, next) that its last problem named, if any."""
+    """Source offsets [first, next) that stopped the partition last, if they are known."""
     skips: tuple[WantedSkip, ...] = ()
-    """Records to skip."""
+    """Records that operators want to skip."""
     accepted: tuple[WantedAcceptance, ...] = ()
     """Records of other clients on the target that an operator accepted."""
     _logged_skips: set[tuple[int, int]] = field(default_factory=set)
     _logged_lost: set[tuple[int, int]] = field(default_factory=set)
     records: int = 0
-    """Records copied before the current Take."""
+    """Records copied before the current Take. `bytes` is their size."""
     bytes: int = 0
     copied: dict[int, LeaseCopy] = field(default_factory=dict)
-    """Records and bytes copied, by lease, until its lanes returned the partition."""
+    """Records and bytes that lanes copied until they returned the partition, by lease."""
     _took_at: int | None = None
     """The source offset at which the current lane began, or None if unknown."""
     wait_until: float = 0.0
@@ -257,16 +258,16 @@ class Partition:
 
     @property
     def is_taken_over(self) -> bool:
-        """Return True if its lane found foreign records after its own, in a topic that others may
-        write to.
+        """Return True if the lane found records of other clients after its own, in a topic to which
+        other clients may write.
         """
         return self.progress is not None and self.progress.state == PartitionState.TAKEN_OVER
 
     @property
     def is_begun(self) -> bool:
-        """Return True if its lane has verified that the target has this copy, or is empty. After an
-        error that does not contradict this, it remains True until the retry, because a changed
-        config may be the remedy.
+        """Return True if the lane has verified that the target has this copy, or is empty. After an
+        error that does not contradict this, it remains True until the retry, because changed
+        configs of the topic may be the remedy.
         """
         is_now = self.lane is not None or self.placement is Placement.DONE
         is_recent = is_now or self.clock.monotonic() - self.left_at < LEFT_OUT_S
@@ -274,8 +275,8 @@ class Partition:
 
     @property
     def has_written(self) -> bool:
-        """Return True if a lane of this process wrote records between the current topics, so that
-        it had a row in the map.
+        """Return True if a lane of this process wrote records between the current topics. The map
+        must then have a row of this partition.
         """
         return self._was_begun and self.acked_ordinal > 0
 
@@ -286,24 +287,22 @@ class Partition:
 
     @property
     def is_behind_others(self) -> bool:
-        """Return True if other clients wrote to its target before its last record, so that target
-        offsets count their records as well.
+        """Return True if other clients wrote to the target partition before this flow's last
+        record, so that target offsets count their records as well.
         """
         at = self.progress
         return self.is_shared and at is not None and at.downstream != max(at.ordinal, 0)
 
     @property
     def is_replaced(self) -> bool:
-        """Return True if the topic was re-created, so that the position of the last lane is not
-        valid in it.
-        """
+        """Return True if the topic was re-created, so that the last lane's position is invalid."""
         return self.taken is not None and (
             self.taken.source_topic_id != self.plan.source_topic_id
             or self.taken.target_topic_id != self.plan.target_topic_id
         )
 
     def replan(self, plan: PartitionPlan) -> None:
-        """Apply the plan of a new discovery; the topic may be another one of that name."""
+        """Apply the plan of a new discovery. Its topics may have been re-created."""
         before, self.plan, self.is_wanted = self.plan, plan, True
         ids = plan.source_topic_id, plan.target_topic_id
         if (before.source_topic_id, before.target_topic_id) != ids:  # another copy begins
@@ -318,9 +317,9 @@ class Partition:
             self.retry_at = 0.0  # records that were too large may fit now
 
     def on_progress(self, progress: PartitionProgress) -> Iterable[str]:
-        """Keep the lane's report; progress clears earlier errors.
+        """Store the lane's report. If the copy has progressed, clear the partition's error.
 
-        Returns the codes of logged warnings.
+        Return the codes of logged warnings.
         """
         self.lost = None
         moved = progress.ordinal > self.acked_ordinal
@@ -350,7 +349,7 @@ class Partition:
 
     @property
     def poison(self) -> Poison | None:
-        """Return the record that stops the partition, or None."""
+        """Return the record that stops the partition if operators can skip it, else None."""
         if self.failure is None or self.stands_at is None:
             return None
         if not has(self.failure.code, Trait.CAN_BE_SKIPPED):
@@ -361,7 +360,7 @@ class Partition:
         return Poison(skip=skip, topic_id=str(self.plan.source_topic_id))
 
     def repair(self, intents: FlowIntents) -> None:
-        """Apply records to skip or to accept. If they changed, a failed partition is retried."""
+        """Set the records to skip or accept. If they changed, retry a failed partition now."""
         source, target = self.plan.source, self.plan.target
         skips = tuple(s for s in intents.skips if s.is_of(source, self.plan.source_topic_id))
         accepted = tuple(a for a in intents.accepted if a.is_of(target, self.plan.target_topic_id))
@@ -374,8 +373,8 @@ class Partition:
     def source_end(self) -> int | None:
         """Return the end of the source's log as last observed, or None if unknown.
 
-        A lane that sees the end reports it with its position, so their difference is the lag. If
-        none does, or if its report is older, the end that the driver read counts.
+        A lane that sees the log's end reports it together with its position, so their difference is
+        the lag. Otherwise the end that the driver read counts, or the reported end if it is higher.
         """
         live, seen, reported = self._live_progress, self.asked_end, None
         if self.progress is not None and self.progress.source_end >= 0:
@@ -388,8 +387,8 @@ class Partition:
 
     @property
     def position(self) -> int | None:
-        """Return the offset below which everything is on the target, by a lane's report, or by both
-        logs before a lane began. It is None if unknown.
+        """Return the source offset below which all records are on the target. It is known from a
+        lane's report, or from both logs before a lane began. None if unknown.
         """
         reported = self.recovery.upstream
         return self.keeping.rests_at if reported is None else reported
@@ -402,13 +401,13 @@ class Partition:
 
     @property
     def is_fresh(self) -> bool:
-        """Return True if its lane has reported within the last seconds."""
+        """Return True if the lane has reported within the last 2.5 s."""
         at = self.reported_at
         return at is not None and self.clock.boot() - at < REPORT_IS_FRESH_S
 
     def learns_end(self, progress: PartitionProgress) -> bool:
-        """With `--once`: set the end of the copy from the lane's report if it could not be read at
-        the start (the source had no leader). Return True if it was set.
+        """With `--once`: set the end of the copy from the lane's report if the source partition had
+        no leader at the start, so that its end could not be read. Return True if it was set.
         """
         if self.plan.end != FOREVER or progress.source_end < 0:
             return False
@@ -460,7 +459,7 @@ class Partition:
             )
 
     def leave_lane(self, placement: Placement) -> None:
-        """Add up its counts, because its lane no longer has it."""
+        """Set the placement and remove the lane, whose counts are added to the totals."""
         if self.placement is Placement.ASSIGNED and self.progress is not None:
             self.records += self.progress.records
             self.bytes += self.progress.bytes
@@ -484,19 +483,19 @@ class Partition:
         )
 
     def on_lane_lost(self) -> None:
-        """Note that its lane is lost. If it is wanted, it starts cold in another lane."""
+        """Note that the lane is lost. A wanted partition then starts cold in another lane."""
         self.leave_lane(Placement.PENDING if self.is_wanted else Placement.RELEASED)
         self.handed, self.retry_at = None, 0.0
 
     def note_failure(self, code: str, message: str, *, retriable: bool) -> None:
-        """Note the error that stopped it. It is retried after a pause."""
+        """Note the error that stopped the partition, which is retried after a pause."""
         self.handed = None
         before, was_seen = self.failure, self.is_seen
         self._fail(code, message)
         if has(code, Trait.NOT_OURS) or has(code, Trait.ANOTHER_TOPIC):
             self.begun = None
         if code == "TAKEN_OVER" and not retriable and (before is None or before.code != code):
-            # the writer may still be unknown, such as another flow that has just begun
+            # retry once: the writer may be another flow that has just begun and is not known yet
             retriable = True
         if retriable:
             self.leave_lane(Placement.PENDING)
@@ -511,16 +510,16 @@ class Partition:
         self.wait_until = max(self.wait_until, until)
 
     def waits_s(self) -> float:
-        """Return the seconds in which requests of a dead lane may still arrive."""
+        """Return the seconds until no request of a dead lane can arrive any more."""
         return max(0.0, self.wait_until - self.clock.monotonic())
 
     def put_off(self) -> None:
-        """Do not start it while requests of a dead lane may arrive."""
+        """Delay the start until no request of a dead lane can arrive any more."""
         self.retry_at = self.wait_until
 
     @property
     def why_put_off(self) -> str:
-        """Return the reason for display, empty if the partition is not put off, or has an error."""
+        """Return a text for display if the start waits for late requests, else an empty text."""
         left_s, is_pending = self.waits_s(), self.placement is Placement.PENDING
         is_meant = self.is_wanted and not self.is_paused
         if not (left_s and is_pending and is_meant) or self.retry_at < self.wait_until:
@@ -539,9 +538,9 @@ class Partition:
     def troubled_s(self) -> float:
         """Return the seconds since the problem started, or 0 if there is none.
 
-        The wait for late requests does not count, because a lane holds records back until it is
-        over. A problem that brings one wait after the other does count, so at most half a minute is
-        left out.
+        Up to half a minute of waiting for late requests is not counted, because no lane can write
+        before the wait is over. The rest is counted, so that a problem that causes one wait after
+        the other is noticed.
         """
         if self.failure is None:
             return 0.0
@@ -558,7 +557,7 @@ class Partition:
         self.failure = Failure(code=code, message=message, since_ms=now_ms, began=now)
 
     def note_away(self, reason: Away | None) -> None:
-        """Note whether its lane reaches both clusters. `reason`: why not, or None if it does."""
+        """Set or clear UNREACHABLE. `reason`: why the lane cannot reach a cluster, or None."""
         if reason is not None and self.failure is None:
             is_away = has(reason.code, Trait.AWAY)
             self._fail(UNREACHABLE, reason.message if is_away else str(reason))
@@ -567,21 +566,21 @@ class Partition:
 
     @property
     def is_forgotten(self) -> bool:
-        """Return True if it was released so long ago that it is no longer shown."""
+        """Return True if the partition was released so long ago that it is no longer shown."""
         if self.is_wanted or self.placement is not Placement.RELEASED:
             return False
         shown_s = DELETED_SHOWN_S if self.vanished_ms else RELEASED_SHOWN_S
         return self.clock.monotonic() - self.left_at > shown_s
 
     def is_due(self, now: float) -> bool:
-        """Return True if no lane has it, and its retry time has come."""
+        """Return True if the partition is wanted, has no lane, and its retry time has come."""
         waits = self.placement in (Placement.PENDING, Placement.FAILED) and not self.is_paused
         return self.is_wanted and waits and self.retry_at <= now
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class LaneKey:
-    """One attempt of one lane of one lease."""
+    """Identifies one attempt of one lane of one lease."""
 
     lease: int
     lane: int
@@ -592,7 +591,7 @@ class LaneKey:
 
 
 def view_of(partition: Partition) -> PartitionView:
-    """Return the partition by its lane's last report; used in the supervisor's thread."""
+    """Return a partition for duties, by its lane's last report. For the supervisor's thread."""
     plan, failure = partition.plan, partition.failure
     # the lane's report is not a valid position in a re-created topic
     is_another = failure is not None and has(failure.code, Trait.ANOTHER_TOPIC)
@@ -611,14 +610,14 @@ def view_of(partition: Partition) -> PartitionView:
         is_keyed=plan.targets > 0,
         is_begun=partition.is_begun,
         has_others=plan.targets > 0 or partition.is_behind_others,
-        # without a lane, rows that the map may have lost are not written again
+        # None without a lane, because then nothing rewrites rows that the map may have lost
         map_epoch=None if progress is None or partition.lane is None else progress.map_epoch,
         not_ours=not_ours,
     )
 
 
 def handed_topics_of(partitions: Iterable[Partition]) -> HandedTopics:
-    """Return the topics that duties may change; used in the supervisor's thread."""
+    """Return the topics that duties are permitted to change; used in the supervisor's thread."""
     return handed_topics(view_of(partition) for partition in partitions if partition.is_wanted)
 
 

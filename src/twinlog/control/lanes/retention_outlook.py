@@ -1,9 +1,9 @@
 """Computes how long the source keeps a partition's uncopied records, and how long the copy needs.
 
 A broker deletes a segment when its newest record is older than the topic's retention, or when the
-log is too large. The first is bounded by the last copied record's timestamp, the second by how fast
-the log's start moves towards the position. Both are lower bounds, because the records of one
-segment are deleted together, at the time of the newest of them.
+log is too large. The time limit is computed from the last copied record's timestamp, the size limit
+from how fast the log start moves towards the next record to copy. Both are lower bounds, because a
+segment's records are deleted together, at the time of the newest one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 WINDOW_S: Final = 600.0
 LEAST_S: Final = 20.0
-"""Observations over a shorter time give no rate."""
+"""Minimum seconds between the first and the last observation for computing a rate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,25 +34,25 @@ class RetentionOutlook:
     """The outlook of one lagging partition, from observations of the last ten minutes."""
 
     rests_at: int | None = None
-    """The next source offset, determined from both logs before a lane of this run began, or None if
-    unknown.
+    """The next source offset to copy, as found in both logs before a lane of this run began, or
+    None if unknown.
     """
     _copied_ms: int | None = None
     _seen: deque[SourceBounds] = field(default_factory=deque)
 
     def note_source(self, bounds: SourceBounds) -> None:
-        """Note the source's current log."""
+        """Add an observation of the source's log."""
         self._seen.append(bounds)
         while len(self._seen) > 2 and self._seen[1].at <= bounds.at - WINDOW_S:
             self._seen.popleft()
 
     def note_copied(self, timestamp: int) -> None:
-        """Note the timestamp (ms) of the last copied or the next record; 0 if unknown."""
+        """Note the timestamp (ms) of the last copied record, or of the next one; ignored if 0."""
         if timestamp:
             self._copied_ms = timestamp if timestamp > 0 else None
 
     def note_idle(self, upstream: int, timestamp: int) -> None:
-        """Note the next offset and its timestamp while no lane has the partition."""
+        """Note the next offset to copy, with its timestamp (ms), of a partition without a lane."""
         self.rests_at = upstream
         self.note_copied(timestamp)
 
@@ -65,8 +65,8 @@ class RetentionOutlook:
         return self._seen[-1].at - self._seen[0].at if self._seen else 0.0
 
     def is_known(self, retention_ms: int | None) -> bool:
-        """Return True if an infinite `left_s` is meaningful. `retention_ms` None: the topic has no
-        time limit.
+        """Return True if enough is known that an infinite `left_s` means that no deletion is
+        expected. `retention_ms` None: the topic has no time limit.
         """
         return self._window_s >= LEAST_S and (retention_ms is None or self._copied_ms is not None)
 
@@ -85,8 +85,8 @@ class RetentionOutlook:
         return left
 
     def needs_s(self) -> float:
-        """Return the seconds until the copy catches up at its current rate. It is infinity if the
-        lag does not shrink, and 0 while that is unknown.
+        """Return the seconds until the copy catches up at its current rate. Return infinity if the
+        lag does not shrink, and 0 if the rate is unknown.
         """
         if self._window_s < LEAST_S:
             return 0.0

@@ -1,14 +1,15 @@
-"""The Take: what a lane gets to start a partition, and which partitions may not start now.
+"""The Take is the message that starts a partition in a lane. This module also decides which
+partitions must not start now.
 
-A Take without `handed` has the end of the partition's map, so that the lane can search the
-position. Before that, partitions are left out for three reasons:
+A Take without `handed` contains the end of the partition's map, in which the lane searches the
+position. Before a Take is sent, three checks are made:
 
-| checked by                                       | if not                                       |
+| check                                            | if it fails                                  |
 | ------------------------------------------------ | -------------------------------------------- |
-| `put_off`: no request of a lost lane may start   | it waits until none can arrive, and the map  |
-| the partition, or add rows of transforms         | is read again                                |
-| `transformed_as_before`, `partitioned_as_before` | it fails: the file has changed               |
-| `may_begin`: the plan permits a first start      | it fails with the plan's reason              |
+| `put_off`: no request of a lost lane can start   | the partition waits until none can arrive,   |
+| the partition, or add rows of transforms         | and the map is read again                    |
+| `transformed_as_before`, `partitioned_as_before` | the partition fails: the file has changed    |
+| `may_begin`: the plan permits a first start      | the partition fails with the plan's reason   |
 """
 
 from __future__ import annotations
@@ -30,24 +31,24 @@ from twinlog.model import NO_TOPIC_ID, StartAt, TopicId, TopicPartition
 
 MOST_RUNS: Final = 20_000
 LEAST_RUNS: Final = 128
-"""Minimum number of runs per partition: a start reads the last 100 records, and tolerates up to
+"""Minimum number of runs per partition. A start reads the last 100 records, and tolerates up to
 three wrong runs.
 """
 
 RUNS_AT_ONCE: Final = 200_000
-"""Runs of all partitions that are given together: a flow of many partitions with a gap after every
-transaction must not take longer to start than a lane waits for a sign of life.
+"""Maximum runs of all partitions that start together. With more, a flow of many partitions with a
+gap after every transaction might take longer to start than its lanes wait for the driver.
 """
 
 Maps = Mapping[PartitionKey, PartitionMap]
 
 
 RUNS_IN_MESSAGE: Final = 20_000
-"""Runs of all partitions in one Take: about half a megabyte, which a lane reads in 0.1 s."""
+"""Number of runs in a full Take: about half a megabyte, which a lane reads in 0.1 s."""
 
 
 def in_messages(takes: Iterable[TakePartition]) -> Iterator[Take]:
-    """Yield the partitions in messages that neither side handles for long."""
+    """Yield the partitions in messages that are small enough to be handled quickly."""
     together: list[TakePartition] = []
     runs = 0
     for take in takes:
@@ -68,7 +69,7 @@ def runs_for_each(partitions: int) -> int:
 def take_of(
     partition: Partition, maps: Maps, start: StartAt, most_runs: int = MOST_RUNS
 ) -> TakePartition:
-    """Return the message for one partition, with its map if the lane is to search its position."""
+    """Return the message for one partition, with its map's end if the lane must search there."""
     plan = partition.plan
     partition_map = maps.get(plan.map_key)
     fan = None if not plan.targets else _fan(plan, maps)
@@ -93,7 +94,7 @@ def take_of(
         began_at=-1 if partition_map is not None else _latest_start(plan, maps),
         former=() if partition_map is not None else former_targets(plan, maps),
         is_another=partition_map is None and _is_another(plan, maps),
-        # of a keyed partition it only says that one of the branches has written
+        # `has_written` of a keyed partition only shows that one of its branches has written
         had_row=plan.had_row or (partition.has_written and not plan.targets),
         end=plan.end,
         runs=runs,
@@ -121,15 +122,15 @@ def take_of(
 def put_off(partition: Partition, maps: Maps, read_at: float | None = None) -> bool:
     """Return True if the partition must wait, because a lane that was given up may still start it.
 
-    Its first offset is not recorded yet: `latest` may have moved since, and so may `earliest`, by
-    retention. The lost lane's first row, and records after it, may still arrive. A lane that starts
-    at another offset with the same sequences would get the responses for those. So it starts only
-    after all of them have certainly arrived, and the map is read again.
+    A partition without a row has no recorded first offset. The lost lane's first row and records
+    may still arrive. A new lane may begin at another offset, because `latest` and (by retention)
+    `earliest` move. With the same sequences, it would get the responses to the lost lane's records.
+    So it must wait until all requests have certainly arrived, and the map is read again.
 
-    A transformed partition always waits. The position of its last record follows from the map alone
-    (`mirror.start.announced`), so the rows of all records that may still arrive must be read.
+    A transformed partition always waits, because the position of its last record follows from the
+    map alone (`mirror.start.announced`). So all rows that may still arrive must be read first.
 
-    `read_at`: monotonic time at which the map's read began. Rows may have arrived after it.
+    `read_at`: monotonic time at which the read of the map began. It lacks rows that arrived later.
     """
     plan = partition.plan
     known = maps.get(plan.map_key)
@@ -144,10 +145,10 @@ def put_off(partition: Partition, maps: Maps, read_at: float | None = None) -> b
 
 
 def may_begin(partitions: Iterable[Partition], maps: Maps, flow: str) -> list[Partition]:
-    """Return the partitions that have a row, or whose plan permits a start without one. The others
-    fail with the reason.
+    """Return the partitions that have a row, or whose plan permits a start without a row. Other
+    partitions fail with the plan's reason.
 
-    A row is this flow's from its first moment on, even if an older plan says otherwise.
+    A row proves that the copy is this flow's, even if an older plan does not permit a start.
     """
     rows = {key[:3] for key, known in maps.items() if known.runs}
     out = []
@@ -167,14 +168,14 @@ def transformed_as_before(
     maps: Maps,
     removed: NamePattern,
 ) -> list[Partition]:
-    """Return the partitions that may start; others fail (TRANSFORMS_DIFFER).
+    """Return the partitions that may start. Other partitions fail (TRANSFORMS_DIFFER).
 
-    A topic that was transformed is not copied unchanged unless the file says that this is meant
-    (`removed`): a line may be lost, or this process may have another file than the one before it.
-    Then new topics do not start either, because that file may have transforms for them.
+    A topic that was transformed is copied unchanged only if the file permits this (`removed`).
+    Otherwise a line may be lost, or this process may have another file than the previous one. In
+    that case, new topics do not start either, because the other file may have transforms for them.
 
     `all_partitions`: all partitions of the flow. Topics are compared by name, because a transform
-    is meant for a re-created topic as well.
+    also applies to a re-created topic.
     """
     by_term = sorted(maps.values(), key=attrgetter("term"))
     newest = {(known.topic, known.key.partition): known for known in by_term}
@@ -208,10 +209,11 @@ def transformed_as_before(
 def partitioned_as_before(
     partitions: Iterable[Partition], maps: Maps, flow: str
 ) -> list[Partition]:
-    """Return the partitions whose topic is still partitioned as when its copy began; others fail.
+    """Return the partitions whose topic is partitioned as when its copy began. Other partitions
+    fail.
 
-    With another number of target partitions the same key goes to another one. Records of one key
-    would be in two partitions, and which of them were copied would be unknown.
+    If the number of target partitions changed, most keys would go to another partition. Records of
+    one key would be in two partitions, and it would be unknown which of them were copied.
     """
     began: dict[tuple[TopicId, TopicId, str], set[int]] = {}
     for key, known in maps.items():
@@ -254,8 +256,8 @@ def _fan(plan: PartitionPlan, maps: Maps) -> Fan:
 
 
 def _from_mark(partition_map: PartitionMap) -> tuple[Run, ...]:
-    """Return the runs in which the end of the branch's copy can be: those from its mark on, because
-    the copy has reached the mark. The first run is always included.
+    """Return the runs in which the end of the branch's copy can be: the runs from its mark on,
+    because the copy has reached the mark. The first run is always included.
     """
     if partition_map.mark is None:
         return tuple(partition_map.runs)
@@ -264,8 +266,9 @@ def _from_mark(partition_map: PartitionMap) -> tuple[Run, ...]:
 
 
 def _latest_start(plan: PartitionPlan, maps: Maps) -> int:
-    """Return the offset that `latest` stands for, or -1 if there is none. It is fixed once per
-    source topic, so that a re-created target loses nothing.
+    """Return the source offset at which an earlier copy of this topic to another target topic
+    began, or -1 if there is none. `latest` keeps this meaning, so that a re-created target loses
+    nothing.
     """
     before = [
         partition_map
@@ -279,7 +282,8 @@ def _latest_start(plan: PartitionPlan, maps: Maps) -> int:
     if not before:
         return -1
     newest = max(before, key=lambda partition_map: partition_map.term).key
-    # branches began together, although the first run of one may be its first record
+    # all branches began at the same source offset; a branch's first run may be later, if it begins
+    # at the branch's first record
     return min(
         partition_map.runs[0].upstream
         for partition_map in before
@@ -288,9 +292,9 @@ def _latest_start(plan: PartitionPlan, maps: Maps) -> int:
 
 
 def _group_start(plan: PartitionPlan, maps: Maps) -> int:
-    """Return the offset of the flow's group, or -1 if it has none, or may be of another topic.
-    Kafka keeps offsets by name. So if an earlier topic of this name was copied, the offset may be
-    this flow's own position in it, committed a moment too late.
+    """Return the offset that the flow's group has committed, or -1 if there is none or it may be of
+    another topic: Kafka stores offsets by topic name. If an earlier topic of this name was copied,
+    the offset may be this flow's position in it, committed just after the topic was re-created.
     """
     is_known = any(
         known.topic == plan.source.topic and key.source_topic_id != plan.source_topic_id
@@ -300,11 +304,12 @@ def _group_start(plan: PartitionPlan, maps: Maps) -> int:
 
 
 def former_targets(plan: PartitionPlan, maps: Maps) -> tuple[int, ...]:
-    """Return the target partitions with the copy of a deleted source topic of the same name.
+    """Return the target partitions that may have records of a deleted source topic of the same
+    name.
 
-    Once the new topic's copy has begun there, the old one was removed from all partitions. For a
-    partition that starts later, only its own target can still have it. By key all target partitions
-    are its own, and partitions that began earlier write to them.
+    When the new topic's copy began, the old copy had been removed from all partitions. So a
+    partition that starts later only checks its own target. If it is partitioned by key, all targets
+    are its own, but none is checked, because partitions that began earlier write to them.
     """
     former: set[int] = set()
     is_begun = False
@@ -321,7 +326,7 @@ def former_targets(plan: PartitionPlan, maps: Maps) -> tuple[int, ...]:
 
 
 def _is_another(plan: PartitionPlan, maps: Maps) -> bool:
-    """Return True if a deleted source topic's partition was copied to this target topic."""
+    """Return True if this partition of a deleted topic of this name was copied to the target."""
     return any(
         key.target_topic_id == plan.target_topic_id
         and key.source_topic_id != plan.source_topic_id

@@ -19,7 +19,7 @@ def replan(
     intents: FlowIntents,
     create: Callable[[PartitionPlan], Partition],
 ) -> list[Partition]:
-    """Update the table. Return the partitions that must leave their lanes, if they have one.
+    """Apply plans and intents. Return the partitions that must leave their lanes, if any.
 
     A paused partition starts cold when it is resumed, because the position at which its lane
     stopped may not be valid any more.
@@ -54,7 +54,7 @@ def replan(
 
 
 def mark_unwanted(partition: Partition) -> None:
-    """Mark a partition that is no longer mirrored; it is kept for display."""
+    """Mark a partition as no longer mirrored. It is kept for display."""
     partition.is_wanted, partition.handed, partition.begun = False, None, None
     partition.failure = None  # problems of a partition that is no longer mirrored are not shown
     if partition.lane is None:
@@ -79,7 +79,7 @@ def see_source(
 
 
 def vanished_text(partition: Partition) -> str:
-    """Return the text for a partition whose topic the source no longer lists, or an empty text."""
+    """Return the text for a partition whose topic the source no longer lists, else ""."""
     if partition.placement is not Placement.RELEASED or not partition.vanished_ms:
         return ""
     return kept_text(partition.plan.target.topic)
@@ -91,7 +91,7 @@ def kept_text(copy: str) -> str:
 
 
 def hold_back(partitions: Iterable[Partition], error: TwinlogError | None) -> None:
-    """Set the reason why partitions that have not run yet do not start. None clears it."""
+    """Set the error that prevents partitions from starting for the first time. None clears it."""
     waiting = (
         partition for partition in partitions if partition.is_wanted and partition.taken is None
     )
@@ -107,9 +107,9 @@ def hold_back(partitions: Iterable[Partition], error: TwinlogError | None) -> No
 def continue_from(
     partitions: Partitions, former: Iterable[Partition], foreign_until: float
 ) -> None:
-    """Take over the partitions of the previous run: counts continue, and unwanted partitions are
-    RELEASED. Nothing else is valid in a new generation, because another leader may have copied
-    since.
+    """Take over the partitions of the previous run. Their counts continue, and partitions that are
+    no longer wanted become RELEASED. No other state is valid in a new generation, because another
+    leader may have copied in the meantime.
     """
     for partition in former:
         known = partitions.get(partition.plan.source)

@@ -1,28 +1,30 @@
-"""The generations of a flow: a claim in the state topic, and the conditions for writing one.
+"""The generations of a flow: their claims in the state topic, and the conditions for writing a
+claim.
 
 **Problem.** The group elects a leader, but a leader that was frozen continues without knowing that
-its session has ended. So before any other write, a process claims the next generation in a log, in
-which all processes see the same order (`mirror.state.generations`).
+its session has ended. So before any other write, a process claims the next generation in a log,
+because all processes see a log in the same order (`mirror.state.generations`).
 
 **Invariants**
 
 1. The first claim of a number in the log wins. The claimant reads the log again after its claim,
-   and leads only if that claim is its own.
-2. A claim relies on checks that were made before it. If another process has claimed since, the
-   claim is not written, and the set-up is repeated.
+   and leads only if the first claim of this number is its own.
+2. A claim relies on checks that were made before it. If another process has claimed a generation
+   since the checks, the claim is not written, and the set-up is repeated.
 3. A generation is above every generation in the state topic *and* in the rows of the offset map,
    because either topic may have lost its end. If claims were lost, the flow also gets a new
-   producer ID, because that of the lost claims is unknown.
-4. The map is read before the claims, so a generation that its rows name was claimed before.
+   producer ID, because the IDs in the lost claims are unknown.
+4. The map is read before the claims, so every generation in the rows read was already claimed.
 5. A key is never written twice, so compaction keeps the order of claims (`append_once`).
-6. Settings that decide a record's ordinal (`_meaning`) change only after all lanes under the old
-   ones have stopped: the previous generation was closed, or the time for late requests is over.
+6. Settings that determine a record's ordinal (`_meaning`) change only after all lanes with the old
+   settings have stopped: because the previous generation was closed, or because the time for late
+   requests is over.
 
 **What may die**
 
 - *The process, before its claim*: nothing happened.
-- *After the claim, before a lane*: `end_idle` notes that there was none. If that is not written,
-  the next leader waits for late requests that do not exist.
+- *After the claim, before a lane*: `end_idle` notes that the generation had no lane. If this note
+  is not written, the next leader waits for late requests that do not exist.
 - *The response to the claim is lost*: the log is read, and shows whether the claim is first.
 - *A frozen process claims late*: the number is taken, or the claim is below a newer one.
 
@@ -83,24 +85,25 @@ class FlowClaims:
     own_claim: Claim | None = None
     """The last claim of this process that won."""
     idle: Claim | None = None
-    """The claim whose set-up failed, so no lane ran in it; valid while no other process leads."""
+    """The claim whose set-up failed, so it had no lane; valid while no other process leads."""
     quiet_at: float = -math.inf
     """Monotonic time from which no lane of a generation before `own_claim` can write."""
     _waits: tuple[int, float] = (-1, 0.0)
-    """The generation whose lanes are waited for, and until when (monotonic)."""
+    """The generation whose lanes must stop first, and the monotonic time until which to wait."""
 
     @property
     def name(self) -> str:
         return str(self.config.flow)
 
     def history(self, target: ClusterClient) -> FlowHistory | None:
-        """Return the claims that the state topic has now."""
+        """Return the flow's claims in the state topic, or None if there are none."""
         return state_rows(target).history(self.name)
 
     def is_latest(self, target: ClusterClient, generation: int, followed: FlowIntents) -> bool:
-        """Return True if no newer claim exists, and this process follows all intents. Rows,
-        including this process's, may have been deleted with their topic. Then a new leader has
-        written a claim to the new topic, and intents remain valid until they are removed.
+        """Return True if no newer claim exists, and this process follows all intents, none of which
+        pauses or promotes the flow. Missing rows do not matter: the state topic may have been
+        deleted. In that case a new leader has written a claim to the new topic, and intents remain
+        valid until they are removed.
         """
         rows = state_rows(target).of(self.name, *CLAIMS, INTENT)
         history = winning_claims(rows).get(self.name)
@@ -113,12 +116,12 @@ class FlowClaims:
         return not is_newer and not rests and flow_intents(self.name, rows, followed) == followed
 
     def end(self, target: ClusterClient, generation: int) -> None:
-        """Note that all lanes of a generation have drained."""
+        """Write to the state topic that all lanes of a generation have drained."""
         _write(target, closing_row(self.name, generation))
 
     @contextmanager
     def setting_up(self, claim: Claim) -> Iterator[None]:
-        """Note a failed set-up: lanes start only after it, so the generation had none."""
+        """Note the claim if its set-up fails: as lanes start only after it, no lane has run."""
         try:
             yield
         except TwinlogError:
@@ -126,8 +129,8 @@ class FlowClaims:
             raise
 
     def end_idle(self, target: ClusterClient) -> None:
-        """Note that a generation had no lanes, so that the next leader does not wait for them. This
-        only saves time, so its timeout is short, and it may fail.
+        """Write to the state topic that a generation had no lanes, so that the next leader does not
+        wait for them. This only saves time, so the timeout is short, and an error is only logged.
         """
         idle, self.idle = self.idle, None
         if idle is None or time.monotonic() < self.quiet_at:
@@ -147,8 +150,9 @@ class FlowClaims:
     def note_lost_map(
         self, target: ClusterClient, generation: int, targets: Iterable[TopicId]
     ) -> None:
-        """Note that rows of these topics were lost, before the map topic is re-created, for any
-        process that starts a partition by it. Safe to repeat.
+        """Write to the state topic that map rows of these target topics were lost. Call this before
+        the map topic is re-created, because any process may then start partitions by the new map.
+        Safe to repeat.
         """
         _write(target, losing_map(self.name, generation, targets))
 
@@ -161,13 +165,14 @@ class FlowClaims:
         seen: FlowHistory | None,
         fresh_id: bool,
     ) -> tuple[Claim, bool]:
-        """Claim a generation. Return the claim, and whether the generation before was closed.
+        """Claim a generation. Return the claim, and True if no lane of an earlier generation can
+        write any more.
 
-        `fresh_id`: use a fresh producer ID. `seen`: the history before the checks. Copies of a
-        generation that was claimed since were not checked, so there must be none.
+        `fresh_id`: use a new producer ID. `seen`: the history before the checks. Raises
+        SetupWaiting if another generation was claimed since, because its copies were not checked.
         """
         source_id, target_id = ids
-        # the map before the claims: a generation that it names was claimed before
+        # read the map before the claims, so that every generation in it was already claimed
         maps = map_reader.read()
         history = self.history(target)
         last = None if history is None else history.latest
@@ -176,7 +181,8 @@ class FlowClaims:
         if changed := source_changed_error(self.config, last, source_id):
             raise changed
         self._check_meaning(history, fresh_id=fresh_id)
-        # the state topic may have lost its newest claims, or all; rows of the map have generations
+        # the state topic may have lost its newest or all claims; the map's rows show their
+        # generations
         if last is None:
             maps.require_all()  # without claims, only the maps show which generations there were
         in_map = maps.newest_generation()
@@ -227,14 +233,14 @@ class FlowClaims:
             log.info("%s: earlier claims could not be removed: %s", self.name, error)
 
     def _is_known(self, history: FlowHistory | None) -> bool:
-        """Return True if the latest generation has ended, or had no lane while this process led."""
+        """Return True if the latest generation was closed, or its set-up failed in this process."""
         if history is None:
             return False
         return history.is_closed or (self.idle is not None and _is_same(self.idle, history.latest))
 
     def _check_meaning(self, history: FlowHistory | None, *, fresh_id: bool) -> None:
-        """Raise SetupWaiting if records get other ordinals under the changed settings, and a lane
-        with the former settings may still send.
+        """Raise SetupWaiting if the changed settings give records other ordinals while a lane with
+        the former settings may still send.
         """
         if history is None or history.latest is None or history.is_closed:
             return
@@ -252,8 +258,8 @@ class FlowClaims:
             )
 
     def _meaning(self) -> str:
-        """Return a digest of the settings that determine each record's ordinal. A change takes
-        effect at a drained position only.
+        """Return a digest of the settings that determine each record's ordinal. A change of these
+        settings takes effect only after all lanes have drained.
         """
         parts = [
             self.config.isolation_level.value,

@@ -17,7 +17,7 @@ STATE_WITHIN_S: Final = 5.0
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class FlowEnds:
-    """Settings only; no requests are sent."""
+    """Settings of one flow and its clients. Sends no requests."""
 
     config: FlowConfig
     policy: ReplicationPolicy
@@ -31,7 +31,7 @@ class FlowEnds:
         return str(self.config.flow)
 
     def clusters(self) -> tuple[ClusterSettings, ...]:
-        """The settings of all clients: the admin's, and those of the lanes."""
+        """Return the settings of all clients: first the driver's, then the lanes'."""
         return self.source, self.target, self.lane_source, self.lane_target
 
     @property
@@ -48,13 +48,13 @@ class FlowEnds:
 
     @property
     def lanes_are_us(self) -> bool:
-        """Return True if lanes connect to the target as the same user."""
+        """Return True if lanes connect to the target as the same user as the driver."""
         own_time = self.target.request_timeout_ms
         return replace(self.lane_target, request_timeout_ms=own_time) == self.target
 
 
 class FlowClients:
-    """Clients that are opened on first use; not thread-safe."""
+    """The driver's clients for both clusters of a flow, opened on first use. Not thread-safe."""
 
     def __init__(self, ends: FlowEnds) -> None:
         self._ends = ends

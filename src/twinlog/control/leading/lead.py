@@ -1,4 +1,5 @@
-"""Whether this process leads a flow, stands by, or may not even join its group.
+"""Determines whether this process leads a flow, stands by, or is not permitted to join the flow's
+group.
 
 A standby compares its configuration with the leader's, which is in the leader's member metadata
 (`config.effective`), because a process with another file would change the flow when it takes over.
@@ -26,17 +27,17 @@ from twinlog.errors import Fate, NotLeader, TwinlogError, Unauthorized
 from twinlog.quantities import first_few
 
 ONCE_WAITS_S: Final = 15.0
-"""Longer than a session, because a killed process is a member until its session ends."""
+"""Seconds that `--once` waits to lead. A killed leader's session ends within this time."""
 
 STANDBY_CHECKS_S: Final = 5.0
 APART_S: Final = 10.0
-"""How long a process stays out of a group that is handed over to another process."""
+"""Seconds for which a process stays out of the group of a flow that goes to another process."""
 
 KEYS_SHOWN: Final = 10
 
 
 class SetupWaiting(TwinlogError):
-    """The flow must not start yet; it is tried again soon."""
+    """The flow must not start yet. The set-up is retried soon."""
 
     code = "STANDBY"
     fate = Fate.RETRIABLE
@@ -59,7 +60,9 @@ class Fenced(SetupWaiting):
 def join_election(
     membership: Membership | None, target: ClusterSettings, config: FlowConfig
 ) -> Membership:
-    """Return a membership of the flow's group with the current configuration in its metadata."""
+    """Return a membership of the flow's group with the current configuration in its metadata.
+    Raises StandingBy if this process must stay out of the group for now.
+    """
     own_digests = digests(config)
     if membership is not None and (gone_s := membership.gone_for_s) is not None:
         if gone_s < APART_S:
@@ -75,7 +78,7 @@ def join_election(
 
 
 def wait_to_lead(membership: Membership, config: FlowConfig, *, once: bool) -> None:
-    """Return when this process leads; else raise the reason (SetupWaiting: try again)."""
+    """Return when this process leads. Otherwise raise the reason; on SetupWaiting, try again."""
     membership.wait_for(_has_news, within_s=ONCE_WAITS_S if once else STANDBY_CHECKS_S)
     state = membership.state
     if state.role is MemberRole.LEADING:
@@ -83,15 +86,15 @@ def wait_to_lead(membership: Membership, config: FlowConfig, *, once: bool) -> N
     if state.role is MemberRole.LEFT:
         raise StandingBy("standing by: this process has left the flow's group")
     if state.problem is not None and not state.leader:
-        raise state.problem  # this process is no member, and there may be no other
-    if not state.leader:  # lasts as long as a dead member's session, and a busy coordinator
+        raise state.problem  # the problem keeps this process out of the group
+    if not state.leader:  # while a dead member's session lasts, or the coordinator is busy
         raise LeaderUnknown(
             f"standing by: which process leads this flow is unknown: {config.flow.target} "
             "has not responded with the members of its group"
         )
     leader = membership.leader_description
     if _is_for_another(membership.metadata, state):
-        membership.leave()  # else the coordinator might choose this process
+        membership.leave()  # otherwise the coordinator might choose this process
         raise StandingBy(f"standing by: {leader} hands this flow over to a third process")
     if once:
         raise NotLeader(

@@ -1,12 +1,14 @@
 """Commands to a running process: to reload its configuration, and to stop.
 
-A command is a value with its author and reason. Any thread may put one; the supervisor executes it
-in its own thread. Its outcome is a value as well: the changes, or none if there is nothing to do.
-Signals, the watch of the configuration's files and the demo put theirs here.
+A command is a value with its author and reason. Any thread can queue a command; the supervisor
+executes it in its own thread. The outcome is a value as well: the list of changes, which is empty
+if there is nothing to do. Signals, the watch of the configuration's files, and the demo queue
+commands here.
 
-An operator's intent for a flow (pause, resume, limit, release, promote) outlives every process. It
-also has an author, a reason and a list of changes, and is written only once if repeated
-(`client.steering`). But it is stored as a row of the flow's state, which the flow's leader follows.
+An operator's intent for a flow (pause, resume, limit, release, promote) is not a command. It is
+stored as a row of the flow's state, which the flow's leader follows, so it outlives every process.
+Like a command, it has an author, a reason and a list of changes. A repeated intent is written only
+once (`client.steering`).
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ class Reload(ProcessCommand):
 
 
 class Stop(ProcessCommand):
-    """Shut down cleanly: drain lanes, note ends, leave groups."""
+    """Shut down cleanly: drain lanes, close generations, leave groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,21 +62,21 @@ class QueuedCommand:
 
 
 class CommandPort:
-    """The commands to one process. It exists from before the configuration is read until the
+    """Queue of commands to one process. It exists before the configuration is read, and until the
     process has ended.
     """
 
     def __init__(self) -> None:
         self.stopping = threading.Event()
-        """Set after a `Stop` was put."""
+        """Set when a `Stop` is queued."""
         self._lock = threading.Lock()
         self._asked: queue.SimpleQueue[QueuedCommand] = queue.SimpleQueue()
         self._is_closed = False
 
     def put(self, command: ProcessCommand) -> Future[Outcome]:
-        """Put a command; thread-safe, but not for signal handlers, because it takes a lock.
+        """Queue a command. Thread-safe, but not for signal handlers, because it acquires a lock.
 
-        The future has the outcome, or the TwinlogError because of which nothing was done.
+        Return a future of the outcome, or of the TwinlogError because of which nothing was done.
         """
         why = f": {command.reason}" if command.reason else ""
         log.info("%s, requested by %s%s", type(command).__name__.lower(), command.who, why)
@@ -88,7 +90,7 @@ class CommandPort:
         return asked.outcome
 
     def pop_all(self) -> Iterator[QueuedCommand]:
-        """Yield the commands put since the last call. The supervisor sets their results."""
+        """Yield the commands queued since the last call. The supervisor sets their results."""
         while True:
             try:
                 yield self._asked.get_nowait()
@@ -96,7 +98,7 @@ class CommandPort:
                 return
 
     def close(self) -> None:
-        """Reject all later commands immediately, because the flows have ended."""
+        """Reject all queued and later commands except Stop, because the flows have ended."""
         with self._lock:
             self._is_closed = True
             self._answer_all()

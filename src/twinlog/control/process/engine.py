@@ -1,15 +1,15 @@
 """Spark of one process: when it starts, why it has no executor, and how many lanes it runs.
 
-On this machine Spark starts with the process, in parallel with the set-up of flows, so that a
-standby takes over soon. On a cluster only its JVM does. The application, which takes cores from
-others, starts when the process leads its first flow, and runs until the end of the process. It
-starts with the process too if twinlog.spark.standby=warm is set or if YARN has started the driver.
-It then holds one executor while it is idle.
+A local Spark starts with the process, in parallel with the set-up of flows, so that a standby takes
+over soon. With a Spark cluster, only the driver's JVM starts with the process. The application,
+which takes cores from other applications, starts when the process leads its first flow, and runs
+until the process ends. If twinlog.spark.standby=warm is set, or if YARN has started the driver, the
+application also starts with the process. It then reserves one executor while it is idle.
 
-Without an executor the process waits. Flows without lanes then show WAITING_FOR_SPARK. An
-application that the cluster has ended is started again. So is an application without executors on
-a standalone cluster: a master that was restarted does not know it, ends its executors, and would
-never start others. Spark reports neither to the application.
+Without an executor the process waits, and flows without lanes show WAITING_FOR_SPARK. If Spark's
+cluster ends the application, it is started again. On a standalone cluster, an application without
+executors is also started again: a master that was restarted does not know the application, ends its
+executors, and never starts new ones. Spark reports neither event to the application.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ ASKED_AFTER_S: Final = 5.0
 ONCE_GIVES_UP_S: Final = 60.0
 POLL_S: Final = 1.0
 JVM_EVERY_S: Final = 10.0
-"""Interval in which the JVM's use is read: as often as a scraper usually reads it."""
+"""Seconds between two reads of the JVM's resource use: the usual interval of a metrics scraper."""
 RESTART_AFTER_S: Final = 5.0
 FORGOTTEN_AFTER_S: Final = 60.0
-"""Seconds without an executor after which an application on a standalone cluster is replaced. They
-are doubled each time, up to `MOST_PATIENCE_S`, because the cluster may only be full.
+"""Seconds without an executor after which an application on a standalone cluster is replaced. The
+time doubles with each replacement, up to `MOST_PATIENCE_S`, because the cluster may only be full.
 """
 MOST_PATIENCE_S: Final = 1800.0
 
 
 class SparkEngine:
-    """Spark of this process, in its own thread, so that nothing waits for it."""
+    """Runs the Spark of this process in its own thread, so that no other thread waits for it."""
 
     def __init__(self, options: MirrorOptions, flows: Sequence[FlowConfig]) -> None:
         self._options = options
@@ -84,9 +84,9 @@ class SparkEngine:
         self._starter: Any = None
         self._stop = threading.Event()
         self._slots: int | None = None
-        """Task slots of a given master, or None for this machine, which has as many as needed."""
+        """Task slots of the configured master, or None for a local Spark, which has enough."""
         self._without_since: float | None = None
-        """Monotonic time since which there should be an executor, but is none."""
+        """Monotonic time since when a needed executor is missing, or None if none is missing."""
         self._began = 0.0
         """Monotonic time at which the application was started."""
         self._patience_s = FORGOTTEN_AFTER_S
@@ -97,7 +97,7 @@ class SparkEngine:
         self._thread.start()
 
     def note_needed(self) -> None:
-        """Note that this process leads a flow."""
+        """Note that this process leads a flow, so that it needs Spark."""
         self._needed.set()
 
     # -- the life of Spark
@@ -111,7 +111,9 @@ class SparkEngine:
             self._supervisor.fail(error)
 
     def _serve(self) -> None:
-        """Start Spark. Return if its cluster has ended the application, or has not started it."""
+        """Start Spark, and offer leases until this process stops. Return earlier if Spark's cluster
+        has ended the application, or has not started it.
+        """
         from twinlog.spark.masters import slots_for
         from twinlog.spark.session import AttachedJvm, DriverJvm, forget_gateway, stop_spark
 
@@ -134,7 +136,7 @@ class SparkEngine:
             self._began = time.monotonic()
             self._lease_from(engine)
         except Disconnected as error:
-            self._stop.wait(POLL_S)  # the JVM may be ending, and is checked after that
+            self._stop.wait(POLL_S)  # the JVM may be ending: give it time before the check
             self._require_jvm()
             if is_local(self._master) or self._is_attached:
                 raise
@@ -149,8 +151,8 @@ class SparkEngine:
                 self._engine = None
 
     def _lease_from(self, engine: Engine) -> None:
-        """Offer leases on an application until this process stops. Raises Disconnected if the
-        cluster has ended it, or may have forgotten it.
+        """Offer leases on an application until this process stops. Raises Disconnected if Spark's
+        cluster has ended the application, or may have lost it.
         """
         from twinlog.spark.lease import SparkLeaseStarter, await_executor
         from twinlog.spark.masters import is_dynamic, slots_for, slots_now, task_slots
@@ -190,8 +192,8 @@ class SparkEngine:
                 self._options.on_jvm(jvm_use(engine.context))
 
     def _count(self, slots: int, *, follows: bool = True) -> None:
-        """Note the number of slots of the current executors. The next lease depends on it, unless
-        executors follow leases.
+        """Note the number of slots of the current executors. It determines the next lease's number
+        of lanes, unless Spark allocates executors for each lease (not `follows`).
         """
         if slots:
             self._patience_s = FORGOTTEN_AFTER_S
@@ -213,7 +215,7 @@ class SparkEngine:
         """Raise TwinlogError if the JVM has ended, because no lease can begin without it."""
         if not self._jvm.gateway.has_ended:
             return
-        # a signal that stops this process may also reach its JVM; then its end is expected
+        # the JVM's end is expected if a signal that stops this process has also reached the JVM
         if not self._stop.is_set() and not self._options.commands.stopping.is_set():
             raise TwinlogError(
                 "Spark's JVM ended by itself (out of memory, or killed?): see the lines "
@@ -226,7 +228,8 @@ class SparkEngine:
     def stop(self) -> None:
         self._stop.set()
         self._needed.set()
-        # a Spark that is still starting ends with this process, because its input closes then
+        # wait only briefly: a Spark that is still starting ends with this process, which closes its
+        # input
         self._thread.join(START_IS_WAITED_FOR_S)
         if self._engine is not None:
             from twinlog.spark.session import stop_spark
@@ -245,8 +248,8 @@ class SparkEngine:
         return 0.0 if since is None else time.monotonic() - since
 
     def why_waiting(self) -> TwinlogError | None:
-        """Return why flows without lanes wait, or None if there are executors, or if they are not
-        late. Thread-safe.
+        """Return the error that flows without lanes show, or None if there are executors, or if
+        they are not late. Thread-safe.
         """
         if is_local(self._master) or self._waited_s < WAITING_AFTER_S:
             return None
@@ -268,7 +271,7 @@ class SparkEngine:
     # -- lanes
 
     def _most_lanes(self, name: str, partitions: int = MANY) -> int:
-        """Return the maximum number of lanes of a flow, however many cores a cluster has."""
+        """Return a flow's maximum number of lanes, however many cores Spark's cluster has."""
         flow = self._flows[name]
         cores = self._cores
         if not is_local(self._master):
@@ -276,7 +279,7 @@ class SparkEngine:
         return lanes_of(flow, cores, self._options.lanes, partitions)
 
     def _lanes_wanted(self) -> int:
-        """Return the number of lanes that all led flows want, by their partitions."""
+        """Return the number of lanes that all flows want. Led flows count by their partitions."""
         led = {} if is_local(self._master) else self._supervisor.ask(self._partitions)
         return sum(self._most_lanes(name, led.get(name, MANY)) for name in self._flows)
 
@@ -287,8 +290,8 @@ class SparkEngine:
     def lanes_for(
         self, flow: FlowConfig, partitions: int, *, flows: int, is_light: bool = False
     ) -> int:
-        """Return the flow's number of lanes on this Spark: one if it has little traffic, unless the
-        number is given by `--lanes`.
+        """Return the flow's number of lanes on this Spark: one if it has little traffic, unless
+        `--lanes` gives the number. `flows`: the number of flows that share the slots.
         """
         override = self._options.lanes
         if is_light and override is None:
@@ -296,11 +299,11 @@ class SparkEngine:
         if self._slots is None:
             return self._within_room(flow, lanes_of(flow, self._cores, override, partitions))
         lanes = lanes_of(flow, self._slots, override, partitions)
-        # the next lease replaces lane by lane, and starts with one lane more
+        # keep a slot free: the next lease replaces lane by lane, and starts with one lane more
         return max(1, min(lanes, self._slots // flows - 1))
 
     def _within_room(self, flow: FlowConfig, lanes: int) -> int:
-        """Limit lanes to the slots with which this Spark was started: a reload may want more."""
+        """Limit lanes to the number for which this Spark was started. A reload may want more."""
         name = str(flow.flow)
         room = self._room.get(name, 1)
         if lanes > room and name not in self._warned:

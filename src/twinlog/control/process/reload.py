@@ -1,7 +1,7 @@
 """Reads the configuration again while flows run, on request or because its files have changed.
 
-A configuration that cannot be read changes nothing. Otherwise only the flows whose effective values
-differ shut down and resume with the new ones; the others are not affected.
+A configuration that cannot be read changes nothing. Otherwise, only flows whose effective values
+differ shut down and resume with the new values. All other flows continue.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from twinlog.threads import RepeatedJob
 log = logging.getLogger(__name__)
 
 POLL_S: Final = 1.0
-"""How soon a reload that turns the watch on has an effect."""
+"""Seconds after which a reload that enables the watch takes effect."""
 NOT_RELOADED: Final = "the configuration was not reloaded, everything stays as it is"
 
 
@@ -43,7 +43,7 @@ class ReloadResult:
 
 
 class Reloader:
-    """Reads the files again, one read at a time."""
+    """Reads the configuration files again, one read at a time."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Reloader:
 
     @property
     def interval_s(self) -> int:
-        """Return the interval in which the files are compared, or 0 for never."""
+        """Return the seconds between two comparisons of the files, or 0 if there are none."""
         asked = [flow.reload_interval_seconds for flow in self._config.flows]
         return min((seconds for seconds in asked if seconds > 0), default=0)
 
@@ -75,8 +75,8 @@ class Reloader:
         return True
 
     def _digest(self) -> bytes:
-        """Return a digest of the files' bytes. It is empty if they cannot be read, as in the middle
-        of a replacement.
+        """Return a digest of the files' bytes. It is empty if a file cannot be read, for example
+        while the file is being replaced.
         """
         try:
             files = (self._config.file, *self._config.more_files)
@@ -85,7 +85,7 @@ class Reloader:
             return b""
 
     def read(self) -> ReloadResult:
-        """Read the files; may block. Raises TwinlogError, and then nothing changes."""
+        """Read the files. May block. Return the changes; after a TwinlogError, nothing changes."""
         with reloading(os.environ):
             self._seen = self._digest()
             try:
@@ -123,7 +123,7 @@ class Reloads:
     """
 
     reloader: Reloader | None
-    """The reader of the files, or None if they are read only once."""
+    """The reader of the files, or None with `--once`, which reads them only once."""
     background: InBackground
     change: Callable[[ReloadResult], bool]
     """Applies a reload. Returns False if the process is shutting down."""
@@ -169,7 +169,7 @@ class Reloads:
 
 
 def file_watch(reloader: Reloader, commands: CommandPort) -> RepeatedJob:
-    """Return a job that requests a reload when the files have changed, if a flow asks for that."""
+    """Return a job that requests a reload when files have changed, if any flow wants that."""
 
     def run() -> float:
         if reloader.interval_s > 0 and reloader.has_new_files():

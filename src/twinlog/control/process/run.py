@@ -4,7 +4,7 @@ parallel.
 Spark takes seconds to start; flows are set up in the meantime. No record is copied before both are
 ready.
 
-`run_in_session` runs them in a Spark session of the caller (`twinlog.run`).
+`run_in_session` runs the flows in a Spark session of the caller (`twinlog.run`).
 """
 
 from __future__ import annotations
@@ -53,26 +53,26 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorOptions:
-    """Options of the command line."""
+    """Command-line options of `twinlog mirror`, and callbacks."""
 
     once: bool = False
     lanes: int | None = None
     lease_s: float | None = None
     spark: SparkOptions = field(default_factory=SparkOptions)
     adopts: Callable[[FlowConfig], OffsetStorage | None] = lambda _: None
-    """Returns the positions of the MirrorMaker 2 whose work a flow adopts, or None."""
+    """Returns the storage with positions of the MirrorMaker 2 that a flow adopts, or None."""
     commands: CommandPort = field(default_factory=CommandPort)
     read_again: Callable[[], MirrorConfig] | None = None
     """Reads the configuration. None if it is read only once."""
     on_snapshot: Callable[[list[FlowSnapshot]], None] = lambda _: None
     on_turn: Callable[[], None] = lambda: None
-    """Called when the supervisor is alive, but there are no new snapshots."""
+    """Called once a second if the supervisor is alive and takes no snapshots."""
     on_jvm: Callable[[JvmUse | None], None] | None = None
     """Called every JVM_EVERY_S with the use of Spark's JVM. None if it is not needed."""
     events: Callable[[str], PublishedEvents | None] = lambda _: None
-    """Returns recent events of a flow, for other hosts."""
+    """Returns the recent events of a flow that are published to other hosts."""
     on_config: Callable[[MirrorConfig], None] = lambda _: None
-    """Called with the new configuration when it was read again."""
+    """Called with each new configuration before any flow uses it."""
     thread_watch: ThreadWatch = field(default_factory=ThreadWatch)
 
 
@@ -88,7 +88,7 @@ class MirrorResult:
 def say_slow_kernels(chosen: ChosenKernels = CHOSEN) -> None:
     """Log one line if this installation lacks the compiled kernels.
 
-    Executors of a Spark cluster have the archive of this installation, or one of their own.
+    The line also applies to executors of a Spark cluster, unless they have their own installation.
     """
     if not chosen.is_compiled:
         what = "decoding batches and joining small ones takes"
@@ -102,9 +102,9 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
     refuse_transforms(config)
     require_extra("pyspark", "spark", "twinlog mirror")
     say_slow_kernels()
-    conditions()  # read now: a mirror may run for months, and its files may be replaced
-    # Spark is imported late: commands that do not need it start fast, and flows are set up in the
-    # meantime
+    conditions()  # read now, because files may be replaced while a mirror runs for months
+    # Spark is imported later, so that commands that do not need it start fast, and flows are set up
+    # in the meantime
     neighbours = neighbours_of(config.flows)
     flows = [flow_setup(flow, options.adopts(flow), neighbours) for flow in config.flows]
     status = StatusFile(path, *map(Path, config.more_files))
@@ -168,17 +168,17 @@ def _reloader(
 
 
 # Checks the key files of all flows while they run, and warns of certificates that expire soon. Each
-# connection checks its own (`cluster.security.renewal`); lanes get new ones from this thread even
-# if the driver does not connect.
+# connection checks its own key files (`cluster.security.renewal`). Lanes get new credentials from
+# this thread, even if the driver does not connect.
 
 TURN_S: Final = CHECK_EVERY_S / 2
-"""Interval of turns: half of the check interval, so that a check that is a moment too early does
-not cost a whole one.
+"""Seconds between two turns: half of the check interval, so that a turn that comes a moment before
+the check is due does not delay the check by a whole interval.
 """
 
 
 class KeyFileWatch:
-    """Runs from `with` to its end; `update` gives it the current flows."""
+    """Checks key files during its `with` block. `update` sets the current flows."""
 
     def __init__(
         self,
@@ -236,8 +236,8 @@ class KeyFileWatch:
 def run_in_session(
     spark: Any, files: Sequence[str | Path], *, once: bool, lanes: int | None, may_be_open: bool
 ) -> MirrorResult:
-    """Run until everything is copied (`once`), or until the caller is interrupted. Then shut down
-    cleanly. Raises TwinlogError.
+    """Run the flows of these files until everything is copied (`once`), or until the caller is
+    interrupted. Then shut down cleanly. Raises TwinlogError.
     """
     require_extra("pyspark", "spark", "twinlog.run")
     from twinlog.spark.session import session_options
@@ -271,7 +271,7 @@ def run_in_session(
 
 @contextmanager
 def _interrupts() -> Iterator[None]:
-    """Let Ctrl-C only raise KeyboardInterrupt: PySpark's handler would cancel the lanes' jobs."""
+    """Let Ctrl-C only raise KeyboardInterrupt: PySpark's handler would also cancel lanes' jobs."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,21 +1,25 @@
-"""Balances flows over processes: one that leads more flows hands some to one that leads fewer.
+"""Balances flows over processes: a process that leads more flows hands some over to a process that
+leads fewer.
 
-The first process in a flow's group leads it, so a process that starts later leads nothing. Each
-standby announces how many flows it leads, and whether it could take one. A leader that leads at
-least two more hands over half of the difference: it drains the flow, notes its end, and leaves the
-group for a while. Each move makes the difference smaller, and a difference of one is ignored. So
-two processes end with half of the flows each, and stay so.
+The first process in a flow's group leads the flow, so a process that starts later leads nothing.
+Each standby announces how many flows it leads, and whether it can lead another one. A leader that
+leads at least two flows more than a standby hands over half of the difference: it drains each flow,
+closes the generation, and leaves the flow's group for a while. Each move makes the difference
+smaller, and a difference of one is ignored. So two processes end with half of the flows each, and
+no flow moves after that.
 
-A difference must last for `SETTLE_S` and a random part of it (otherwise two leaders would give too
-much to one newcomer), and after each move for twice as long. Flows are only handed to a process
-with the same configuration, and only while it stands by without problems.
+A difference must last for `SETTLE_S` plus a random part of it, because otherwise two leaders would
+give too many flows to one newcomer. After each move, the next difference must last twice as long.
+Flows are only handed to a process with the same configuration, and only while it stands by without
+problems.
 
-Processes that start together are an exception: the first one leads nearly all flows and has hardly
-begun. In its first minute a process waits only for `SOON_S`, and gives all others their part at
-once. Six flows of three processes were balanced after 106 s without this, and are after 21 s.
+Processes that start together are an exception, because the first process leads nearly all flows,
+and most of them do not copy yet. In its first minute, a process waits only for `SOON_S` and then
+hands over flows to all other processes. With this exception, six flows of three processes are
+balanced after 21 s instead of 106 s.
 
-A group's coordinator picks any member when the leader leaves. If there is more than one standby,
-the leader first names its successor, and the others stay out of the group for some seconds.
+When a leader leaves, its group's coordinator picks any member. If there is more than one standby,
+the leader first names its successor, and the other standbys stay out of the group for some seconds.
 """
 
 from __future__ import annotations
@@ -46,31 +50,31 @@ log = logging.getLogger(__name__)
 
 SETTLE_S: Final = 30.0
 SOON_S: Final = 3.0
-"""Settle time of a young process. It is longer than a process takes to announce what it leads."""
+"""Settle time of a young process in seconds: more than it takes to announce what it leads."""
 
 YOUNG_S: Final = 60.0
-"""Age up to which a process is young. Within this time Spark has started even on a slow machine, so
-that the process can take a flow.
+"""Age in seconds up to which a process is young. Within this time Spark has started even on a slow
+machine, so that the process can lead a flow.
 """
 
 TURN_S: Final = 0.5
 ANNOUNCE_AFTER: Final = 0.1
-"""Part of the settle time: a number that changes again soon is not announced, because each
-announcement is a rebalance.
+"""Fraction of the settle time for which the number of led flows must be stable before it is
+announced, because each announcement causes a rebalance.
 """
 
 OTHERS_LEAVE_WITHIN_S: Final = 8.0
 AT_ONCE: Final = 4
 ARRIVES_WITHIN: Final = 10
-"""Settle times until a process that was given a flow announces that it leads it."""
+"""Number of settle times within which a process announces a flow that was handed over to it."""
 
 EVEN: Final = 2
-"""Smallest difference that is balanced. With a smaller one, moving a flow would only reverse it."""
+"""Smallest difference that is balanced. At a difference of one, a move would only reverse it."""
 
 
 @dataclass(slots=True)
 class _Fewer:
-    """A process that leads fewer flows, and the flows of this process that it stands by for."""
+    """A process that leads fewer flows, and those flows of this process for which it stands by."""
 
     leads: int
     who: str
@@ -99,13 +103,13 @@ class Sharing:
         self._announced_at: dict[str, float] = {}
         self._uneven_since: dict[str, float] = {}
         self._given: dict[str, tuple[int, float]] = {}
-        """By process: the number of flows that it leads, including those that it was given, and
-        until when this number overrides its announcements.
+        """By process to which flows were handed over: how many flows it leads including these, and
+        the time until which this number overrides its announcements.
         """
 
     @property
     def _settle_s(self) -> float:
-        """Return how long a difference must last."""
+        """Return for how many seconds a difference must last."""
         return self._soon_s if self._clock() < self._young_until else self._usual_s
 
     def turn(self, flows: Iterable[ManagedFlow], *, can_lead: bool) -> None:

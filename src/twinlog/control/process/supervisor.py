@@ -1,5 +1,5 @@
-"""The driver's only thread of decisions: handles events of lanes, results of background work,
-commands, and timers, for all flows.
+"""The driver's only thread that makes decisions. It handles events of lanes, results of background
+work, commands, and timers, for all flows.
 
 A flow is set up in the background (`flow_setup`) and retried while its clusters cannot be reached;
 the other flows do not wait for it. With `--once` a flow that cannot be set up within a minute is
@@ -42,19 +42,19 @@ T = TypeVar("T")
 TICK_S: Final = 0.1
 FLOW_TICK_S: Final = 0.02
 """Minimum duration of a turn per flow, up to TICK_S for all flows. Every flow causes calls, and
-each turn serves all flows. So without a minimum, CPU use would grow with the square of their
-number.
+each turn serves all flows. So without a minimum, CPU use would grow with the square of the number
+of flows.
 """
 STOP_WITHIN_S: Final = 6.5
-"""Time limit for lanes to drain. After it their jobs are cancelled, which is harmless. The rest of
-a shutdown took up to 2.3 s on a busy machine, and the total must be below 10 s.
+"""Seconds that lanes have to drain at shutdown. After that their jobs are cancelled, which is
+harmless. The rest of a shutdown took up to 2.3 s on a busy machine; the total must be below 10 s.
 """
 
 LEAVE_WITHIN_S: Final = 2.0
 
 
 class Supervisor:
-    """Runs flows until they are done, or until it is stopped. It is their `Process`."""
+    """Runs flows until they are done, or until it is stopped. It is the `Process` of its flows."""
 
     def __init__(  # noqa: PLR0913 (all of it is known at once, by name)
         self,
@@ -104,7 +104,7 @@ class Supervisor:
         self._reloads = Reloads(reloader=reloader, background=self.background, change=self._change)
         self._stop_at: float | None = None
         self.flows = [ManagedFlow(setup=setup, process=self) for setup in setups]
-        """Used in the supervisor's thread."""
+        """All flows of this process. Used in the supervisor's thread."""
 
     # -- from any thread
 
@@ -112,12 +112,12 @@ class Supervisor:
         self.call(lambda: setattr(self.leases, "starter", starter))
 
     def retry_now(self) -> None:
-        """Retry immediately what is in a retry pause, because credentials were renewed."""
+        """End the pauses before retries, because credentials were renewed."""
         for flow in tuple(self.flows):
             self.call(flow.retry_now)
 
     def ask(self, question: Callable[[], T]) -> T:
-        """Return the result of `question` in the supervisor's thread, which may read the flows."""
+        """Return the result of `question`, which is called in the supervisor's thread."""
         return self._calls.ask(question)
 
     @property
@@ -143,7 +143,7 @@ class Supervisor:
         return self.snapshots()
 
     def begin(self) -> None:
-        """Start to set up the flows, before Spark has started."""
+        """Start setting up the flows. This does not wait for Spark."""
         for flow in self.flows:
             flow.try_set_up()
 
@@ -152,7 +152,7 @@ class Supervisor:
         return all(flow.life.is_over for flow in self.flows)
 
     def turn(self, within_s: float = TICK_S) -> None:
-        """Run one turn: handle queued calls, waiting for the first one, and then do what is due."""
+        """Run one turn: handle queued calls, waiting for the first one, and do what is due."""
         self._calls.handle_queued(within_s, min(within_s, FLOW_TICK_S * len(self.flows)))
         for asked in self.commands.pop_all():
             self._run_command(asked)
@@ -196,7 +196,7 @@ class Supervisor:
             flow.stop()
         return [f"{flow.setup.name}: {flow.phase}" for flow in self.flows]
 
-    # the groups of flows that never ran, or were not shut down cleanly
+    # leave the groups of flows that never ran, or were not shut down cleanly
     def _leave_groups(self) -> None:
         left = [flow.setup for flow in self.flows if flow.phase is Phase.LEFT]
         leaving = [leave(setup) for setup in left]
@@ -209,7 +209,7 @@ class Supervisor:
 
     @property
     def can_lead(self) -> bool:
-        """Return True if Spark has started."""
+        """Return True if Spark has started, so that flows can get lanes."""
         return self.leases.starter is not None
 
     def start_lease(self, run: FlowRun, lanes: int) -> tuple[int, Job]:
@@ -283,7 +283,7 @@ class Leases:
         return {*self._runs}
 
     def start(self, run: FlowRun, lanes: int) -> tuple[int, Job]:
-        """Start the next lease of a run, and drop ended ones."""
+        """Start the next lease of a run. Return its number and its Spark job."""
         if self.starter is None:
             raise TwinlogError("a lease was requested before Spark had started")
         number = next(self._numbers)
@@ -295,7 +295,7 @@ class Leases:
         return number, self.starter.start(number, lanes, description)
 
     def on_event(self, event: ChannelEvent) -> None:
-        """Pass a lane's event to the run that it works for."""
+        """Pass a lane's event to the run of its lease."""
         match event:
             case LaneConnected(peer):
                 run = self._runs.get(peer.identity.lease)
@@ -311,19 +311,19 @@ class Leases:
                     known[0].on_gone(known[1])
 
 
-# Flows that this process cannot set up, and the threads that publish the reason: one per flow, so
-# that a slow target delays neither the supervisor nor another flow.
+# Publication of failed set-ups. Each flow that cannot be set up has a thread that publishes the
+# reason, so that a slow target delays neither the supervisor nor another flow.
 
 
 @dataclass(slots=True)
 class FailedSetUps:
-    """Publishes failing set-ups, in the supervisor's thread. Only `join` waits for a cluster."""
+    """Publishes failed set-ups, in the supervisor's thread. Only `join` waits for a cluster."""
 
     publishes: bool = False
-    """Whether to publish to other hosts: from the first turn of the process to the last."""
+    """Whether failed set-ups are published: from the first turn of the process to the last."""
     _published: dict[FlowSetup, tuple[SetUpPublication, Duties]] = field(default_factory=dict)
     _ending: dict[FlowSetup, Duties] = field(default_factory=dict)
-    """Threads that write their last row. Nothing new is published for the flow before that."""
+    """Threads that still write their last row. Nothing else is published for their flows."""
 
     def update(self, flows: Iterable[tuple[FlowSetup, FlowSnapshot]]) -> None:
         """Set the current snapshots of all flows, each with its set-up."""
@@ -354,7 +354,7 @@ class FailedSetUps:
             duties.stop()
 
     def join(self, within_s: float) -> None:
-        """Wait for the last rows, after `end`."""
+        """Wait until the last rows are written, but at most `within_s`. Call this after `end`."""
         until = time.monotonic() + within_s
         for duties in self._ending.values():
             duties.join(max(0.0, until - time.monotonic()))
@@ -376,7 +376,7 @@ ANSWER_WITHIN_S: Final = 5.0
 
 
 class Calls(Generic[E]):
-    """The queue of events (of type E) and calls."""
+    """Queue of events (of type E) and calls for the supervisor's thread."""
 
     def __init__(self, on_event: Callable[[E], None]) -> None:
         self._on_event = on_event
@@ -395,8 +395,8 @@ class Calls(Generic[E]):
         self._queue.put(lambda: _raise(error))
 
     def ask(self, question: Callable[[], T]) -> T:
-        """Return the result of `question` in the supervisor's thread. For other threads. Raises
-        Disconnected.
+        """Return the result of `question`, which runs in the supervisor's thread. Call this in
+        another thread. Raises Disconnected if the supervisor does not respond.
         """
         answer: Future[T] = Future()
         self._queue.put(lambda: answer.set_result(question()))
@@ -411,7 +411,10 @@ class Calls(Generic[E]):
         then: Callable[[Any], None],
         otherwise: Callable[[TwinlogError], None],
     ) -> None:
-        """Run a job that may block, then call back. Other errors than TwinlogError are bugs."""
+        """Run a job that may block in another thread. In the supervisor's thread, call `then` with
+        its result, or `otherwise` with its TwinlogError. Other errors are bugs, which end the
+        process.
+        """
 
         def work() -> None:
             try:
@@ -427,8 +430,8 @@ class Calls(Generic[E]):
         THREADS.run("twinlog-job", work)
 
     def handle_queued(self, within_s: float, least_s: float = 0.0) -> None:
-        """Handle all queued calls, waiting at most `within_s` for the first one. Further calls are
-        handled immediately until `least_s` has passed.
+        """Handle all queued calls, waiting at most `within_s` for the first one. Handle further
+        calls as they arrive until `least_s` has passed.
         """
         began = time.monotonic()
         while True:
@@ -446,31 +449,31 @@ def _raise(error: BaseException) -> None:
 
 SNAPSHOT_EVERY_S: Final = 1.0
 SHARE_OF_TIME: Final = 0.035
-"""Maximum share of the supervisor thread's time, for any number of partitions, unless the pause
-would exceed LONGEST_PAUSE_S.
+"""Maximum share of the supervisor thread's time that snapshots take, for any number of partitions.
+It is exceeded if the pause would otherwise be longer than LONGEST_PAUSE_S.
 """
 
 LONGEST_PAUSE_S: Final = 30.0
-"""Maximum pause between two snapshots."""
+"""Maximum pause between two snapshots, in seconds."""
 
 
 @dataclass(slots=True, kw_only=True)
 class SnapshotLoop:
-    """Takes the snapshots of one supervisor, in its thread. With 100,000 partitions one snapshot
-    and its uses take 0.8 s of CPU; if that happened every second, intents would be followed late.
+    """Takes the snapshots of one supervisor, in its thread. With 100,000 partitions, one snapshot
+    and its uses take 0.8 s of CPU. If this were done every second, intents would be followed late.
     """
 
     check: Callable[[], list[FlowSnapshot]]
     on_snapshot: Callable[[list[FlowSnapshot]], None]
     on_turn: Callable[[], None]
-    """Called in seconds without snapshots, to show that the thread is alive."""
+    """Called in seconds without snapshots, as a sign that the thread is alive."""
     clock: Callable[[], float] = time.monotonic
     cpu_clock: Callable[[], float] = time.thread_time
     _turned_at: float = float("-inf")
     _next_check: float = float("-inf")
 
     def turn(self) -> None:
-        """Take snapshots if they are due. This may be called at any rate."""
+        """Take snapshots if they are due. Can be called at any rate."""
         now = self.clock()
         if now - self._turned_at < SNAPSHOT_EVERY_S:
             return

@@ -2,8 +2,8 @@
 
 `tick` does what is due: it renews leases, gives partitions to lanes, and gives up silent lanes.
 Between ticks, messages of lanes change the state of partitions (`LaneReports`). Everything here
-runs in the supervisor's thread. Work that may block (the map, topics) is done in other threads, and
-its result arrives as a call.
+runs in the supervisor's thread. Work that may block (reads of the map and of topics) is done in
+other threads, and its result arrives as a call.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ ONCE_GIVES_UP_S: Final = 60.0
 
 
 class Host(Protocol):
-    """What a run needs of its process: Spark, and threads for blocking work."""
+    """The process as a run sees it: Spark, and threads for blocking work."""
 
     def start_lease(self, flow: FlowRun, lanes: int) -> tuple[int, Job]:
-        """Start a Spark job with this many lanes; its number is unique in this process."""
+        """Start a Spark job with this many lanes. Return its number in this process and the job."""
 
     def read_map(self, flow: FlowRun, then: Callable[[Maps], None]) -> None:
         """Read the offset map to its end, then call `then` in the supervisor's thread."""
@@ -86,7 +86,7 @@ class FlowRun(RunState):
             untransformed=untransformed, clock=clock,
         )  # fmt: skip
         self.lost_topics_at: float | None = None
-        """When discovery last missed a topic, which was deleted, or hidden by a permission."""
+        """Monotonic time at which a topic was last missing in a discovery: deleted, or hidden."""
         self.finished_at: float | None = None
         self._leases = RunLeases(
             self,
@@ -121,14 +121,14 @@ class FlowRun(RunState):
         self._replan()
 
     def hold_back(self, error: TwinlogError | None) -> None:
-        """Do not start partitions that have not run yet, because intents cannot be read. None:
-        intents can be read again.
+        """Prevent partitions from starting for the first time while intents cannot be read.
+        `error`: None if intents can be read again.
         """
         self.holds_back = "" if error is None else str(error)
         hold_back(self.partitions.values(), error)
 
     def continue_from(self, former: Iterable[Partition]) -> None:
-        """Take over the state of the partitions of the run before."""
+        """Take over the state of the previous run's partitions."""
         continue_from(self.partitions, former, self.foreign_until)
 
     def _new_partition(self, plan: PartitionPlan) -> Partition:
@@ -176,7 +176,7 @@ class FlowRun(RunState):
 
     @property
     def is_settled(self) -> bool:
-        """Return True with `--once` if nothing is left that could be copied."""
+        """Return True if `--once` can copy nothing more."""
         return all(p.is_over or p.troubled_s() > ONCE_GIVES_UP_S for p in self.partitions.values())
 
     def stop(self) -> None:
@@ -192,7 +192,7 @@ class FlowRun(RunState):
     # -- events
 
     def on_connected(self, peer: Peer) -> Lane | None:
-        """Add a lane that has connected. Return None if its lease is no longer part of this run."""
+        """Add a connected lane. Return None if its lease has ended, or the run is stopping."""
         return self._leases.on_connected(peer)
 
     def on_message(self, lane: Lane, message: object) -> None:
@@ -221,7 +221,7 @@ class FlowRun(RunState):
         self._leases.on_gone(lane)
 
     def on_skipped(self, skipped: RecordSkipped) -> None:
-        """Count a record that is not copied because a transform fails for it."""
+        """Count and log a record that is not copied because a transform fails for it."""
         code, tp = "RECORD_NOT_TRANSFORMED", TopicPartition(skipped.topic, skipped.partition)
         where = f"goes to {self.work.dead_letters}" if self.work.dead_letters else "is left out"
         self.errors[code] += 1
@@ -258,25 +258,26 @@ class LaneReports:
         if partition is not None:
             self._run.errors.update(partition.on_progress(progress))
             if self._run.once and partition.learns_end(progress):
-                self._run.release([partition])  # it is given again, with the end that is known now
+                self._run.release([partition])  # given to a lane again, with the end now known
 
     def _degraded(self, lane: Lane, report: Progress) -> None:
-        """Note that a lane cannot reach a cluster, or can reach it again."""
+        """Store on a lane and its partitions whether the lane reaches both clusters, or why not."""
         away = report.degraded
         if away is not None:
             away = structs.replace(away, message=without_secrets(away.message))
         if lane.note_away(away, self._run.clock.monotonic()):
             self._run.errors[UNREACHABLE] += 1
         held: Iterable[Partition] = lane.partitions.values()
-        if not lane.is_ready:  # it has no partition yet; all pending partitions wait for a lane
+        if not lane.is_ready:
+            # it has no partition yet, so note this on all pending partitions, which wait for lanes
             every = self._run.partitions.values()
             held = [p for p in every if p.placement is Placement.PENDING]
         for partition in held:
             partition.note_away(away)
 
     def on_released(self, lane: Lane, returned: ReleasedPartition) -> None:
-        """Handle a partition that a lane has returned after draining it: it is done, or the next
-        lane resumes there.
+        """Handle a partition that a lane has returned after draining it. The partition is done, or
+        the next lane resumes at its position.
         """
         partition = lane.partitions.pop(returned.source, None)
         lane.releasing.discard(returned.source)
@@ -310,7 +311,8 @@ class LaneReports:
             partition.leave_lane(Placement.RELEASED)
             return
         if has(trouble.code, Trait.LOG_FINDING) and run.clock.monotonic() < run.old_lanes_until:
-            # lanes of the former process may still write, so this is neither a finding nor an alarm
+            # a finding may be caused by lanes of the former process that still write, so raise no
+            # alarm
             self._log_trouble(trouble, "; checking again")
             message = f"{trouble.source}: lanes of the former process may still write to it"
             partition.note_failure("OTHER_WRITER", message, retriable=True)
@@ -325,9 +327,10 @@ class LaneReports:
             if trouble.had_begun:
                 run.transforms.on_unanswered(trouble.message)
             else:
-                run.wants_discovery = True  # it creates a topic for dead letters that is missing
+                run.wants_discovery = True  # discovery creates a missing topic for dead letters
         if before is None or before.code != trouble.code:
-            # readers of the snapshots report it to operators, a line per topic and code
+            # logged as info, because readers of the snapshots report it to operators, a line per
+            # topic and code
             self._log_trouble(trouble)
 
     def _log_trouble(self, trouble: Troubled, then: str = "") -> None:

@@ -1,12 +1,13 @@
 """The application of a flow's transforms, as its driver sees it (ADR 40).
 
-It starts with the generation and ends with it. Partitions with transforms start only while it runs,
-and other partitions of the flow do not wait for it. If it ends by itself it is started again, after
-a pause that grows until one answers a range. A lane keeps the ranges that were not answered, and
-offers them to the next one. If a range gets no answer, it is ended, too (`unanswered`).
+The application starts and ends with the generation. Partitions with transforms start only while the
+application runs; other partitions of the flow do not wait for it. If the application ends by
+itself, it is started again, after a pause that grows until an application answers a range. A lane
+stores the ranges without an answer, and offers them to the next application. If a range gets no
+answer, the application is ended as well (`on_unanswered`).
 
-Its start is not waited for: it needs about ten seconds for a Spark of its own, and the user's
-modules may do anything when they are imported.
+The driver does not wait for the application to start, because its Spark needs about ten seconds,
+and the user's modules can run any code when they are imported.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ UNAVAILABLE: Final = "TRANSFORM_UNAVAILABLE"
 FIRST_PAUSE_S: Final = 2.0
 MOST_PAUSE_S: Final = 60.0
 READY_WITHIN_S: Final = 300.0
-"""A start takes ten seconds, and a minute on a busy machine."""
+"""Seconds in which the application must be ready. A start takes 10 s, on a busy machine 60 s."""
 RESTARTED_AFTER_S: Final = 120.0
-"""Minimum age of an application that is ended because a range has no answer. Lanes may have waited
-for the one before it.
+"""Seconds within which an application is not ended although a range has no answer, because lanes
+may have waited for the previous application.
 """
 ENDED: Final = "its process has ended (see its last lines in the log)"
 
 
 class FlowTransforms:
-    """The application of one generation. Used in the supervisor's thread, except for `stop`."""
+    """The transforms' application in one generation. `stop` is the only thread-safe method."""
 
     def __init__(
         self,
@@ -60,9 +61,9 @@ class FlowTransforms:
     ) -> None:
         """`call` runs a function in the supervisor's thread."""
         self.is_ready = False
-        """Whether it answers ranges: its functions are imported and checked."""
+        """Whether the application answers ranges: its functions are imported and checked."""
         self.problem: TwinlogError | None = None
-        """Why it does not run, or None if it runs or starts for the first time."""
+        """Why the application does not run, or None if it runs or starts for the first time."""
         self._work, self._starts = work, start
         self._call, self._on_skipped, self._log, self._clock = call, on_skipped, log, clock
         self._application: TransformsApplication | None = None
@@ -70,9 +71,9 @@ class FlowTransforms:
         self._pause = GrowingPause(first_s=FIRST_PAUSE_S, most_s=MOST_PAUSE_S)
         self._next_at = self._began = 0.0
         self._unanswered = ""
-        """Why it was ended here, or an empty text."""
+        """Why `on_unanswered` has ended the application, or an empty text."""
         self._lock = threading.Lock()
-        """Held while an application starts or is stopped."""
+        """Lock for starting and stopping an application."""
         self._is_stopped = False
 
     def tick(self, ports: Iterable[ChannelAddress]) -> None:
@@ -84,7 +85,8 @@ class FlowTransforms:
         wanted = frozenset(ports)
         if self.is_ready and self._application is not None and wanted != self._ports:
             self._ports = wanted
-            with suppress(OSError, ValueError):  # it has ended, which its thread reports
+            # the application has ended, which its thread reports
+            with suppress(OSError, ValueError):
                 self._application.connect(RangePorts(ports=tuple(wanted)))
 
     @property
@@ -92,7 +94,9 @@ class FlowTransforms:
         return not self.is_ready and self._clock.monotonic() - self._began > READY_WITHIN_S
 
     def on_unanswered(self, why: str) -> None:
-        """End the application because a range has no answer. It is started again."""
+        """End the application because a range has no answer, unless it is new. It starts again
+        later.
+        """
         is_new = self._clock.monotonic() - self._began < RESTARTED_AFTER_S
         if self._application is not None and self.is_ready and not is_new:
             self.is_ready, self._unanswered = False, why
@@ -121,7 +125,7 @@ class FlowTransforms:
         thread.start()
 
     def _listen(self, application: TransformsApplication) -> None:
-        """Pass its messages to the supervisor's thread until it ends."""
+        """Pass an application's messages to the supervisor's thread until the application ends."""
         problem, fate = "", Fate.RETRIABLE
         try:
             for message in application.messages():
@@ -131,7 +135,7 @@ class FlowTransforms:
                     self._call(partial(self._on_message, application, message))
         except (CorruptData, ValueError) as error:  # ValueError: `stop` has closed the pipe
             problem = str(error)
-        application.stop()  # it may still run, without its output
+        application.stop()  # it may still run although its output has ended
         self._call(partial(self._on_end, application, problem or ENDED, fate))
 
     def _on_message(self, application: TransformsApplication, message: object) -> None:
@@ -153,8 +157,8 @@ class FlowTransforms:
         self._start_later(self._unanswered or why, fate)
 
     def _start_later(self, why: str, fate: Fate = Fate.RETRIABLE) -> None:
-        """Start the application again later. With `--once` partitions do not wait for it if `fate`
-        is FATAL.
+        """Start the application again later. If `fate` is FATAL, partitions do not wait for it with
+        `--once`.
         """
         self._application, self.is_ready = None, False
         pause_s = self._pause.next_s()

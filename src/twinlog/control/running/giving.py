@@ -2,9 +2,9 @@
 
 **Problem.** All lanes of a flow write the same records under one producer ID, and a record's
 sequence is its ordinal, whichever lane sends it. So as long as the target remembers the producer
-ID, a second writer does no harm: the broker appends each batch once, and rejects or repeats the
-response for the other. But a broker forgets a producer ID some time after the timestamp of its last
-record (one day by default). Without that memory two writers damage the log:
+ID, a second writer does no harm: the broker appends each batch once. It rejects a second copy of
+the batch, or repeats the response to the first. But a broker forgets a producer ID some time after
+the timestamp of its last record (one day by default). Then two writers damage the log:
 
 - A broker accepts any first sequence of an unknown ID, so the same records are appended twice.
 - A batch is rejected, the ID expires, and the other lane's next batch is accepted in its place.
@@ -20,11 +20,12 @@ record (one day by default). Without that memory two writers damage the log:
 
 1. A partition that was handed over (`Released` with a start point) goes to the next lane directly.
 2. Any other start is cold: the map is first read to its end, and the Take has a new term.
-3. When a lane is lost, its partitions go to another lane directly. Their Takes state for how long
-   requests of the lost lane may still arrive (`RunState.give_up`), and the new lane holds back
-   batches that could meet them. Two kinds of partitions wait here (`takes.put_off`): those without
-   any row in the map, because the lost lane may still fix where the copy begins, and transformed
-   ones, because only the map says which records of the source they have.
+3. When a lane is lost, its partitions go to another lane directly. Their Takes contain the time for
+   which requests of the lost lane may still arrive (`RunState.give_up`), and the new lane holds
+   back batches that could collide with such requests. Two kinds of partitions are not given to a
+   lane before that (`takes.put_off`). The first are partitions without any row in the map, because
+   the lost lane may still determine where the copy begins. The second are transformed partitions,
+   because only the map shows which records of the source they have.
 
 The driver often cannot know whether a lost lane is dead. It relies on three times instead:
 
@@ -45,10 +46,11 @@ The new lane decides about each batch:
 **What may fail**
 
 - *The Take is lost with the connection*: the lane is lost, so rule 3 applies.
-- *Released is lost*: the same: the next start searches both logs instead of using the position.
+- *Released is lost*: the connection is lost with it, so the next start searches both logs instead
+  of using the position.
 - *The process of a lane dies*: its connection closes, and rule 3 applies.
-- *A lane freezes, or its network is cut*: no connection closes, but after 10 s of silence it is
-  given up (`RunLeases.drop_silent`).
+- *A lane freezes, or its network is cut*: no connection closes, but the driver gives up the lane
+  after 10 s of silence (`RunLeases.drop_silent`).
 - *The driver dies*: its lanes stop after 10 s of silence. The next generation treats all partitions
   as those of lost lanes (`RunState.foreign_until`), unless this generation was closed.
 - *A lane writes rows while the map is read*: the partition waits for the next read (`left_at`).
@@ -91,14 +93,14 @@ class Assigner:
     """Gives the partitions of one run to its lanes."""
 
     def __init__(self, run: RunState, read_map: Callable[[Callable[[Maps], None]], None]) -> None:
-        """`read_map` reads the offset map to its end in another thread, then calls its argument."""
+        """`read_map` reads the map to its end in another thread, and passes it to a callback."""
         self._run = run
         self._read_map = read_map
         self._starts = itertools.count()
         self._map = MapRetry(flow=run.name, clock=run.clock)
 
     def assign(self, now: float) -> None:
-        """Give the partitions that are due to ready lanes."""
+        """Give due partitions to ready lanes. Before cold starts, read the map."""
         self._note_unavailable(now)
         if not self._run.lanes_in_use or self._lanes_have_all():
             return
@@ -132,7 +134,7 @@ class Assigner:
                 fail_without_map(partition, error)
 
     def _lanes_have_all(self) -> bool:
-        """Return whether every partition is in a lane, as usual. Called ten times a second."""
+        """Return True if every partition is in a lane, as usual. Called ten times a second."""
         held = set[TopicPartition]().union(*(lane.partitions for lane in self._run.lanes()))
         return self._run.partitions.keys() <= held
 
@@ -189,9 +191,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class MapRetry:
-    """Decides when one flow's map is read again after a failure, and logs the failure's begin and
-    end.
-    """
+    """Decides when one flow's map is read again after a failure. Logs failures and recoveries."""
 
     flow: str
     clock: Clock = CLOCK
@@ -214,7 +214,7 @@ class MapRetry:
         self.is_reading, self.began = True, self.clock.monotonic()
 
     def on_failure(self, error: TwinlogError) -> None:
-        """Note a failed read."""
+        """Note a failed read, and the time of the next one."""
         self.is_reading = False
         self._next_at = self.clock.monotonic() + self._pause.next_s()
         if error.code != self._problem:
@@ -234,5 +234,5 @@ class MapRetry:
 
 
 def fail_without_map(partition: Partition, error: TwinlogError) -> None:
-    """Fail a partition that cannot start without its map. It is retried."""
+    """Fail a partition that cannot start without its map or its transforms. It is retried later."""
     partition.note_failure(error.code, error.what, retriable=error.fate is Fate.RETRIABLE)

@@ -1,14 +1,15 @@
 """Keeps all partitions of a flow with little traffic in one lane of its lease.
 
-A lane that wakes up for a record serves all its partitions in the same turn. So two lanes with
-little traffic take nearly twice the CPU that one lane takes for all of it (ADR 41).
+A lane that wakes up for a record serves all its partitions in the same turn. So for little traffic,
+two lanes take nearly twice the CPU of one lane (ADR 41).
 
     traffic      light for a while         busy
     partitions   -> all in one lane        -> spread over all lanes
 
 The other lanes of the lease stay connected and idle, so partitions move to them within
-milliseconds, by the same messages as at a change of leases. After each return to all lanes the
-traffic must be light for twice as long, so that a flow with regular peaks moves rarely.
+milliseconds, by the same messages as at a change of leases. After each return to all lanes, the
+next period of light traffic must be twice as long, so that a flow with regular peaks rarely moves
+its partitions.
 """
 
 from __future__ import annotations
@@ -23,28 +24,29 @@ from twinlog.control.running.run_state import RunState
 from twinlog.lane.messages import NO_LOAD
 
 PERIOD_S: Final = 2.0
-"""Lanes report once a second, so this is the shortest time with a useful average."""
+"""Seconds between two measurements: the shortest useful time, as lanes report once a second."""
 
 LIGHT_CORES: Final = 0.5
 BUSY_CORES: Final = 0.7
-"""CPU of all lanes together. One lane can use at most about one core, and takes less than two lanes
-for the same records. Two lanes with 1,000 records a second take up to 0.45 cores.
+"""Limits of light and of busy traffic in CPU cores, for all lanes together. One lane can use at
+most about one core, and takes less than two lanes for the same records. Two lanes with 1,000
+records a second take up to 0.45 cores.
 """
 
 LIGHT_BYTES: Final = 15_000_000
 BUSY_BYTES: Final = 30_000_000
-"""Bytes that all lanes receive per second. On a busy machine the CPU of a lane does not show that
-it has a backlog.
+"""Limits of light and of busy traffic in bytes that all lanes receive per second. They are needed
+because on a busy machine, a lane's CPU does not show that it has a backlog.
 """
 
 BEHIND_S: Final = 5.0
-"""A partition with records that have waited for this long has a backlog. Over a slow link, lanes
-use little CPU then, but each has connections of its own.
+"""Seconds after which a partition with waiting records has a backlog. With a backlog all lanes are
+used: over a slow link, lanes take little CPU, but each has connections of its own.
 """
 
 LIGHT_FOR_S: Final = 10.0
 MOST_DOUBLINGS: Final = 5
-"""So traffic must be light for at most 320 s."""
+"""Maximum doublings of LIGHT_FOR_S, so that traffic must be light for at most 320 s."""
 
 
 @dataclass(slots=True)
@@ -67,9 +69,9 @@ class LaneUse:
         rate = (run.received_bytes - self._bytes) / passed_s
         self._looked_at, self._cpu_ms, self._bytes = now, run.lane_cpu_ms, run.received_bytes
         if run.once or run.intents.pause is not None:
-            run.uses_one_lane, self._light_since = False, None  # a backlog follows
+            run.uses_one_lane, self._light_since = False, None  # all lanes, as a backlog follows
         elif any(lease.lanes for lease in run.leases if lease is not run.current):
-            self._light_since = None  # partitions move between leases
+            self._light_since = None  # wait while partitions move between leases
         elif run.uses_one_lane:
             is_busy = cores > BUSY_CORES or rate > BUSY_BYTES or self._is_behind
             (self._use_all_lanes if is_busy else self._use_one_lane)()
@@ -92,12 +94,12 @@ class LaneUse:
         return any((partition.recovery.waits_since or inf) < before for partition in held)
 
     def _use_one_lane(self) -> None:
-        """Move all partitions to one lane. This includes those that a lost lane has left to others,
-        and those of a lane that does not reach a cluster if another one does.
+        """Move all partitions to one lane. This includes partitions that other lanes got from a
+        lost lane, and partitions of a lane that cannot reach a cluster if another lane can.
         """
         run = self.run
         if any(lane.load is NO_LOAD for lane in run.lanes_in_use):
-            return  # it has not reported yet
+            return  # a lane has not reported yet, so traffic is unknown
         run.uses_one_lane = True
         lanes = run.lanes()
         run.release(
@@ -117,7 +119,7 @@ class LaneUse:
 
 
 def _movable_partitions(lane: Lane) -> list[Partition]:
-    """Return the partitions that another lane can continue without a search of its position."""
+    """Return the partitions that another lane can continue without searching their positions."""
     held = (partition for _, partition in sorted(lane.partitions.items()))
     return [
         partition for partition in held if not (partition.plan.targets or partition.plan.transform)

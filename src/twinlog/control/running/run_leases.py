@@ -68,8 +68,9 @@ class RunLeases:
         lease_s: float,
         first_change_s: float,
     ) -> None:
-        """`start` starts a Spark job with this many lanes and returns its number. `lane_count` gets
-        the number of partitions and whether their traffic is light, and returns a number of lanes.
+        """`start` starts a Spark job with a number of lanes, and returns the lease's number and the
+        job. `lane_count` gets the number of partitions and whether their traffic is light, and
+        returns a number of lanes.
         """
         self._run = run
         self._start = start
@@ -77,13 +78,13 @@ class RunLeases:
         self._lease_s = lease_s
         self._next_change = run.clock.monotonic()
         self._change_s = first_change_s
-        """Time from the start of a lease to that of the next one. The first time differs by flow,
-        so that flows do not renew their leases at the same moment.
+        """Seconds from the start of a lease to the start of the next lease. The first time differs
+        by flow, so that flows do not renew their leases at the same moment.
         """
         self.retry = LeaseRetry(clock=run.clock)
 
     def tick(self, now: float) -> None:
-        """Do what is due: start the next lease, make it current, or retire the one before."""
+        """Do what is due: start the next lease, make it current, or retire the previous lease."""
         run = self._run
         warming = next((le for le in run.leases if le.state is LeaseState.WARMING), None)
         if warming is not None and warming.is_deserted:  # a lane froze before it was ready
@@ -102,7 +103,7 @@ class RunLeases:
 
     def _begin(self, now: float) -> None:
         run, current = self._run, self._run.current
-        # lanes with outdated settings are replaced immediately, and one lane that has become busy
+        # outdated settings, or a single lane that has become busy, start the next lease immediately
         lasts = (
             current is not None
             and not current.is_deserted
@@ -129,16 +130,18 @@ class RunLeases:
         run, before = self._run, self._run.current
         warm.state = LeaseState.CURRENT
         if run.pacer is not None and not (warm.work.has_budget or run.work.has_budget):
-            run.pacer = None  # until now, lanes with a budget were still running
+            run.pacer = None  # no lane with a budget runs any more
         if before is not None:
             before.state = LeaseState.RETIRING
             for lane in before.lanes.values():
                 run.release(lane.partitions.values())
 
     def _replace_lanes(self, warm: Lease, before: Lease) -> None:
-        """Replace lanes by those with the same number, so that their slots are free for others.
+        """Replace lanes of the previous lease by ready lanes with the same number, so that the
+        slots of the replaced lanes are free for more lanes of the next lease.
 
-        If the cluster has become smaller than the lease before, no lane comes until one ends.
+        If the cluster now has fewer slots than the previous lease has lanes, no lane of the next
+        lease starts until one ends. So after a while, end one.
         """
         for lane in warm.ready_lanes if warm.is_partly_warm else ():
             old = before.lanes.get(lane.key.lane)
@@ -157,7 +160,7 @@ class RunLeases:
         run = self._run
         for lease in [le for le in run.leases if le.job.is_done]:
             if lease.lanes and lease.job.error is None:
-                continue  # their last messages may still arrive
+                continue  # the last messages of its lanes may still arrive
             run.leases.remove(lease)
             for lane in (*lease.lanes.values(), *lease.waiting.values()):
                 run.give_up(lane)
@@ -182,7 +185,7 @@ class RunLeases:
                     partition.note_failure(error.code, error.message, retriable=False)
 
     def stop(self) -> None:
-        """Stop all lanes; each drains first. Cancel jobs that do not end after their lanes."""
+        """Stop all lanes, which drain first. Cancel jobs that do not end after their last lane."""
         for lane in self._run.lanes():
             lane.stop()
         for lease in self._run.leases:
@@ -190,7 +193,7 @@ class RunLeases:
                 lease.job.cancel()
 
     def on_connected(self, peer: Peer) -> Lane | None:
-        """Add a lane that has connected. Return None if its lease is no longer part of this run."""
+        """Add a connected lane. Return None if its lease has ended, or the run is stopping."""
         identity, run = peer.identity, self._run
         lease = next((le for le in run.leases if le.number == identity.lease), None)
         if lease is None or run.is_stopping:

@@ -1,5 +1,5 @@
-"""The data of a flow's run, and two rules for all of its parts: how a partition is requested back,
-and what happens to the partitions of a lost lane.
+"""The data of a flow's run, and two operations for all modules of the run: `release` requests
+partitions back from lanes, and `give_up` gives up a lost lane.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ class RunState:
         self.lane_cpu_ms, self.spread = 0, SpreadWindow()
         self.received_bytes = self.sent_bytes = 0  # by all lanes of the run
         self.pacer = pacer  # None: the flow has no byte budget
-        self.transforms = transforms  # None: the flow has none
+        self.transforms = transforms  # None: the flow has no transforms
         self.untransformed = untransformed
         """Topics that are copied unchanged on purpose, although they were transformed."""
         self.is_stopping = False
-        self.wants_discovery = False  # a topic does not match its plan, so topics are read again
+        self.wants_discovery = False  # True after a topic did not match its plan
         self.copying_since: float | None = None  # None while Spark is starting
         self.uses_one_lane = False  # whether the other lanes get no partitions (`lane_use`)
         self.intents = FlowIntents()  # operators' intents for the flow
         self.holds_back = ""
-        """Why partitions do not start for the first time (unreadable intents), or empty."""
+        """Why partitions that have not run yet must not start (unreadable intents), or empty."""
         self.awaits_plans = False
         """Whether no partition starts before the next discovery, because the flow was paused during
         its set-up.
@@ -78,13 +78,13 @@ class RunState:
 
     @property
     def current(self) -> Lease | None:
-        """The lease whose lanes get partitions."""
+        """The lease whose lanes get partitions, or None."""
         return next((le for le in self.leases if le.state is LeaseState.CURRENT), None)
 
     @property
     def lanes_in_use(self) -> list[Lane]:
-        """The ready lanes that get partitions: those of the current lease, but not those which
-        lanes of the next one already replace. With little traffic it is one lane (`lane_use`).
+        """The ready lanes that get partitions: lanes of the current lease, or the lanes of the next
+        lease that already replace them. With little traffic it is only one lane (`lane_use`).
         """
         current = self.current
         if current is None:
@@ -119,8 +119,8 @@ class RunState:
                 lane.peer.send(Release(partitions=tuple(tps)))
 
     def give_up(self, lane: Lane) -> None:
-        """Give up a lane. Its requests may arrive until it has certainly stopped and its sockets
-        have given up, so its partitions get that time with their next Take.
+        """Give up a lane. With their next Takes, its partitions get the time for which its requests
+        may arrive: until the lane has certainly stopped and its sockets have timed out.
         """
         late_s = late_requests.wait_s() + lane.throttle.longest_ms / 1000
         until = self.clock.monotonic() + late_s - (self.clock.boot() - lane.peer.last_heard)

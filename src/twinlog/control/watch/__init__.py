@@ -1,4 +1,4 @@
-"""The state of running flows for users and monitoring: snapshots, rates, metrics, events.
+"""The state of running flows, for users and monitoring: snapshots, rates, metrics, events.
 
 `snapshot` has the values from which everything else is derived. `monitor` keeps the newest
 snapshots of all flows, for `control.web`. `series` produces `/metrics`, with the names and labels

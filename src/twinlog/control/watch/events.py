@@ -36,14 +36,12 @@ from twinlog.shown import ShownFormatter, without_secrets
 
 KEPT: Final = 300
 KEPT_OF_OTHERS: Final = 2000
-"""Maximum number of kept events of other processes: a hundred flows may have a row each at the
-first read.
-"""
+"""Maximum number of events of other processes. A first read may bring a row of each flow."""
 OLD_FILES: Final = 3
-"""Files kept of ended processes, per configuration."""
+"""Number of files of ended processes that are kept per configuration."""
 
 MOST_PROCESSES: Final = 10_000
-"""Maximum number of runs times flows whose newest event number is remembered."""
+"""Maximum number of pairs of a run and a flow whose newest event number is remembered."""
 
 SUFFIX: Final = ".events"
 _PLAIN: Final = ShownFormatter("%(message)s")
@@ -53,7 +51,7 @@ class Event(Struct, frozen=True, kw_only=True):
     """One log line; `time` is UTC."""
 
     number: int = 0
-    """Unique in this process, and rising. Files of earlier releases lack it."""
+    """Number that is unique and rises in this process. Files of earlier releases lack it."""
     time: str
     level: str
     message: str
@@ -63,11 +61,11 @@ class Event(Struct, frozen=True, kw_only=True):
     """Source topic. Files of earlier releases lack this field and the following ones."""
     partition: int | None = None
     who: str = ""
-    """Host and process that logged it."""
+    """Host and process that logged the event."""
     person: str = ""
-    """The user whose command caused it, if any."""
+    """The user whose command caused the event, if any."""
     is_published: bool = False
-    """Whether other hosts get it: it is of this process, about a flow, and unusual."""
+    """Whether other hosts get the event: it is of this process, about a flow, and unusual."""
 
     @property
     def at_ms(self) -> int:
@@ -83,7 +81,7 @@ class ProcessEvents(Struct, frozen=True, kw_only=True):
 
 
 class EventLog(logging.Handler):
-    """Keeps the newest events of this process, and writes them when they have changed."""
+    """Stores the newest events, and writes those of this process to its file."""
 
     def __init__(self, config: Path) -> None:
         super().__init__(logging.INFO)
@@ -97,8 +95,9 @@ class EventLog(logging.Handler):
         self._is_changed = False
         self._number = 0
         self._host, self._pid = socket.gethostname(), os.getpid()
-        # A container's process has the host and pid of its predecessor, as have processes of two
-        # containers on the host's network. The clock, and so the start time, may be wrong.
+        # A random ID of this run, because host, pid and start time may be those of another one: a
+        # restarted container has the host and pid of its predecessor, containers on the host's
+        # network share the host name, and the clock may be wrong.
         self._run = secrets.token_hex(8)
 
     @property
@@ -119,27 +118,29 @@ class EventLog(logging.Handler):
     def add_published(self, published: Iterable[PublishedEvents]) -> None:
         """Add events of other processes, each once.
 
-        New events are recognized by their numbers, which increase only within a run: they begin at
-        the clock time, which may have been far ahead in an earlier run. Each run of a process is
-        therefore tracked separately, in these cases:
+        New events are recognized by their numbers. Numbers rise only within a run of a process:
+        they begin at the clock time, which may have been far ahead in an earlier run. So each run
+        is tracked separately, also in these cases:
 
         - A process dies right after writing its row: the row is added, and hides no event of the
           next run.
-        - A process still writes although it was replaced, or another one has the same host and pid:
-          its events happened, and are added beside the other's.
-        - An earlier release does not name runs: its rows are tracked by host and pid, as it does
-          itself. They are never this process's own, and hide no event of a named run.
-        - There are more runs and flows than are tracked: the ones without news for longest are
-          forgotten. Their events would be added again if they are still being read.
+        - A process still writes although it was replaced, or another process has the same host and
+          pid: the events of both processes are added.
+        - Rows of an earlier release do not name a run: they are tracked by host and pid, as that
+          release does. Such a row is never regarded as this process's own, and hides no event of a
+          named run.
+        - There are more runs and flows than MOST_PROCESSES: those without news for longest are
+          forgotten. Their events are added again if their rows are still read.
         """
         self.acquire()
         try:
             fresh = [(event, batch) for batch in published for event in self._new_events(batch)]
-            # the newest events are kept, whichever flow they belong to
+            # sorted by time, so that the newest events are kept, whichever flow they belong to
             for event, batch in sorted(fresh, key=lambda each: each[0].at_ms):
                 self._heard.append(_event_of(batch, event, self._next_number(time.time())))
         finally:
-            # also if the rows are malformed, because otherwise every logging thread would hang
+            # release the lock even if rows are malformed, because otherwise every logging thread
+            # would hang
             self.release()
 
     def _new_events(self, published: PublishedEvents) -> Iterator[PublishedEvent]:
@@ -156,8 +157,8 @@ class EventLog(logging.Handler):
             del self._heard_up_to[next(iter(self._heard_up_to))]
 
     def _next_number(self, at: float) -> int:
-        # By the clock, so that a client that moves to another process of this address misses no
-        # event, whichever process started first.
+        # Numbers follow the clock, so that a client that moves to another process of this address
+        # misses no event, whichever process started first.
         self._number = max(self._number + 1, int(at * 1000))
         return self._number
 
@@ -235,8 +236,8 @@ def last_events(config: Path) -> list[ProcessEvents]:
 
 def is_local_mirror(pid: int) -> bool:
     """Return True if a mirror of this user that ran in this container, or outside of containers on
-    this host, had this pid. The host name does not show that, because a container may have the
-    host's.
+    this host, had this pid. The host name does not show this, because a container may have the
+    host's name.
     """
     try:
         return (status_folder() / f"{pid}{SUFFIX}").exists()
@@ -260,7 +261,7 @@ def _published(event: Event) -> PublishedEvent:
         number=event.number,
         at_ms=event.at_ms,
         level=event.level,
-        message=event.message.partition("\n")[0][:LONGEST_MESSAGE],  # this form has no traceback
+        message=event.message.partition("\n")[0][:LONGEST_MESSAGE],  # without a traceback
         code=event.code,
         topic=event.topic,
         partition=event.partition,

@@ -30,7 +30,7 @@ SAMPLES: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingView:
-    """Times in ms. `last_ms` is kept permanently, the others are None without recent batches."""
+    """Times in ms. `last_ms` is the last known time; without recent batches, the rest is None."""
 
     last_ms: int
     least_ms: int | None
@@ -48,7 +48,7 @@ class _Sample:
 
 
 class TimingWindow:
-    """The times of one partition."""
+    """Times of one partition's recent batches."""
 
     __slots__ = ("_last_ms", "_samples")
 
@@ -57,7 +57,7 @@ class TimingWindow:
         self._last_ms: int | None = None
 
     def add(self, now: float, timings: Timings) -> None:
-        """Add an interval of a lane; `now` is monotonic."""
+        """Add the timings of one interval of a lane; `now` is monotonic."""
         if not timings.count:
             return
         self._last_ms = timings.last_ms
@@ -95,7 +95,7 @@ class TimingWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantiles:
-    """Times in ms."""
+    """Latencies of a flow's recent batches, in ms."""
 
     p50_ms: int
     p99_ms: int
@@ -107,15 +107,15 @@ BOUNDS_MS: Final = tuple((1 << power) - 1 for power in range(3, 18))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyHistogram:
-    """The latencies of a run."""
+    """Latencies of all batches of a run."""
 
     counts: Mapping[int, int]
     """Number of batches per bucket of `bucket_of`."""
     total_ms: int
-    """Sum of all latencies. Negative ones count as 0."""
+    """Sum of all latencies. Negative latencies count as 0."""
 
     def cumulative(self) -> Iterator[tuple[float, int]]:
-        """Yield bounds in seconds with the number of batches up to them; the last one is inf."""
+        """Yield upper bounds in seconds, with the number of batches up to each; the last is inf."""
         upper = {upper_ms(bucket): count for bucket, count in self.counts.items()}
         for bound in BOUNDS_MS:
             yield bound / 1000, sum(count for edge, count in upper.items() if edge <= bound)
@@ -123,7 +123,7 @@ class LatencyHistogram:
 
 
 class SpreadWindow:
-    """The latencies of one run of a flow."""
+    """Latencies of all partitions in one run of a flow."""
 
     __slots__ = ("_all", "_samples", "_total_ms")
 
@@ -133,7 +133,7 @@ class SpreadWindow:
         self._total_ms = 0
 
     def add(self, now: float, timings: Timings) -> None:
-        """Add an interval of one partition; `now` is monotonic."""
+        """Add the timings of one interval of a partition; `now` is monotonic."""
         if not timings.spread:
             return
         self._forget(now)
@@ -175,7 +175,7 @@ def _quantile(counts: Counter[int], percent: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointTiming:
-    """Latency of checkpoints of one group and partition, measured from the read of its commit."""
+    """Latency of checkpoints of one group and partition: from the read of a commit to the write."""
 
     group: str
     topic: str
@@ -185,7 +185,7 @@ class CheckpointTiming:
 
 @dataclass(slots=True)
 class GroupsReport:
-    """The groups of one led flow."""
+    """Latency of a flow's checkpoints, and groups whose offsets are not set, with the reasons."""
 
     skipped: Mapping[str, str] = field(default_factory=dict)
     """Groups whose offsets on the target are not changed, with the reason."""
@@ -198,8 +198,8 @@ class GroupsReport:
 
     @property
     def left_alone(self) -> dict[str, str]:
-        """Return the groups whose offsets are not set, with the reason: skipped and untranslated
-        ones. A group may be both, in different topics.
+        """Return the skipped and untranslated groups, whose offsets are not set, with the reason. A
+        group that is both, in different topics, has both reasons.
         """
         out = {**self.untranslated}
         for group, reason in self.skipped.items():

@@ -1,6 +1,7 @@
 """The data of a running mirror for monitoring: the last snapshots, their age, and readiness.
 
-Written by the supervisor's thread once a second, read by the threads that answer requests.
+The supervisor's thread writes these data once a second. The threads that respond to requests read
+them.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ def accepts_name(header: str, name: str) -> bool:
 
 EVERY_S: Final = 10.0
 KEPT: Final = 360
-"""Number of rows of each flow: an hour, in about 100 KB."""
+"""Maximum number of rows per flow: an hour, in about 100 KB."""
 TOPICS_EVERY_S: Final = 30.0
 TOPIC_ROWS: Final = 120
-"""Number of rows of each topic: an hour, in 2.9 KB, because a row is three numbers of 8 bytes."""
+"""Maximum number of rows per topic: an hour, in 2.9 KB (a row is three numbers of 8 bytes)."""
 MOST_TOPICS: Final = 400
-"""Maximum number of topics, over all flows: 1.2 MB."""
+"""Maximum number of topics that have rows, over all flows. They need 1.2 MB."""
 
 TopicKey: TypeAlias = tuple[str, str]
 """Flow and source topic."""
@@ -73,13 +74,13 @@ class TopicRow(NamedTuple):
 
     at_ms: int
     lag: int | None
-    """Lag over the partitions for which it is known, or None if it is unknown for all."""
+    """Sum of the partitions' known lags, or None if no lag is known."""
     bytes: int
     """Bytes that this process has copied since it leads the flow."""
 
 
 class LastHour:
-    """One thread calls `update`; any thread may read."""
+    """The last hour of led flows. One thread calls `update`; any thread can read."""
 
     def __init__(self) -> None:
         self.topics = BusyTopics()
@@ -100,9 +101,9 @@ class LastHour:
             self.topics.update(now_ms, led)
 
     def rows(self, flow: str) -> list[HistoryRow]:
-        """Return the rows, oldest first."""
+        """Return the rows of a flow, oldest first."""
         rows = self._rows.get(flow)
-        # `copy` is one step, and iterating is not: `update` may add a row in between
+        # `copy` is atomic, while iterating is not: `update` might add a row in between
         return [] if rows is None else list(rows.copy())
 
 
@@ -132,8 +133,8 @@ class BusyTopics:
         """Bytes of every topic at the last update."""
 
     def update(self, now_ms: int, flows: Iterable[FlowSnapshot]) -> None:
-        """Add a row of each topic that is kept. A topic with more traffic since the last update
-        than another one in its whole hour takes the other one's place.
+        """Add a row of each topic in the history. A topic replaces a topic of the history if it had
+        more traffic since the last update than that topic in its whole hour.
         """
         totals = {
             (flow.flow, topic): total
@@ -150,14 +151,14 @@ class BusyTopics:
         self._rows = rows
 
     def rows(self, flow: str, topic: str) -> list[TopicRow]:
-        """Return the rows of a topic, oldest first; none if it is not kept."""
+        """Return the rows of a topic, oldest first. Empty if the topic is not in the history."""
         history = self._rows.get((flow, topic), array("q"))[:]
         lags = (None if lag < 0 else lag for lag in history[1::3])
         return [*map(TopicRow, history[0::3], lags, history[2::3])]
 
 
 def _totals(partitions: Iterable[PartitionSnapshot]) -> dict[str, list[int]]:
-    """Return the lag and the bytes of each topic. In this array an unknown lag is -1."""
+    """Return [lag, bytes] of each topic. An unknown lag is -1, as rows are arrays of numbers."""
     totals: dict[str, list[int]] = {}
     for part in partitions:
         total = totals.get(part.topic)
@@ -171,8 +172,8 @@ def _totals(partitions: Iterable[PartitionSnapshot]) -> dict[str, list[int]]:
 
 
 def _choose(rows: dict[TopicKey, array[int]], moved: Mapping[TopicKey, int]) -> None:
-    """Add topics, and remove others if there is no room. `moved` has the bytes since the last
-    update of all topics.
+    """Add the busiest topics to the history `rows`. If there is no room, they replace less busy
+    ones. `moved`: bytes of each topic since the last update.
     """
     traffic = {key: _traffic(history) + moved[key] for key, history in rows.items()}
     others = (key for key in moved if key not in rows)
@@ -186,18 +187,18 @@ def _choose(rows: dict[TopicKey, array[int]], moved: Mapping[TopicKey, int]) -> 
 
 
 def _traffic(rows: Sequence[int]) -> int:
-    """Return the bytes between the first row and the last one."""
+    """Return the bytes copied between the first and the last row of a topic."""
     return rows[-1] - rows[2] if rows else 0
 
 
 SILENT_AFTER_S: Final = 15.0
-"""Seconds without a report after which a supervisor counts as hanging. It reports every second."""
+"""Seconds without a report, due every second, after which the supervisor counts as hanging."""
 
 STARTS_WITHIN_S: Final = 60.0
-"""Time limit for the first report."""
+"""Seconds within which the supervisor must report for the first time."""
 
 GZIP_LEVEL: Final = 1
-"""Series are repetitive: the fastest level already reduces them to less than a tenth."""
+"""The fastest level, which already reduces the repetitive series to less than a tenth."""
 
 PATHS: Final = ("/metrics", "/healthz", "/readyz")
 
@@ -253,7 +254,7 @@ class Monitor:
         self._turned_at = now
 
     def note_jvm(self, use: JvmUse | None) -> None:
-        """Store the use of Spark's JVM, which the next report contains; thread-safe."""
+        """Store the resource use of Spark's JVM for the next report; thread-safe."""
         self._jvm = use
 
     def on_turn(self) -> None:
@@ -267,13 +268,13 @@ class Monitor:
 
     @property
     def age_s(self) -> float:
-        """Return the age of the last report."""
+        """Return the age of the last report in seconds, or 0 before the first report."""
         reading = self._reading
         return 0.0 if reading is None else self._clock() - reading.at
 
     @property
     def silent_s(self) -> float | None:
-        """Return how long the supervisor has not responded, or None if that is within the limit."""
+        """Return the seconds since the supervisor was last alive, or None within the limit."""
         turned_at = self._turned_at
         since, limit = (
             (self._began, STARTS_WITHIN_S) if turned_at is None else (turned_at, SILENT_AFTER_S)

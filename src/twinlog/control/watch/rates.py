@@ -30,17 +30,17 @@ class TopicRate:
     records_per_s: float
     bytes_per_s: float
     is_deleted: bool = False
-    """Whether it was deleted at the source. The copy is kept."""
+    """Whether the topic was deleted at the source. Its copy is kept."""
     is_retrying: bool = False
-    """Whether the current source log end of a partition is unknown."""
+    """Whether a partition is RETRYING, so that its current source log end is unknown."""
     copied: int | None = None
-    """Records of the copy, by all processes."""
+    """Number of records in the copy, whichever process copied them."""
     left_s: float | None = None
-    """Time to catch up at the current rate; None if the lag does not shrink."""
+    """Seconds to catch up at the current rate; None if the lag does not shrink."""
 
     @property
     def total(self) -> int:
-        """Return the records that this process has copied plus the waiting ones: the total."""
+        """Return the number of records that this process has copied, plus the waiting records."""
         return self.records + (self.lag or 0)
 
 
@@ -53,7 +53,7 @@ class _Sample:
 
 
 class Rates:
-    """Keeps the counts of a few seconds for every topic."""
+    """Stores every topic's counts of the last seconds, from which rates are computed."""
 
     def __init__(self) -> None:
         self._samples: dict[tuple[str, str], deque[_Sample]] = {}

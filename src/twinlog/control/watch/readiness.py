@@ -1,21 +1,23 @@
-"""Readiness of flows: each has made progress, was at its end, or was a standby in the last minute.
+"""Readiness of flows. A flow is ready if it made progress, was at its end, or was a standby in the
+last minute.
 
-It measures progress, not state: a flow that is RUNNING but has stopped is not ready, and one that
-is DEGRADED but still copies is. The minute covers pauses that have no reported cause, such as a
-search for the log end, the begin of a lease or a take-over. A flow that reports an unreachable
+Readiness measures progress, not state: a RUNNING flow whose copy has stopped is not ready, and a
+DEGRADED flow that still copies is ready. The minute covers pauses without a reported cause, such as
+a search for the log end, the begin of a lease or a take-over. A flow that reports an unreachable
 cluster, or has failed, has a known cause and is given only a few seconds.
 
-A flow is ready if one of these holds:
+A flow is ready in these cases:
 
-- Progress: a record more is on the target, or the copy's position at the source has advanced
+- Progress: another record is on the target, or the copy's position at the source has advanced
   (aborted data and compacted gaps advance it without a record). A position that went back and forth
-  is not progress: only offsets beyond the furthest one so far count.
-- Standby: another process leads the flow, and this one is working. This includes a standby whose
-  configuration differs from the leader's. It would take over all the same, and a rolling update,
-  which waits until the new process is ready before it stops the old one, must not wait forever.
+  is not progress, because only offsets beyond the furthest one so far count.
+- Standby: another process leads the flow, and this process is working. A standby whose
+  configuration differs from the leader's is also ready. It would take over nevertheless. In
+  addition, a rolling update stops the old process only after the new one is ready, and must not
+  wait forever.
 - Paused or promoted, because a user wants that.
-- At the end: all its partitions are, and the clusters are reachable. Without a reachable cluster
-  the last known end may be outdated.
+- At the end: all its partitions are at their ends, and the clusters are reachable. If a cluster is
+  unreachable, the last known end may be outdated.
 """
 
 from __future__ import annotations
@@ -30,9 +32,9 @@ from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 
 WITHIN_S: Final = 60.0
 OUTAGE_WITHIN_S: Final = 10.0
-"""Time limit of a flow that has failed or reports an unreachable cluster. A single dead broker of
-several is not an outage: its partitions get another leader within 9 s (Kafka's
-broker.session.timeout.ms).
+"""Seconds without progress after which a flow that has failed or reports an unreachable cluster is
+not ready. A single dead broker of several is not an outage: its partitions get another leader
+within 9 s (Kafka's broker.session.timeout.ms).
 """
 AT_END: Final = NOT_MIRRORED | {
     PartitionState.AT_END,
@@ -45,8 +47,8 @@ RESTING: Final = frozenset({FlowState.STANDBY, FlowState.PAUSED, FlowState.FENCE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowReadiness:
-    """A flow's readiness; `silent_s` is the time since it last made progress, was at its end, or
-    was a standby.
+    """A flow's readiness. `silent_s`: seconds since it last made progress, was at its end, or was a
+    standby.
     """
 
     flow: str
@@ -65,16 +67,16 @@ class _Furthest:
 @dataclass(slots=True)
 class _KnownState:
     since: float
-    """When the flow was first seen."""
+    """Monotonic time at which the flow was first seen."""
     good_at: float | None = None
-    """When it last made progress, was at its end, or was a standby."""
+    """Monotonic time at which the flow last made progress, was at its end, or was a standby."""
     is_late: bool = True
-    """Whether the time limit has passed. Only progress resets this, not the end of an outage."""
+    """Whether the time limit has passed. Progress resets this; the end of an outage does not."""
     furthest: dict[tuple[str, int], _Furthest] = field(default_factory=dict)
 
 
 class Readiness:
-    """Keeps for each flow when it last made progress."""
+    """Tracks when each flow last made progress."""
 
     def __init__(
         self, within_s: float = WITHIN_S, outage_within_s: float = OUTAGE_WITHIN_S
@@ -102,7 +104,7 @@ class Readiness:
             }
         good_at = entry.good_at
         silent_s = now - (entry.since if good_at is None else good_at)
-        # a flow that reports why it makes no progress is not waited for
+        # a flow that reports why it makes no progress gets less time
         is_away = flow.state is FlowState.DEGRADED and has(flow.code, Trait.AWAY)
         is_explained = is_away or flow.state is FlowState.FAILED
         within_s = self._outage_within_s if is_explained else self._within_s

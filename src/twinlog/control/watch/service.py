@@ -2,11 +2,11 @@
 `$NOTIFY_SOCKET`.
 
 - READY=1 with the first report of the supervisor: the configuration is valid and the process works.
-  It does not wait for the clusters: a mirror whose cluster is unreachable retries forever, and a
+  The clusters need not be reachable: a mirror whose cluster is unreachable retries forever, so a
   restart would not help.
 - STATUS= has the text for `systemctl status`: the flows and their states.
-- WATCHDOG=1 with every turn of the supervisor if systemd requests it: a process that hangs is
-  replaced.
+- WATCHDOG=1 with every turn of the supervisor if systemd requests it, so that systemd replaces a
+  process that hangs.
 - RELOADING=1 with the time (MONOTONIC_USEC) when a reload of the configuration begins, and READY=1
   when the differences were passed to the supervisor, or nothing has changed.
 - STOPPING=1 when the shutdown begins.
@@ -49,7 +49,7 @@ class ServiceNotifier:
 
     @classmethod
     def of(cls, environment: Mapping[str, str], pid: int, stop: threading.Event) -> Self:
-        """Create it from the environment of this process; `stop` is set when shutdown begins."""
+        """Create a notifier from the process's environment; `stop` is set when shutdown begins."""
         asked = environment.get(WATCHDOG_USEC, "0")
         is_ours = environment.get(WATCHDOG_PID, str(pid)) == str(pid)
         return cls(
@@ -75,7 +75,7 @@ class ServiceNotifier:
         self._send_turn(lines)
 
     def on_turn(self) -> None:
-        """Send the watchdog after a turn of the supervisor without new states."""
+        """Send WATCHDOG=1 after a turn of the supervisor without new states."""
         self._send_turn([])
 
     def _send_turn(self, lines: list[str]) -> None:
@@ -121,7 +121,7 @@ def _send(to: str, lines: list[str]) -> None:
             sock.settimeout(SEND_TIMEOUT_S)
             sock.sendto("\n".join(lines).encode(), address)
     except OSError as error:
-        # replication does not depend on a service manager
+        # only logged, because replication does not depend on a service manager
         log.info("cannot reach the service manager: %s", error)
 
 

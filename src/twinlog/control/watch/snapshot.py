@@ -1,7 +1,7 @@
 """The state of a flow at one moment: the values of `status`, progress bars and the final report.
 
-`FlowSince` keeps when states of a flow, of its partitions, and of topics that cannot be mirrored
-began.
+`StateSince` stores the time at which a state began. `FlowSince` stores these times for a flow and
+for its topics that cannot be mirrored.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from twinlog.quantities import duration, total
 
 @dataclass(slots=True)
 class StateSince:
-    """Keeps the last state, and the time at which it was first observed."""
+    """Stores the last state, and the time at which it was first observed."""
 
     _state: str = ""
     _since_ms: int = 0
 
     def began_ms(self, state: str, now_ms: int) -> int:
-        """Return the wall clock time in ms at which `state`, the current one, began."""
+        """Return the wall clock time (ms) at which `state`, the current state, began."""
         if state != self._state:
             self._state, self._since_ms = state, now_ms
         return self._since_ms
@@ -40,13 +40,13 @@ class StateSince:
 
 @dataclass(slots=True)
 class FlowSince:
-    """When a flow's states began, over all its runs, including states outside runs."""
+    """When a flow's states began (wall clock), over all its runs and between them."""
 
     flow: StateSince = dataclasses.field(default_factory=StateSince)
     _topics: dict[str, StateSince] = dataclasses.field(default_factory=dict)
 
     def see_topic(self, topic: str, code: str, now_ms: int) -> int:
-        """Return the time (ms) since which a topic cannot be mirrored for this reason."""
+        """Return the wall clock time (ms) since when a topic cannot be mirrored for this reason."""
         return self._topics.setdefault(topic, StateSince()).began_ms(code, now_ms)
 
     def keep_only(self, topics: Iterable[str]) -> None:
@@ -73,9 +73,9 @@ class PartitionStatus(Struct, frozen=True, kw_only=True):
     code: str = ""
     message: str = ""
     since_ms: Bounded = 0
-    """Time at which its problem began or, without a problem, its state; 0 if unknown."""
+    """Time at which the partition's problem (else its state) began; 0 if unknown."""
     loss_records: int | None = None
-    """Source offsets that are not on the target, including open transactions."""
+    """Number of source offsets that are not on the target, including those in open transactions."""
     loss_ms: Bounded | None = None
     """How long ago the target last had all records of the source."""
     left_ms: Bounded | None = None
@@ -91,22 +91,22 @@ class PartitionStatus(Struct, frozen=True, kw_only=True):
     newest_ms: Bounded | None = None
     """Timestamp of the newest record on the target, if the source is unreachable."""
     batches: int = 0
-    """Number of batches that the current lane has read, without skipped ones."""
+    """Number of batches that the current lane has read and not skipped."""
     recoded: int = 0
     """Number of these batches that were decoded, or compressed with another codec."""
     poison: Poison | None = None
     """The record that blocks the partition, if it is known exactly and can be skipped."""
     upstream: int | None = None
-    """The next upstream offset."""
+    """The next upstream offset to copy."""
     lane: int | None = None
     """Lane number within the lease. None: no lane has it, or it is unknown in this process."""
     copied: int | None = None
-    """Number of records of the copy, by all processes. `records` counts this process's only."""
+    """Number of records of the copy, by all processes. `records` counts those of this process."""
 
     @property
     def is_held_back(self) -> bool:
-        """Return True if an open transaction at the source, which no lane can end,
-        holds it back.
+        """Return True if an open transaction at the source, which no lane can end, holds the
+        partition back.
         """
         return self.code == "OPEN_TRANSACTION"
 
@@ -115,9 +115,9 @@ class PartitionSnapshot(PartitionStatus, frozen=True, kw_only=True):
     """One partition now, with the values that only `/metrics` shows."""
 
     age: TimingView | None = None
-    """Age of batches when they were read; None before the first."""
+    """Age of batches when they were read; None before the first batch."""
     latency: TimingView | None = None
-    """Age of batches when they were acknowledged."""
+    """Age of batches when they were acknowledged; None before the first batch."""
 
 
 class HasProblem(Protocol):
@@ -137,13 +137,13 @@ class GroupPosition(Struct, frozen=True, kw_only=True):
     topic: str
     partition: int
     at: int | None
-    """Its committed offset; None also if it has none."""
+    """The group's committed offset; None if it is unknown, or if there is none."""
     resumes_at: int | None
-    """Offset of its newest checkpoint."""
+    """Offset of the group's newest checkpoint."""
     end: int | None
-    """End of the copy."""
+    """Target offset at which the copy ends."""
     why_not_exact: str
-    """Why it would not resume at exactly the next record."""
+    """Why the group would not resume at exactly the next record."""
 
 
 class FlowStatus(Struct, frozen=True, kw_only=True):
@@ -154,10 +154,10 @@ class FlowStatus(Struct, frozen=True, kw_only=True):
     reason: str
     guarantee: str = ""
     generation: int | None = None
-    """The generation, or None if this process does not lead it, and does not know who does."""
+    """The flow's generation, or None if this process is not the leader and knows no leader."""
     lanes: int = 0
     since_ms: Bounded = 0
-    """Time at which its state began. For a flow that does not run: when it last started, or 0."""
+    """Time at which the flow's state began. If the flow does not run: its last start, or 0."""
     partitions: tuple[PartitionStatus, ...] = ()
     code: str = ""
     """Code of the error that ended the flow, or keeps it from starting."""
@@ -170,21 +170,19 @@ class FlowStatus(Struct, frozen=True, kw_only=True):
     groups_without_checkpoint: Mapping[str, str] = field(default_factory=dict)
     """Selected groups that have no offset on the target to resume from, with the reason."""
     loss_records: int | None = None
-    """Source offsets that are not on the target, over partitions for which that is known."""
+    """Number of source offsets that are not on the target, in partitions where it is known."""
     loss_ms: Bounded | None = None
-    """How long ago the target last had all records of the source, for the partition where that is
-    longest.
-    """
+    """How long ago the target last had all records of the source: the longest of all partitions."""
     loss_unknown: int = 0
     """Number of partitions whose loss is unknown."""
     source_problem: str = ""
-    """Why the source could not be queried, if only the target was."""
+    """Why the source could not be queried, if all values were read from the target alone."""
     groups: tuple[GroupPosition, ...] = ()
     """Positions of groups on the target, if the source could not be queried."""
     where: str = ""
-    """Host and process that reported it, if not this one."""
+    """Host and process that reported these values, if not this process."""
     as_of_ms: Bounded = 0
-    """Time of that report, by the reporter's clock."""
+    """Time at which `where` reported these values, by the clock of that host."""
     taken_ms: Bounded = 0
     """When the snapshot was taken, by this host's clock; 0 means now."""
     rpo_ms: Bounded | None = None
@@ -194,11 +192,11 @@ class FlowStatus(Struct, frozen=True, kw_only=True):
     held_rate: int | None = None
     """Quota on the source in bytes per second for each user and broker; None if there is none."""
     latency: Quantiles | None = None
-    """Latency of all batches of the last minute until their acknowledgement, from the newest
-    timestamp in each; None without batches, or if this process does not lead the flow.
+    """Latency of all batches of the last minute, from the newest timestamp of a batch to its
+    acknowledgement. None without batches, or if this process does not lead the flow.
     """
     lane_cpu_ms: Bounded = 0
-    """CPU time of its lanes, as they report it."""
+    """CPU time of the flow's lanes, as reported by the lanes."""
     verified: Verified | None = None
     """How much of the copy was compared with the source during replication; None if
     twinlog.verify=off, or if this process does not lead the flow.
@@ -239,13 +237,13 @@ class FlowSnapshot(FlowStatus, frozen=True, kw_only=True):
 
     partitions: tuple[PartitionSnapshot, ...] = ()
     load: LaneLoad | None = None
-    """The load of its lanes, with their traffic since this process leads; only for `/metrics`."""
+    """The load of the flow's lanes, with their traffic in this generation; for `/metrics`."""
     latencies: LatencyHistogram | None = None
     """Latency of all batches since this process leads the flow; only for `/metrics`."""
     checkpoints: Callable[[], tuple[CheckpointTiming, ...]] = tuple
     """Latencies of checkpoints, computed only for `/metrics` because there may be many."""
     error: TwinlogError | None = None
-    """The error with the code `code`, in the process in which it occurred."""
+    """The error that has the code `code`. Only in the process in which the error occurred."""
     clusters: Callable[[], tuple[ClusterSettings, ...]] = tuple
     """The connection settings of both clusters, as a function, so that secrets are not written."""
 
@@ -259,7 +257,7 @@ class FlowSnapshot(FlowStatus, frozen=True, kw_only=True):
 
     @property
     def status(self) -> FlowStatus:
-        """Return the values that are written."""
+        """Return the values that are written to the status file."""
         return convert(self, FlowStatus, from_attributes=True)
 
 

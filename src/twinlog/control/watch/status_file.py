@@ -1,10 +1,10 @@
 """The status files by which `twinlog status` finds running mirrors: one file per process, rewritten
-every second. With many partitions it is written less often, to limit its share of CPU time.
+every second. With many partitions, the file is written less often, to limit its share of CPU time.
 
-The file is informational only: a mirror that loses it writes it again. A killed mirror leaves a
-file whose process is gone, which readers ignore and remove. The folder must belong to this user
-alone, or it is not used. The content is validated all the same, because another release may have
-written it.
+A status file is informational only: a mirror that loses its file writes it again. A killed mirror
+leaves a file whose process is gone. Readers ignore and remove such a file. The folder is used only
+if it belongs to this user alone. The content is validated nevertheless, because another release may
+have written it.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ log = logging.getLogger(__name__)
 
 STATUS_VERSION = 1
 SHARE_OF_TIME: Final = 0.01
-"""Maximum share of one core for writing, for any number of partitions, unless the pause would
-exceed LONGEST_PAUSE_S.
+"""Maximum share of one core for writing, for any number of partitions. It is exceeded if the pause
+would otherwise be longer than LONGEST_PAUSE_S.
 """
 LONGEST_PAUSE_S: Final = 60.0
-"""Maximum pause between two writes."""
+"""Maximum pause between two writes, in seconds."""
 AT_ONCE: Final = 1000
 """Number of partitions encoded at a time. During this time Python runs no other thread."""
 _PARTS: Final = tuple[PartitionStatus, ...]
@@ -61,12 +61,12 @@ class RunningMirror(Struct, frozen=True, kw_only=True):
     config: str
     written_ms: Bounded
     every_ms: int = 1000
-    """Interval at which it is written."""
+    """Interval in ms at which the status is written."""
     flows: tuple[FlowStatus, ...]
 
     @property
     def late_ms(self) -> int:
-        """Return by how much the next write is overdue."""
+        """Return by how many ms the next write is overdue; 0 if it is not."""
         return max(0, int(time.time() * 1000) - self.written_ms - self.every_ms)
 
 
@@ -79,7 +79,8 @@ class _Content(RunningMirror, frozen=True, kw_only=True):
 
 def status_folder() -> Path:
     """Return the folder of the files: the user's runtime folder, or else a private one in the
-    temporary folder. Raises EnvironmentMissing if it cannot be used, and FolderNotPrivate.
+    temporary folder. Raises EnvironmentMissing if the folder cannot be used, and FolderNotPrivate
+    if other users have access to it.
     """
     folder = _folder()
     with usable(folder, TODO):
@@ -115,7 +116,7 @@ class StatusFile:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Write what `update` receives during this block; then remove the file."""
+        """Write the snapshots that `update` receives during this block; then remove the file."""
         thread = threading.Thread(target=self._run, name="twinlog-status", daemon=True)
         thread.start()
         try:
@@ -136,7 +137,7 @@ class StatusFile:
             news = self._newest(time.monotonic() + self._pause_s)
 
     def _newest(self, at: float) -> Sequence[FlowSnapshot] | None:
-        """Return the last snapshots passed until time `at`, or None at the end."""
+        """Wait until monotonic time `at`. Return the newest snapshots, or None at the end."""
         news = self._news.get()
         while news is not None:
             try:
@@ -203,14 +204,14 @@ def running_mirrors(config: Path | None = None) -> Iterator[RunningMirror]:
             continue
         ticks = _start_ticks(content.pid)
         if ticks is None or ticks != content.start_ticks:
-            path.unlink(missing_ok=True)  # its process was killed
+            path.unlink(missing_ok=True)  # the process was killed
         elif wanted in (None, content.config, *content.more_configs):
             yield convert(content, RunningMirror, from_attributes=True)
 
 
 def _read(path: Path) -> _Content | None:
     """Return the content of a status file, or None if it is malformed. Files of earlier releases
-    lack fields, and their unknown numbers are -1.
+    lack some fields, and have -1 instead of unknown numbers.
     """
     try:
         value = json.loads(read_private(path), parse_int=_number)
@@ -233,5 +234,5 @@ def _start_ticks(pid: int) -> int | None:
     except OSError:
         return None
     fields = stat.rpartition(")")[2].split()
-    # a zombie is listed until its parent waits for it
+    # a zombie has ended, but is listed until its parent waits for it
     return None if fields[0] == "Z" else int(fields[19])

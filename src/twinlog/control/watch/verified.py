@@ -11,12 +11,12 @@ from typing import Final
 
 CODE: Final = "COPY_DIFFERS"
 MOST_SHOWN: Final = 20
-"""Maximum number of differences that are kept with their text. Further ones are only counted."""
+"""Maximum number of differences that are kept as text. Further differences are only counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """The verification since this process leads the flow. Records, bytes and
+    """Progress of the verification since this process leads the flow. Records, bytes and
     differences only grow.
     """
 
@@ -34,25 +34,25 @@ class Verified:
     """Number of ranges that differ; `twinlog verify` shows all current differences."""
     first_differences: tuple[str, ...] = ()
     is_complete: bool = False
-    """With `full`: whether all records were compared that had been copied a moment ago."""
+    """With `full`: whether all records that were copied until a moment ago have been compared."""
 
 
 def with_differences(errors: Mapping[str, int], verified: Verified | None) -> Mapping[str, int]:
-    """Return the number of occurrences of each code, including differences."""
+    """Return the number of occurrences of each code. Differences count as COPY_DIFFERS."""
     number = 0 if verified is None else verified.differences
     return {**errors, CODE: number} if number else errors
 
 
 @dataclass(slots=True, kw_only=True)
 class VerifiedReport:
-    """The progress of one led flow."""
+    """Collects the progress of the verification of one led flow."""
 
     last: Verified | None = None
-    """The progress, or None if verification is off."""
+    """Progress of the verification, or None if verification is off."""
     _known: set[str] = field(default_factory=set)
 
     def add_compared(self, records: int, size: int, at_ms: int, cpu_ms: int) -> None:
-        """Record that a section was compared."""
+        """Record that a section of the copy was compared."""
         last = self._required_last
         self.last = replace(
             last,

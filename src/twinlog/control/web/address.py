@@ -12,7 +12,7 @@ OFF: Final = "off"
 
 
 class CannotListen(TwinlogError):
-    """The address is in use or not of this machine. Replication works without it."""
+    """The address is in use, or not of this machine. Replication works without the server."""
 
     code = "CANNOT_LISTEN"
 

@@ -1,15 +1,15 @@
 """Kafka Connect's REST paths for scripts written for MirrorMaker 2, in Connect's format.
 
 A flow has the same connectors as in MirrorMaker 2. Below `/SOURCE/TARGET`, where a dedicated
-MirrorMaker 2 serves one Connect worker for each flow (KIP-710), they have its names:
-`MirrorSourceConnector`, `MirrorCheckpointConnector`, `MirrorHeartbeatConnector`. At the root, which
-all flows of a process share, the flow is a prefix: `A->B.MirrorSourceConnector`. If there is only
-one flow, the short names work there too.
+MirrorMaker 2 serves one Connect worker for each flow (KIP-710), the connectors have MirrorMaker 2's
+names: `MirrorSourceConnector`, `MirrorCheckpointConnector`, `MirrorHeartbeatConnector`. At the
+root, which all flows of a process share, a name has the flow as its prefix:
+`A->B.MirrorSourceConnector`. If there is only one flow, the short names work at the root, too.
 
 Differences from Connect: a flow is paused and resumed as a whole, by its MirrorSourceConnector.
-`stop` is the same as `pause`: both end the lanes, and `resume` undoes either. Connectors cannot be
-created, changed, restarted or deleted here. A connector's config contains what it copies, but no
-credentials of clusters.
+`stop` is the same as `pause`: both end the lanes, and `resume` starts them again. Connectors cannot
+be created, changed, restarted or deleted here. A connector's config contains the topics that it
+copies, but no credentials of clusters.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SOURCE: Final = "MirrorSourceConnector"
 CHECKPOINT: Final = "MirrorCheckpointConnector"
 HEARTBEAT: Final = "MirrorHeartbeatConnector"
 KINDS: Final = (SOURCE, CHECKPOINT, HEARTBEAT)
-"""MirrorMaker 2 creates all three, regardless of what the flow emits."""
+"""The connectors of each flow. MirrorMaker 2 creates all three, whatever the flow emits."""
 PACKAGE: Final = "org.apache.kafka.connect.mirror."
 
 
@@ -62,13 +62,13 @@ _STATES: Final = {
     FlowState.STOPPED: ConnectState.UNASSIGNED,
     FlowState.WAITING_FOR_SPARK: ConnectState.UNASSIGNED,
 }
-"""All other states are RUNNING."""
+"""Connect's state for each state of a flow. All other states of flows are RUNNING."""
 
 Handler = Callable[[Request], Awaitable[Response]]
 
 
 def routes(site: Site) -> Iterator[BaseRoute]:
-    """Return the routes at the root and below each flow."""
+    """Yield the routes at the root and the routes below each flow."""
     connect = _Connect(site)
     for prefix in ("", "/{source}/{target}"):
         for method, path, run in (
@@ -143,7 +143,7 @@ class _Connect:
                     "partition": part.partition,
                     "topic": part.topic,
                 },
-                # Connect stores the last offset, not the next
+                # Connect stores the offset of the last record, not of the next one
                 "offset": {"offset": part.upstream - 1},
             }
             for part in sorted(parts.partitions, key=lambda part: (part.topic, part.partition))
@@ -192,7 +192,7 @@ class _Connect:
         raise RequestRefused(f"Connector {name[:200]} not found", code="NOT_FOUND")
 
     def _connectors(self, request: Request) -> Iterator[tuple[FlowConfig, str, str]]:
-        """Yield flow, kind and name of each connector."""
+        """Yield flow, kind and name of each connector below the request's path."""
         below = request.path_params.get("source"), request.path_params.get("target")
         for flow in self._site.config.every_flow:
             if below == (None, None):
@@ -218,14 +218,14 @@ class _Connect:
             where["trace"] = answer["reason"]
         tasks = [{"id": number, **where} for number in range(_tasks(kind, answer))]
         if answer["state"] == FlowState.PARTLY_FAILED:
-            # lanes change, so the first task represents them
+            # partitions move between lanes, so a failure is always shown at the first task
             failed = {"state": ConnectState.FAILED, "trace": answer["reason"]}
             tasks[:1] = [task | failed for task in tasks[:1]]
         return {"name": name, "connector": where, "tasks": tasks, "type": "source"}
 
 
 def _tasks(kind: str, answer: dict[str, Any]) -> int:
-    """Return the number of tasks: one per lane, and none for the other connectors."""
+    """Return a connector's number of tasks: one per lane for the MirrorSourceConnector, else 0."""
     return answer["lanes"] or 0 if kind == SOURCE else 0
 
 

@@ -2,9 +2,9 @@
 
 uvicorn has no deadline for a request that arrives byte by byte. Each connection is therefore
 registered in `OpenRequests` when it is opened, and closed when a deadline passes, whatever its
-state. With TLS it is registered before the handshake, because asyncio's server reports a connection
-only after it, and any number of connections could wait there. A request whose answer is cached
-(`Repeats`) is not parsed by h11, which then knows nothing of it.
+state. With TLS, it is registered before the handshake, because asyncio's server reports a
+connection only after the handshake, and any number of connections could wait in it. A request whose
+response is cached (`Repeats`) is not parsed by h11, whose state then lacks it.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ from twinlog.control.web.content import Headers
 from twinlog.control.web.front import LONG_S, ConnectionSlot, Front
 from twinlog.control.web.open_requests import WITHIN_S, OpenRequests
 
-# Answers requests that are repeated byte for byte while their answer is still cached.
+# Responds to requests that are repeated byte for byte while their response is still cached.
 #
 # A client that polls sends the same bytes each time. They include host, origin and method, which
 # were checked the first time; only the token is checked again. Parsing and processing a request is
-# half of the cost of an answer (ADR 26); here it is one dictionary look-up.
+# half of the cost of a response (ADR 26). For a repeated request, one dictionary look-up is enough.
 
 REPEATS_AT_MOST: Final = 256
 LONGEST_REPEAT: Final = 4096
-"""Maximum size of a request in bytes."""
+"""Maximum size in bytes of a request whose response is cached."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """The answer to a request, for the same request."""
+    """The cached response to a request, for repeats of the request."""
 
     answer: bytes
-    """The whole answer with its head."""
+    """The whole response with its head."""
     is_current: Callable[[], bool]
     closes: bool
-    """Whether the connection is closed after it, because the request says so."""
+    """Whether the connection is closed after the response, because the request demands it."""
 
 
 class Repeats:
-    """The repeated requests of one server; used only in the thread of its event loop."""
+    """The cached responses of one server, by request. Used only in the thread of its event loop."""
 
     def __init__(self) -> None:
         self._by_request: dict[bytes, Repeat] = {}
 
     def find(self, request: bytes) -> Repeat | None:
-        """Return the cached answer, or None if there is none."""
+        """Return the cached response, or None if there is no current one."""
         repeat = self._by_request.get(request)
         if repeat is None or repeat.is_current():
             return repeat
@@ -90,9 +90,7 @@ class CountedConnection(H11Protocol):
         self._held: ConnectionSlot | None = None
         self._early = b""
         self._whole: bytes | None = b""
-        """The request, if it came in one piece. Empty between requests, None after
-        its first piece.
-        """
+        """The current request. Empty between requests, None if it arrives in several pieces."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -120,7 +118,8 @@ class CountedConnection(H11Protocol):
             self._answer_again(self._held, again)
             return
         else:
-            # also if the client reads no answers: uvicorn then reads no further request
+            # clients that do not read their responses get here as well, and uvicorn then reads no
+            # further request of them
             self._whole = data
             self._held.on_begun()
         if not self.transport.is_closing():
@@ -137,7 +136,7 @@ class CountedConnection(H11Protocol):
             self._held.on_begun()  # a part of the next request has arrived
 
     def _answer_again(self, slot: ConnectionSlot, repeat: Repeat) -> None:
-        self._unset_keepalive_if_required()  # `OpenRequests` closes it when it is idle
+        self._unset_keepalive_if_required()  # instead, `OpenRequests` closes idle connections
         self.transport.write(repeat.answer)
         if self.transport.get_write_buffer_size():
             slot.on_request()
@@ -149,7 +148,7 @@ class CountedConnection(H11Protocol):
             self.transport.close()
 
     def _repeat(self, headers: Headers, body: bytes, is_current: Callable[[], bool]) -> None:
-        """Store the answer to this request, for the same request while `is_current`."""
+        """Cache the response for repeats of this request, while `is_current` returns True."""
         if not self._whole or self.conn.trailing_data[0]:
             return  # the request arrived in several pieces, or with the next one
         closes = self.conn.their_state is h11.MUST_CLOSE
@@ -176,7 +175,7 @@ class Handshake(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        transport.pause_reading()  # its first bytes are TLS's
+        transport.pause_reading()  # the first bytes are part of the handshake
         peer = transport.get_extra_info("peername")
         self._requests.add(transport.get_extra_info("socket"), str(peer[0]) if peer else "")
         # the reference keeps the task from being garbage-collected

@@ -1,7 +1,7 @@
-"""Bodies of answers that a client may already have: with an ETag, and compressed on request.
+"""Bodies of responses, with an ETag, and compressed on request.
 
-A client that sends the ETag back (`If-None-Match`) gets 304 without a body while the content is the
-same. ETags are weak, because the plain and the compressed form have the same one (RFC 9110).
+A client that sends the ETag back (`If-None-Match`) gets 304 without a body while the content is
+unchanged. ETags are weak, because the plain and the compressed form have the same ETag (RFC 9110).
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ Send = Callable[[Message], Awaitable[None]]
 READS: Final = ("GET", "HEAD")
 GZIP_LEVEL: Final = 1
 LEAST_ZIPPED: Final = 2048
-"""Smaller bodies fit in two packets anyway."""
+"""Minimum size in bytes of a compressed body. Smaller bodies fit in two packets anyway."""
 NOSNIFF: Final = (b"x-content-type-options", b"nosniff")
 NO_STORE: Final = (b"cache-control", b"no-store")
 _CHECKED: Final = (b"cache-control", b"private, no-cache")
-"""Only the client itself may store the answer, and must check it before each use."""
+"""The response is private to the client, which must validate it before each use."""
 
 
 class Content:
-    """One body. Its ETag and its compressed form are computed when they are first needed."""
+    """One response body. Its ETag and compressed form are computed when first needed."""
 
     def __init__(self, content_type: str, body: bytes, headers: Headers | None = None) -> None:
-        """`headers` are further headers."""
+        """`headers`: headers in addition to those of all contents."""
         self.body = body
         self._headers = [
             *(headers or ()),
@@ -53,7 +53,7 @@ class Content:
         return gzip.compress(self.body, GZIP_LEVEL, mtime=0)
 
     def answer(self, scope: Scope) -> tuple[int, Headers, bytes]:
-        """Return status, headers and body."""
+        """Return status, headers and body of the response to a request."""
         headers = [*self._headers, (b"etag", f"W/{self._hash}".encode())]
         known = header(scope, b"if-none-match") if scope["method"] in READS else ""
         hashes = (tag.strip().removeprefix("W/") for tag in known.split(","))
@@ -73,7 +73,7 @@ async def send_content(scope: Scope, send: Send, content: Content) -> None:
 
 
 async def send_answer(scope: Scope, send: Send, status: int, headers: Headers, body: bytes) -> None:
-    """Send a whole answer; without the body if the request is HEAD."""
+    """Send a whole response. If the request is HEAD, leave out the body."""
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 

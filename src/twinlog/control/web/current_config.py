@@ -1,4 +1,4 @@
-"""The current configuration, for the thread that answers requests."""
+"""The current configuration, for the thread that handles requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from twinlog.config.flow.schema import MirrorConfig
 
 @dataclass(slots=True)
 class CurrentConfig:
-    """Holds the current configuration; a reload replaces it in one assignment."""
+    """The current configuration. A reload replaces it in one assignment, without a lock."""
 
     config: MirrorConfig
 

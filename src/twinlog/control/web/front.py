@@ -1,19 +1,19 @@
-"""Authenticates and authorizes requests. It answers probes itself and passes other requests on.
+"""Authenticates and authorizes requests. Responds to probes, and passes other requests to the API.
 
-The checks, in this order (files of the page need only the first):
+The checks, in this order (files of the page need only the first check):
 
-1. Host. If the server listens on this machine only, a request must name this machine: a web page
-   open in a local browser may have pointed its own name at this address (DNS rebinding) to read the
-   answers. Otherwise a token is required, which no browser adds by itself, or a client certificate,
-   in which case the server's certificate does not match a foreign name.
-2. Origin. Browsers send the page that a request comes from, and pages of other sites are refused.
-   A request that changes something must be JSON or a PUT, which no HTML form of another site can
-   send.
+1. Host. If the server listens on this machine only, a request must name this machine. Otherwise a
+   page in a local browser could map its own name to this address (DNS rebinding), and read
+   responses. If other machines reach the server, this attack fails anyway: no browser adds a token
+   by itself, and with client certificates, the server's does not match the page's name.
+2. Origin. Browsers send the origin of the page that makes a request, and requests by pages of other
+   sites are rejected. A request that changes something must be JSON or a PUT, which no HTML form of
+   another site can send.
 3. Body: read completely, limited in size, within the deadline of its connection.
 4. Client: a token or a certificate, and its role.
 
 If other machines reach the address and no authentication is set, only metrics and probes are
-served, and only if a key allows it. Without that key nothing is served there (`server.py`).
+served, and only if a key allows it. Otherwise nothing is served at all (`server.py`).
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ LONGEST_BODY: Final = 65_536
 READ_AT_MOST: Final = 1 << 20
 JSON: Final = "application/json"
 LONG_S: Final = 180.0
-"""Deadline of a REST answer, which may need queries of two clusters."""
+"""Seconds within which a REST response must be sent. It may need queries of two clusters."""
 AT_ONCE: Final = 2
 AT_MOST: Final = 64
 """Maximum number of scrapes that run or wait."""
 HELD: Final = "twinlog.held"
 CLIENT: Final = "twinlog.client"
 IS_KNOWN: Final = "twinlog.is_known"
-"""Names in a request's scope."""
+"""HELD, CLIENT and IS_KNOWN are keys of a request's scope."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +84,8 @@ class ConnectionSlot:
     abort: Callable[[], None]
     """Closes the connection without sending more data."""
     repeat: Callable[[Headers, bytes, Callable[[], bool]], None]
-    """Stores an answer with status 200: its headers, its body, and a function that returns whether
-    it still answers the same request.
+    """Caches a response with status 200. The arguments are its headers, its body, and a function
+    that returns True while the response is valid for the same request.
     """
 
     def on_begun(self) -> None:
@@ -106,7 +106,7 @@ class ConnectionSlot:
 
 
 class Front:
-    """The checks of one server. All methods run in the thread of its event loop."""
+    """Checks the requests of one server. All methods run in the thread of its event loop."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class Front:
         own_name: str | None,
         load_api: LoadApi | None,
     ) -> None:
-        """`own_name`: the host name of a local listener; None if other machines reach it."""
+        """`own_name`: the name of a local listener, or None if other machines reach the server."""
         self._monitor = monitor
         self._rest = rest_config
         self._tokens = tokens
@@ -130,7 +130,7 @@ class Front:
 
     @property
     def has_api(self) -> bool:
-        """REST is served, which needs authentication or a listener on this machine only."""
+        """Return True if REST is served, which needs authentication or a local listener."""
         return self._load_api is not None and self._is_guarded
 
     @property
@@ -142,7 +142,7 @@ class Front:
         return (*PATHS, "/api/v1", PAGE) if self.has_api else PATHS
 
     def stop(self) -> None:
-        """End streams."""
+        """End all streams of events."""
         self.is_stopping = True
 
     async def __call__(
@@ -172,7 +172,7 @@ class Front:
 
     async def _page(self, scope: Scope, path: str, send: Send) -> bool:
         """Send a file of the page and return True if the path is one. The files contain no data of
-        a flow, so links from other sites are allowed, and no token is needed: the page asks for it.
+        a flow, so links from other sites are allowed, and no token is needed to load them.
         """
         if not self.has_api or scope["method"] not in READS:
             return False
@@ -234,14 +234,14 @@ class Front:
         await api(scope, _Replay(body, receive), send)
 
     async def _loaded_api(self, load: LoadApi) -> App:
-        """Load the application in a worker: it takes a second, and a probe must not wait for it."""
+        """Load the application in a worker. It takes a second, and probes must not wait for it."""
         async with self._loading:
             if self._api is None:
                 self._api = await self._workers.run(load)
             return self._api
 
     def _is_known(self, scope: Scope) -> bool:
-        """Return True if the client would still be accepted; checked during streams."""
+        """Return True if a request's client would still be accepted. Checked during streams."""
         try:
             self._client_of(scope)
         except RequestRefused:
@@ -249,8 +249,8 @@ class Front:
         return True
 
     def _client_of(self, scope: Scope) -> Client:
-        """Return the client. Without authentication it is anyone who reaches the server, which for
-        REST means this machine only.
+        """Return the client that sent a request. Without authentication, every client is accepted,
+        but REST is then served on this machine only.
         """
         authorization = header(scope, b"authorization")
         if authorization and self._tokens is not None:
@@ -335,8 +335,8 @@ async def _body(scope: Scope, receive: Receive) -> bytes | None:
             return None
         part = bytes(message.get("body", b""))
         size += len(part)
-        # an oversized body is dropped but read to its end: a client that is cut off while it
-        # writes sees no answer
+        # an oversized body is read to its end, but not stored, because a client that is cut off
+        # while it writes does not see the response
         body = body + part if size <= LONGEST_BODY else b""
         if size > READ_AT_MOST or (size > LONGEST_BODY and not message.get("more_body", False)):
             raise RequestRefused(

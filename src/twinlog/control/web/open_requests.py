@@ -1,17 +1,16 @@
-"""What an HTTP server may do at once: open connections (`OpenRequests`) and slow work
+"""Limits of an HTTP server for open connections (`OpenRequests`) and for slow work
 (`RequestWorkers`).
 
 A client that sends a byte now and then could keep a connection open as long as it likes. Each
-request therefore has a deadline, from its first byte to the last byte of its answer, and so has the
-pause until the next request of the same connection. Their number is limited as well. If there are
-too many, a new connection is accepted and another one is closed: the one that has been idle for
-longest, or else the oldest whose request is incomplete. Probes and scrapes send their request
-immediately. The limit for each address applies first, so that a client displaces only its own
-connections.
+request therefore has a deadline, from its first byte to the last byte of its response. The pause
+until the next request of the same connection also has a deadline. In addition, the number of
+connections is limited. If there are too many, the server accepts a new connection and closes
+another one: the connection that has been idle for longest, or else the oldest connection with an
+incomplete request. Probes and scrapes send their request immediately, so they are not affected. The
+limit for each address applies first, so that a client displaces only its own connections.
 
-Slow work runs outside the event loop, a few tasks at a time. Further tasks wait, or are refused if
-too many wait. The threads are daemons, so a mirror that shuts down does not wait for unwanted
-answers.
+Slow work runs outside the event loop, a few tasks at a time. Further tasks wait, or are rejected if
+too many wait. The threads are daemons, so a mirror that shuts down does not wait for their results.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ from twinlog.control.web.problem import RequestRefused
 
 AT_ONCE: Final = 256
 OF_AN_ADDRESS: Final = 128
-"""A hundred clients behind one proxy may connect at the same moment."""
+"""Maximum connections per address. A hundred clients behind one proxy may connect together."""
 ASKED_OF_AN_ADDRESS: Final = 256
-"""Limit for an address including connections whose request is being answered."""
+"""Maximum connections per address if none of them can be closed, because all are in use."""
 AT_MOST: Final = 512
-"""The same limit for all addresses together."""
+"""Maximum connections of all addresses together if none of them can be closed."""
 WITHIN_S: Final = 10.0
-"""Seconds from the first byte of a request, or from accepting the connection, to the last byte of
-the answer.
+"""Maximum seconds from the first byte of a request, or from accepting the connection, to the last
+byte of the response.
 """
 IDLE_S: Final = 30
-"""Seconds from an answer to the next request of the connection."""
+"""Maximum seconds from a response to the next request of the connection."""
 
 
 class ClosableConnection(Protocol):
@@ -55,16 +54,16 @@ class _Open:
     connection: ClosableConnection
     address: str
     since: float
-    """When it was accepted, its last request began, or its last answer was sent."""
+    """Monotonic time of the connection's begin, its last request's begin, or its last response."""
     due: float
     is_asked: bool = False
-    """Whether its request was read completely, and is being answered."""
+    """Whether the connection's request was read completely, and is being processed."""
     is_answered: bool = False
-    """Whether its answer was sent, so that it is idle, or its end was not noticed yet."""
+    """Whether the response was sent. The connection is then idle, or has just ended."""
 
 
 class OpenRequests:
-    """The connections of one server, shared by the accepting thread and those that answer."""
+    """The connections of one server. Thread-safe, for the accepting and the responding threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -76,7 +75,7 @@ class OpenRequests:
             return len(self._open)
 
     def add(self, connection: ClosableConnection, address: str) -> None:
-        """Add a new connection, perhaps closing another one. A known one keeps its deadline."""
+        """Add a connection. If there are too many, close another one. Ignore a known connection."""
         with self._lock:
             if connection in self._open:
                 return
@@ -91,8 +90,8 @@ class OpenRequests:
             )
 
     def _make_room(self, among: Collection[_Open]) -> None:
-        """Close one connection. One that is being answered is closed only beyond the larger limits,
-        and then from the address with the most connections.
+        """Close one of these connections. If all of them are in use, close one only at a larger
+        limit: the oldest connection of the address with the most connections.
         """
         spare = [request for request in among if request.is_answered or not request.is_asked]
         if spare:
@@ -105,7 +104,7 @@ class OpenRequests:
             self._close(min(asked, key=lambda request: request.since))
 
     def on_begun(self, connection: ClosableConnection) -> None:
-        """Mark the first byte of another request of the connection."""
+        """Note that the first byte of another request of the connection has arrived."""
         with self._lock:
             if (connection_state := self._open.get(connection)) is not None:
                 connection_state.is_asked = connection_state.is_answered = False
@@ -120,7 +119,7 @@ class OpenRequests:
                 self._open[connection].is_answered = False
 
     def on_answer(self, connection: ClosableConnection) -> None:
-        """Mark the connection's answer as sent."""
+        """Mark the response on the connection as sent."""
         with self._lock:
             if (connection_state := self._open.get(connection)) is not None:
                 connection_state.is_answered = True
@@ -128,13 +127,13 @@ class OpenRequests:
                 connection_state.due = connection_state.since + IDLE_S
 
     def allow(self, connection: ClosableConnection, seconds: float) -> None:
-        """Extend the deadline to `seconds` from now, for a slow answer."""
+        """Extend the deadline to `seconds` from now, for a slow response."""
         with self._lock:
             if connection in self._open:
                 self._open[connection].due = self._clock() + seconds
 
     def remove(self, connection: ClosableConnection) -> None:
-        """Forget a connection that was closed."""
+        """Remove a connection, which then has no deadline any more."""
         with self._lock:
             self._open.pop(connection, None)
 
@@ -147,7 +146,7 @@ class OpenRequests:
 
     def _close(self, request: _Open) -> None:
         del self._open[request.connection]
-        with suppress(OSError):  # its own thread has closed it already
+        with suppress(OSError):  # the connection's thread has closed it already
             # wakes the thread that waits on the socket, which then closes it
             request.connection.shutdown(socket.SHUT_RDWR)
 
@@ -156,17 +155,17 @@ T = TypeVar("T")
 
 
 class RequestWorkers:
-    """The workers of one event loop."""
+    """Runs slow tasks of one event loop in threads, and limits their number."""
 
     def __init__(self, at_once: int, at_most: int) -> None:
-        """`at_most` limits running and waiting tasks together."""
+        """`at_once`: maximum number of running tasks; `at_most`: of running and waiting tasks."""
         self._room = asyncio.Semaphore(at_once)
         self._at_most = at_most
         self._pending = 0
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Return or raise what `work` does. Raises REST_BUSY. A task keeps its slot until it ends,
-        even if its client disconnects.
+        """Run `work` in a thread. Return its result or raise its error. Raises REST_BUSY if too
+        many tasks are waiting. A task keeps its slot until it ends, even if its client disconnects.
         """
         if self._pending >= self._at_most:
             raise RequestRefused(
@@ -203,6 +202,6 @@ class RequestWorkers:
 
 
 def _retrieve_error(task: asyncio.Future[T]) -> None:
-    """Mark the error as retrieved, because the client may have disconnected."""
+    """Mark a task's error as retrieved, because the client may have disconnected."""
     if not task.cancelled():
         task.exception()

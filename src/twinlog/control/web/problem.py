@@ -1,6 +1,6 @@
 """Converts errors to an HTTP status and problem details (RFC 9457).
 
-Beside the standard's members, a body has `code`, `what`, `where` and `do`.
+In addition to the standard's members, a body has `code`, `what`, `where` and `do`.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ _STATUS: Final[tuple[tuple[type[TwinlogError], int], ...]] = (
     (ClusterError, 502),
     (CorruptData, 502),
 )
-"""Statuses of errors without an HTTP status of their own; the first match applies."""
+"""HTTP statuses for errors whose code has no status of its own. The first match applies."""
 
 
 def status_of(error: TwinlogError) -> int:
-    """Return the HTTP status of an error, which shows whether the client caused it."""
+    """Return the HTTP status of an error. It shows whether the client caused the error."""
     condition = conditions().get(error.code)
     if condition is not None and condition.status:
         return condition.status
@@ -69,7 +69,7 @@ def status_of(error: TwinlogError) -> int:
 def problem(error: TwinlogError, where: str) -> dict[str, Any]:
     """Return the error's JSON body (`answers.Problem`). `where` is the requested path."""
     condition, status = conditions().get(error.code), status_of(error)
-    # an option of the command line is a parameter here
+    # options of the command line are parameters in REST
     what = error.message.removeprefix("--") if isinstance(error, UsageError) else error.message
     meaning = HTTPStatus(status).phrase if condition is None else condition.meaning
     return {
@@ -86,7 +86,7 @@ def problem(error: TwinlogError, where: str) -> dict[str, Any]:
 
 
 def internal_error() -> TwinlogError:
-    """Return the error for a bug. Its text is only logged, because it may contain secrets."""
+    """Return the error for a bug. The bug's message is only logged, as it may contain secrets."""
     return TwinlogError("internal error; see the log of this process")
 
 

@@ -1,8 +1,9 @@
 """Serves HTTP in a separate thread. The constructor binds the address, so that a wrong address is
-reported immediately; the server is loaded with the first client, or when the mirror has started.
+reported immediately. The server's modules are loaded when the first client connects, or
+LOADS_AFTER_S after the start.
 
-It processes a few requests at a time, each with a deadline, so a client that hangs or sends byte by
-byte does not slow the mirror or block other clients.
+The server processes a few requests at a time, each with a deadline. So a client that hangs or sends
+byte by byte does not slow the mirror or block other clients.
 """
 
 from __future__ import annotations
@@ -30,18 +31,20 @@ if TYPE_CHECKING:
     from uvicorn import Server
 
 BACKLOG: Final = 128
-"""With a small backlog, many simultaneous connections would delay other clients."""
+"""Maximum connections that wait to be accepted. With fewer, a burst would delay other clients."""
 LONGEST_HEADER: Final = 16_384
 NICE: Final = 5
-"""Lanes have priority when all cores are busy; a probe still gets a quarter of their share."""
+"""Niceness: lanes have priority if all cores are busy, but a probe gets a quarter of their
+share.
+"""
 LOADS_AFTER_S: Final = 10.0
-"""Loading the server takes 0.4 s of CPU, which the mirror needs during its start: on two cores the
-start took 0.3 s longer. A client that connects earlier triggers the load immediately.
+"""Seconds after which the server is loaded. This takes 0.4 s of CPU, which the mirror needs during
+its start: on two cores the start took 0.3 s longer. An earlier client triggers the load.
 """
 WAITS_S: Final = 0.1
-"""Interval of each wait, which delays the shutdown of the mirror."""
+"""Maximum seconds of one wait for a client, because each wait delays the mirror's shutdown."""
 ENDS_WITHIN_S: Final = 1
-"""Time for pending answers at shutdown."""
+"""Seconds for pending responses at shutdown."""
 
 
 class WebServer:
@@ -78,12 +81,12 @@ class WebServer:
 
     @property
     def line(self) -> str:
-        """The address and the paths served, for the log."""
+        """Return the address and the paths served, for the log."""
         return f"{self.origin} serves {', '.join(self.front.served_paths)}"
 
     @property
     def origin(self) -> str:
-        """The server's URL without a path."""
+        """Return the server's URL without a path."""
         scheme = "http" if self._tls is None else "https"
         return f"{scheme}://{self.address}"
 
@@ -170,16 +173,16 @@ class WebServer:
                 return await super().on_tick(counter)
 
         self._server = server = Server(config)
-        if not self._stop.is_set():  # the server was closed while the page was loaded
+        if not self._stop.is_set():  # otherwise it was closed while it was loaded
             server.run(sockets=[bound])
 
 
 async def _placeholder_app(scope: Any, receive: Any, send: Any) -> None:
-    """Placeholder: each connection sets its own application."""
+    """Do nothing. uvicorn needs an application, but each connection sets its own."""
 
 
 def _bound(address: Address, rest_config: RestConfig) -> tuple[socket.socket, bool]:
-    """Return a listening socket, and whether only this machine reaches it."""
+    """Return a listening socket, and True if only this machine reaches it."""
     is_local = False
     try:
         addresses = socket.getaddrinfo(
@@ -193,7 +196,7 @@ def _bound(address: Address, rest_config: RestConfig) -> tuple[socket.socket, bo
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind(where)
-            bound.listen(BACKLOG)  # earlier clients wait for the event loop
+            bound.listen(BACKLOG)  # clients that connect earlier wait for the event loop
         except OSError:
             bound.close()
             raise

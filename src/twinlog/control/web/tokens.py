@@ -3,9 +3,9 @@
     NAME:ROLE:SALT:HASH      one per line; SALT and HASH are hexadecimal, HASH is SHA-256 of
                              salt and token
 
-A token is 256 random bits, so one round of a hash is enough: a dictionary attack is impossible.
-The file is read again when it changes, so removing a line locks its client out at the next request.
-A file that is unreadable or malformed admits no client.
+A token is 256 random bits, so one round of a hash is enough, because a dictionary attack is
+impossible. The file is read again when it changes, so removing a line locks its client out at the
+next request. If the file is unreadable or malformed, no client is admitted.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def append(path: Path, name: str, line: str) -> None:
 
 
 class Tokens:
-    """The tokens of one file, read again when it changes."""
+    """The tokens of one file, which is read again when it changes."""
 
     def __init__(self, path: Path) -> None:
         """Read the file. Raises ConfigError if it is unusable or has no token."""

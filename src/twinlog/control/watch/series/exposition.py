@@ -53,12 +53,12 @@ class _Escaped(dict[str, str]):
 
 
 class SeriesText:
-    """The series of one answer, in the order of `metrics`."""
+    """The series of one response, in the order of `metrics`."""
 
     def __init__(
         self, metrics: Iterable[Metric], *, is_openmetrics: bool, fixed: _Fixed = ()
     ) -> None:
-        """`fixed`: labels of every series."""
+        """`fixed`: labels that every series gets."""
         self._is_openmetrics = is_openmetrics
         self._escaped = _Escaped()
         self._fixed = fixed
@@ -134,8 +134,8 @@ class _Series:
             labels = flow_labels(flow)
             self._flow(flow, labels)
             self._add(metrics.FLOW_READY, labels, float(ready.get(flow.flow, False)))
-            # a topic with a problem may occur twice, in its former and current state; only one is
-            # exported
+            # a topic with a problem may occur twice, in its former and current state; only its
+            # first occurrence is exported
             known = {(part.topic, part.partition): part for part in reversed(flow.partitions)}
             self._totals(flow, [*known.values()], labels)
             for part in known.values():
@@ -261,7 +261,7 @@ class _Series:
         self._add(metrics.RECORDS, upstream, partition.records)
         self._add(metrics.BYTES, upstream, partition.bytes)
         if partition.state in NOT_MIRRORED:
-            return  # its log end is no longer queried
+            return  # the partition's log end is no longer queried
         if partition.lag is not None:
             self._add(metrics.LAG_RECORDS, upstream, partition.lag)
             at = f'"{consumer(flow)}"', *upstream[2:]
@@ -337,7 +337,7 @@ def _versions() -> tuple[str, str, str]:
 
 
 def flow_labels(flow: FlowSnapshot) -> tuple[str, str]:
-    """Return source and target of a flow's name."""
+    """Return the source and the target of a flow, from its name."""
     source, _, target = flow.flow.partition("->")
     return source, target
 
@@ -355,7 +355,7 @@ def connector(flow: FlowSnapshot) -> str:
 
 
 class _LabelledCollector:
-    """Memory and CPU of this process, with the configured labels, which the library lacks."""
+    """Memory and CPU of this process, with the configured labels, which the library omits."""
 
     def __init__(self, collector: ProcessCollector, labels: Mapping[str, str]) -> None:
         self._collector, self._more = collector, dict(labels)

@@ -40,18 +40,18 @@ class Count(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Everything from which the series of one moment are made."""
+    """The values from which the series of one moment are made."""
 
     at: float
     """Monotonic time in seconds."""
     flows: Sequence[FlowSnapshot]
     readiness: Sequence[FlowReadiness]
     rate: Callable[[float, str, PartitionSnapshot], Rate] = _unknown_rate
-    """`PartitionRates.rate`."""
+    """Returns the rate of a partition (`PartitionRates.rate`)."""
     totals: Mapping[str, Count] = field(default_factory=dict)
-    """Totals by name of every flow that this process has run."""
+    """Totals of every flow that this process has run, by the flow's name."""
     jvm: JvmUse | None = None
-    """The use of Spark's JVM."""
+    """The resource use of Spark's JVM, or None if unknown."""
 
 
 class _Sample(NamedTuple):
@@ -61,8 +61,8 @@ class _Sample(NamedTuple):
 
 
 class PartitionRates:
-    """Keeps counts of the last minute for every partition, one per ten seconds. One thread updates
-    them, others may read.
+    """Stores counts of the last minute for every partition, one per ten seconds. One thread calls
+    `update`; other threads can read.
     """
 
     def __init__(self) -> None:
@@ -90,14 +90,14 @@ class PartitionRates:
             samples.popleft()
 
     def rate(self, now: float, flow: str, partition: PartitionSnapshot) -> Rate:
-        """Return the rate of a partition at that time."""
+        """Return the rate of a partition over the minute before `now`."""
         samples = self._samples.get((flow, partition.topic, partition.partition))
         if samples is None:
             return Rate()
-        first = samples[0]  # this is never empty
+        first = samples[0]  # never empty
         if now <= first.at:
             return Rate()
-        # if a flow has lost the leadership, its counts restart
+        # counts restart if the flow has lost the leadership, so differences may be negative
         seconds = now - first.at
         return Rate(
             max(0, partition.records - first.records) / seconds,
@@ -106,7 +106,7 @@ class PartitionRates:
 
 
 class FlowTotals:
-    """Total of what each flow has copied, which never falls.
+    """Totals of the records and bytes that each flow has copied. A total never falls.
 
     The sum of the partitions' current counts would fall when a partition leaves, or while the flow
     has no run. Prometheus regards a falling counter as restarted

@@ -1,5 +1,5 @@
 """Runs the endpoints: Starlette routes the path, and pydantic validates the request. `front.py`
-answers errors.
+converts errors to responses.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from twinlog.encoded import picked
 
 
 def app(site: Site) -> ASGIApp:
-    """Return the ASGI application for `/api/v1` and the paths of Kafka Connect's API. It raises the
-    errors of requests.
+    """Return the ASGI application for `/api/v1` and the paths of Kafka Connect's API. If a request
+    fails, the application raises the error instead of responding.
     """
     kept = KeptAnswers(site)
     by_path: dict[str, dict[str, Endpoint]] = {}
@@ -50,7 +50,8 @@ def app(site: Site) -> ASGIApp:
         if await kept.send(scope, send):
             return
         try:
-            # with an app Starlette raises an error for a wrong method, without one it answers
+            # with `app` in the scope, Starlette raises an error for a wrong method; otherwise it
+            # responds
             await router({**scope, "app": router}, receive, send)
         except HTTPException as error:
             allowed = sorted((error.headers or {}).get("Allow", "").split(", "))
@@ -64,7 +65,7 @@ async def _no_path(scope: Scope, _receive: Receive, _send: Send) -> None:
 
 
 class _Fixed:
-    """A file as an ASGI application."""
+    """An ASGI application that responds with one file."""
 
     def __init__(self, content: Content) -> None:
         self._content = content
@@ -162,9 +163,9 @@ def _explain_error(model: type[BaseModel], name: str, kind: str, message: str) -
             return message.replace("Input should be ", "must be ", 1)
 
 
-# Caches the encoded answers that many clients poll every second: all flows, and each flow.
-# A cached answer is used while its inputs are unchanged, and for one second at most. Its ages may
-# therefore be up to a second too low; its timestamps are correct.
+# Caches the encoded responses that many clients poll every second: the response for all flows, and
+# one for each flow. A cached response is used while its inputs are unchanged, and for one second at
+# most. Its ages may therefore be up to a second too low; its timestamps are correct.
 
 KEPT_S: Final = 1.0
 
@@ -177,26 +178,27 @@ class _KeptAnswer:
 
 
 class KeptAnswers:
-    """The cache of one server, by path; used only in the thread of its event loop."""
+    """The cached responses of one server, by path. Used only in the thread of its event loop."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
         self._kept: dict[str, _KeptAnswer] = {}
 
     def keep(self, path: str, basis: object, content: Content) -> None:
-        """Store an answer. `basis` is the site's basis from before the answer was made."""
+        """Store a response. `basis`: the value of `Site.basis` before the response was made."""
         until = min(time.monotonic() + KEPT_S, self._site.leaders.begins_again)
         self._kept[path] = _KeptAnswer(content=content, basis=basis, until=until)
 
     async def send(self, scope: Scope, send: Send) -> bool:
-        """Send the cached answer, and return False if there is none that is current."""
+        """Send the cached response and return True, or return False if no current one is cached."""
         kept = self._kept.get(scope["path"])
         is_asked = scope["method"] == "GET" and not scope["query_string"]
         if kept is None or not is_asked or not self._is_current(kept):
             return False
         status, headers, body = kept.content.answer(scope)
         if status == 200:
-            known = scope[IS_KNOWN]  # removing the token ends the repetition immediately
+            # checked for each repeat, so that removing the token has an immediate effect
+            known = scope[IS_KNOWN]
             scope[HELD].repeat(headers, body, lambda: self._is_current(kept) and known())
         await send_answer(scope, send, status, headers, body)
         return True
@@ -216,15 +218,15 @@ class KeptAnswers:
 MOST_STREAMS: Final = 32
 READ_EVERY_S: Final = 1.0
 STEP_S: Final = 0.25
-"""How soon a stream notices that the process ends."""
+"""Seconds within which a stream detects that the process ends."""
 SPEAKS_S: Final = 15.0
-"""Maximum time between messages, so that a disconnected client is noticed."""
+"""Maximum seconds between two messages of a stream, so that a disconnected client is detected."""
 TAKES_S: Final = 10.0
-"""Maximum time for sending one message."""
+"""Maximum seconds for sending one message. After that, the connection is closed."""
 _STREAM_HEADERS: Final = [
     (b"content-type", b"text/event-stream"),
     NO_STORE,
-    (b"connection", b"close"),  # the connection has no deadline any more
+    (b"connection", b"close"),  # closed after this, as it has no deadline any more
 ]
 
 
@@ -239,7 +241,7 @@ class _Streams:
         self._lock = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a stream until the client or this process ends. Raises REST_BUSY."""
+        """Serve a stream until its client or this process ends. Raises REST_BUSY at the limit."""
         if scope["method"] == "HEAD":
             await send_answer(scope, send, 200, _STREAM_HEADERS, b"")
             return
@@ -292,7 +294,7 @@ class _Streams:
         await asyncio.wait_for(_body(send, b"", is_last=True), TAKES_S)
 
     async def _read(self) -> bytes:
-        """Return all flows as JSON; read once a second for all streams."""
+        """Return all flows as JSON. They are read once a second for all streams together."""
         async with self._lock:
             if time.monotonic() - self._read_at >= READ_EVERY_S:
                 self._flows = shown.compact(await self._site.flows())

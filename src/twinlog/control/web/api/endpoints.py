@@ -39,12 +39,12 @@ from twinlog.quantities import first_few
 
 
 def declared_changes(steering: FlowSteering, state: WantedState) -> list[Change]:
-    """Return a change for the flow's pause, its limit, and each topic that is or should be paused
-    or released. Most of them are usually in effect already, and are then not written.
+    """Return the changes that set a flow's wanted state: its pause, its limit, and each topic that
+    is or should be paused or released. Changes that are already in effect are not written.
 
-    If a command runs at the same time, the later row counts. The same request again then writes
-    what differs. Raises UsageError for a topic that the flow does not mirror; a topic that is
-    already paused or released may be gone.
+    If a command writes at the same time, the later row counts. Repeat the request to write what
+    differs then. Raises UsageError for a topic that the flow does not mirror, unless the topic is
+    already paused or released.
     """
     corrupt: Corrupt = set()
     intents = steering.intents(corrupt)
@@ -83,7 +83,7 @@ DOCUMENT: Final = f"{ROOT}/openapi.json"
 
 
 Answer: TypeAlias = bytes | dict[str, Any]
-"""An answer of REST's own in JSON, or what a command prints."""
+"""Body of a response: JSON made by REST itself, or the fields that a command prints."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ class CheckedRequest:
     site: Site
     client: Client
     path: Mapping[str, str]
-    """Values of `{flow}`, `{topic}` and `{code}`."""
+    """Values of `{flow}`, `{topic}` and `{code}` in the path."""
     query: Any = None
     body: Any = None
 
@@ -108,19 +108,19 @@ Handler: TypeAlias = Callable[[CheckedRequest], Awaitable[Answer]]
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One path and method."""
+    """One path and method of `/api/v1`."""
 
     path: str
     summary: str
     answer: str
-    """The name of its type in the OpenAPI document (`tools.pages.reports`)."""
+    """Name of the response's type in the OpenAPI document (`tools.pages.reports`)."""
     run: Handler
     query: type[BaseModel] | None = None
     _: KW_ONLY
     method: str = "GET"
     body: type[BaseModel] | None = None
     is_kept: bool = False
-    """Whether the answer is cached, because many clients poll it."""
+    """Whether the response is cached, because many clients poll it."""
 
 
 async def _flows(request: CheckedRequest) -> Answer:
@@ -132,7 +132,7 @@ async def _flow(request: CheckedRequest) -> Answer:
 
 
 def _printing(make: Callable[[CheckedRequest], Any]) -> Handler:
-    """Return a handler that prints what `make` returns."""
+    """Return a handler that responds with what `make` returns, as a command prints it."""
 
     async def run(request: CheckedRequest) -> Answer:
         return shown.printed(make(request))
@@ -155,7 +155,7 @@ async def _topics(request: CheckedRequest) -> Answer:
 
 
 def _head(request: CheckedRequest, rows: str, parts: Parts, total: int) -> dict[str, Any]:
-    """Return the fields of a page other than its rows."""
+    """Return all fields of a page of rows except the rows."""
     age_ms = int(parts.age_s * 1000)
     query: inputs.PageQuery = request.query
     following, after = None, query.offset + query.limit
@@ -208,8 +208,8 @@ async def _logs(request: CheckedRequest) -> Answer:
 
 
 def _querying(read: Callable[[CheckedRequest, MirrorConfig], Any]) -> Handler:
-    """Return a handler that prints what `read` returns for a flow. Both run in the worker that
-    queries the clusters, because the answer may be large.
+    """Return a handler that responds with what `read` returns for a flow. Reading and encoding run
+    in the worker that queries the clusters, because the response may be large.
     """
 
     async def run(request: CheckedRequest) -> Answer:
@@ -230,8 +230,8 @@ def _groups(request: CheckedRequest, config: MirrorConfig) -> Any:
 
 
 def _matching(topics: str | None) -> Callable[[str], bool]:
-    """Compile a client's regular expression to a linear-time matcher: with Python's `re`, an
-    expression such as `(a+)+b` could block the process.
+    """Compile a client's regular expression to a linear-time matcher, because with Python's `re`,
+    an expression such as `(a+)+b` could block the process.
     """
     if topics is None:
         return lambda _: True
@@ -298,7 +298,9 @@ async def _in_effect(request: CheckedRequest) -> Answer:
 
 
 async def wished(site: Site, client: Client, flow: str, ask: Ask, **options: Any) -> Answer:
-    """Write commands as the command line does; `options`: reason, dry_run and nothing."""
+    """Write intents as the command line does. `options`: `reason`, `dry_run`, and `nothing`, which
+    is the error if there is nothing to act on.
+    """
     config = site.flow_config(flow)
     who = f"{client.name} (REST)"
     changes = await site.wishes.run(lambda: apply_intents([config], ask, who=who, **options))

@@ -1,5 +1,5 @@
-"""The types of queries and bodies of `/api/v1`. They reject unknown names, so that a
-misspelt one is reported.
+"""The types of queries and bodies of `/api/v1`. They reject unknown names, so that misspelt names
+are reported.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class PartitionQuery(PageQuery):
     topic: str = ""
     """Only topics whose name contains this text."""
     of_topic: str = ""
-    """Only partitions of exactly this topic."""
+    """Only partitions of the topic with exactly this name."""
     state: PartitionState | None = None
     """Only partitions in this state."""
     code: str = ""
@@ -66,7 +66,7 @@ class PartitionQuery(PageQuery):
         "topic", "-topic", "lag", "-lag", "lossRecords", "-lossRecords", "lossMs", "-lossMs",
         "keptMs", "-keptMs", "records", "-records", "sinceMs", "-sinceMs",
     ] = "topic"  # fmt: skip
-    """Sort column; a minus reverses it."""
+    """Sort column. A minus before its name reverses the order."""
 
 
 class TopicQuery(PageQuery):
@@ -75,15 +75,15 @@ class TopicQuery(PageQuery):
     topic: str = ""
     """Only topics whose name contains this text."""
     state: PartitionState | None = None
-    """Only topics with a partition in this state."""
+    """Only topics of which a partition is in this state."""
     code: str = ""
-    """Only topics with a partition with this code."""
+    """Only topics of which a partition has this code."""
     sort: Literal[
         "topic", "-topic", "state", "-state", "lag", "-lag", "lossRecords", "-lossRecords",
         "lossMs", "-lossMs", "keptMs", "-keptMs", "records", "-records", "bytes", "-bytes",
         "partitions", "-partitions", "unusualPartitions", "-unusualPartitions",
     ] = "topic"  # fmt: skip
-    """Sort column; a minus reverses it. The worst state is last."""
+    """Sort column. A minus before its name reverses the order. The worst state is last."""
 
 
 class LogsQuery(Input):
@@ -110,7 +110,7 @@ class EventQuery(Input):
     flow: str = ""
     """Only events of this flow."""
     limit: int = Field(default=100, ge=1, le=MOST_ROWS)
-    """Maximum number; the newest."""
+    """Maximum number of events. If there are more, the newest are returned."""
 
 
 class DiffQuery(Input):
@@ -119,16 +119,16 @@ class DiffQuery(Input):
     topics: str | None = Field(default=None, max_length=1000)
     """A regular expression for whole source topics."""
     all: bool = False
-    """Include what the flow ignores, and why."""
+    """Also return what the flow does not sync, with the reason."""
 
 
 class Wish(Input):
-    """A command, and its reason."""
+    """A command with its reason."""
 
     model_config = ConfigDict(strict=True)
 
     reason: str = Field(default="", max_length=LONGEST_REASON)
-    """Shown in the status."""
+    """Reason of the command. It is shown in the status."""
     dry_run: bool = False
     """Return what would change, and write nothing."""
 
@@ -137,11 +137,11 @@ class LimitWish(Wish):
     """A rate limit for a flow."""
 
     bytes_per_second: Rate | None
-    """null: use the configured limit."""
+    """Maximum bytes per second. null: use the configured limit."""
 
 
 class TopicWish(Wish):
-    """Topics of a flow."""
+    """A command for topics of a flow."""
 
     topics: list[Name] = Field(min_length=1, max_length=MOST_TOPICS)
     """Names or regular expressions, as in the key `topics`."""
@@ -151,9 +151,10 @@ class WantedState(LimitWish):
     """Everything that commands can set for a flow, except promotions."""
 
     paused: bool
-    """The whole flow is paused."""
+    """Whether the whole flow is paused."""
     paused_topics: list[Name] = Field(max_length=MOST_WANTED)
-    """Names of the topics that are paused. Others are resumed."""
+    """Names of the topics that are paused. All other topics are resumed."""
     released_topics: list[Name] = Field(max_length=MOST_WANTED)
     """Names of the topics that are not mirrored, so that other clients may write to their remote
-    topics. Others are mirrored again."""
+    topics. All other topics are mirrored again.
+    """

@@ -1,8 +1,8 @@
 """Reads the reports of all flows' leaders and the commands in effect, from each flow's target.
 
-A target is read on demand, at most once every two seconds regardless of the number of clients. An
-answer waits for it briefly. If a target is unreachable, only its own flows become old and report
-the problem; no client waits for it.
+A target is read on demand, at most once every two seconds regardless of the number of clients. A
+response waits briefly for this read. If a target is unreachable, only the reports of its flows
+become old, and contain the problem. No client waits for an unreachable target.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from twinlog.errors import TwinlogError
 
 FRESH_S: Final = 2.0
 ASKED_AGAIN_S: Final = 10.0
-"""Retry interval after a target did not respond."""
+"""Seconds until a target is read again if it did not respond."""
 WAITED_S: Final = 1.5
 GIVES_UP_S: Final = 10.0
 AT_ONCE: Final = 4
@@ -34,7 +34,7 @@ Problems = dict[str, TwinlogError]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderReport:
-    """The last report of one flow."""
+    """The last report about one flow."""
 
     reported: ReportedFlow | None = None
     problem: str = ""
@@ -62,7 +62,7 @@ class _Target:
 
 
 class Leaders:
-    """The reports of one event loop."""
+    """Reads and stores the reports of leaders. Used in the thread of one event loop."""
 
     def __init__(self) -> None:
         self._workers = RequestWorkers(AT_ONCE, 1 << 10)
@@ -71,7 +71,7 @@ class Leaders:
         """The targets by cluster alias."""
         self._changed = -math.inf
         self.version = 0
-        """Changes when a report is read, or when this process writes a command."""
+        """A number that changes when a report is read, or when this process writes a command."""
 
     def on_write(self) -> None:
         """Mark earlier reads as outdated because this process has just written a command."""
@@ -80,14 +80,16 @@ class Leaders:
 
     @property
     def begins_again(self) -> float:
-        """When the next read is due. A read in progress does not count: it changes the version."""
+        """Monotonic time at which the next read is due. Reads in progress do not count, because
+        they change the version when they end.
+        """
         if not self._targets:
             return -math.inf
         due = (target.fresh_until for target in self._targets.values() if not target.is_read)
         return min(due, default=math.inf)
 
     async def read(self, flows: Sequence[FlowConfig]) -> dict[str, LeaderReport]:
-        """Return the reports by flow, without the flows that have none yet."""
+        """Return the reports by flow. Flows without any report so far are left out."""
         by_target: dict[str, list[FlowConfig]] = {}
         for wanted_flow in flows:
             by_target.setdefault(wanted_flow.flow.target, []).append(wanted_flow)
@@ -159,9 +161,9 @@ class Leaders:
 def _by_settings(
     flows: Sequence[FlowConfig],
 ) -> tuple[list[tuple[ClusterSettings, dict[str, bool]]], Problems]:
-    """Group flows by their connection settings, so that they are queried together. Return for each
-    settings the flows' names and whether their leaders write reports, and the errors of flows whose
-    settings are unusable, such as while a key file is replaced.
+    """Group flows by connection settings, so that each group is queried together. Return each
+    group's settings, with its flows' names and whether their leaders write reports. Also return the
+    errors of flows with unusable settings, such as while a key file is replaced.
     """
     targets: list[tuple[ClusterSettings, dict[str, bool]]] = []
     problems: Problems = {}

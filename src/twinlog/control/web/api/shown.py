@@ -1,5 +1,5 @@
-"""Converts snapshots of this process, reports of other ones and data of both clusters
-to answers.
+"""Converts snapshots of this process, reports of other processes and data of both clusters to
+responses.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ RowT = TypeVar("RowT")
 
 HERE: Final = "here"
 _IN_REST: Final = {"places": "offsets", "told": "reported"}
-"""Fields of commands that have another name in REST."""
+"""Fields that have another name in REST than in the output of commands."""
 _MAPS: Final = ("round_trips_ms", "ranges")
-"""Fields whose keys are data: clusters and brokers, kinds of differences."""
+"""Fields whose keys are data (clusters, brokers, kinds of differences), so they are not renamed."""
 _FLOW: Final = (
     "flow source target state since_ms reason code guarantee lanes generation records bytes "
     "partitions unusual_partitions lag lag_unknown_partitions loss latency retention verified "
@@ -72,7 +72,7 @@ _NOTHING: Final = ReportedFlow(status=None, intents=None)
 def flow(
     config: FlowConfig, snapshot: FlowSnapshot | None, age_s: float, heard: LeaderReport
 ) -> dict[str, Any]:
-    """Return a flow as its leader reports it. `snapshot` is this process's, `age_s` old."""
+    """Return a flow as its leader reports it. `snapshot`: this process's view, `age_s` old."""
     reported = heard.reported or _NOTHING
     problem = "; ".join(filter(None, (heard.problem, reported.problem)))
     runs = reported.verify_runs
@@ -87,8 +87,8 @@ def flow(
     now_ms = int(time.time() * 1000)
     # if the target is unreachable, the last report that was read may be of a former leader
     row = reported.status if reported.status is not None and reported.status.is_of(now_ms) else None
-    # A process that fails to set up the flow knows no more than this one, unless this one is a
-    # standby.
+    # A report counts more than the snapshot if a leader wrote it. A process that fails to set up
+    # the flow knows no more than this process, unless this process is a standby.
     waits = snapshot is None or snapshot.state is FlowState.STANDBY
     is_better = row is not None and (row.is_of_leader or waits)
     if (
@@ -106,7 +106,7 @@ def flow(
 
 
 def _has_led(snapshot: FlowSnapshot | None, row: PublishedStatus) -> bool:
-    """Return True if the report is this process's own, from before it lost the leadership."""
+    """Return True if this process wrote the report before it lost the leadership."""
     return (
         snapshot is not None
         and snapshot.state is not FlowState.STANDBY
@@ -188,11 +188,12 @@ def _in_camel_case(value: Any, *, has_names: bool = True) -> Any:
         return [_in_camel_case(part) for part in value]
     if not isinstance(value, str) or value.isascii():
         return value
-    return value.encode("utf-8", "backslashreplace").decode()  # UTF-8 has no lone surrogates
+    # UTF-8 cannot encode lone surrogates, so they are escaped
+    return value.encode("utf-8", "backslashreplace").decode()
 
 
 def compact(fields: Mapping[str, Any]) -> bytes:
-    """Return the same as JSON without blanks."""
+    """Encode what `printed` returns as JSON without blanks."""
     return json.encode(printed(fields))
 
 
@@ -255,7 +256,7 @@ def _sorted(
     name: Callable[[RowT], tuple[str, int]],
     columns: Mapping[str, Callable[[RowT], int]],
 ) -> list[RowT]:
-    """Sort, and return the rows of the page."""
+    """Sort the matching rows, and return the rows of the requested page."""
     column, is_down = query.sort.removeprefix("-"), query.sort.startswith("-")
     matching.sort(key=name, reverse=is_down and column == "topic")
     if column != "topic":
@@ -264,7 +265,7 @@ def _sorted(
 
 
 def code(name: str) -> dict[str, str]:
-    """Return one code of the catalogue."""
+    """Return one code with its meaning, advice and retry rule."""
     return {"code": name, **picked(conditions()[name], "meaning advice retry")}
 
 
@@ -295,7 +296,7 @@ def clusters(config: MirrorConfig) -> list[dict[str, Any]]:
     ]
 
 
-# Topics of a flow as `/api/v1` answers them, with the totals of their partitions.
+# Topics of a flow as `/api/v1` returns them, with the totals of their partitions.
 #
 # With up to 100,000 partitions, only the sort column is computed for every topic; the other columns
 # are computed for the rows of the page.

@@ -1,5 +1,5 @@
-"""The data that REST answers from: the current configuration, this process's numbers and events,
-reports of leaders elsewhere, and queries of both clusters.
+"""The data of REST's responses: the current configuration, this process's snapshots and events,
+reports of leaders in other processes, and queries of both clusters.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ from twinlog.control.web.open_requests import RequestWorkers
 from twinlog.control.web.problem import RequestRefused
 
 ASKED_AGAIN_S: Final = 5.0
-"""Maximum age of the partitions of a flow that another process leads, ..."""
+"""Seconds until the partitions of a flow that another process leads are queried again. The pause is
+longer if the queries would otherwise exceed SHARE_OF_TIME.
+"""
 SHARE_OF_TIME: Final = 0.05
-"""... unless querying them that often would take more than this share of a core."""
+"""Maximum share of a core for repeated queries of a flow's partitions."""
 WAITED_S: Final = 0.5
-"""How long to wait for newer partitions if older ones are available."""
+"""Seconds to wait for newer partitions if older ones are available."""
 OLDEST_S: Final = 120.0
-"""Older partitions are not shown, ..."""
+"""Maximum age of shown partitions in seconds, unless OLDEST_PAUSES pauses are longer."""
 OLDEST_PAUSES: Final = 2
-"""... unless this many pauses between queries are longer."""
+"""Partitions are shown for at least this many pauses between queries, even beyond OLDEST_S."""
 QUESTIONS: Final = 8
 """Maximum number of requests that query both clusters: one runs, the others wait."""
 PAGES: Final = 64
@@ -40,16 +42,16 @@ PAGES: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Partitions of a flow."""
+    """Partitions of a flow as of one moment."""
 
     partitions: tuple[PartitionSnapshot, ...]
     at: float
-    """When they were read, by the monotonic clock."""
+    """Monotonic time at which the partitions were read."""
     is_here: bool
     config: FlowConfig
-    """The configuration that was used."""
+    """The flow's configuration when the partitions were read."""
     cost_s: float = 0.0
-    """CPU time of the query."""
+    """CPU time of the query in seconds."""
 
     @property
     def age_s(self) -> float:
@@ -85,17 +87,19 @@ class Site:
         self.is_stopping = is_stopping
         self.leaders = Leaders()
         self.questions = RequestWorkers(1, QUESTIONS)
-        """One at a time, because each may load this process and both clusters for seconds."""
+        """Queries of both clusters, one at a time, as each loads them and this process for
+        seconds.
+        """
         self.wishes = RequestWorkers(2, QUESTIONS)
-        """Separate workers, so that a pause does not wait for a comparison."""
+        """Writes commands, in separate workers so that a pause does not wait for a comparison."""
         self.pages = RequestWorkers(1, PAGES)
         self._monitor = monitor
         self._current = current
         self._asked: dict[str, Parts] = {}
         self._asking: dict[str, tuple[FlowConfig, asyncio.Task[Parts]]] = {}
-        """By flow: only one query of both clusters runs at a time, for any number of clients."""
+        """The running query by flow: at most one per flow, for any number of clients."""
         self._heard = -1
-        """The version of the leaders whose events were recorded."""
+        """`Leaders.version` of the reports whose events were recorded last."""
 
     @property
     def config(self) -> MirrorConfig:
@@ -103,12 +107,12 @@ class Site:
 
     @property
     def basis(self) -> tuple[object, ...]:
-        """The inputs of the flows' answers; they are unchanged if this value is equal."""
+        """The inputs of responses about flows, which are unchanged while this value is equal."""
         reading = self._monitor.reading
         return reading, self.config, self.leaders.version
 
     def flow_config(self, name: str) -> FlowConfig:
-        """Return the configuration of `A->B`, also written as `A:B`. Raises NOT_FOUND."""
+        """Return the configuration of a flow. `name`: `A->B`, or `A:B`. Raises NOT_FOUND."""
         for flow in self.config.every_flow:
             if name in flow.flow.spellings:
                 return flow
@@ -118,7 +122,7 @@ class Site:
         )
 
     def alone(self, name: str) -> MirrorConfig:
-        """Return the configuration with this flow only."""
+        """Return the configuration reduced to this flow."""
         return replace(self.config, flows=(self.flow_config(name),), elsewhere=())
 
     async def flows(self) -> dict[str, Any]:
@@ -154,19 +158,19 @@ class Site:
         return next((flow for flow in flows if flow.flow == name), None)
 
     def history(self, name: str) -> dict[str, Any]:
-        """Return the rows of this process about the flow. Raises NOT_FOUND."""
+        """Return the last hour of a flow, as recorded by this process. Raises NOT_FOUND."""
         rows = self._monitor.history.rows(str(self.flow_config(name).flow))
         return {"flow": name, "rows": [row._asdict() for row in rows]}
 
     def topic_history(self, name: str, topic: str) -> dict[str, Any]:
-        """Return the rows of this process about a topic. Raises NOT_FOUND."""
+        """Return the last hour of a topic, as recorded by this process. Raises NOT_FOUND."""
         rows = self._monitor.history.topics.rows(str(self.flow_config(name).flow), topic)
         return {"flow": name, "topic": topic, "rows": [row._asdict() for row in rows]}
 
     async def parts(self, name: str) -> Parts:
-        """Return the flow's partitions, immediately if this process leads it. Otherwise both
-        clusters are queried, which may take seconds; until then the previous result is returned
-        with its age.
+        """Return the flow's partitions. If another process leads the flow, both clusters are
+        queried, which may take seconds. Until the query ends, the previous result is returned
+        unless it is too old.
         """
         config, snapshot = self.flow_config(name), self.snapshot(name)
         if snapshot is not None and snapshot.is_led_here:
@@ -209,7 +213,7 @@ class Site:
 
 
 def _retrieve_error(asking: asyncio.Task[Parts]) -> None:
-    """Mark the error as retrieved. The next request retries and reports it if necessary."""
+    """Mark the error as retrieved for asyncio. The next request repeats the query."""
     if not asking.cancelled():
         asking.exception()
 

@@ -1,10 +1,10 @@
-"""The web page at `/page/`: static files without a build step, libraries or external resources. It
-reads `/api/v1` like any other client, which authenticates clients. The files contain no data of a
-flow, so they need no token.
+"""The web page at `/page/`: static files without a build step, libraries or external resources. The
+page is a client of `/api/v1`, which authenticates it like any other client. The files contain no
+data of a flow, so they need no token.
 
-This module has the files by path, and the headers that restrict a browser to them and `/api/v1`.
-Begin to read with `files/page.js`; `view.js` creates elements and formats numbers; each screen has
-its own file.
+This module has the files by path, and the headers by which a browser only accesses these files and
+`/api/v1`. Begin to read with `files/page.js`; `view.js` creates elements and formats numbers; each
+screen has its own file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HEADERS: Final = [
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-opener-policy", b"same-origin"),
 ]
-"""Content Security Policy Level 3: no inline script, no foreign address, no frame."""
+"""Headers of all files. They forbid inline scripts, foreign addresses and frames (CSP Level 3)."""
 
 
 @cache
@@ -48,5 +48,5 @@ def _files() -> dict[str, Content]:
 
 
 def asset(path: str) -> Content | None:
-    """Return the file at a path of the page, or None."""
+    """Return the file at a path of the page, or None if there is no such file."""
     return _files().get(path)

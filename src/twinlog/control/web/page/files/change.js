@@ -28,7 +28,7 @@ export function changing(what, flow, title, more = {}) {
     return found;
   }
 
-  /** An empty, partial or infinite number is an error: sent as null it would remove the limit. */
+  /** An empty, partial or infinite number is an error, because it would be sent as null, which removes the limit. */
   function bytesPerSecond() {
     const found = Math.round(limit.valueAsNumber * 1e6);
     if (limit.validity.badInput || !Number.isFinite(found)) throw new Error("MB/s must be a number. Nothing was sent.");

@@ -1,4 +1,4 @@
-// What differs between the two clusters, by the rules of the flow.
+// Differences between the two clusters of a flow, by the flow's rules.
 
 import { ask, flowPath } from "./api.js";
 import { compared } from "./overview.js";
@@ -35,7 +35,7 @@ export function compare({ state, main, flow }) {
   };
 }
 
-/** The last results of `twinlog verify`: of the whole flow, and of a part of it. */
+/** The last results of `twinlog verify`: for the whole flow, and for a part of the flow. */
 function runs(state, one) {
   const found = one.verifyRuns;
   if (!found?.length) return h("p", {}, found ? "No run of twinlog verify is recorded for this flow." : "The last results of twinlog verify are unknown.");

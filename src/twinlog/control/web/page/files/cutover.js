@@ -1,4 +1,4 @@
-// Plans a switchover or failover. The page does not run it: it shows the command.
+// The plan of a switchover or failover, and the command that runs it. The page does not run it itself.
 
 import { ask, flowPath } from "./api.js";
 import { failure } from "./notes.js";

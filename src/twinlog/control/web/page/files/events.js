@@ -1,4 +1,4 @@
-// Events: log lines of this process, and those that the leaders of other flows report.
+// Events: log lines of this process, and events that the leaders of other flows report.
 
 import { WITHIN_MS, ask } from "./api.js";
 import { explained, failure } from "./notes.js";

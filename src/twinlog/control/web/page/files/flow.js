@@ -92,7 +92,7 @@ export function flowScreen({ state, main, flow }) {
   };
 }
 
-/** How long the source keeps the records that wait: the shortest time over all partitions. */
+/** How long the source keeps waiting records: the shortest time of all partitions. */
 function kept(one) {
   if (!one.retention) return one.reportedBy === "here" && one.state !== "STANDBY" ? "unknown" : "known to the leader only";
   return h("span", { class: one.retention.nearDeletion.length ? "bad" : "" }, keptFor(one.retention));

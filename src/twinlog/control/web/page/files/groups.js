@@ -1,4 +1,4 @@
-// Where each group would resume, and whether exactly.
+// The offset at which each group would resume on the target, and whether it is exact.
 
 import { ask, flowPath } from "./api.js";
 import { failure } from "./notes.js";

@@ -2,9 +2,9 @@
 
 import { clock, h, past } from "./view.js";
 
-const LATE_MS = 15000; // an answer may take ten seconds, and is requested every two
+const LATE_MS = 15000; // a response may take ten seconds, and is requested every two seconds
 
-/** True if the flows shown are old: the last request failed, or no answer came for LATE_MS. */
+/** True if the flows shown are old, because the last request failed or no response came for LATE_MS. */
 export const isOld = ({ problem, askedMs }) => Boolean(problem) || (askedMs > 0 && Date.now() - askedMs > LATE_MS);
 
 /** The note above each screen while the data is old. */
@@ -13,7 +13,7 @@ export function oldNote(state) {
   return [state.problem && failure(state.problem), state.askedMs > 0 && h("p", { class: "warn" }, `Last update at ${clock(state.askedMs)} UTC. The data below is out of date.`)];
 }
 
-/** A flow's state: now, or as of the last answer. */
+/** A flow's state, or "was STATE" while the data is old. */
 export const stateNow = (state, one) => (isOld(state) ? `was ${one.state}` : one.state);
 
 /** The current age of a flow's numbers in milliseconds, or null if it has none. */
@@ -27,20 +27,20 @@ export function ago(state, one) {
   return age === null ? "never" : past(age);
 }
 
-/** The texts without duplicates, and without those that another one contains. */
+/** The texts without duplicates, and without texts that are part of another text. */
 export function once(...texts) {
   const said = [...new Set(texts.filter(Boolean))];
   return said.filter((one) => !said.some((other) => other !== one && other.includes(one)));
 }
 
-/** A problem as the server answered it. */
+/** An error of the server, with its code and advice. */
 export function failure(error) {
   const problem = error.problem || {};
   return h("div", { class: "verdict bad", role: "alert" }, `${error.message}${problem.code ? ` [${problem.code}]` : ""}`,
     problem.do && h("div", { class: "small" }, problem.do));
 }
 
-/** The meaning of a code, folded; `of` distinguishes equal codes in one list. */
+/** The meaning of a code, in a folded element. `of` distinguishes equal codes in one list. */
 export function advice(state, code, of = "") {
   const found = code && state.codes.get(code);
   if (!found) return code ? h("span", { class: "small" }, ` ${code}`) : null;

@@ -94,7 +94,7 @@ export function proof(state, one) {
 
 const since = (state, one, ms) => past(nowOf(state, one) - ms);
 
-/** How much of the copy its leader has compared with the source during replication. */
+/** How much of the copy the flow's leader has compared with the source during replication. */
 export function compared(state, one) {
   const found = one.verified;
   if (!found) return "none";
@@ -105,7 +105,7 @@ export function compared(state, one) {
     h("div", { class: "small soft" }, when));
 }
 
-/** Bytes per second over the last half minute, or since the flow entered its state: a paused flow has no speed. */
+/** Bytes per second over the last half minute, or since the flow entered its state, because a paused flow has no speed. */
 export function speed(state, one, field = "bytesPerS") {
   const rows = (state.history.get(one.flow) || []).slice(-16);
   const isOf = (row) => row?.state === one.state;
@@ -115,16 +115,16 @@ export function speed(state, one, field = "bytesPerS") {
 
 const unknownFor = (partitions) => partitions ? h("span", { class: "small" }, `; unknown for ${plural(partitions, "partition")}`) : "";
 
-/** How many partitions the lag does not include. */
+/** A note with the number of partitions whose lag is unknown, if there are any. */
 export const lagUnknown = (one) => unknownFor(one.lagUnknownPartitions);
 
-/** The possible loss is measured once a second, and an answer may be late. */
+/** Possible loss up to which a flow keeps up. The loss is measured once a second, and a response may be late. */
 const KEEPS_UP_MS = 5000;
 
 export function caughtUp(state, one) {
   if (one.lagUnknownPartitions) return "?";
   if (one.lag === 0) return "caught up";
-  // a continuous stream always has some records in flight, and is not behind because of them
+  // a continuous stream always has some records in flight, which do not count as lag here
   if (one.loss.records !== null && one.loss.ms < KEEPS_UP_MS && !one.loss.unknownPartitions) return "keeps up";
   const seen = (state.history.get(one.flow) || []).filter((row) => row.lag !== null).slice(-15);
   if (one.lag === null || seen.length < 3) return "?";
@@ -135,13 +135,13 @@ export function caughtUp(state, one) {
 
 const IN_A_SENTENCE = { "?": "catch-up time unknown", "not at this rate": "not caught up at this rate" };
 
-/** The same as a sentence, for places without a column header. */
+/** `caughtUp` as a sentence, for places without a column header. */
 export function catchesUp(state, one) {
   const found = caughtUp(state, one);
   return IN_A_SENTENCE[found] || (/\d/.test(found) ? `caught up in ${found}` : found);
 }
 
-/** The clusters on a ring, `wide` pixels wide: a narrow window reduces the distances, not the text. */
+/** The clusters on a ring, `wide` pixels wide. A narrow window reduces the distances, not the text. */
 function map(state, wide) {
   const { flows } = state;
   const names = [...new Set(flows.flatMap((one) => [one.source, one.target]))];

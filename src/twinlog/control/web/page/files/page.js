@@ -77,7 +77,7 @@ function open() {
   screen.update?.();
 }
 
-/** A row with its speed since the row before; null if the copy has started again in between. */
+/** A row with its speed since the previous row. The speed is null if the copy has started again in between. */
 function withSpeed(row, before) {
   const seconds = before ? (row.at - before.at) / 1000 : 0;
   const isOn = seconds > 0 && row.bytes !== null && before.bytes !== null && row.bytes >= before.bytes && row.generation === before.generation;
@@ -100,7 +100,7 @@ function remember(flows) {
   }
 }
 
-/** Ask the process for the time before the page was opened. Charts begin now if it does not lead the flow. */
+/** Request the history of a flow from before the page was opened. Only the process that leads the flow has it. */
 async function recall(flow) {
   const seen = [];
   state.history.set(flow, seen);
@@ -112,7 +112,7 @@ async function recall(flow) {
     seen.unshift(...older.map((one, n) => withSpeed(one, older[n - 1])));
     screen?.update?.(); // the next poll is seconds away
   } catch {
-    // the poll shows why the process does not answer
+    // ignored, because the poll shows why the process does not respond
   }
 }
 

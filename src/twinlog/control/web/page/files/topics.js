@@ -18,7 +18,7 @@ export function topics({ state, main, flow, query, noted }) {
   const field = h("input", { type: "search", value: wish.topic, placeholder: "press / to search", input: () => soon() });
   const option = (name) => h("option", { value: name, selected: name === wish.state }, name || "any");
   const chosen = h("select", { change: () => again({ state: chosen.value, offset: 0 }) }, option(""), state.states.map(option));
-  // a code matches only as a whole, so the filter is applied when the input is complete
+  // only whole codes match, so the filter is applied when the input is complete
   const code = h("input", { list: "codes", value: wish.code, change: () => again({ code: code.value.trim().toUpperCase(), offset: 0 }) });
   const codes = h("datalist", { id: "codes" }, [...state.codes.keys()].sort().map((value) => h("option", { value })));
   const list = h("div", {}, h("p", { class: "small soft", role: "status" }, "Loading ..."));
@@ -58,7 +58,7 @@ export function topics({ state, main, flow, query, noted }) {
     try {
       const found = await ask(`${flowPath(flow)}/topics?${asked}`);
       if (!isOpen || mine !== number) return;
-      // the list became shorter than this page's first row
+      // the list now ends before this page's first row
       if (found.offset > 0 && !found.topics.length) return again({ offset: Math.floor(Math.max(0, found.total - 1) / PAGE) * PAGE });
       show(found);
     } catch (error) {
@@ -93,7 +93,7 @@ export function topics({ state, main, flow, query, noted }) {
     if (isMine()) show(last);
   }
 
-  /** The leader keeps a row of a topic every half minute, and none of a topic with little traffic. */
+  /** Load a topic's history. The leader adds a row every half minute; it has none for a topic with little traffic. */
   async function loadHistory(topic, mine) {
     if (Date.now() - mine.historyAt < HISTORY_MS) return;
     mine.historyAt = Date.now();
@@ -148,7 +148,7 @@ export function topics({ state, main, flow, query, noted }) {
   }
 
   load();
-  // an answer may take both clusters half a minute, and a browser has six connections: one request at a time
+  // one request at a time, because a response may take half a minute, and a browser has only six connections
   const timer = setInterval(() => !document.hidden && !asking && load(), 5000);
   return { close: () => ((isOpen = false), clearInterval(timer), clearTimeout(waits)) };
 }
@@ -165,7 +165,7 @@ function charts(topic, rows) {
     line("speed, last hour", rate, speeds), line("lag in records, last hour", count, rows.map((row) => [row.atMs, row.lag])));
 }
 
-/** Bytes per second since the row before; null if the copy has started again in between. */
+/** Bytes per second since the previous row; null if the copy has started again in between. */
 const speedOf = (row, before) => (row.bytes >= before.bytes && row.atMs > before.atMs ? ((row.bytes - before.bytes) * 1000) / (row.atMs - before.atMs) : null);
 
 /** The error of a request, or null if it succeeded. */
@@ -200,10 +200,10 @@ const COLUMNS = (flow, wanted, name) => [
 const SORTED = new Set([...COLUMNS().map((column) => column.sort), "lossMs"]);
 
 const side = (one, which) => one.logs?.[which];
-const hasNone = (one) => one.logs && !one.logs.target; // its topic does not exist on the target yet
+const hasNone = (one) => one.logs && !one.logs.target; // the topic does not exist on the target yet
 const second = (...texts) => h("div", { class: "small soft" }, texts);
 
-/** Which logs are shown, and as of when. A cluster that is unreachable has reported no partition at all. */
+/** Which logs are shown, and as of when. If a cluster is unreachable, all its partitions have a problem. */
 function asOf({ logs, logsProblem }) {
   if (!logs) return logsProblem ? "both logs unknown" : "querying both clusters ...";
   const isAway = (which) => logs.partitions.length > 0 && logs.partitions.every((one) => one[which]?.problem);
@@ -224,7 +224,7 @@ function catchesUp(one) {
   return one.catchesUpMs ? `caught up in ${duration(one.catchesUpMs)}` : "catch-up time unknown";
 }
 
-/** Columns of a partition. Fields of its logs are `?` until both clusters have answered. They fit a window of 1200 pixels. */
+/** Columns of a partition, which fit a window of 1200 pixels. Fields of its logs are `?` until both clusters have responded. */
 const PARTS = [
   { name: "Partition", number: true, cell: (one) => String(one.partition) },
   { name: "State", cell: (one) => [badge(one.state), second(`since ${clock(one.sinceMs)}`)] },
@@ -245,7 +245,7 @@ function partNote(state, one) {
   return (one.message || one.code || problems.length > 0) && [explained(state, one.message, one.code, `${one.topic}-${one.partition}`), problems];
 }
 
-/** A topic that was paused or released by name can be resumed. In a flow that is paused as a whole, a topic can be paused besides, but not resumed. */
+/** The button that resumes a topic if it was paused or released by name, and pauses it otherwise, also in a paused flow. */
 function act(flow, wanted, topic) {
   if (wanted === null) return "unknown";
   const isNamed = wanted.some((row) => row.topic === topic && (row.intent === "pause" || row.intent === "release"));

@@ -47,7 +47,7 @@ export function duration(ms) {
 /** How long ago; less than a second is "just now". */
 export const past = (ms) => (ms < 1000 ? "just now" : `${duration(ms)} ago`);
 
-/** How long the source keeps the records that wait. */
+/** How long the source keeps waiting records. */
 export const keptFor = ({ keptMs, keptKnown }) => (keptMs !== null ? duration(keptMs) : keptKnown ? "no deletion expected" : "unknown");
 
 /** Format bytes. */
@@ -64,7 +64,7 @@ export const rate = (value) => (value === null || value === undefined ? "?" : `$
 
 const LAST_MS = 8.64e15; // the largest valid date; rows of other processes may exceed it
 
-/** A time; `long` is 23 with milliseconds. */
+/** A time as text of `long` characters: 19 for seconds, 23 for milliseconds. */
 export const clock = (ms, long = 19) =>
   ms === null || ms === undefined || Math.abs(ms) > LAST_MS ? "?" : new Date(ms).toISOString().replace("T", " ").slice(0, long);
 
@@ -73,16 +73,16 @@ const STATES = new Map(); // by name, from the server's catalogue
 /** Store the server's catalogue of states and their severity. */
 export const learn = (states) => states.forEach((one) => STATES.set(one.state, one));
 
-/** good, warn or bad; empty if the state is unknown. */
+/** A state's severity: good, warn or bad; empty if the state is unknown. */
 export const kind = (state) => (state === "UNKNOWN" ? "" : STATES.get(state)?.severity || "warn");
 
 export const badge = (state, text = state) => h("span", { class: `badge ${kind(state)}`, title: STATES.get(state)?.meaning }, text);
 
 const USED = "a, button, summary, input, select, [tabindex]";
-/** The key by which an element is found again. It leaves out text that changes by itself: the time in a table's caption, the arrow of a sorted column. */
+/** The key by which an element is found again after an update. It leaves out text that an update changes: the time in a table's caption, and the arrow of a sorted column. */
 const namesOf = (one) => one.matches(".scroll") ? "a table" : `${one.tagName} ${one.getAttribute("href") || ""} ${one.getAttribute("aria-label") || one.textContent.replace(/ [▲▼]$/, "")}`;
 
-/** The element on the page that replaced `gone` when new numbers came. */
+/** The element on the page that has replaced `gone` in an update. */
 export const counterpart = (gone) => [...document.querySelectorAll(USED)].find((one) => namesOf(one) === namesOf(gone));
 
 /** Replace a container's children. Equal children stay. Otherwise the keyboard focus, unfolded details
@@ -102,7 +102,7 @@ export function put(container, ...children) {
   of(container, ".scroll").forEach((one, n) => (one.scrollLeft = scrolled[n] || 0));
   if (!held) return;
   const same = of(container, USED).filter((one) => namesOf(one) === namesOf(held))[nth];
-  // a button that is now disabled, as Next on the last page, passes the focus to the one beside it
+  // if the button is now disabled, such as Next on the last page, the button beside it gets the focus
   (same?.disabled ? of(same.parentElement, USED).find((one) => !one.disabled) : same)?.focus({ preventScroll: true });
 }
 
@@ -141,7 +141,7 @@ export function chart(points, label, shown, marks = []) {
   const top = Math.max(...known.map(([, value]) => value));
   const x = (at) => ((at - first) / Math.max(1, last - first)) * 100;
   const y = (value) => (30 - (value / Math.max(1, top)) * 28).toFixed(2);
-  // after a minute without a value the line has a gap
+  // the line has a gap after a minute without a value
   const path = known.map(([at, value], n) => `${n && at - known[n - 1][0] < GAP_MS ? "L" : "M"}${x(at).toFixed(2)} ${y(value)}`).join("");
   const lines = marks.filter(([at]) => at >= first && at <= last).map(([at, text]) => svg("line", { x1: x(at), x2: x(at), y1: 0, y2: 30 }, svg("title", {}, text)));
   const time = (ms) => clock(ms).slice(11, last - first < 600000 ? 19 : 16);
