@@ -1,4 +1,4 @@
-"""The command line: parses arguments, prints lines and returns exit codes. It has no other logic.
+"""The command line: parses arguments, prints results and returns exit codes, without other logic.
 
 `main` finds the command. `commands` contains the commands, `options` their shared options, and
 `terminal` their output.

@@ -1,8 +1,8 @@
-"""`twinlog`: find the command, run it, and turn every error into one line and an exit code.
+"""`twinlog`: finds the command, runs it, and turns every error into one line and an exit code.
 
-Exit codes: 0 success, 1 failure, 2 wrong usage or configuration, 130 and 143 ended by a second
-signal. A command's module is imported when the command is called, so that `--help` does not load
-Spark or Kafka.
+Exit codes: 0 success, 1 failure, 2 wrong usage or configuration, 130 or 143 if a second signal
+ended the command. A command's module is imported when the command is called, so that `--help` does
+not load Spark or Kafka.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ SECTIONS: Final = {
         "sandbox": ("sandbox:sandbox", "Run real Kafka clusters on this machine"),
     },
 }
-"""Commands by section: a module below `commands`, its function, and the line for `--help`."""
+"""Commands by section: the command's module below `commands`, its function, and its help line."""
 COMMANDS: Final = {
     name: f"twinlog.cli.commands.{where}"
     for section in SECTIONS.values()
@@ -89,13 +89,13 @@ EXIT_INTERRUPTED: Final = 130
 
 
 class Commands(CommandGroup):
-    """Commands by name. Each is imported when it is first used."""
+    """The group of all commands. A command's module is imported when it is first used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write commands by section, without importing them."""
+        """Write the help line of each command by section, without importing the commands."""
         for title, section in SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl([(name, line) for name, (_, line) in section.items()])
@@ -117,7 +117,7 @@ class Commands(CommandGroup):
     __version__,
     prog_name="twinlog",
     message="%(prog)s %(version)s",
-    allow_from_autoenv=False,  # TWINLOG_VERSION is probably set for another purpose
+    allow_from_autoenv=False,  # ignore TWINLOG_VERSION, which is probably set for another purpose
 )
 def twinlog() -> None:
     """Mirror Kafka topics between clusters on Spark: exactly once, configured like MirrorMaker 2.
@@ -140,14 +140,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit code. Programs get their object however it ends."""
-    if arguments and arguments[0] == "help":  # `twinlog help offsets reset`
+    """Run one command and return its exit code. Print the object for programs even if it fails."""
+    if arguments and arguments[0] == "help":  # `help offsets reset` is `offsets reset --help`
         arguments = [*arguments[1:], "--help"]
     answer = Envelope(Format.TEXT, "")
     held = ANSWER.set(answer)
     try:
         code = _run(arguments, answer)
-        if answer.answer or answer.errors or code:  # none after --help
+        if answer.answer or answer.errors or code:  # --help prints no object
             try:
                 answer.write(code)
             except Exception as error:  # noqa: BLE001 (a pipe that is closed, or a bug)
@@ -174,7 +174,9 @@ def _run(arguments: Sequence[str], answer: Envelope) -> int:
 
 
 def _exit_code(error: BaseException, answer: Envelope) -> int:
-    """Report an error, in one line unless it is a bug of Twinlog, and return the exit code."""
+    """Report an error and return its exit code. The report is one line, with a traceback if the
+    error is a bug of Twinlog or the log level is DEBUG.
+    """
     match error:
         case click.exceptions.Exit():
             return error.exit_code
@@ -186,7 +188,7 @@ def _exit_code(error: BaseException, answer: Envelope) -> int:
             answer.errors.append(error_object("INTERRUPTED", "ended by Ctrl-C"))
             return EXIT_INTERRUPTED
         case BrokenPipeError():
-            # the reader closed the pipe (`| head`), so nothing more can be printed
+            # the reader has closed the pipe (`| head`), so discard all further output
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return EXIT_FAILED
         case TwinlogError():

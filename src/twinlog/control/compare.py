@@ -1,5 +1,5 @@
-"""`twinlog diff`: compares what a mirror keeps equal on the two clusters of each flow. Replication
-policy, filters and syncs determine that. Only reads.
+"""`twinlog diff`: compares everything that a mirror keeps equal on the two clusters of each flow,
+without writing to either. Replication policy, filters and syncs determine what is kept equal.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ from twinlog.survey.state_reader import state_rows_if_any
 from twinlog.survey.topic_configs import unread_configs
 from twinlog.wire.topic_settings import ConfigEntry, ConfigSource, Pattern, TopicAcl
 
-# Compares configs of topics, ACLs and quotas: what the flow's syncs would change, and what they
-# leave alone.
+# Compares topic configs, ACLs and quotas: differences that the flow's syncs would remove, and those
+# that they leave as they are.
 
 DEFAULT: Final = "(default)"
 NO_CREATION: Final = "topic.creation.enable = false"
@@ -60,13 +60,13 @@ OF_CLUSTERS: Final = "quotas belong to each cluster and are not mirrored"
 
 
 def configs_off(flow: FlowConfig) -> str:
-    """Return why the flow copies no configs; empty if it does."""
+    """Return the setting that turns the copy of configs off, or empty if it is on."""
     off = "" if flow.config_sync.enabled else CONFIGS_OFF
     return off if flow.new_topics.enabled else NO_CREATION
 
 
 def acls_off(flow: FlowConfig) -> str:
-    """Return why the flow copies no ACLs; empty if it does."""
+    """Return the setting that turns the copy of ACLs off, or empty if it is on."""
     off = "" if flow.acl_sync.enabled else ACLS_OFF
     return off if flow.new_topics.enabled else NO_CREATION
 
@@ -80,7 +80,9 @@ def compare_configs(
     *,
     with_left_alone: bool,
 ) -> None:
-    """Compare configs; `remote` has the remote names of mirrored topics that exist."""
+    """Compare topic configs, and add the results to `comparison`. `remote`: names of the existing
+    remote topics, by source topic.
+    """
     off = configs_off(flow)
     if off and not with_left_alone:
         return
@@ -119,7 +121,7 @@ def _config(name: str, diff: ConfigDiff, why_off: str) -> Deviation:
 def _never_copied(
     flow: FlowConfig, source: ClusterClient, target: ClusterClient, remote: Mapping[str, str]
 ) -> Iterator[Deviation]:
-    """Yield topic-level values that differ and that the filter leaves out."""
+    """Yield differing values that are set for a topic, but excluded from the sync of configs."""
     chosen = ConfigPropertyFilter.of(flow)
     source_configs = describe_topic_configs(source, remote)
     target_configs = describe_topic_configs(target, remote.values())
@@ -161,8 +163,8 @@ def compare_acls(
     *,
     with_left_alone: bool,
 ) -> None:
-    """Compare ACLs that apply to one of `remote`'s topics on the target: those that it lacks, and,
-    if the flow deletes ACLs, those that it should not have.
+    """Compare the ACLs on the target that apply to a remote topic. Missing ACLs are deviations. If
+    the flow deletes ACLs, so are those that the target should not have.
     """
     why_off = acls_off(flow)
     if why_off and not with_left_alone:
@@ -187,7 +189,7 @@ def compare_acls(
 
 
 def _covers(acl: TopicAcl, names: Sequence[str]) -> bool:
-    """Return True if the ACL applies to one of these sorted names."""
+    """Return True if the ACL applies to a topic in `names`, which must be sorted."""
     if acl.name == EVERY_TOPIC:
         return True
     at = bisect_left(names, acl.name)
@@ -198,7 +200,7 @@ def _covers(acl: TopicAcl, names: Sequence[str]) -> bool:
 def compare_quotas(
     source: ClusterClient, target: ClusterClient, comparison: FlowComparison
 ) -> None:
-    """Compare quotas, for information only: they are not mirrored."""
+    """Compare quotas. They are never mirrored, so differences are only information."""
     try:
         source_quotas, target_quotas = (
             {(quota.whose, quota.key): quota.value for quota in client_quotas(client)}
@@ -220,11 +222,12 @@ def compare_quotas(
     comparison.add(Aspect.QUOTA, len(keys), deviations)
 
 
-# The results of a comparison as values: differences, and what the flow leaves alone.
+# The results of a comparison: deviations that the flow should have removed (differences), and those
+# that it leaves as they are.
 
 
 class Aspect(StrEnum):
-    """A category of comparison, in the order of the output."""
+    """A kind of compared items. The members are in the order of the output."""
 
     TOPIC = "topics"
     PARTITIONS = "partitions"
@@ -237,7 +240,7 @@ class Aspect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """A difference between the two clusters."""
+    """An item that differs between the two clusters."""
 
     FIELDS = "aspect=aspect.name.lower name detail source target left_alone"
 
@@ -245,11 +248,11 @@ class Deviation:
     name: str
     """The source topic, the group, the ACL, or the entity of a quota."""
     detail: str = ""
-    """The config, or the partition of a group."""
+    """Name of the config, or the partition of a group's offset, if `name` is not enough."""
     source: str = ""
     target: str = ""
     left_alone: str = ""
-    """Why the flow does not make it equal; empty if it should be equal."""
+    """Why the flow leaves the deviation as it is. Empty if the flow should have removed it."""
 
     @property
     def is_difference(self) -> bool:
@@ -258,7 +261,7 @@ class Deviation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Total:
-    """The counts of one aspect."""
+    """Numbers of compared items and of deviations of one aspect."""
 
     compared: int
     different: int
@@ -267,27 +270,27 @@ class Total:
 
 @dataclass(slots=True, kw_only=True)
 class FlowComparison:
-    """The results for one flow; filled during the comparison."""
+    """The results for one flow. They are added while the comparison runs."""
 
     flow: str
     compared: dict[Aspect, int] = field(default_factory=dict)
-    """Number of items compared; aspects that could not be compared are missing."""
+    """Number of compared items by aspect. Aspects that could not be compared are missing."""
     deviations: list[Deviation] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """Failed comparisons, and why."""
+    """A line for each failed comparison, with the reason."""
 
     def add(self, aspect: Aspect, compared: int, deviations: Iterable[Deviation]) -> None:
         self.compared[aspect] = compared
         self.deviations += deviations
 
     def note(self, line: str) -> None:
-        """Add a note about a failed comparison, once."""
+        """Add a note about a failed comparison, unless the same note was already added."""
         if line not in self.notes:
             self.notes.append(line)
 
     @property
     def differences(self) -> list[Deviation]:
-        """Deviations that the flow should have made equal."""
+        """Deviations that the flow should have removed."""
         return [deviation for deviation in self.deviations if deviation.is_difference]
 
     def totals(self) -> dict[Aspect, Total]:
@@ -306,7 +309,7 @@ class FlowComparison:
         return out
 
     def as_json(self, *, with_left_alone: bool) -> dict[str, Any]:
-        """Return what is printed for programs."""
+        """Return the content of the JSON output. `with_left_alone`: include all deviations."""
         return {
             "flow": self.flow,
             "is_equal": not self.differences,
@@ -317,11 +320,13 @@ class FlowComparison:
 
 
 MANY: Final = 1_000
-"""Number of topics from which on a comparison shows its steps, because it takes long."""
+"""Number of topics from which on the steps of a comparison are shown, because they take long."""
 
 
 def matching(topics: str | None, where: str) -> Callable[[str], bool]:
-    """Return a matcher of whole names; None matches all. Raises UsageError, which names `where`."""
+    """Return a function that returns True if the regular expression matches a whole name. None
+    matches every name. Raises UsageError with `where` if the expression is invalid.
+    """
     if topics is None:
         return lambda _: True
     try:
@@ -338,8 +343,8 @@ def compare_flows(
     with_left_alone: bool,
     say: Callable[[str], None],
 ) -> Iterator[FlowComparison]:
-    """Compare each flow. `matches` selects the source topics that are checked. `with_left_alone`
-    adds what the flows do not copy. Raises TwinlogError if a cluster of a flow cannot be queried.
+    """Compare each flow. `matches` selects the source topics to compare. `with_left_alone` adds
+    deviations that flows leave as they are. Raises TwinlogError if a cluster cannot be queried.
     """
     for flow in config.flows:
         setup = flow_setup(flow)
@@ -374,7 +379,7 @@ def _remotes(
     source_metadata: ClusterMetadata,
     matches: Callable[[str], bool],
 ) -> tuple[FlowConfig, dict[str, str]]:
-    """Return the flow with its released topics, and the remote names of the topics to compare."""
+    """Return the flow with its released topics, and the remote name of each topic to compare."""
     released = state_rows_if_any(target).intents(setup.name).released
     flow = replace(setup.config, released=released)
     mirrored = {n: t for n, t in mirrored_topics(flow, source_metadata).items() if matches(n)}
@@ -384,7 +389,7 @@ def _remotes(
 def _without_uncompared(
     flow: FlowConfig, source_metadata: ClusterMetadata, matches: Callable[[str], bool]
 ) -> FlowConfig:
-    """Return the flow without topics that are not compared, for the sync of configs."""
+    """Return the flow with topics that are not compared as released, for the sync of configs."""
     unseen = frozenset(name for name in source_metadata.topics if not matches(name))
     return replace(flow, released=flow.released | unseen)
 
@@ -452,7 +457,7 @@ class _Comparer:
         )
 
 
-# Compares topics, their partition counts and replication factors, from metadata only.
+# Compares topics, partition counts and replication factors, by the clusters' metadata only.
 
 MISSING: Final = "missing"
 SHOWN_VERDICTS: Final = (
@@ -476,7 +481,9 @@ def compare_topics(
     target_metadata: ClusterMetadata,
     remote: Mapping[str, str],
 ) -> Iterator[Deviation]:
-    """Yield topics that exist on one side only; `remote` has the remote names of mirrored ones."""
+    """Yield topics that exist on only one of the clusters, and topics that are not copied.
+    `remote`: names of remote topics, by mirrored source topic.
+    """
     for name, wanted in remote.items():
         if wanted not in target_metadata.topics:
             yield Deviation(Aspect.TOPIC, name, "", _size(source_metadata.topics[name]), MISSING)
@@ -489,14 +496,14 @@ def compare_topics(
         if verdict in SHOWN_VERDICTS:
             yield Deviation(Aspect.TOPIC, name, "", _size(topic), "", verdict.value)
     if flow.policy.kind is PolicyKind.IDENTITY:
-        return  # names do not show which topics of the target are copies
+        return  # without an alias in names, the target's copies cannot be told from other topics
     policy = policy_of(flow)
     copied = {*remote_names(flow, source_metadata.topics).values()}
     for name, topic in target_metadata.topics.items():
         if is_own_topic(name) or policy.is_internal_topic(name):
             continue
         if is_remote_topic_of(policy, flow.source_alias, name) and name not in copied:
-            # with rename rules the remote name does not contain the source's
+            # with rename rules, the source topic's name cannot be derived from the remote name
             renames = bool(flow.policy.renames)
             upstream = name if renames else policy.upstream_topic(name) or name
             note = (NO_SOURCE, NOT_NAMED)[renames]
@@ -513,7 +520,9 @@ def compare_partitions(
     target_topics: Mapping[str, TopicMetadata],
     remote: Mapping[str, str],
 ) -> Iterator[Deviation]:
-    """Yield differing partition counts. A remote topic grows with its source, and never shrinks."""
+    """Yield differing partition counts. A remote topic gets new partitions when its source topic
+    does, but partitions are never removed.
+    """
     for name, target_topic in remote.items():
         topic = target_topics.get(target_topic)
         if topic is None or topic.error:
@@ -538,8 +547,8 @@ def compare_replication(
     target_topics: Mapping[str, TopicMetadata],
     remote: Mapping[str, str],
 ) -> Iterator[Deviation]:
-    """Yield differing replication factors. Remote topics should have `replication.factor`,
-    regardless of their source.
+    """Yield replication factors that differ from `replication.factor`. If it is not set, or is met,
+    yield those that differ from the source topic's, for information only.
     """
     factor = flow.new_topics.replication_factor
     for name, target_topic in remote.items():
@@ -576,7 +585,7 @@ def compare_groups(
     *,
     with_left_alone: bool,
 ) -> None:
-    """Compare every offset of a selected group that has a counterpart on the target."""
+    """Compare the selected groups' offsets of partitions that have a counterpart on the target."""
     sync_s = led_flow.config.groups.sync_s
     if sync_s is None and not with_left_alone:
         return
@@ -602,7 +611,7 @@ def compare_groups(
 
 
 def why_left_alone(group: Group, counterpart: Group | None) -> str:
-    """Return why a group of the target may have other offsets; empty if it is synchronized."""
+    """Return why the flow does not set a group's offsets on the target, or empty if it does."""
     if counterpart is None:
         return ""
     if counterpart.is_active:

@@ -1,6 +1,6 @@
 """Collects information for diagnosing a mirror, without secrets, in one archive.
 
-Each part is collected independently: a part that fails is replaced by its error.
+Each file of the archive is collected independently. If that fails, the file has the error instead.
 """
 
 from __future__ import annotations
@@ -44,24 +44,26 @@ from twinlog.threads import THREADS
 
 # Removes the secrets of a configuration from a text.
 #
-# Twinlog does not log secrets; this is a second safeguard for texts that leave the machine. It
-# knows the configuration's secrets in several encodings, and patterns that only secrets have:
-# private keys, tokens, headers, users in URLs, and values after a name of a secret, so that a
-# secret that is no longer configured is removed as well. A secret that was truncated, broken over
-# lines or encoded in another way is not found.
+# Twinlog does not log secrets, so this is a second safeguard for texts that leave the machine. It
+# removes the configuration's secrets in several encodings. It also removes texts that look like
+# secrets, even if they are not configured any more: private keys, tokens, headers, users in URLs,
+# and values after a name such as `password`. Secrets that were truncated, broken over lines or
+# encoded in another way are not found.
 
 HIDDEN: Final = "<hidden>"
 NAMED_LIKE_SECRETS: Final = (".type", ".location", ".url", ".algorithm", ".class")
-"""`ssl.keystore.type` is `PEM`, which is not secret and occurs in many texts."""
+"""Endings of keys that look like names of secrets, but have public values. `ssl.keystore.type`, for
+example, is often `PEM`, which occurs in many texts.
+"""
 
 SHORTEST: Final = 3
-"""Shorter values occur in any text by chance."""
+"""Minimum length of a removed secret. Shorter values occur in any text by chance."""
 
 SHORTEST_OF_PROVIDER: Final = 4
-"""A config provider returns all kinds of values, including ports and names."""
+"""Minimum length of a removed value of a config provider, which may also be a port or a name."""
 
 ALONE_BELOW: Final = 8
-"""A shorter value of a config provider is replaced only where it is a whole word."""
+"""Length below which a value of a config provider is removed only if it is a whole word."""
 
 _NO_SECRETS: Final = frozenset({"true", "false", "none", "null"})
 _OPTION: Final = re.compile(
@@ -95,7 +97,7 @@ _IN_MAPPING: Final = re.compile(
 
 
 class SecretScrubber:
-    """Removes the secrets of one configuration."""
+    """Removes the secrets of a configuration's settings from texts."""
 
     def __init__(self, settings: Iterable[Setting] = ()) -> None:
         secrets: set[str] = set()
@@ -121,14 +123,14 @@ class SecretScrubber:
         self._cores = _any_of(core for secret in secrets for core in cores_in_base64(secret))
 
     def clean(self, text: str) -> str:
-        """Return the text without secrets."""
+        """Return the text with secrets replaced by HIDDEN."""
         for pattern in (_PEM_KEY, _USER_INFO, _TOKEN):
             text = pattern.sub(HIDDEN, text)
         if self._cores is not None:
             text = hide_around(text, self._cores, HIDDEN)
         for known in (self._known, self._words):
             text = text if known is None else known.sub(HIDDEN, text)
-        # most lines name no secret, and these two patterns are slow
+        # search first, because most lines name no secret, and these two patterns are slow
         named = (_ASSIGNED, _IN_MAPPING) if _NAMED.search(text) else ()
         for behind in (_HEADER, _SCHEME, *named):
             text = behind.sub(rf"\1{HIDDEN}", text)
@@ -153,7 +155,7 @@ class SecretScrubber:
 
 
 def settings_of(config: MirrorConfig) -> Iterator[Setting]:
-    """Yield every setting of the clusters, flows and clients."""
+    """Yield every setting of the configuration's clusters, flows and Kafka clients."""
     for cluster in config.clusters:
         yield from cluster.settings.values()
     for flow in config.flows:
@@ -170,9 +172,9 @@ def _secrets_of(setting: Setting) -> Iterator[str]:
             yield password
     if is_secret(setting.key) and not setting.key.endswith(NAMED_LIKE_SECRETS):
         parts = [value]
-        # a JAAS line is a module with options; each may occur alone, escaped or unescaped
+        # a text may contain only one option of a JAAS line, escaped or unescaped
         parts += [text for name, text in _options(value) if is_secret(name)]
-        # each line of a PEM text may occur alone
+        # a text may contain only one line of a PEM key
         parts += [line.strip() for line in value.splitlines() if not line.startswith("-----")]
         yield from (part for part in parts if len(part) >= SHORTEST)
     elif setting.from_provider and len(value) >= ALONE_BELOW:
@@ -182,29 +184,29 @@ def _secrets_of(setting: Setting) -> Iterator[str]:
 def _options(value: str) -> Iterator[tuple[str, str]]:
     for option in _OPTION.finditer(value):
         yield from ((option[1], part) for part in option.groups()[1:] if part)
-    with suppress(BrokenJaas):  # not a valid JAAS line: use the text only
+    with suppress(BrokenJaas):  # not a valid JAAS line, so only the options found above are used
         yield from parse_jaas(value).options.items()
 
 
 def _any_of(texts: Iterable[str], around: str = "{}") -> re.Pattern[str] | None:
-    # the longest first, because one may be part of another
+    # try the longest text first, because a shorter one may be a part of it
     alternatives = [re.escape(text) for text in sorted(texts, key=len, reverse=True) if text]
     return re.compile(around.format(f"(?:{'|'.join(alternatives)})")) if alternatives else None
 
 
-# The forms in which a log may contain a secret: quoted, escaped, URL-encoded, in base64.
+# Encodings in which a log may contain a secret: quoted, escaped, URL-encoded, and base64.
 
 SURE_BASE64: Final = 8
-"""This many characters of base64 do not match by chance within a longer text."""
+"""Minimum length of a searched base64 text. Shorter ones would match by chance."""
 
 _BASE64: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_=")
 
 
 def encodings_of(secret: str) -> set[str]:
-    """Return the encodings of a secret other than base64, which overlaps with its neighbors."""
+    """Return the encodings of a secret except base64, whose result depends on adjacent text."""
     encodings: set[str] = set()
-    # a JAAS line quotes a secret, a properties file doubles backslashes, and a properties file may
-    # contain a JAAS line
+    # a JAAS line escapes quotes and backslashes, and a properties file backslashes, so a JAAS line
+    # in a properties file is escaped twice
     for text in (secret, _quoted(secret), _quoted(_quoted(secret)), secret.replace("\n", "\\n")):
         encodings |= {text, repr(text)[1:-1], shown(text)}
         for ensure_ascii in (True, False):
@@ -216,22 +218,24 @@ def encodings_of(secret: str) -> set[str]:
 
 
 def pairs_in_base64(users: Iterable[str], secret: str) -> Iterator[str]:
-    """Yield what PLAIN and Basic send for a user and a password. Short passwords would not be found
-    within other base64.
+    """Yield the base64 texts that SASL PLAIN, HTTP Basic and OAuth clients send for each user and
+    the password. They are needed for passwords that are too short for `cores_in_base64`.
     """
     for user in users:
         for text in (f"\0{user}\0{secret}", f"{user}\0{user}\0{secret}", f"{user}:{secret}"):
             yield from _encoded(text.encode())
-        form = f"{quote_plus(user)}:{quote_plus(secret)}"  # of an OAuth client
+        form = f"{quote_plus(user)}:{quote_plus(secret)}"  # as an OAuth client sends both
         yield from _encoded(form.encode())
 
 
 def cores_in_base64(secret: str) -> Iterator[str]:
-    """Yield the core of the secret's base64 for each of the three alignments within a text."""
+    """Yield the base64 characters that depend only on the secret, for each of its three possible
+    alignments in an encoded text.
+    """
     data = secret.encode()
     for before in range(3):
         text = base64.b64encode(b"\0" * before + data).decode().rstrip("=")
-        # the first characters also encode preceding bits, and the last one following bits
+        # leave out the characters at both ends that also encode bits of adjacent text
         start = (0, 2, 3)[before]
         end = len(text) - (0 if (before + len(data)) % 3 == 0 else 1)
         if end - start >= SURE_BASE64:
@@ -241,12 +245,12 @@ def cores_in_base64(secret: str) -> Iterator[str]:
 
 
 def hide_around(text: str, core: re.Pattern[str], hidden: str) -> str:
-    """Hide each base64 text that contains such a core as a whole."""
+    """Replace each base64 text that contains a match of `core` completely by `hidden`."""
     parts: list[str] = []
     done = 0
     for match in core.finditer(text):
         if match.end() <= done:
-            continue  # within the previous text
+            continue  # this match is in the text that was just hidden
         start, end = match.span()
         while start > done and text[start - 1] in _BASE64:
             start -= 1
@@ -267,26 +271,26 @@ def _encoded(data: bytes) -> Iterator[str]:
 
 
 class CurrentSecrets:
-    """Removes the secrets of the current configuration from every line that is logged; thread-safe.
+    """Removes the secrets of the current configuration from every log line. Thread-safe.
 
-    Secrets of a replaced configuration stay known, because its flows may still log errors.
+    Secrets of earlier configurations are removed as well, because their flows may still log errors.
+    If a password changes in a config provider's file, the new one is removed only after the next
+    read of the configuration.
 
-    Log lines are for the operator of the mirror, and names of brokers and topics often come from
-    config providers. Only values of keys that name a secret and passwords in URLs are therefore
-    removed. A support bundle goes to outsiders and also hides every value that a config provider
-    returned. A password that is changed in a provider's file is known from the next read of the
-    configuration on.
+    Only values of keys that name a secret, and passwords in URLs, are removed. Other values of
+    config providers are often names of brokers and topics, which operators need in the log. A
+    support bundle hides them, because it is for outsiders.
     """
 
     def __init__(self, current: Callable[[], MirrorConfig]) -> None:
-        """`current` returns the current configuration."""
+        """`current`: returns the current configuration."""
         self._current = current
         self._known: dict[tuple[str, str], Setting] = {}
-        """By key and value, because clusters and their clients share settings."""
+        """Known secrets by key and value, because clusters and their clients share settings."""
         self._made: tuple[MirrorConfig | None, SecretScrubber] = (None, SecretScrubber())
 
     def clean(self, text: str) -> str:
-        """Return the text without secrets."""
+        """Return the text with secrets replaced by HIDDEN."""
         config, scrubber = self._made
         now = self._current()
         if now is not config:
@@ -317,7 +321,7 @@ PACKAGES: Final = (
     "rich",
 )
 LOG_BYTES: Final = 2_000_000
-"""Maximum bytes from the end of each log file."""
+"""Maximum number of bytes that are read from the end of each log file."""
 
 CLUSTER_GIVES_UP_S: Final = 10.0
 JAVA_GIVES_UP_S: Final = 10.0
@@ -347,8 +351,8 @@ def collect(
     logs: Iterable[Path] = (),
     more: Iterable[Path] = (),
 ) -> dict[str, str]:
-    """Return the files of the bundle by name. A configuration that cannot be read is given as its
-    error. `more` are files that belong to one of the configurations.
+    """Return the texts of the bundle's files, by name. `configs`: the configuration of each file,
+    or the error with which it was read. `more`: other files that belong to these configurations.
     """
     read = [config for config in configs.values() if not isinstance(config, TwinlogError)]
     settings = [setting for config in read for setting in settings_of(config)]
@@ -374,13 +378,13 @@ def collect(
         "events.json": _json(unknown or scrubber.clean_value(_events(configs))),
     }
     for log in logs:
-        for file in (log, *sorted(log.parent.glob(f"{log.name}.[0-9]"))):  # and rotated files
+        for file in (log, *sorted(log.parent.glob(f"{log.name}.[0-9]"))):  # including old files
             files[f"log/{file.name}"] = f"{unknown}\n" if unknown else scrubber.clean(_end_of(file))
     return files
 
 
 def write_bundle(output: Path, files: Mapping[str, str]) -> None:
-    """Write a .tar.gz that only its owner can read. An existing file is never overwritten."""
+    """Write a .tar.gz that only its owner can read. Raises UsageError if the file exists."""
     folder = output.name.removesuffix(".tar.gz")
     try:
         descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -403,7 +407,7 @@ def _json(value: object) -> str:
 
 def _status(configs: Iterable[Path]) -> Any:
     try:
-        # one mirror may use several of the files
+        # by process ID, because one mirror may use several of the configuration files
         mirrors = {mirror.pid: mirror for path in configs for mirror in running_mirrors(path)}
     except TwinlogError as error:
         return {"mirrors": [], "problem": str(error)}
@@ -449,7 +453,9 @@ def _java() -> str:
 
 
 def _clusters(flows: Iterable[FlowConfig]) -> dict[str, Any]:
-    """Query the clusters by alias, in parallel, so that unreachable ones time out together."""
+    """Return data of each cluster, by alias. The clusters are queried in parallel, so that timeouts
+    of unreachable ones do not add up.
+    """
     clusters: dict[str, ClusterSettings] = {}
     problems: dict[str, Any] = {}
     for flow in flows:
@@ -487,12 +493,12 @@ def _end_of(file: Path) -> str:
         return f"{file} cannot be read: {error.strerror}\n"
 
 
-# The effective configuration as text: each value of every flow with its file and line. Values of
-# secret keys, and all values that a config provider returned, are hidden.
+# The effective configuration as text: each value of every flow, with the file and line from which
+# it was read. Values of secret keys, and all values from config providers, are hidden.
 
 
 def effective_config(config: MirrorConfig) -> str:
-    """Return all clusters and flows, each as a section."""
+    """Return the configuration as text, with a section for each cluster and flow."""
     return "\n".join(_lines(config)) + "\n"
 
 
@@ -528,11 +534,12 @@ def _settings(settings: Iterable[tuple[str, Setting]]) -> Iterator[str]:
         yield f"{shown_key(name)} = {value}  # {origin}"
 
 
-# The secrets of a configuration file that cannot be parsed, taken from its lines.
-# A support bundle is often requested because a file is wrong. Its mirror has run before, and its
-# logs may contain secrets of the file. Every line that looks like a setting is therefore used,
-# including comments and duplicates, with every option in it. If a secret may be stored elsewhere (a
-# variable of a config provider, a Kubernetes secret), NotKnown is raised.
+# Finds the secrets of a configuration file that cannot be parsed.
+#
+# A support bundle is often requested because such a file has an error. The mirror may have run
+# before with an earlier version of the file, so its logs may contain secrets of the file. Every
+# line that looks like a setting is therefore searched, including comments and duplicates. NotKnown
+# is raised if a secret may be stored elsewhere, by a config provider or in a Kubernetes secret.
 
 _VARIABLE: Final = re.compile(r"\$\{[^}]*:")
 _ENDS_IN_ESCAPE: Final = re.compile(r"(?<!\\)(?:\\\\)*\\\Z")
@@ -542,11 +549,13 @@ _JAAS_OPTION: Final = re.compile(
 
 
 class NotKnown(Exception):
-    """Why not all secrets of a file are known."""
+    """Raised if some secrets of a configuration file cannot be found. Its text has the reason."""
 
 
 def settings_of_text(path: Path) -> list[Setting]:
-    """Return the settings of the file that look like secrets. Raises NotKnown."""
+    """Return the settings of the file that look like secrets. Raises NotKnown if the file cannot be
+    read or refers to secrets that are stored elsewhere.
+    """
     try:
         text = decode(path.read_bytes())
     except OSError as error:
@@ -567,13 +576,14 @@ def _settings_of_lines(path: Path, text: str) -> Iterator[Setting]:
             raise NotKnown(f"a line of {path} cannot be read") from None
         for entry in entries:
             yield Setting(key=entry.key, value=entry.value, file=str(path))
-            # a lost backslash before the end of a line makes the rest of a JAAS line a key
+            # if the backslash at the end of a line is missing, the rest of a JAAS line is parsed as
+            # a key, so search the whole entry for options
             for name, value in _JAAS_OPTION.findall(f"{entry.key}={entry.value}"):
                 yield Setting(key=name, value=value.strip("\"'"), file=str(path))
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Yield each line joined with its continuations, including comments."""
+    """Yield each logical line: a line joined with its continuations. Comments are included."""
     pending = ""
     for line in text.splitlines():
         pending += line.lstrip(" \t\f#!")

@@ -1,4 +1,5 @@
-"""One file for each command of `twinlog`; `cutover` and `steer` have the commands of a family.
+"""The commands of `twinlog`, one per file, except that `cutover` has `switchover`, `failover` and
+`failback`, and `steer` has `flow` and `topic`.
 
 A command reads its options (`cli.options`), calls one function of a lower layer, and shows the
 result (`cli.terminal`). `cli.main` imports only the command that is called.

@@ -1,4 +1,4 @@
-"""`twinlog check FILE`: print what would be mirrored and what would prevent it."""
+"""`twinlog check FILE`: print what would be mirrored, and problems that would prevent that."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 
 
 # Shows a configuration for `twinlog check`: its errors by line, its warnings, and with `--explain`
-# each key with its line and its meaning, as wide as the terminal.
+# each key with its line and its meaning.
 
 KEY_WIDTH: Final = 36
-"""Longer keys are broken into several lines, to leave room for the message."""
+"""Width from which on keys are broken into several lines, so that the message has enough space."""
 
 
 def names_lines(error: ConfigError) -> bool:
-    """Return whether all errors are about lines, not about the file itself or an option."""
+    """Return True if each error is about a key of a file, not about a whole file or an option."""
     return all(
         line.file is not None and line.key is not None and not line.file.startswith("--")
         for line in error.each
@@ -58,7 +58,7 @@ def names_lines(error: ConfigError) -> bool:
 
 
 def error_parts(error: ConfigError) -> Iterator[RenderableType]:
-    """Yield the verdict, the errors and the warnings."""
+    """Yield the verdict, and a table with the errors and then the warnings."""
     errors = error.each
     problems = [plural(len(errors), "error")]
     if error.warnings:
@@ -68,7 +68,7 @@ def error_parts(error: ConfigError) -> Iterator[RenderableType]:
     yield text(("NOT READY", "bold red"), f": {file}: {found}; no cluster was queried")
     table = _keys_table()
     for mistake in errors:
-        # the usual code gives no information
+        # show the code only if it is more specific than that of all configuration errors
         code = "" if mistake.code == ConfigError.code else f" [{mistake.code}]"
         where = _location(mistake.file, mistake.line, file)
         row(
@@ -92,7 +92,7 @@ def warning_parts(warnings: Iterable[ConfigWarning]) -> Iterator[RenderableType]
 
 
 def _add(table: Table, warnings: Iterable[ConfigWarning], file: str | None) -> None:
-    """Add a row for each warning; warnings of `file` are shown with their line only."""
+    """Add a row for each warning. Warnings about `file` are shown with their line only."""
     for warning in sorted(warnings, key=lambda warning: (warning.file, warning.line or 0)):
         where = _location(warning.file, warning.line, file)
         row(
@@ -114,7 +114,7 @@ def _keys_table() -> Table:
 
 
 def _key(key: str) -> Text:
-    """Break a long key after dots, if it has any."""
+    """Return a key as text. A long key is broken after dots."""
     broken = [""]
     for part in re.findall(r"[^.]*\.|[^.]+$", text(key).plain):
         if broken[-1] and len(broken[-1] + part) > KEY_WIDTH:
@@ -129,7 +129,7 @@ def _location(file: str | None, line: int | None, usual: str | None) -> str:
 
 
 def explanation_json(config: MirrorConfig) -> dict[str, Any]:
-    """Return the JSON fields: every key of every flow, and the lines without effect."""
+    """Return fields of the JSON output: every key of every flow, and lines without effect."""
     return {
         "warnings": [str(warning) for warning in config.warnings],
         "explained": [asdict(explain(flow)) for flow in config.flows],
@@ -138,7 +138,7 @@ def explanation_json(config: MirrorConfig) -> dict[str, Any]:
 
 
 def explanation_parts(config: MirrorConfig, *, with_defaults: bool) -> Iterator[RenderableType]:
-    """Yield, for each flow, the keys that the file sets and the differences from MirrorMaker 2."""
+    """Yield for each flow the keys that the file sets, and the differences from MirrorMaker 2."""
     for flow in map(explain, config.flows):
         yield text((flow.flow, "bold"), ": set in FILE")
         yield from _keys([key for key in flow.keys if key.file], config)
@@ -174,7 +174,7 @@ def _origin(key: ExplainedKey, config: MirrorConfig) -> str:
         return "default"
     if key.line is None:
         return key.file
-    # with one file, its name is known to the reader
+    # if there is only one file, the user knows its name
     return f"{key.file}:{key.line}" if config.more_files else f"line {key.line}"
 
 
@@ -189,9 +189,7 @@ COLUMNS: Final = (
     Column("configs", "left", 1),
 )
 NAME_WIDTH: Final = 80
-"""Maximum width of a name. A name of 249 characters would widen every row; --format json is
-complete.
-"""
+"""Maximum width of a topic name, because a name of 249 characters would widen all rows."""
 
 
 @click.command("check", cls=SpreadClusters)
@@ -270,8 +268,8 @@ def check(
 
 
 def with_transforms(config: MirrorConfig, report: CheckReport) -> CheckReport:
-    """Return the report with each flow's transforms, and the problems of those that cannot run.
-    Spark is loaded only if there are any.
+    """Return the report with each flow's transforms, and a problem for each transform that cannot
+    run. Spark is loaded only if the configuration has transforms.
     """
     from twinlog.config.advice.transforms import unrun_transforms
     from twinlog.control.check.report import Problem
@@ -297,7 +295,7 @@ def with_transforms(config: MirrorConfig, report: CheckReport) -> CheckReport:
 
 
 def _report_parts(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType]:
-    """Yield the verdict, the plan, the problems, and the warnings last."""
+    """Yield the verdict, the clusters, each flow's plan and problems, and the warnings."""
     from twinlog.config.advice.explanation import explain
 
     totals = [
@@ -329,7 +327,7 @@ def _report_parts(report: CheckReport, config: MirrorConfig) -> Iterator[Rendera
 
 
 def _what_is_wrong(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType]:
-    """Yield a line for each warning and each problem, with its location."""
+    """Yield the warnings, and a line for each problem with its cluster or flow, for -q."""
     yield from warning_parts(config.warnings)
     for problem in report.refused:
         yield _problem("refused by mirror", str(problem))
@@ -404,7 +402,9 @@ def _plan(topic: TopicReport) -> str:
 
 
 def _problem_lines(flow: FlowReport) -> Iterator[str]:
-    """Yield problems in the order found, and only the first ones of each code."""
+    """Yield the flow's problems in the order in which they were found. Of the problems with the
+    same code, only the first SAME_CODE_SHOWN are shown.
+    """
     shown: dict[str, int] = {}
     for problem in flow.problems:
         shown[problem.code] = shown.get(problem.code, 0) + 1

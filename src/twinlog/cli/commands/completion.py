@@ -1,6 +1,7 @@
 """`twinlog completion SHELL`: print the completion script of a shell, and answer its requests.
 
-The shell passes the line in the environment, and each shell needs its own output format.
+The script calls `twinlog` with the typed line in environment variables. Each shell needs its own
+output format.
 """
 
 from __future__ import annotations
@@ -23,16 +24,15 @@ from click.shell_completion import (
 from twinlog.cli.options.command import Command
 
 VARIABLE: Final = "_TWINLOG_COMPLETE"
-"""The variable by which a shell requests completion, with a value like `bash_complete`."""
+"""The environment variable of completion requests. Its value is, for example, `bash_complete`."""
 
 _QUOTES: Final = ("'", '"')
 
 
 class Bash(BashComplete):
-    """Output for bash, which inserts candidates unchanged, so an unquoted `A->B` would write into a
-    file named B.
-
-    Quoting also keeps regular expressions from being expanded to file names or losing backslashes.
+    """Output for bash, with quoted candidates. Bash inserts candidates unchanged, so an unquoted
+    `A->B` would redirect output to a file named B. Also, unquoted regular expressions would be
+    expanded to file names, or lose their backslashes.
     """
 
     source_template = BashComplete.source_template.replace(
@@ -47,12 +47,12 @@ class Bash(BashComplete):
 
     @staticmethod
     def _check_version() -> None:
-        """Skip the check: the bash on the PATH may not be the one that reads the script."""
+        """Skip click's check of bash's version. Another bash than that on the PATH may be used."""
 
 
 class Fish(FishComplete):
-    """Output for fish. It splits only at the first comma, because candidates such as topic lists
-    may have commas.
+    """Output for fish. The script splits each line only at the first comma, because candidates such
+    as lists of topics may contain commas.
     """
 
     source_template = FishComplete.source_template.replace(
@@ -68,11 +68,11 @@ SHELLS: Final[Mapping[str, type[ShellComplete]]] = {
 
 
 def answer_shell(root: click.Command, question: str) -> int:
-    """Print the candidates for the line; return exit code 1 if the shell or request is unknown."""
+    """Print the candidates for the typed line. Return 1 if the request is unknown, else 0."""
     shell, _, what = question.partition("_")
     if shell not in SHELLS or what != "complete":
         return 1
-    defaults = {"auto_envvar_prefix": None}  # values of variables are not on the line
+    defaults = {"auto_envvar_prefix": None}  # complete by the line only, not by variables
     offered = SHELLS[shell](root, defaults, "twinlog", VARIABLE).complete()
     if offered:
         click.echo(offered)
@@ -80,7 +80,7 @@ def answer_shell(root: click.Command, question: str) -> int:
 
 
 def _open_quote(environment: Mapping[str, str]) -> bool:
-    """Return whether the word at the cursor starts with a quote, which the shell closes itself."""
+    """Return True if the word at the cursor begins with a quote, which the shell itself closes."""
     words = environment["COMP_WORDS"].split("\n")
     at = int(environment["COMP_CWORD"])
     return at < len(words) and words[at].startswith(_QUOTES)

@@ -66,7 +66,7 @@ def convert(files: tuple[Path, ...], output: Path | None, **arguments: Any) -> i
         sys.stdout.write(text)
         return 0
     try:
-        # the file contains FILE's passwords
+        # readable by this user only, because the file contains FILE's passwords
         with open(output, "x", encoding="ascii", opener=private_opener) as out:
             out.write(text)
     except FileExistsError:

@@ -1,7 +1,7 @@
 """Commands that move clients to a flow's target and back: `switchover`, `failover`, `failback`.
 
-Their shared steps come first: options, the flow's scope, the typed confirmation, and the output of
-evidence. Then follows each command.
+The steps that they share come first: options, the flow's scope, the typed confirmation, and the
+output of evidence. The commands follow.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ RECREATE: Final = (
 
 
 class ShownPlan(Protocol):
-    """The plan of a run."""
+    """The plan of a command that moves clients."""
 
     @property
     def is_open(self) -> bool:
-        """Return True if the run could begin, and nothing would be lost."""
+        """True if the run could begin now without losing records."""
 
     def lines(self) -> Iterator[str]: ...
 
@@ -55,24 +55,24 @@ cutover_options = options(
         help="Only these source topics; default: the whole flow.",
     ),
 )
-"""Add the options that pass `chosen` and `topics` to the command."""
+"""Add FILE, --flow and --topics, which are passed to the command as `chosen` and `topics`."""
 
 run_options = options(
     option("--dry-run", is_flag=True, help="Print the plan, and change nothing."),
     yes_option,
     reason_option,
 )
-"""Add the options that pass `dry_run`, `yes` and `reason` to the command."""
+"""Add --dry-run, --yes and --reason, which are passed as `dry_run`, `yes` and `reason`."""
 
 
 def require_an_answer(*, yes: bool, dry_run: bool) -> None:
-    """Raise UsageError, before checking anything, if no terminal can confirm the run."""
+    """Raise UsageError if a run needs a confirmation, but stdin is not a terminal."""
     if not (yes or dry_run or sys.stdin.isatty()):
         raise UsageError("give --yes, or --dry-run to see what would be done")
 
 
 def is_confirmed(flow: str, question: str) -> bool:
-    """Ask the user to type the flow's name, as A->B or A:B. Return whether it was typed."""
+    """Ask the user to type the flow's name, as A->B or A:B. Return True if it was typed."""
     answer = click.prompt(
         f"{question} Type {flow} to continue", default="", show_default=False, err=True
     )
@@ -83,7 +83,7 @@ def is_confirmed(flow: str, question: str) -> bool:
 def _moving(
     make: Callable[..., Any], chosen: ChosenFlow, topics: str | None, reason: str = ""
 ) -> Iterator[tuple[Any, Evidence]]:
-    """Yield the move of these topics, and the evidence to collect."""
+    """Yield the result of `make`, such as a Switchover of these topics, and its evidence."""
     from twinlog.control.cutover.scope import CutoverScope
 
     shown = Evidence()
@@ -93,18 +93,20 @@ def _moving(
 
 @dataclass(slots=True)
 class Evidence:
-    """Prints lines of evidence for people immediately, and returns them to programs at the end."""
+    """Prints each line of evidence immediately, and adds all lines to the command's answer."""
 
     lines: list[str] = field(default_factory=list)
     version: int = 2
 
     def print_line(self, line: str) -> None:
-        """Print a line of evidence, for programs to stderr, because a run takes a while."""
+        """Print a line of evidence to stdout, or to stderr if stdout is for programs."""
         self.lines.append(line)
         write_line(line, sys.stderr if is_for_programs() else None)
 
     def show(self, plan: ShownPlan, *, is_over: bool = False) -> Answer:
-        """Print a plan, and return the answer of a command that only shows it."""
+        """Print a plan, and return the answer of a command that only shows the plan. The exit code
+        is 0 if the plan is open or `is_over`, else 1.
+        """
         for line in plan.lines():
             self.print_line(line)
         return self.answer({"plan": plan}, 0 if plan.is_open or is_over else 1)
@@ -112,8 +114,8 @@ class Evidence:
     def ends_at(
         self, plan: ShownPlan, flow: str, question: str, *, dry_run: bool, yes: bool
     ) -> Answer | None:
-        """Print the plan, and return an answer if the command ends here because of a dry run or
-        because the user does not confirm.
+        """Print the plan, and return None if the command must go on. Return an answer if it is a
+        dry run, or if the user does not confirm.
         """
         shown = self.show(plan)
         if dry_run:
@@ -132,7 +134,7 @@ class Evidence:
 def _show(
     make: Callable[..., Any], chosen: ChosenFlow, topics: str | None, *, is_status: bool = False
 ) -> Answer:
-    """Print the plan. `is_status`: the exit code is 0 also after the promotion."""
+    """Print the plan of a move. `is_status`: after the promotion the exit code is 0, too."""
     with _moving(make, chosen, topics) as (work, shown):
         plan = work.plan()
     return shown.show(plan, is_over=is_status and bool(plan.promoted))
@@ -154,8 +156,8 @@ def _run(  # noqa: PLR0913 (the options)
     yes: bool,
     reason: str,
 ) -> Answer:
-    """Print the plan, ask for confirmation, and run it. `act` runs a plan and returns the fields of
-    the answer and the exit code.
+    """Print the plan, ask for confirmation, and run the plan. `act`: runs a plan, and returns
+    fields of the answer and the exit code.
     """
     require_an_answer(yes=yes, dry_run=dry_run)
     with _moving(make, chosen, topics, reason) as (work, shown):

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 def _served(
     file: Path, config: MirrorConfig, served: Callable[[str], None]
 ) -> Iterator[Callable[[list[FlowSnapshot]], None]]:
-    """Serve HTTP on a free port, and remove the events file at the end."""
+    """Start monitoring with HTTP on a free port, and yield the function that takes snapshots.
+    `served` gets the page's address. The events file is removed at the end.
+    """
     from twinlog.addresses import Address
     from twinlog.cli.terminal.monitoring import watched
     from twinlog.control.watch.events import remove_events

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from twinlog.control.compare import Aspect, Deviation, FlowComparison
 
 SHOWN_EACH: Final = 50
-"""Maximum number of rows per aspect; --format json is complete."""
+"""Maximum number of rows per aspect in the output for people. --format json has all."""
 
 NAME_WIDTH: Final = 80
-"""Maximum width of a name. A name of 249 characters would widen every row."""
+"""Maximum width of a name, because one name of 249 characters would widen all rows."""
 
 
 @click.command("diff", cls=Command)
@@ -59,13 +59,13 @@ def diff(chosen: ChosenFlow, topics: str | None, every: bool) -> Answer:
 
 
 def line(deviation: Deviation) -> str:
-    """Return a difference as one line, for -q."""
+    """Return a deviation as one line, for the output with -q."""
     what = f"{deviation.name} {deviation.detail}" if deviation.detail else deviation.name
     return f"{deviation.aspect}: {what}: {deviation.source} / {deviation.target}"
 
 
 def parts(comparison: FlowComparison, *, with_left_alone: bool) -> Iterator[RenderableType]:
-    """Yield the totals, then each aspect's rows."""
+    """Yield the number of differences, the totals, the notes, and a table for each aspect."""
     number = len(comparison.differences)
     summary = plural(number, "difference") if number else "no difference"
     yield text((comparison.flow, "bold"), ": ", (summary, "yellow" if number else "green"))

@@ -52,7 +52,7 @@ def doctor(chosen: ChosenFlow) -> Answer:
 
 
 def parts(observation: Observation, findings: list[Finding]) -> Iterator[Text]:
-    """Yield the measurements, then each reason with what to do."""
+    """Yield a line with the measurements, the notes, and two lines for each finding."""
     yield text(
         (observation.flow, "bold"), f": {observation.snapshot.state}, {numbers_line(observation)}"
     )
@@ -67,7 +67,7 @@ def parts(observation: Observation, findings: list[Finding]) -> Iterator[Text]:
 
 
 def numbers_line(observation: Observation) -> str:
-    """Return the known numbers as one line."""
+    """Return the known measurements as one line: lag, rate, lanes, host and round trips."""
     lag_text = "at its end"
     if (
         any(partition.lag is None for partition in observation.snapshot.partitions)

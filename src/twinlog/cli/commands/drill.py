@@ -28,8 +28,8 @@ ENDS = (signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def interrupting() -> Iterator[None]:
-    """Treat SIGTERM and SIGHUP like Ctrl-C, so that everything is removed first. SIGHUP stays
-    ignored under nohup.
+    """Within the block, raise KeyboardInterrupt at SIGTERM and SIGHUP, so that the drill is cleaned
+    up before the process ends. Signals that are ignored, as SIGHUP under nohup, remain ignored.
     """
     ends = [number for number in ENDS if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, signal.default_int_handler) for number in ends}

@@ -78,5 +78,5 @@ def _condition_parts(conditions_of: dict[str, Condition]) -> Iterator[Renderable
 
 
 def _without_markdown(markdown: str) -> str:
-    """Return the text without Markdown; a link becomes its text and its page."""
+    """Return the text without Markdown. A link is replaced by its text and the page's path."""
     return MARKDOWN_LINK.sub(r"\1: docs/\2", markdown).replace("`", "")

@@ -110,7 +110,7 @@ def export(  # noqa: PLR0913, PLR0917 (options of a command)
 
 
 def _write(work: Export, path: Path) -> None:
-    """Write all records. The file gets its final name only after it is complete."""
+    """Write all records to a file, which gets the name `path` only after it is complete."""
     from twinlog.client.export import record_line
 
     partial = path.with_name(path.name + ".partial")
@@ -126,7 +126,7 @@ def _write(work: Export, path: Path) -> None:
                     write_line(f"offset {done:,} of {span.next:,}", sys.stderr)
             out.flush()
             os.fsync(out.fileno())
-        os.link(partial, path)  # unlike a rename, fails if the file exists
+        os.link(partial, path)  # not a rename, because a link fails if the file exists
         partial.unlink()
     except FileExistsError as error:
         raise UsageError(f"--output: {error.filename2 or error.filename} already exists") from None
@@ -157,7 +157,7 @@ def _answer(work: Export, alias: str, path: Path) -> Answer:
 
 
 def _omission_lines(work: Export) -> Iterator[str]:
-    """Yield what the file does not contain, and why."""
+    """Yield a line for each kind of requested offsets that are not in the file, with the reason."""
     counts, span = work.counts, work.span
     empty = span.next - span.first - counts.records - counts.aborted - counts.deleted
     empty -= sum(span.next - span.first for span in (counts.uncommitted, counts.unread) if span)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 GROUPS_SHOWN: Final = 100
 NUMBERS: Final = ("partitions", "partition", "offset", "lag", "at", "exact")
 OFFSETS_SHOWN: Final = 50
-"""Maximum number of rows of single partitions; --format json is complete."""
+"""Maximum number of offsets up to which each is shown in a row. --format json has all."""
 
 
 @click.group("groups", cls=CommandGroup)
@@ -63,7 +63,7 @@ def ready(chosen: ChosenFlow, names: tuple[str, ...]) -> Answer:
 
 
 def parts(flow: FlowGroups) -> Iterator[RenderableType]:
-    """Yield a flow's notes, then its groups, then single offsets."""
+    """Yield the number of groups that may move, the notes, the groups, and their offsets."""
     may = sum(group.is_ready for group in flow.groups)
     total = plural(len(flow.groups), "group")
     yield text((flow.flow, "bold"), f": {total}, {may} may move, {len(flow.groups) - may} may not")
@@ -76,7 +76,7 @@ def parts(flow: FlowGroups) -> Iterator[RenderableType]:
             style="dim",
         )
     if flow.groups:
-        # groups that may not move come first
+        # show groups that are not ready first
         ordered = sorted(flow.groups, key=lambda group: group.is_ready)
         yield _groups(ordered[:GROUPS_SHOWN])
         if len(ordered) > GROUPS_SHOWN:

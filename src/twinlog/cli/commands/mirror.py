@@ -1,5 +1,5 @@
 """`twinlog mirror FILE`: run every enabled flow of a configuration until it is done or stopped.
-`twinlog mirror-maker`: the same with MirrorMaker 1's command line.
+`twinlog mirror-maker`: do the same with the command line of MirrorMaker 1.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ if TYPE_CHECKING:
 
 # Destinations and formats of a mirror's log: stderr, a rotated file, text or JSON.
 #
-# stderr gets warnings, errors and good news; the file also gets the events of normal operation. A
-# JSON line has `time` (UTC), `level`, `logger` and `message`, and if known `flow`, `topic`,
-# `partition`, `code` and `traceback`.
+# stderr gets warnings, errors and good news, such as the end of a problem. The file also gets the
+# events of normal operation. A JSON line has `time` (UTC), `level`, `logger` and `message`. If
+# known, it also has `flow`, `topic`, `partition`, `code` and `traceback`.
 
 FILE_BYTES: Final = 10_000_000
 OLD_FILES: Final = 5
@@ -83,8 +83,8 @@ class LogFormat(StrEnum):
 
 
 class _PrivateFile(RotatingFileHandler):
-    """A log file that only this user can read, because it names topics, groups and hosts. If the
-    file already exists with other permissions, the next files get the same permissions.
+    """A rotated log file that only this user can read, because it names topics, groups and hosts.
+    If the file already exists with other permissions, they are kept, also for the next files.
     """
 
     _rights = 0o600
@@ -95,7 +95,7 @@ class _PrivateFile(RotatingFileHandler):
         file = open(  # noqa: SIM115 (the handler closes it)
             self.baseFilename, "a", encoding=self.encoding, opener=private_opener
         )
-        # needed for a file that was created just now; an existing file may belong to another user
+        # set the permissions of a new file; an existing file may belong to another user
         if stat.S_IMODE(os.fstat(file.fileno()).st_mode) != self._rights:
             with suppress(PermissionError):
                 os.fchmod(file.fileno(), self._rights)
@@ -103,17 +103,17 @@ class _PrivateFile(RotatingFileHandler):
 
 
 def _is_for_people(record: logging.LogRecord) -> bool:
-    """Return whether to show a record: warnings and errors, and good news unless -q is given."""
+    """Return True for warnings and errors, and, unless -q is given, also for good news."""
     is_news = getattr(record, "news", False) and not is_quiet()
     return record.levelno >= logging.WARNING or is_news
 
 
 def configure_logs(file: Path | None, log_format: LogFormat, *, verbose: bool) -> None:
-    """Log to stderr in this format, and also to `file` if given. Raises UsageError if the file
+    """Log to stderr in this format, and to `file` if it is not None. Raises UsageError if the file
     cannot be written.
 
-    The file is rotated at 10 MB, and five old files are kept. Only this user can read them, unless
-    `file` already exists with other permissions.
+    The file is rotated at 10 MB, and five old files are kept. Only this user can read the files,
+    unless `file` already exists with other permissions.
     """
     formatter: logging.Formatter = ShownFormatter(LOG_FORMAT, TIME_FORMAT)
     if log_format is LogFormat.JSON:
@@ -122,7 +122,7 @@ def configure_logs(file: Path | None, log_format: LogFormat, *, verbose: bool) -
     for handler in root.handlers:
         handler.filters = [] if verbose else [_is_for_people]
         handler.setFormatter(formatter)
-    # the file and the support bundle get events even if stderr does not show them
+    # create events for the file and the support bundle, even if stderr does not show them
     logger = logging.getLogger("twinlog")
     logger.setLevel(logging.DEBUG if verbose else logging.INFO)
     if file is None:
@@ -139,7 +139,7 @@ FIELDS: Final = ("flow", "topic", "partition", "code")
 
 
 class JsonLines(JsonFormatter):
-    """Formats one JSON object per line, with only our own fields of `extra`."""
+    """Formats each log record as one line of JSON. Of its `extra` fields, only FIELDS are used."""
 
     def __init__(self) -> None:
         super().__init__(json_ensure_ascii=False)
@@ -166,15 +166,17 @@ class JsonLines(JsonFormatter):
 log = logging.getLogger(__name__)
 
 DEFAULT_LISTEN: Final = "127.0.0.1:9405"
-"""Next to 9404, the usual port of a MirrorMaker 2's JMX exporter on the same machine."""
+"""Default address of HTTP. The port is next to 9404, which the JMX exporter of a MirrorMaker 2 on
+the same machine usually has.
+"""
 
 ENDED: Final = frozenset({PartitionState.DONE, PartitionState.TAKEN_OVER, PartitionState.PROMOTED})
-"""Final states of a migration; in the last two, other clients write to the copy."""
+"""Final states of a partition with `--once`. In the last two, other clients write to the copy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """How to run a configuration: the options of `run_options`."""
+    """The values of `run_options`, which determine how a configuration is run."""
 
     once: bool
     lanes: int | None
@@ -224,13 +226,13 @@ run_options = options(
     ),
     format_option,
 )
-"""Add the options of RunOptions."""
+"""Add the options of a mirror's run, whose values are passed to RunOptions."""
 
 
 COLLECTED_AFTER: Final = (50_000, 20, 20)
-"""Garbage collector thresholds. Offsets of many groups are many objects without reference cycles.
-With Python's default threshold (700 objects), scanning them took a quarter of the CPU of a round in
-which 100,000 offsets had changed.
+"""Thresholds of Python's garbage collector. The offsets of many groups are many objects without
+reference cycles. With the default threshold (700 objects), scanning these objects took a quarter of
+the CPU of a round in which 100,000 offsets had changed.
 """
 
 
@@ -282,9 +284,8 @@ def mirror_maker(**arguments: Any) -> Answer:
 
 
 def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: RunOptions) -> Answer:
-    """Run the configuration that `read` returns until it is done or stopped.
-
-    `read` is called again to reload `file`.
+    """Run the configuration that `read` returns until it is done or stopped, and return the answer
+    of the command. `read` is called again to reload `file`.
     """
     from twinlog.cli.terminal.monitoring import watched
     from twinlog.cli.terminal.progress import shown
@@ -299,7 +300,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     configure_logs(options.log_file, options.log_format, verbose=verbose)
     if options.listen is not None:
         parse_listen(options.listen)  # report wrong usage before reading the files
-    # before HTTP starts; run_mirror checks both as well
+    # check extras and transforms before HTTP starts, although run_mirror checks them, too
     require_extra("pyspark", "spark", "twinlog mirror")
     config = refuse_transforms(read())
     once, for_programs = options.once, is_for_programs()
@@ -314,7 +315,8 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     current = CurrentConfig(config)
 
     def on_served(server: WebServer) -> None:
-        # HTTP may start as late as a takeover, when the screen uses stdout
+        # choose the stream again, because HTTP may start only at a takeover, when the screen
+        # has replaced stdout
         write_line(server.line, _human_stream(is_quiet, for_programs))
 
     with (
@@ -349,9 +351,9 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
                 thread_watch=thread_watch,
             ),
         )
-        progress.update(list(result.flows))  # includes failures of the last second
+        progress.update(list(result.flows))  # show failures of the last second, too
     report = MirrorReport(result, once=once)
-    # problems are not progress, so -q shows them
+    # with -q, show problems on stderr, because -q suppresses only progress
     wrong = sys.stderr if is_quiet else people
     for line in report.lines(only_failed=is_quiet):
         write_line(line, wrong)
@@ -365,10 +367,10 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
 
 
 def _human_stream(is_quiet: bool, for_programs: bool) -> TextIO:
-    """Return the stream for lines that people read."""
+    """Return the stream for progress and results that people read."""
     if is_quiet:
         return nowhere()
-    # stdout is reserved for the object for programs
+    # for programs, stdout is reserved for the final object
     return sys.stderr if for_programs else sys.stdout
 
 
@@ -383,12 +385,12 @@ def _print_open_transactions(flows: Iterable[FlowConfig], people: TextIO) -> Non
                 for held in held_back(flow, source):
                     write_line(f"{flow.flow}: {held}", people)
         except TwinlogError as error:
-            # only the hint is missing: the copy itself has ended
+            # no error of the command, because only this hint is missing
             write_line(f"{flow.flow}: could not check for open transactions: {error}", people)
 
 
 class MirrorReport:
-    """The result of a run, for people and for programs."""
+    """The result of a mirror's run, as lines for people and as fields for programs."""
 
     def __init__(self, result: MirrorResult, *, once: bool) -> None:
         self._result = result
@@ -397,9 +399,7 @@ class MirrorReport:
 
     @property
     def exit_code(self) -> int:
-        """Return 0 if all is copied, 1 if something failed, 2 if no flow could run because of its
-        configuration.
-        """
+        """0 if everything was copied, 2 if no flow could run with its configuration, else 1."""
         errors = self._result.errors
         if errors and len(errors) == len(self._result.flows):
             return 2 if all(error.exit_code == 2 for error in errors) else 1
@@ -417,7 +417,7 @@ class MirrorReport:
             if part.code or (self._once and part.state not in ENDED)
         ]
         if never_began(flow):
-            # the flow failed as a whole, not one of its partitions
+            # add the flow's own error, because none of its partitions has one
             message = flow.reason if flow.error is None else flow.error.without_flow().message
             failed.append({"topic": None, "partition": None, "code": flow.code, "message": message})
         return {
@@ -430,13 +430,15 @@ class MirrorReport:
         }
 
     def lines(self, *, only_failed: bool = False) -> Iterator[str]:
-        """Yield a line for every flow that ran. Failures have been reported when they happened."""
+        """Yield a summary for every flow that ran. Failures were already reported, and are not
+        repeated.
+        """
         for flow, snapshot in zip(self.flows, self._result.flows, strict=True):
             if not never_began(snapshot) and (flow["failed"] or not only_failed):
                 yield _flow_line(flow, snapshot)
 
     def errors(self) -> Iterator[dict[str, Any]]:
-        """Yield the failures for programs."""
+        """Yield an entry of the JSON field `errors` for each failure."""
         for flow in self.flows:
             for failure in flow["failed"]:
                 topic = failure["topic"]
@@ -444,21 +446,21 @@ class MirrorReport:
                 yield error_object(failure["code"], f"{flow['flow']}{where}: {failure['message']}")
 
     def flow_failures(self) -> Iterator[str]:
-        """Yield a line for every flow that could not run, or could not continue."""
+        """Yield a line with the reason for every flow that could not run, or could not continue."""
         for flow in self._result.flows:
             if never_began(flow):
                 yield f"{flow.flow}: {flow.reason}"
 
 
 def never_began(flow: FlowSnapshot) -> bool:
-    """Return whether the flow never started copying because of its error."""
+    """Return True if the flow has failed as a whole, or if an outage kept it from being set up."""
     return flow.state is FlowState.FAILED or (
         flow.state is FlowState.DEGRADED and flow.generation is None
     )
 
 
 def _flow_line(flow: dict[str, Any], snapshot: FlowSnapshot) -> str:
-    if snapshot.generation is None:  # another process led it, or it was still being set up
+    if snapshot.generation is None:  # another process led the flow, or its set-up did not end
         if snapshot.error is not None and snapshot.error.code == snapshot.state:
             return f"{flow['flow']}: {snapshot.reason}"
         reason = f": {snapshot.reason}" if snapshot.reason else ""

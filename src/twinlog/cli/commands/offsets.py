@@ -1,4 +1,4 @@
-"""`twinlog offsets`: translate offsets to the other cluster, reset them, and rebuild the map."""
+"""`twinlog offsets`: translate offsets to the other cluster, reset groups, and rebuild the map."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ if TYPE_CHECKING:
     from twinlog.mirror.plan import PartitionPlan
 
 
-# `twinlog offsets reset`: set offsets of idle groups on one cluster.
+# `twinlog offsets reset` sets the offsets of idle groups on one cluster.
 
 JSON_VERSION: Final = 2
 ROWS_SHOWN: Final = 200
-"""Maximum number of rows; --format json is complete."""
+"""Maximum number of offsets in the output for people. --format json has all."""
 
 RESET_NUMBERS: Final = ("partition", "now", "new", "start", "end", "records")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChoice:
-    """The selected groups, and their selected topics."""
+    """The groups and topics that the user has selected. Raises UsageError if that is ambiguous."""
 
     groups: tuple[str, ...]
     pattern: str | None
@@ -79,7 +79,7 @@ class GroupChoice:
             raise UsageError("give --topic or --topics, not both")
 
     def names(self, work: OffsetReset) -> list[str]:
-        """Return the groups' names; raises UsageError if none matches."""
+        """Return the names of the selected groups. Raises UsageError if no group matches."""
         if self.groups:
             return list(dict.fromkeys(self.groups))
         from twinlog.control.compare import matching
@@ -92,7 +92,7 @@ class GroupChoice:
 
     @property
     def matches(self) -> Callable[[str], bool]:
-        """Return the filter for a group's topics."""
+        """A function that returns True for the name of a selected topic."""
         from twinlog.control.compare import matching
 
         return matching(self.topic_pattern, "--topics")
@@ -251,7 +251,9 @@ def _goal(
 
 
 def _alias(config: MirrorConfig, cluster: str | None, flow: str | None) -> str:
-    """Return the cluster to reset. It must belong to a flow, which has the connection settings."""
+    """Return the alias of the cluster whose groups are reset. Raises UsageError unless the cluster
+    belongs to a flow, because the flow has the connection settings.
+    """
     if cluster is None:
         return one_flow(config.flows, flow).flow.target
     if flow is not None:
@@ -267,7 +269,7 @@ def _alias(config: MirrorConfig, cluster: str | None, flow: str | None) -> str:
 def warnings_of(
     flows: Sequence[FlowConfig], alias: str, plans: Sequence[GroupReset]
 ) -> Iterator[str]:
-    """Yield warnings about groups that a mirror would move forward again."""
+    """Yield a warning for each flow whose sync would move groups forward again after the reset."""
     for flow in flows:
         back = [p.group for p in plans if p.goes_back and flow.groups.selects(p.group)]
         if flow.flow.target == alias and flow.groups.sync_s is not None and back:
@@ -279,8 +281,8 @@ def warnings_of(
 
 
 def _reset_is_wanted(alias: str, plans: Sequence[GroupReset]) -> bool:
-    """Ask the user to type the cluster's name, because a single key could be pressed by mistake.
-    Return whether it was typed.
+    """Ask the user to type the cluster's alias, because a single key could be pressed by mistake.
+    Return True if it was typed.
     """
     typed = click.prompt(
         f"Type {alias} to set the offsets of {plural(len(plans), 'group')} there",
@@ -302,7 +304,7 @@ def _goal_text(goal: Goal) -> str:
 
 
 def _show(where: str, plans: Sequence[GroupReset], warnings: Iterator[str]) -> None:
-    """Print the plan before asking for confirmation."""
+    """Print the plan of a reset and its warnings, but only warnings if stdout is for programs."""
     if is_for_programs():
         for line in warnings:
             write_line(f"warning: {line}", sys.stderr)

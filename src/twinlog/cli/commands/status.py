@@ -165,7 +165,7 @@ def _mirrors(
     flow: str | None,
     timeout_s: float,
 ) -> tuple[str, list[RunningMirror]]:
-    """Return where the state comes from (`mirror` or `clusters`), and the state."""
+    """Return the state's origin, `mirror` or (if no mirror runs here) `clusters`, and the state."""
     from twinlog.control.watch.status_file import running_mirrors
 
     mirrors = _of_flow(running_mirrors(file), flow)
@@ -181,7 +181,7 @@ def _mirrors(
 
 
 def exit_code(mirrors: Iterable[RunningMirror], now_ms: int) -> int:
-    """Return 0 if all is well, 1 if there is a problem, 3 if the state is unknown."""
+    """Return 1 if there is a problem, else 3 if a state is unknown, else 0."""
     known = list(mirrors)
     flows = list(_flows(known))
     ran = (mirror for mirror in known if mirror.pid is not None)
@@ -194,13 +194,13 @@ def exit_code(mirrors: Iterable[RunningMirror], now_ms: int) -> int:
 
 
 def _has_problem(flow: FlowStatus) -> bool:
-    """Return whether a flow has a problem, or is not running while records may wait, or ended
-    without being stopped.
+    """Return True if a flow has a problem, or is not running although records may wait or although
+    nobody stopped it.
     """
     is_idle = flow.state is FlowState.NOT_RUNNING
     if flow.source_problem:
         return True
-    # partitions that are no longer mirrored do not wait for records
+    # ignore the lag of partitions that are no longer mirrored
     mirrored = (part for part in flow.partitions if part.state not in NOT_MIRRORED)
     waits = is_idle and (bool(flow.code) or any(part.lag != 0 for part in mirrored))
     differs = flow.verified is not None and flow.verified.differences > 0
@@ -208,7 +208,7 @@ def _has_problem(flow: FlowStatus) -> bool:
 
 
 def _errors(mirrors: Iterable[RunningMirror]) -> Iterator[dict[str, Any]]:
-    """Yield the errors of failed flows, for programs."""
+    """Yield an entry of the JSON field `errors` for each flow that failed or is unknown."""
     for flow in _flows(mirrors):
         is_gone = flow.state is FlowState.NOT_RUNNING and flow.code
         if flow.source_problem:
@@ -223,9 +223,9 @@ def _with_other_leaders(
     read: Callable[[], MirrorConfig],
     timeout_s: float,
 ) -> list[RunningMirror]:
-    """Return the mirrors. Flows for which a process here is on standby have the state that their
-    leaders on other hosts report. Flows of the file that no process here runs (because of
-    `--clusters`) are added.
+    """Return the mirrors of this machine, with data from the clusters. If a process here is on
+    standby for a flow, the flow gets the state that its leader on another host reports. Flows of
+    the file that no process here runs (because of `--clusters`) are added.
     """
     flows = list(_flows(mirrors))
     led = {flow.flow for flow in flows if flow.state is not FlowState.STANDBY}
@@ -266,8 +266,8 @@ def _mirror_offline(file: Path, config: MirrorConfig, timeout_s: float) -> Runni
 
 
 def _states_from_clusters(config: MirrorConfig, timeout_s: float) -> Iterator[FlowStatus]:
-    """Yield each flow's state as read from the clusters. If the source is unavailable, it is read
-    from the target alone.
+    """Yield each flow's state, read from its clusters, or only from the target if the source is
+    down.
     """
     from twinlog.control.check.offline_status import offline_status
 
@@ -282,7 +282,7 @@ def _states_from_clusters(config: MirrorConfig, timeout_s: float) -> Iterator[Fl
 
 
 def _what_is_wrong(mirrors: Iterable[RunningMirror]) -> Iterator[Text]:
-    """Yield a line for each flow and each topic with a problem."""
+    """Yield a line for each problem of a flow or topic, for -q."""
     for flow in _flows(mirrors):
         if flow.source_problem:
             yield text(f"{flow.flow}: not reached: {flow.source_problem}")
@@ -296,7 +296,7 @@ def _what_is_wrong(mirrors: Iterable[RunningMirror]) -> Iterator[Text]:
 
 
 def _lagging(mirrors: Sequence[RunningMirror]) -> list[RunningMirror]:
-    """Return the mirrors with only those topics that have a row with lag or a problem."""
+    """Return the mirrors with only the topics that have a lag, an unknown lag, or a problem."""
 
     def kept(flow: FlowStatus) -> FlowStatus:
         topics = {row.topic for row in rows(flow) if row.is_behind}
@@ -308,7 +308,7 @@ def _lagging(mirrors: Sequence[RunningMirror]) -> list[RunningMirror]:
 def _with_topics(
     mirrors: list[RunningMirror], topics: re.Pattern[str] | None
 ) -> list[RunningMirror]:
-    """Return the mirrors with only the topics that match by either name."""
+    """Return the mirrors with only the topics that match by their name on source or target."""
     if topics is None:
         return mirrors
 
@@ -321,7 +321,7 @@ def _with_topics(
 
 
 def _of_flow(mirrors: Iterable[RunningMirror], name: str | None) -> list[RunningMirror]:
-    """Return the mirrors that run the flow, without their other flows. None: return them all."""
+    """Return the mirrors that run the flow `name`, with only this flow, or all mirrors if None."""
     if name is None:
         return [*mirrors]
     wanted = name.replace(" ", "")

@@ -1,10 +1,15 @@
 """`twinlog flow` and `twinlog topic`: control running flows and topics on any host.
 
-A new intent needs a kind in `mirror.state.intents` (with a value: `client.steering` too), a command
-here, a row of `control.web.api.endpoints` (then docs/rest.md), and its effect: during a run in
-`control.flow.steering`, before a run in `control.flow.flow_setup`. Kafka Connect's paths write
-intents, too (`control.web.connect`). Intents are shown by `control.flow.snapshots`,
-`control.check.offline_status`, `control.doctor.observing` and the page.
+To add an intent, add
+
+- a kind in `mirror.state.intents`, and a method in `client.steering` if the intent has a value;
+- a command here;
+- a row of `control.web.api.endpoints`, and then docs/rest.md;
+- its effect: in `control.flow.steering` during a run, in `control.flow.flow_setup` before a run;
+- its display in `control.flow.snapshots`, `control.check.offline_status`,
+  `control.doctor.observing`, and the page.
+
+The paths of Kafka Connect's REST API write intents, too (`control.web.connect`).
 """
 
 from __future__ import annotations
@@ -78,10 +83,11 @@ def steer(  # noqa: PLR0913 (options of commands)
     question: str = "",
     yes: bool = True,
 ) -> Answer:
-    """Query every flow before writing anything: a flow that cannot be queried stops the command.
+    """Write the intents that `ask` returns for each chosen flow, and return the command's answer.
+    All flows are queried before anything is written, so a failed query changes nothing.
 
-    `nothing`: the error if no flow has anything to change (exit code 2). `question`: what to
-    confirm before anything is written, unless `yes` is given.
+    `nothing`: the error if no flow has anything to change (exit code 2). `question`: the question
+    that the user must confirm first, unless `yes` is given.
     """
     from twinlog.control.flow.wishes import apply_intents
 
@@ -107,7 +113,7 @@ def steer(  # noqa: PLR0913 (options of commands)
 
 
 def in_force(file: Path) -> str:
-    """Return a line that says when the change is applied, and which command shows it."""
+    """Return a line that says when mirrors apply a change, and which command shows its effect."""
     status = shlex.join(["twinlog", "status", str(file)])
     return f"a running mirror applies it within 2 s, others at their start; see `{status}`"
 
@@ -120,7 +126,9 @@ def _chosen(flows: Sequence[FlowConfig], names: Sequence[str]) -> list[FlowConfi
 
 
 def _matching(flows: Sequence[FlowConfig], name: str) -> list[FlowConfig]:
-    """Return the flow of that name, else the flows whose whole names match."""
+    """Return the flow called `name`. If there is none, `name` is a regular expression: return the
+    flows whose whole name matches. Raises UsageError if no flow matches.
+    """
     from twinlog.config.regex.linear import linear_matcher
     from twinlog.config.regex.reader import RegexProblem
 
@@ -159,7 +167,7 @@ def _word(change: Change) -> str:
 
 
 KEY: Final = "twinlog.max.bytes.per.second"
-"""The key that a limit overrides, with the same bounds."""
+"""The configuration key that `flow limit` overrides. The command has the same minimum."""
 
 
 @click.group("flow", cls=CommandGroup)

@@ -68,7 +68,7 @@ def support_bundle(
     from twinlog.control.support_bundle import collect, write_bundle
 
     archive = archive or Path(f"twinlog-support-{time.strftime('%Y%m%d-%H%M%S')}.tar.gz")
-    # the first file of MirrorMaker 1's pair represents both
+    # both files of MirrorMaker 1, because `_configurations` yields only the first one
     more = [path for name in ("consumer", "producer") if (path := arguments[name]) is not None]
     parts = collect(dict(_configurations(files, arguments)), logs, more)
     write_bundle(archive, parts)
@@ -79,7 +79,9 @@ def support_bundle(
 def _configurations(
     files: Sequence[Path], arguments: dict[str, Any]
 ) -> Iterator[tuple[Path, MirrorConfig | TwinlogError]]:
-    """Load each file separately: a file with errors may be the reason for the bundle."""
+    """Yield the configuration of each file, or the error with which it was loaded. Files are loaded
+    separately, because a file with errors may be the reason for the bundle.
+    """
     readers: list[tuple[Path, Callable[[], MirrorConfig]]]
     if files:
         no_pair(arguments)

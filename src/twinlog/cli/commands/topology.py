@@ -1,4 +1,4 @@
-"""`twinlog topology FILE`: print the flows that lead to a cluster, according to heartbeats."""
+"""`twinlog topology FILE`: print the flows that lead to a cluster, as its heartbeats show them."""
 
 from __future__ import annotations
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from twinlog.transforms.trial import TriedRecord
 
 MOST_RECORDS: Final = 100
-"""Maximum number of records. If one of them fails, each is tried in a Spark job of its own."""
+"""Maximum of --limit. If a transform fails, each record is tried in a Spark job of its own."""
 MOST_CHARACTERS: Final = 1_000
-"""Maximum number of characters of one value; --format json is complete."""
+"""Number of characters after which values are cut. --format json has the whole values."""
 
 
 @click.group("transform", cls=CommandGroup)
@@ -73,7 +73,7 @@ def try_transforms(chosen: ChosenFlow, topic: str, limit: int) -> Answer:
     from twinlog.transforms.trial import TrialOutcome, try_flow
 
     flow = chosen.config
-    # its errors name the cluster and the key of the file
+    # with `cluster_settings`, errors name the cluster and the key of the file
     source = cluster_settings(flow.flow.source, flow.clients.source_consumer, str(flow.flow))
     tried = try_flow(flow, source, topic, limit)
     failures = [record for record in tried if record.outcome is TrialOutcome.FAILED]
@@ -90,7 +90,7 @@ def try_transforms(chosen: ChosenFlow, topic: str, limit: int) -> Answer:
 
 
 def _names(flow: FlowConfig, topic: str) -> list[str]:
-    """Return the names of the topic's transforms. Raises UsageError if there are none."""
+    """Return the names of the topic's transforms. Raises UsageError if the topic has none."""
     if not flow.transforms.entries:
         raise UsageError(f"{flow.flow} has no transforms: set twinlog.transforms in FILE")
     names = [transform.name for transform in flow.transforms.of_topic(topic)]
@@ -109,7 +109,7 @@ def _summary(tried: Sequence[TriedRecord]) -> str:
 
 
 def _on_error(flow: FlowConfig) -> str:
-    """Return what a mirror does with a record that fails."""
+    """Return a text that says what a mirror does with a record for which a transform fails."""
     from twinlog.config.flow.transforms import OnError
     from twinlog.mirror.names.naming import dead_letter_topic
 
@@ -125,7 +125,9 @@ def _on_error(flow: FlowConfig) -> str:
 
 
 def _record_rows(head: str, topic: str, tried: Sequence[TriedRecord]) -> Iterator[RenderableType]:
-    """Yield a row for each column that changes, or with the outcome of the record."""
+    """Yield `head`, and a table with a row for each changed column of a record. A record without
+    changed columns has one row with its outcome.
+    """
     yield text((head, "bold"))
     if not tried:
         return

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from twinlog.mirror.verify.difference import Difference
 
 SHOWN_EACH: Final = 20
-"""Maximum number of ranges per partition, and of groups per flow; --format json is complete."""
+"""Maximum number of lines for ranges of a partition, and for groups and configs of a flow."""
 
 NOT_KNOWN: Final = 2
-"""Exit code if the comparison could not be completed."""
+"""Exit code of a comparison that an error has ended."""
 
 STYLES: Final = {"identical": "green", "different": "red", "not compared": "yellow"}
 
@@ -105,12 +105,12 @@ def verify(
                 verified.append(result)
                 for line in records.add(result):
                     write_line(line, sys.stderr)
-                # a flow that has none of --topics is not compared, and would look identical
+                # print nothing about a flow that has none of --topics: it would look identical
                 if topics is None or result.partitions:
                     wrong = (text(f"{result.flow}: {line}") for line in problems(result))
                     write_parts(parts(result), wrong)
     except TwinlogError as error:
-        error.exit_code = NOT_KNOWN  # exit code 1 would mean a difference
+        error.exit_code = NOT_KNOWN  # not 1, which means that records differ
         raise
     if topics is not None and not any(result.partitions for result in verified):
         raise UsageError(f"--topics: no flow mirrors a topic that matches {topics}")
@@ -129,7 +129,7 @@ def verify(
 
 
 def _times(since: str | None, until: str | None) -> tuple[int | None, int | None]:
-    """Return both times in milliseconds."""
+    """Return both times in milliseconds. Raises UsageError if --until is not after --since."""
     since_ms, until_ms = _time(since, "--since"), _time(until, "--until")
     if since_ms is not None and until_ms is not None and until_ms <= since_ms:
         raise UsageError(f"--since {since} --until {until}: the range is empty")
@@ -144,7 +144,7 @@ def _time(value: str | None, where: str) -> int | None:
 
 
 def parts(verified: VerifiedFlow) -> Iterator[Text]:
-    """Yield the answer, the amount compared, the explained gaps, and each difference."""
+    """Yield a flow's answer, what was compared, the explained gaps, the notes, and the problems."""
     yield text(
         (verified.flow, "bold"), ": ", (verified.answer.value, STYLES[verified.answer.value])
     )
@@ -158,7 +158,7 @@ def parts(verified: VerifiedFlow) -> Iterator[Text]:
 
 
 def compared(verified: VerifiedFlow) -> str:
-    """Return the amount compared, as one line."""
+    """Return one line with the numbers of compared partitions, bytes, records and groups."""
     partitions = [each.compared for each in verified.partitions]
     equal = sum(each.equal for each in partitions)
     as_bytes = sum(each.by_bytes for each in partitions)
@@ -171,7 +171,9 @@ def compared(verified: VerifiedFlow) -> str:
 
 
 def explained_gaps(verified: VerifiedFlow) -> Iterator[str]:
-    """Yield the explained gaps."""
+    """Yield a line for each difference that is no error: explained gaps, records that the mirror
+    will still copy, and groups that would read records again.
+    """
     from twinlog.mirror.verify.difference import GapCause
 
     for gap in GapCause:
@@ -188,7 +190,7 @@ def explained_gaps(verified: VerifiedFlow) -> Iterator[str]:
 
 
 def problems(verified: VerifiedFlow) -> Iterator[str]:
-    """Yield each difference, and each partition that was not compared."""
+    """Yield a line for each difference, and for each partition that was not compared."""
     for partition in verified.partitions:
         if partition.why_not:
             yield f"{partition.source}: not compared: {partition.why_not}"

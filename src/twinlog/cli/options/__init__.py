@@ -1,5 +1,5 @@
-"""Options that several commands share, and the configuration files that they name.
+"""Options that several commands share, and loading of the configuration files that options name.
 
-`command` and `option` are the base classes of all commands and options. `candidates` are the values
-that shells complete. `run_options` names what to run; `configuration` loads it.
+`command` and `option` have the base classes of all commands and options. `candidates` has the
+values that shells complete. `run_options` selects the files and flows to run, and loads them.
 """

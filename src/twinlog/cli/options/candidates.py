@@ -1,7 +1,7 @@
 """Completion candidates for options: flows, topics, clusters and codes, without querying brokers.
 
-They come from FILE, if it is already on the line, and from the mirrors that run on this machine. If
-FILE cannot be read, nothing is offered: a line that is being typed must not print errors.
+Candidates come from FILE, if the typed line already has it, and from mirrors that run on this
+machine. If FILE cannot be read, there are no candidates, because completion must not print errors.
 """
 
 from __future__ import annotations
@@ -23,22 +23,20 @@ _ALL = ".*"
 
 
 def flows(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Return the flows of FILE."""
+    """Return the names of FILE's flows that begin with `incomplete`."""
     config = _config(ctx)
     return _items([] if config is None else [str(flow.flow) for flow in config.flows], incomplete)
 
 
 def aliases(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Return the clusters of FILE; several are separated by commas."""
+    """Return the cluster aliases of FILE, as completions of a list separated by commas."""
     config = _config(ctx)
     names = [] if config is None else [cluster.alias for cluster in config.clusters]
     return _listed(names, incomplete)
 
 
 def topics(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Return the entries of the key `topics` in FILE, and topics copied by a running mirror of
-    FILE.
-    """
+    """Return the entries of FILE's key `topics`, and the topics that its mirrors copy now."""
     config = _config(ctx)
     flows = () if config is None else config.flows
     entries = [entry for flow in flows for entry in flow.topics.entries if entry != _ALL]
@@ -46,12 +44,12 @@ def topics(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> 
 
 
 def names_of_topics(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Return topic names of both clusters."""
+    """Return the names, on source and target, of topics that a mirror of FILE copies now."""
     return _items([name for both in _mirrored(ctx) for name in both], incomplete)
 
 
 def codes(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Return the codes of messages."""
+    """Return the codes of Twinlog's messages."""
     from twinlog.codes import conditions
 
     return _items(conditions(), incomplete.upper())
@@ -71,7 +69,7 @@ def _items(names: Iterable[str], incomplete: str) -> Items:
 
 
 def _listed(names: Iterable[str], incomplete: str) -> Items:
-    """Complete the last name of a list that is separated by commas."""
+    """Complete the last name of a list separated by commas. Names in the list are not repeated."""
     before, comma, last = incomplete.rpartition(",")
     chosen = before.split(",")
     wanted = [name for name in names if name not in chosen and name.startswith(last)]
@@ -79,8 +77,8 @@ def _listed(names: Iterable[str], incomplete: str) -> Items:
 
 
 def _file(ctx: click.Context) -> Path | None:
-    """Return FILE from the line. Click does not parse arguments after an option without its value,
-    so the remaining words are searched.
+    """Return FILE from the typed line, or None. Click does not parse arguments after an option that
+    lacks its value, so FILE may also be among the unparsed words.
     """
     path = ctx.params.get("file") or next(iter(ctx.params.get("files") or ()), None)
     if path is None:
@@ -100,7 +98,7 @@ def _config(ctx: click.Context) -> MirrorConfig | None:
 
 
 def _mirrored(ctx: click.Context) -> Iterator[tuple[str, str]]:
-    """Return the topics of running mirrors of FILE, as (name on the source, name on the target)."""
+    """Yield the names, on source and target, of each topic that mirrors of FILE copy now."""
     from twinlog.control.watch.status_file import running_mirrors
 
     file = _file(ctx)

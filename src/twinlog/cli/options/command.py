@@ -1,8 +1,8 @@
-"""The base of every command: options in sections, `-v`, `-q` and `--no-color` after its name,
-suggestions for mistyped names.
+"""The base class of every command. It shows options in sections, accepts `-v`, `-q` and
+`--no-color` after the command's name, and suggests corrections of mistyped names.
 
-Errors found after parsing begin with the flag that they are about, or with the environment variable
-if that set the value.
+Errors that are found after parsing begin with the flag whose value is wrong, or with the
+environment variable if the value came from the variable.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from twinlog.errors import TwinlogError
 
 _FLAG: Final = re.compile(r"--[a-z][\w.-]*")
 WHOLE: Final = 1_000
-"""Maximum length of a sentence in a listing, longer than the first one of any command's help."""
+"""Length at which listings cut a command's help line: longer than any, so no line is cut."""
 
 
 class _Sectioned(click.Command):
-    """Show options in sections, with -v, -q and --no-color."""
+    """A command with -v, -q and --no-color, whose help shows options in sections."""
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
@@ -44,7 +44,7 @@ class _Sectioned(click.Command):
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
         option = super().get_help_option(ctx)
         if option is not None:
-            option.allow_from_autoenv = False  # a variable that sets --help would be a mistake
+            option.allow_from_autoenv = False  # nobody would set --help by a variable on purpose
         return option
 
 
@@ -57,7 +57,7 @@ class Command(_Sectioned):
             answer = super().invoke(ctx)
             if not isinstance(answer, Answer):
                 return answer
-            # not loaded for `--help`, because it loads rich
+            # imported here, so that `--help` does not load rich
             from twinlog.cli.terminal.tables import write_answer
 
             return write_answer(answer)
@@ -71,7 +71,7 @@ class Command(_Sectioned):
 
 
 class CommandGroup(_Sectioned, click.Group):
-    """A command with subcommands."""
+    """A command that has subcommands."""
 
     command_class = Command
 
@@ -80,7 +80,7 @@ class CommandGroup(_Sectioned, click.Group):
         self.format_commands(ctx, formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the subcommands with the whole first sentence of each."""
+        """Write each subcommand with the whole first sentence of its help."""
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(
@@ -99,7 +99,7 @@ class CommandGroup(_Sectioned, click.Group):
             from twinlog.config.values.nearest import suggestion
 
             hint = suggestion(args[0], known)
-            if not hint and ctx.parent is not None:  # `twinlog` itself has too many subcommands
+            if not hint and ctx.parent is not None:  # not of `twinlog`, which has too many
                 hint = f"`{ctx.command_path}` has {', '.join(known)}"
             raise click.UsageError(f"No such command {args[0]!r}{hint and f'; {hint}'}", ctx)
         return super().resolve_command(ctx, args)
@@ -108,7 +108,7 @@ class CommandGroup(_Sectioned, click.Group):
 def write_sections(
     parameters: Iterable[click.Parameter], ctx: click.Context, formatter: click.HelpFormatter
 ) -> None:
-    """Write options below their sections' headings; options without a section are below Output."""
+    """Write options below their sections' headings. Options of click are below Section.OUTPUT."""
     by_section: dict[Section, list[tuple[str, str]]] = {}
     for parameter in parameters:
         record = None if isinstance(parameter, click.Argument) else parameter.get_help_record(ctx)
@@ -142,7 +142,7 @@ def _common_options() -> list[click.Parameter]:
 
 def _without_color(_ctx: click.Context, _option: click.Parameter, is_wanted: bool) -> None:
     if is_wanted:
-        os.environ["NO_COLOR"] = "1"  # read by rich, also in commands that this one starts
+        os.environ["NO_COLOR"] = "1"  # rich reads it, also in child processes
 
 
 def _set_loudness(ctx: click.Context, option: click.Parameter, is_wanted: bool) -> None:
@@ -153,7 +153,9 @@ def _set_loudness(ctx: click.Context, option: click.Parameter, is_wanted: bool) 
 
 
 def _with_used_flag(text: str, command: click.Command, ctx: click.Context) -> str:
-    """If `text` begins with a flag, replace it by the flag or variable that gave the value."""
+    """Return `text` with a flag at its begin replaced by the spelling or the environment variable
+    from which the option's value came.
+    """
     start = _FLAG.match(text)
     for param in command.params if start else ():
         if start and isinstance(param, Option) and start[0] in (*param.opts, *param.secondary_opts):
@@ -165,10 +167,11 @@ def _with_used_flag(text: str, command: click.Command, ctx: click.Context) -> st
 def misspelt_variables(
     context: click.Context, environment: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield variables whose names resemble one of this command, each with the name it resembles.
+    """Yield each environment variable whose name is similar to one of this command's variables,
+    with the similar name.
 
-    Other variables with the same prefix may belong to other programs. Values are not checked
-    because they may be secret.
+    Variables with the same prefix but other names may belong to other programs. Values are not
+    checked because they may be secret.
     """
     prefix = f"{context.auto_envvar_prefix}_"
     variables = {
@@ -181,7 +184,7 @@ def misspelt_variables(
         if name.startswith(prefix) and name not in variables and not name.startswith(others):
             from twinlog.config.values.nearest import nearest
 
-            # the common prefix would make any two names similar
+            # compare without the common prefix, which would make any two names similar
             near = nearest(
                 name.removeprefix(prefix), {variable.removeprefix(prefix) for variable in variables}
             )
@@ -190,7 +193,9 @@ def misspelt_variables(
 
 
 def _of_longer_names(context: click.Context, prefix: str) -> Iterator[str]:
-    """Yield longer prefixes of sibling commands: TWINLOG_MIRROR_MAKER_ beside TWINLOG_MIRROR_."""
+    """Yield the prefixes of sibling commands that begin with this command's prefix, such as
+    TWINLOG_MIRROR_MAKER_ for TWINLOG_MIRROR_.
+    """
     parent = context.parent
     if parent is not None and isinstance(parent.command, click.Group):
         for name in parent.command.list_commands(parent):

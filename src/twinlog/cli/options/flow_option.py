@@ -1,4 +1,4 @@
-"""The flow that a command acts on: FILE and `--flow`; `--topics`: the topics of that flow."""
+"""The options FILE and `--flow`, which select the flow that a command acts on, and `--topics`."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ WorkT = TypeVar("WorkT", bound=Closeable)
 
 
 class ChosenFlow:
-    """The flow of FILE that a command acts on. FILE is read when it is first needed, after the
-    other options have been checked.
+    """The flow of FILE that a command acts on. FILE is read when a property first needs it, so that
+    the command can check its other options before.
     """
 
     def __init__(self, file: Path, name: str | None) -> None:
@@ -41,7 +41,7 @@ class ChosenFlow:
         return self.of(load_file(self.file))
 
     def of(self, config: MirrorConfig) -> FlowConfig:
-        """Return the flow of a configuration."""
+        """Return the flow that `--flow` names, or the only flow of the configuration."""
         return one_flow(config.flows, self._name)
 
     @cached_property
@@ -55,13 +55,13 @@ class ChosenFlow:
         return str(self.config.flow)
 
     def open(self, make: Callable[..., WorkT], *more: Any) -> AbstractContextManager[WorkT]:
-        """Return a context manager with what `make` returns for the flow and both clusters. It is
-        closed at the end of the `with` block.
+        """Return a context manager with the result of `make`, which is called with the flow and the
+        settings of both clusters. The result is closed at the end of the `with` block.
         """
         return closing(make(self.config, self.setup.source, self.setup.target, *more))
 
     def all(self) -> MirrorConfig:
-        """Return the configuration, with all flows unless `--flow` is given."""
+        """Return the configuration with only the flow that `--flow` names, or else all flows."""
         return with_flow(load_file(self.file), self._name)
 
 
@@ -78,7 +78,7 @@ on_file = options(file_argument(), secrets_option, format_option)
 
 
 def on_flow(command: Any, which: Callable[[Any], Any] = flow_option) -> Any:
-    """Add FILE, --flow, --secrets and --format; the first two are passed as `chosen`."""
+    """Add FILE, --flow, --secrets and --format. `command` gets the first two as a ChosenFlow."""
 
     @wraps(command)
     def with_chosen(file: Path, flow: str | None, **arguments: Any) -> Any:
@@ -88,11 +88,11 @@ def on_flow(command: Any, which: Callable[[Any], Any] = flow_option) -> Any:
 
 
 on_flows = partial(on_flow, which=only_flow_option)
-"""Add the same options, for a command that acts on all flows of FILE unless --flow is given."""
+"""Add the options of `on_flow` to a command that acts on all flows of FILE if --flow is missing."""
 
 
 def names_of(topics: str) -> list[str]:
-    """Return the entries of --topics."""
+    """Return the entries of --topics, a list with commas. Raises UsageError if it is empty."""
     names = [name.strip() for name in topics.split(",") if name.strip()]
     if not names:
         raise UsageError("--topics: name a topic, or a regular expression")
@@ -106,19 +106,19 @@ def topic_pattern(topics: str | None) -> NamePattern | None:
 
 
 def load_file(path: Path) -> MirrorConfig:
-    """Load one file with all of its flows."""
+    """Load one configuration file, with all of its flows."""
     from twinlog.config.load import load
 
     return load(path, secrets=secrets_folder())
 
 
 def with_flow(config: MirrorConfig, name: str | None) -> MirrorConfig:
-    """Return the configuration with only the flow of that name, or with all flows if None."""
+    """Return the configuration with only the flow `name`, or with all flows if it is None."""
     return config if name is None else replace(config, flows=(one_flow(config.flows, name),))
 
 
 def one_flow(flows: Sequence[FlowConfig], name: str | None) -> FlowConfig:
-    """Return the flow of that name, or the only one."""
+    """Return the flow `name`, or the only one if it is None. Raises UsageError if there is none."""
     names = [str(flow.flow) for flow in flows]
     if name is None and len(flows) == 1:
         return flows[0]

@@ -1,5 +1,5 @@
-"""`--format`: whether the output is for people or for programs. It is also found before the line
-is parsed, so that usage errors are printed in the same format.
+"""`--format`: selects output for people or for programs. The option's value is already searched for
+before click parses the arguments, so that usage errors are printed in the same format.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SHORT: Final = re.compile("-[qv]*o(.*)", re.DOTALL)
 
 def _keep(_context: click.Context, _parameter: click.Parameter, value: str) -> None:
     answer = ANSWER.get(None)
-    if answer is not None:  # a line that is only parsed has no answer
+    if answer is not None:  # None if the arguments are only parsed, not run
         answer.output = Format(value)
 
 
@@ -34,11 +34,11 @@ format_option = option(
     section=Section.OUTPUT,
     help="text for people, json or yaml for programs.",
 )
-"""Add `-o`, `--format text|json|yaml`, which the printer reads from `ANSWER`."""
+"""Add `-o`, `--format text|json|yaml`. The value is stored in `ANSWER`, where printers read it."""
 
 
 def words_of(root: click.Group, arguments: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the command and its subcommands, up to the first unknown word."""
+    """Return the known words at the begin of the line, such as ("offsets", "reset")."""
     words: list[str] = []
     at: click.Command | None = root
     context = click.Context(root, info_name="twinlog", resilient_parsing=True)
@@ -46,7 +46,7 @@ def words_of(root: click.Group, arguments: Sequence[str]) -> tuple[str, ...]:
         if not isinstance(at, click.Group):
             break
         if argument.startswith("-"):
-            continue  # groups only have flags
+            continue  # the options of groups have no values, so the next word may be a command
         at = at.get_command(context, argument)
         if at is None:
             break
@@ -57,8 +57,8 @@ def words_of(root: click.Group, arguments: Sequence[str]) -> tuple[str, ...]:
 def asked_format(
     words: Sequence[str], arguments: Sequence[str], environment: Mapping[str, str]
 ) -> Format:
-    """Return the format of the command line, or else of the command's environment variable. It is
-    text if the value is unknown.
+    """Return the format on the command line, or else the one in the command's environment variable.
+    Return TEXT if there is neither, or if the value is invalid.
     """
     variable = "_".join(("twinlog", *words, "format")).upper().replace("-", "_")
     formats = [*_given_formats(arguments)] or [environment.get(variable, "")]

@@ -1,4 +1,4 @@
-"""MirrorMaker 1's two files and its flags, for every command that reads a configuration."""
+"""MirrorMaker 1's flags and its two files, for every command that accepts them instead of FILE."""
 
 from __future__ import annotations
 
@@ -64,11 +64,13 @@ pair_options = options(
         help="The source's alias, if several mirrors with the same group share a target.",
     ),
 )
-"""Add MirrorMaker 1's flags, which `pair()` reads."""
+"""Add MirrorMaker 1's flags to a command. `pair()` reads their values."""
 
 
 def pair(arguments: dict[str, Any]) -> tuple[Path, Path, PairOptions]:
-    """Remove MirrorMaker 1's flags from a command's options and return them. Raises UsageError."""
+    """Return the consumer file, the producer file, and MirrorMaker 1's other flags. All of them are
+    removed from `arguments`. Raises UsageError if a required flag is missing or one is refused.
+    """
     from twinlog.config.files.mirror_maker_1 import PairOptions
 
     flags = {name: arguments.pop(name) for name in _NAMES}
@@ -86,7 +88,7 @@ def pair(arguments: dict[str, Any]) -> tuple[Path, Path, PairOptions]:
     idle = [flag for name, flag in _IDLE.items() if flags[name]]
     if not flags["abort"]:
         idle.append("--abort.on.send.failure=false (no record is ever skipped)")
-    # words that are not options, which only `mirror-maker` accepts, as MirrorMaker 1 does
+    # like MirrorMaker 1, `mirror-maker` ignores additional words; other commands refuse them
     idle += click.get_current_context().args
     options = PairOptions(
         include=include,
@@ -101,7 +103,7 @@ def pair(arguments: dict[str, Any]) -> tuple[Path, Path, PairOptions]:
 
 
 def no_pair(arguments: dict[str, Any]) -> None:
-    """Refuse MirrorMaker 1's files in addition to another file."""
+    """Raise UsageError if MirrorMaker 1's files are given, because FILE is given, too."""
     if is_pair(arguments):
         raise click.UsageError("Give FILE, or the flags of MirrorMaker 1: not both.")
 
@@ -116,8 +118,9 @@ def _one_spelling(flags: dict[str, Any], new: str, old: str) -> tuple[str | None
 def configuration_of_pair(
     flags: dict[str, Any], clusters: str | None = None
 ) -> tuple[Path, Callable[[], MirrorConfig]]:
-    """Return the consumer file, and a function that reads both files with the options of the
-    running command. Removes the flags from `flags`. Wrong usage raises UsageError.
+    """Return the consumer file, and a function that loads MirrorMaker 1's two files with the
+    options of the running command. MirrorMaker 1's flags are removed from `flags`. Raises
+    UsageError if they are incomplete or refused.
     """
     consumer, producer, options = pair(flags)
     overridden = overrides()
@@ -136,7 +139,7 @@ def configuration_of_pair(
 def files_or_pair(
     files: Sequence[Path], clusters: str | None, flags: dict[str, Any]
 ) -> Callable[[], MirrorConfig]:
-    """Return a function that reads the command's files, or MirrorMaker 1's if no file is given."""
+    """Return a function that loads `files`, or MirrorMaker 1's two files if `files` is empty."""
     if files:
         no_pair(flags)
         return configuration(files, clusters)
@@ -151,5 +154,5 @@ def no_file(flags: dict[str, Any]) -> None:
 
 
 def is_pair(flags: dict[str, Any]) -> bool:
-    """Return whether a flag refers to MirrorMaker 1's files."""
+    """Return True if any of MirrorMaker 1's flags in PAIR is given."""
     return any(flags[name] is not None for name in PAIR)

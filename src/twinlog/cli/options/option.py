@@ -1,8 +1,8 @@
-"""The class of all options: each has a section in `--help` and an environment variable.
+"""The class of all options. Each option has a section in `--help` and an environment variable.
 
-The variable of `twinlog mirror --log-format` is TWINLOG_MIRROR_LOG_FORMAT: it is named after the
-flag, not after the parameter in the code. The command line wins over it. Errors name the variable
-if the wrong value came from it.
+The variable is named after the flag, not after the parameter in the code: `twinlog mirror
+--log-format` has TWINLOG_MIRROR_LOG_FORMAT. A flag on the command line takes precedence over the
+variable. An error names the variable if the wrong value came from it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from click.core import ParameterSource
 from twinlog.errors import UsageError
 
 PAIR: Final = ("consumer", "producer", "include", "whitelist", "exclude", "blacklist")
-"""Options that refer to MirrorMaker 1's files."""
+"""Names of the options by which MirrorMaker 1's two files are used instead of FILE."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Section(StrEnum):
-    """Headings of `--help`, in order."""
+    """Headings of the options in `--help`, in the order in which they are printed."""
 
     OWN = "Options"
     CONFIGURATION = "Configuration"
@@ -37,11 +37,11 @@ class Section(StrEnum):
 
 
 class Option(click.Option):
-    """One option. `section`: its heading in `--help`."""
+    """An option with an environment variable. `section`: its heading in `--help`."""
 
     def __init__(self, *args: Any, section: Section = Section.OWN, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
-        # otherwise click would name it after the parameter in the code
+        # otherwise click would name the variable after the parameter in the code
         self.allow_from_autoenv = False
         self.section = section
         if isinstance(self.type, click.IntRange):
@@ -50,17 +50,17 @@ class Option(click.Option):
 
     @property
     def flag(self) -> str:
-        """Return the name that users see, such as `--log-format`."""
+        """Return the option's first long name, such as `--log-format`."""
         return next((flag for flag in self.opts if flag.startswith("--")), self.opts[0])
 
     def variable(self, context: click.Context) -> str | None:
-        """Return the environment variable, or None for a command without a program."""
+        """Return the environment variable's name, or None if the context has no prefix for one."""
         prefix = context.auto_envvar_prefix
         words = self.flag.lstrip("-").replace("-", "_").replace(".", "_")
         return None if prefix is None else f"{prefix}_{words.upper()}"
 
     def name_used(self, context: click.Context) -> str:
-        """Return the flag, or the variable if that gave the value."""
+        """Return the flag, or the environment variable if the value came from it."""
         return self._given_by(context) or self.flag
 
     def _given_by(self, context: click.Context) -> str | None:
@@ -72,7 +72,9 @@ class Option(click.Option):
         return super().resolve_envvar_value(ctx)
 
     def value_from_envvar(self, ctx: click.Context) -> Any:
-        """Split several values into words like a shell: a value with blanks must be quoted."""
+        """Return the variable's value. If the option may be given several times, the value is split
+        into words as in a shell, so words with blanks must be quoted.
+        """
         if not self.multiple:
             return super().value_from_envvar(ctx)
         text = self.resolve_envvar_value(ctx)
@@ -94,7 +96,7 @@ class Option(click.Option):
 
 
 class File(click.Argument):
-    """FILE, which TWINLOG_CONFIG names if neither it nor MirrorMaker 1's files are on the line."""
+    """The argument FILE. Its default is TWINLOG_CONFIG, unless MirrorMaker 1's flags are given."""
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
         is_pair = any(ctx.params.get(name) is not None for name in PAIR)
@@ -103,7 +105,7 @@ class File(click.Argument):
 
 def file_argument(name: str = "file", **attributes: Any) -> Callable[[F], F]:
     """Return the argument FILE or FILE..., with TWINLOG_CONFIG as its default."""
-    from pathlib import Path  # commands need it, `--help` does not
+    from pathlib import Path  # imported here, because `twinlog --help` does not need it
 
     path = click.Path(path_type=Path)
     return click.argument(name, cls=File, envvar="TWINLOG_CONFIG", type=path, **attributes)
@@ -117,7 +119,7 @@ def name_used(context: click.Context, parameter: click.Parameter) -> str:
 def option(
     *declarations: str, section: Section = Section.OWN, **attributes: Any
 ) -> Callable[[F], F]:
-    """Return `click.option` with a section and its own environment variable."""
+    """Return a decorator that adds an Option: `click.option` with a section and a variable."""
     return click.option(*declarations, cls=Option, section=section, **attributes)
 
 

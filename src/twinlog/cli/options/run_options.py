@@ -1,7 +1,7 @@
-"""Options that select what is run: files, `--clusters`, `--set`, and a flag for each Twinlog key.
+"""Options that select the configuration to run: files, `--clusters`, `--set`, and a flag for each
+of Twinlog's keys. They are the same for every command that reads a configuration.
 
-They are the same for every command that reads a configuration. They are generated from the key
-table, so each new key has a flag.
+The flags of keys are generated from the key table, so that each new key has a flag.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ timeout_option = option(
     help="How long to wait for a cluster that does not respond (60). Refused connections and "
     "unknown host names fail within a second.",
 )
-"""Add `--timeout`: how long to wait for a cluster's response."""
+"""Add `--timeout`: the maximum wait for a cluster that does not respond, in seconds."""
 
 _spark: Final = partial(option, section=Section.SPARK)
 spark_options = options(
@@ -80,15 +80,16 @@ spark_options = options(
         help="Where the driver runs, as for spark-submit: only in this process.",
     ),
 )
-"""Add the options of Spark, which `take_spark_options` reads."""
+"""Add the options of Spark to a command. `take_spark_options` reads their values."""
 SPARK_NAMES: Final = (
     *("master", "archive", "may_be_open", "conf", "properties_file", "name", "deploy_mode"),
 )
 
 
 def take_spark_options(values: dict[str, Any]) -> SparkOptions:
-    """Remove the values of `spark_options` and return them, or the options of the `spark-submit`
-    that runs this command. Raises TwinlogError if lanes cannot run there, before a flow is claimed.
+    """Return Spark's options, and remove them from `values`. If `spark-submit` runs this command,
+    its options are returned. Raises TwinlogError if lanes could not run with these options, so
+    that the command fails before it claims a flow.
     """
     from twinlog.spark.authentication import security_settings
 
@@ -116,14 +117,14 @@ def _chosen_spark(options: dict[str, Any]) -> SparkOptions:
 
 
 SHORT: Final = {"--lease-seconds": ("--lease",)}
-"""Short names of the flags of some keys."""
+"""Additional short flags of some keys, by the flag that is derived from the key."""
 
 
 class SpreadClusters(Command):
-    """Accepts `--clusters west-1 west-2` like MirrorMaker 2's start script, besides commas."""
+    """A command that accepts `--clusters west-1 west-2`, too, as MirrorMaker 2's script does."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Join the words after --clusters, up to the next option or file."""
+        """Join the words after --clusters by commas, up to the next option or file, then parse."""
         return super().parse_args(ctx, list(_with_joined_values(args)))
 
 
@@ -144,23 +145,23 @@ def _with_joined_values(args: Sequence[str]) -> Iterator[str]:
 
 
 def flag_of(definition: KeyDefinition) -> str:
-    """Return the flag of a key, such as `--source-loss` for twinlog.source.loss."""
+    """Return the flag for a key of Twinlog, such as `--source-loss` for twinlog.source.loss."""
     return "--" + definition.name.removeprefix(OWN_PREFIX).replace(".", "-")
 
 
 def _by_commas(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    """Accept blanks between aliases in a variable, as on the command line."""
+    """Return aliases that are separated by blanks or commas as a list with commas."""
     return value and (",".join(value.replace(",", " ").split()) or value)
 
 
 def secrets_folder(context: click.Context | None = None) -> Path | None:
-    """Return the folder of --secrets, by default of the running command."""
+    """Return the folder given by --secrets, or None if it is not given."""
     folder: Path | None = (context or click.get_current_context()).meta.get(_SECRETS)
     return folder
 
 
 def leave_secrets_unread() -> None:
-    """Use only the names of secrets unless --secrets is given, for commands that do not connect."""
+    """Read no secrets' values unless --secrets is given, for commands that contact no cluster."""
     from twinlog.config.strimzi.secrets import UNREAD
 
     meta = click.get_current_context().meta
@@ -181,7 +182,7 @@ def _own_option(definition: KeyDefinition) -> Callable[[F], F]:
         return [value for value in values if value.startswith(incomplete)]
 
     first, blank, rest = definition.meaning.partition(" ")
-    # values and keys keep their case
+    # capitalize the first word, unless it is a value or a key
     start = first if {"`", "."} & {*first} else f"{first[0].upper()}{first[1:]}"
     meaning = f"{start}{blank}{rest}".replace("`", "")
     return option(
@@ -221,7 +222,7 @@ override_options = options(
     ),
     *map(_own_option, OWN_KEYS),
 )
-"""Add `--set` and the flags of Twinlog's keys, which `overrides()` reads."""
+"""Add `--set` and the flags of Twinlog's keys. `overrides()` returns their values."""
 
 
 def _keep_secrets(ctx: click.Context, _parameter: click.Parameter, value: Path | None) -> None:
@@ -237,7 +238,7 @@ secrets_option = option(
     section=Section.CONFIGURATION,
     help="Folder of a Strimzi resource's secrets: DIR/<secretName>/<key>.",
 )
-"""Add `--secrets`, which `secrets_folder()` reads."""
+"""Add `--secrets`. `secrets_folder()` returns its value."""
 
 configuration_options = options(
     option(
@@ -253,18 +254,18 @@ configuration_options = options(
 )
 """Add `--clusters`, `--set`, `--secrets` and the flags of Twinlog's keys.
 
-Only `--clusters` is passed to the command; `configuration()` reads the others.
+Only the value of `--clusters` is passed to the command. `configuration()` uses the other values.
 """
 
 
 def overrides() -> list[Override]:
-    """Return the overrides given by `override_options` of the running command."""
+    """Return the running command's overrides of keys, from `--set` and the flags of keys."""
     overridden: list[Override] = click.get_current_context().meta.get(_META, [])
     return overridden
 
 
 def configuration(files: Sequence[Path], clusters: str | None) -> Callable[[], MirrorConfig]:
-    """Return a function that reads the files with the options of the running command."""
+    """Return a function that loads `files` with the options of the running command."""
     overridden, secrets = overrides(), secrets_folder()
 
     def read() -> MirrorConfig:
@@ -296,7 +297,9 @@ adoption_options = options(
 def storages(
     config: MirrorConfig, *, adopt_mm2: bool, connector: str | None
 ) -> Callable[[FlowConfig], OffsetStorage | None]:
-    """Return where each flow's MirrorMaker 2 stores its offsets, or None if none is adopted."""
+    """Return a function from a flow to the offset storage of the MirrorMaker 2 that it adopts, or
+    to None without --adopt-mm2. Raises UsageError if only --connector is given.
+    """
     from twinlog.config.flow.offset_storage import offset_storage
 
     if not adopt_mm2:

@@ -1,5 +1,5 @@
-"""Output of commands: lines, tables, progress bars, log lines, and signals that end them.
+"""Output of commands: lines, tables, progress bars and log lines. Also the signals that end them.
 
-Read `output` first. `progress` shows a running mirror and its failures, `signals` end it, and
-`status` shows flows for `twinlog status`.
+Read `output` first. `progress` shows a running mirror and its failures, `signals` handles Ctrl-C
+and SIGTERM, and `status` shows flows for `twinlog status`.
 """

@@ -1,4 +1,4 @@
-"""Monitoring of a running mirror: metrics and REST over HTTP, service manager, recent events."""
+"""Connects a running mirror with its monitoring: HTTP (metrics, REST), systemd, recent events."""
 
 from __future__ import annotations
 
@@ -37,31 +37,31 @@ log = logging.getLogger(__name__)
 
 BINDS_AGAIN_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 60.0
-"""Longest wait before HTTP is restarted. The wait doubles with each failure, and is reset after
-HTTP has run this long.
+"""Maximum wait before HTTP is restarted. The wait doubles with each failure, and is reset after
+HTTP has run for this time.
 """
 COUNTS_ON_S: Final = 60.0
 _NUMBER: Final = re.compile(r"(?<![\w.:-])\d[\d.,]*")
-"""A number that is not part of a name, an address or a code."""
+"""Matches numbers that are not part of a name, an address or a code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """Functions that the supervisor calls once a second."""
+    """Functions by which the supervisor reports to the monitoring, about once a second."""
 
     update: Callable[[list[FlowSnapshot]], None]
     """Called with the current snapshots of all flows."""
     turned: Callable[[], None]
-    """Called after a round without new numbers."""
+    """Called instead of `update` after a round of the supervisor without new snapshots."""
     jvm: Callable[[JvmUse | None], None] | None
-    """Called with the use of Spark's JVM; None if no metrics are served."""
+    """Called with the resource use of Spark's JVM. None if no metrics are served."""
     events: Callable[[str], PublishedEvents]
-    """Return the events of a flow, which are published for other hosts."""
+    """Returns the events of the flow with this name, to be published for other hosts."""
 
 
 class _LoggedState:
-    """The last logged state of a flow. If only the numbers in its reason change, it is logged at
-    most once a minute.
+    """The text with which a flow's state was logged last. If only numbers in the text change, the
+    state is logged again at most once a minute.
     """
 
     def __init__(self, text: str) -> None:
@@ -82,9 +82,10 @@ def watched(
     thread_watch: ThreadWatch | None = None,
     current: CurrentConfig | None = None,
 ) -> Iterator[Watch]:
-    """Start monitoring, and yield the functions that the supervisor calls. `served` is called with
-    the web server, and `stop` is set when the mirror ends. `current` is the configuration for REST;
-    its secrets are removed from log lines. Without it only metrics and probes are served.
+    """Start monitoring, and yield the functions that the supervisor calls. `stop` is set when the
+    mirror ends. `served` is called with the web server after its start. `current` is the
+    configuration, for REST and for removing secrets from log lines. If it is None, only metrics and
+    probes are served.
     """
     series = ALL_SERIES
     if current is not None:
@@ -131,7 +132,7 @@ def watched(
             jvm = None if listen is None else monitor.note_jvm
             yield Watch(update=update, turned=turned, jvm=jvm, events=events.of_flow)
         except Exception:
-            # the command line prints it to stderr; the log file and the events need it as well
+            # the command line prints the error only to stderr, so log it for file and events, too
             log.info("mirror_fails", exc_info=True)
             raise
 
@@ -139,14 +140,15 @@ def watched(
 def web_server(
     monitor: Monitor, listen: Address, current: CurrentConfig | None, events: EventLog, file: Path
 ) -> WebServer:
-    """Return a server that is bound but not started. REST also serves the events, and `file` is the
-    configuration. Raises CannotListen, and ConfigError for files of `twinlog.rest.*`.
+    """Return a web server that is bound to `listen`, but not started. REST is served only if
+    `current` is given; it also serves `events`. `file`: path of the configuration. Raises
+    CannotListen if the address is in use, and ConfigError for wrong files of `twinlog.rest.*`.
     """
     if current is None:
         return WebServer(monitor, listen)
 
     def load() -> App:
-        # loaded by the first request, because most mirrors only serve metrics
+        # REST is imported by its first request, because most mirrors only serve metrics
         from twinlog.control.web.api.app import app
         from twinlog.control.web.api.site import Site
 
@@ -165,9 +167,11 @@ def web_server(
 
 
 class _Listener:
-    """Starts the HTTP server as soon as possible. Of two processes on one host, the second gets the
-    address when the first ends, which is also when it starts to lead. If the server dies, it is
-    restarted; the copy does not depend on it.
+    """Starts the HTTP server as soon as its address is free, and restarts the server if it dies.
+    The copy does not depend on the server.
+
+    If two processes on one host share the address, the standby gets it when the leader ends, which
+    is also when the standby starts to lead.
     """
 
     def __init__(
@@ -182,12 +186,14 @@ class _Listener:
         self._server: WebServer | None = None
         self._began = 0.0
         self._pause_s = BINDS_AGAIN_S
-        """The pause after the next failure."""
+        """Seconds to wait before a restart, if the server dies again."""
         self._lock = threading.Lock()
         self._is_closed = threading.Event()
 
     def start(self) -> None:
-        """Bind the address. An address in use is reported once and retried. Raises ConfigError."""
+        """Start the server. If the address is in use, this is reported once, and retried. Raises
+        ConfigError for wrong files of `twinlog.rest.*`.
+        """
         try:
             self._serve(self._make(self._address))
         except CannotListen as error:
@@ -203,7 +209,7 @@ class _Listener:
 
     def _died(self, error: Exception) -> None:
         if self._is_closed.is_set():
-            return  # the mirror is stopping
+            return  # no restart, because the mirror is stopping
         if time.monotonic() - self._began >= LONGEST_PAUSE_S:
             self._pause_s = BINDS_AGAIN_S
         pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, LONGEST_PAUSE_S)
@@ -218,7 +224,7 @@ class _Listener:
         self._serve_later(pause_s)
 
     def _serve_later(self, pause_s: float, reason: str = "") -> None:
-        # resolving a host name may take seconds and must not block
+        # in a thread, because resolving a host name may take seconds
         threading.Thread(
             target=self._retry, args=(pause_s, reason), name="twinlog-listen", daemon=True
         ).start()
@@ -230,7 +236,7 @@ class _Listener:
                 self._serve(self._make(self._address))
             except Exception as error:  # noqa: BLE001 (logged and retried)
                 # the address is still in use, a file of `twinlog.rest.*` is being replaced, or no
-                # thread can start. An exception here would end the copy, which does not need HTTP
+                # thread can be started; retry, because the copy does not need HTTP
                 if str(error) != reason:
                     reason = str(error)
                     log.warning("HTTP is not served yet: %s", error)
@@ -242,8 +248,8 @@ class _Listener:
             if self._is_closed.is_set():
                 server.close()
                 return
-            # use the same port again even if port 0 was configured; keep a name as it is because
-            # requests use it as host
+            # after a restart use the same port, even if port 0 was configured; keep the host name
+            # instead of its address, because requests contain the name
             self._address = self._address._replace(port=server.address.port)
             self._began = time.monotonic()
             try:

@@ -1,6 +1,6 @@
-"""Output of commands: lines for people, one object for programs, log lines on stderr.
+"""Output of commands: lines for people, one object for programs, and log lines on stderr.
 
-`-q` prints only warnings and errors, `-v` prints more.
+With `-q` only warnings and errors are printed, with `-v` also debug lines.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Loudness(StrEnum):
 
 
 def loudness() -> Loudness:
-    """Return the loudness of the command that runs in this thread."""
+    """Return whether -q, -v or neither was given to the command that runs in this thread."""
     context = click.get_current_context(silent=True)
     return Loudness.NORMAL if context is None else _loudness_of(context)[0]
 
@@ -48,7 +48,9 @@ def is_quiet() -> bool:
 
 
 def set_loudness(context: click.Context, wanted: Loudness, source: ParameterSource | None) -> None:
-    """Apply an option. The command line wins over a variable; -v and -q together are refused."""
+    """Store -v or -q. A flag on the command line takes precedence over an environment variable.
+    Raises UsageError if both -v and -q come from the same source.
+    """
     before, its_source = _loudness_of(context)
     if before in (Loudness.NORMAL, wanted) or its_source is not source:
         if its_source is not ParameterSource.COMMANDLINE:
@@ -64,16 +66,16 @@ def _loudness_of(context: click.Context) -> tuple[Loudness, ParameterSource | No
 
 
 Part: TypeAlias = "str | RenderableType"
-"""A line, which is wrapped between words, or an object that rich prints."""
+"""A line as text, which is wrapped between words on a terminal, or an object that rich prints."""
 
 log = logging.getLogger(__name__)
 
 LOG_FORMAT: Final = "%(asctime)s.%(msecs)03dZ %(levelname)s %(message)s"
 TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%S"
-"""UTC, like the times of JSON lines."""
+"""Format of times in log lines. They are in UTC, as in JSON lines."""
 
 LONGEST: Final = 1 << 30
-"""Line width for YAML, so that strings are not wrapped."""
+"""Line width that no line reaches, for YAML and output to files, which are not wrapped."""
 
 
 class Format(StrEnum):
@@ -97,13 +99,14 @@ class _Discarding(io.TextIOBase):
 
 
 def nowhere() -> TextIO:
-    """Return a stream that discards the lines that -q suppresses."""
+    """Return a stream that discards everything, for lines that -q suppresses."""
     return cast("TextIO", _Discarding())
 
 
 def write_line(line: str, stream: TextIO | None = None) -> None:
-    """Write one line for people, with control characters made visible. On a terminal it is wrapped
-    between words. Lines for stdout are suppressed by -q.
+    """Write one line for people to `stream`, with control characters made visible. A line for a
+    terminal is wrapped between words. Without `stream`, the line is for stdout, and -q suppresses
+    it.
     """
     if stream is not None or not is_quiet():
         out = stream or sys.stdout
@@ -127,14 +130,14 @@ def write_step(line: str) -> None:
 
 
 def write_warning(line: str) -> None:
-    """Write a problem to stdout, even if -q is given."""
+    """Write a line about a problem to stdout, even if -q is given."""
     write_line(line, sys.stdout)
 
 
 def write_while_it_is_read(line: str, stream: TextIO) -> None:
-    """Write one line, and ignore errors, since a full disk or a closed pipe must not end a mirror.
-    If stdout fails, this is logged once and later lines are discarded. stderr, where the log is, is
-    tried again with the next line.
+    """Write one line, and ignore errors, because a full disk or a closed pipe must not end a
+    mirror. If stdout fails, this is logged once, and later lines are discarded. If stderr fails,
+    where the log is written, only this line is lost.
     """
     try:
         write_line(line, stream)
@@ -142,43 +145,43 @@ def write_while_it_is_read(line: str, stream: TextIO) -> None:
         if stream is sys.stderr:
             return
         log.warning("output to %s stopped, the mirror continues: %s", stream.name, error)
-        # also discards buffered text, which would fail at exit
+        # text in the stream's buffer goes to /dev/null, too; writing it would fail at exit
         with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 (not a path of a regular file)
             os.dup2(nowhere.fileno(), stream.fileno())
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a command returns: its result for programs and for people, and its exit code."""
+    """The return value of a command: its result for programs and for people, and its exit code."""
 
     fields: Mapping[str, Any] | Callable[[], Mapping[str, Any]]
-    """The fields of the JSON object, whose values are encoded (`twinlog.encoded`)."""
+    """The command's own fields of the JSON object. Values are encoded by `twinlog.encoded`."""
     text: Iterable[Part] = ()
-    """The lines and tables that are printed without `--format json` or `yaml`."""
+    """The lines and tables for people, printed unless `--format` is json or yaml."""
     exit_code: int = 0
     _: KW_ONLY
     problems: Iterable[Part] = ()
-    """Printed instead of `text` if -q is given."""
+    """The lines and tables that are printed instead of `text` if -q is given."""
     errors: Iterable[Mapping[str, Any]] = ()
-    """Entries of the JSON field `errors`: problems that did not end the command."""
+    """Entries of the JSON field `errors` for problems that did not end the command."""
     version: int = 1
-    """Incremented when a field changes its meaning."""
+    """The JSON field `version`, incremented when a field of this command changes its meaning."""
     seal: Callable[[Mapping[str, Any]], str] | None = None
-    """Returns the `sha256` of all other fields, for an object that is stored."""
+    """Returns the JSON field `sha256`, given all other fields, for objects that users store."""
 
 
 @dataclass(slots=True)
 class Envelope:
-    """The object that a command prints for programs, even if it fails.
+    """The object that a command prints for programs, even if the command fails.
 
-    It is printed after the exit code is known, because an error may occur after the results.
+    The object contains the exit code's meaning (`ok`), so it is printed after everything else.
     """
 
     output: Format
     command: str
     answer: Answer | None = None
     errors: list[Mapping[str, Any]] = field(default_factory=list)
-    """Errors that ended the command."""
+    """Entries of the JSON field `errors` for the error that ended the command."""
 
     def write(self, exit_code: int) -> None:
         """Write the object to stdout as a line of JSON, or as YAML with the same structure.
@@ -203,11 +206,11 @@ class Envelope:
 
 
 ANSWER: ContextVar[Envelope] = ContextVar("answer")
-"""The object of the running command."""
+"""The object that the running command prints for programs."""
 
 
 def is_for_programs() -> bool:
-    """Return whether stdout is for programs: the running command prints one object, at its end."""
+    """Return True if the running command prints only one object, for programs, to stdout."""
     return ANSWER.get().output.is_for_programs
 
 
@@ -219,12 +222,14 @@ def error_object(
     line: int | None = None,
     key: str | None = None,
 ) -> dict[str, Any]:
-    """Return an entry of `errors`, with file, line and key if they are known."""
+    """Return an entry of the JSON field `errors`. File, line and key are None if unknown."""
     return {"file": file, "line": line, "key": key, "code": code, "message": message}
 
 
 def errors_of(error: TwinlogError) -> list[dict[str, Any]]:
-    """Return an error's entries of `errors`; messages do not repeat a known file, line or key."""
+    """Return an error's entries of the JSON field `errors`. If an entry has file, line or key, its
+    message does not repeat them.
+    """
     if not isinstance(error, ConfigError):
         return [error_object(error.code, error.message)]
     return [
@@ -240,10 +245,10 @@ def errors_of(error: TwinlogError) -> list[dict[str, Any]]:
 
 
 def _yaml(text: str) -> str:
-    """Convert JSON to YAML. Going through JSON turns enumerations and tuples into plain values."""
+    """Convert JSON to YAML. The input is JSON so that it has no enumerations or tuples."""
     import yaml
 
-    # if available, this is ten times as fast
+    # the C dumper, if it is available, is ten times as fast
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     document: str = yaml.dump(
         json.loads(text), Dumper=dumper, sort_keys=False, allow_unicode=False, width=LONGEST
@@ -252,7 +257,7 @@ def _yaml(text: str) -> str:
 
 
 class _CurrentStderr(logging.StreamHandler[TextIO]):
-    """Writes to the current sys.stderr, which a live display replaces while it runs."""
+    """A log handler that writes to the current sys.stderr, which live displays replace."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
@@ -263,7 +268,7 @@ class _CurrentStderr(logging.StreamHandler[TextIO]):
 
 
 def configure_logging(*, verbose: bool) -> None:
-    """Log warnings and errors of all loggers, and Twinlog's debug events if `verbose`."""
+    """Log warnings and errors of all loggers, and also Twinlog's debug events if `verbose`."""
     handler = _CurrentStderr()
     handler.setFormatter(ShownFormatter(LOG_FORMAT, TIME_FORMAT))
     root = logging.getLogger()

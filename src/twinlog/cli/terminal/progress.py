@@ -37,19 +37,19 @@ from twinlog.quantities import count, duration, first_few, plural, ranges, size,
 ONCE_LINE_EVERY_S: Final = 10.0
 LINE_EVERY_S: Final = 600.0
 OTHER_ROWS: Final = 6
-"""Lines of the terminal that are not for topics."""
+"""Number of terminal lines that are reserved for other texts than topics."""
 TOPICS_EACH: Final = 3
-"""If one update has more new topics than this, or more that get the same code, they
-share a line.
+"""Maximum number of new topics, or topics with the same new code, that get a line each. If one
+update has more of them, they share a line.
 """
 ECHO: Final = len("^C")
-"""Free columns for the terminal's own echo of Ctrl-C. If it wrapped into a new line, the next
-screen would not overwrite this one's first line.
+"""Columns that are left free for the terminal's echo of Ctrl-C. If the echo wrapped into a new
+line, the next screen would not overwrite the first line of the current one.
 """
 
 
 class PlainProgress:
-    """Plain lines for a log."""
+    """Shows a running mirror as plain lines, for a log."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class PlainProgress:
         self._last_records = self._last_bytes = 0
 
     def update(self, flows: list[FlowSnapshot]) -> None:
-        """Write the lines that are due."""
+        """Write the lines that are due, from the current snapshots of all flows."""
         now = self._clock()
         topics = self._rates.update(now, flows)
         for flow in flows:
@@ -88,7 +88,7 @@ class PlainProgress:
 
     def _start_line(self, flow: FlowSnapshot) -> None:
         if flow.flow in self._started or not flow.guarantee:
-            return  # the target's capabilities are unknown before a flow is set up
+            return  # wait until the flow is set up, because the line contains its guarantee
         self._started.add(flow.flow)
         topics = len({p.topic for p in flow.partitions})
         what = f"{plural(topics, 'topic')}, {plural(len(flow.partitions), 'partition')}"
@@ -130,18 +130,18 @@ def _now_ms() -> int:
 
 
 class BarProgress:
-    """A screen with one row per topic, refreshed once a second; events scroll above it."""
+    """Shows a running mirror as a screen with one row per topic. Events scroll above the screen."""
 
     def __init__(self, console: Console, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console
         self._clock = clock
         self._rates = Rates()
         self._failures = FailureLines(lambda line: self._print_above(line, "red"))
-        # the log already shows problems above the bars
+        # no lines about problems, because the log shows them above the bars
         self._states = StateLines(self._print_above, lambda _: None, every_s=0.0)
         self._events = EventLines(self._print_above)
         start = Spinner("dots", text=text("starting", style="dim"))
-        # a log that is redirected to a file must remain there
+        # if stderr is redirected to a file, the log must go there, not above the bars
         is_seen = sys.stderr.isatty()
         self._live = Live(start, console=console, refresh_per_second=8, redirect_stderr=is_seen)
 
@@ -151,14 +151,14 @@ class BarProgress:
 
     def start(self) -> None:
         self._live.start()
-        # if the process is killed, as by a second Ctrl-C, the cursor must be visible
+        # `Live` hides the cursor; show it, because a killed process (a second Ctrl-C) could not
         self._console.show_cursor(True)
 
     def stop(self) -> None:
         self._live.stop()
 
     def update(self, flows: list[FlowSnapshot]) -> None:
-        """Redraw the screen."""
+        """Redraw the screen from the current snapshots of all flows."""
         now = self._clock()
         topics = self._rates.update(now, flows)
         self._events.update(flows)
@@ -173,8 +173,8 @@ class BarProgress:
 def shown(
     *, once: bool, stream: TextIO, json_logs: bool = False
 ) -> Iterator[PlainProgress | BarProgress]:
-    """Yield the display that suits the stream. If JSON log lines go to the same terminal, plain
-    lines are used, because bars would break them.
+    """Yield bars if the stream is a terminal, else plain lines. If JSON log lines go to the same
+    terminal, plain lines are yielded, because bars would break the JSON lines.
     """
     if not stream.isatty() or (json_logs and sys.stderr.isatty()):
         yield PlainProgress(
@@ -194,7 +194,7 @@ def shown(
 
 @contextmanager
 def log_lines_above() -> Iterator[None]:
-    """Let log lines scroll above the bars while the live display replaces sys.stderr."""
+    """Within the block, let log lines scroll above the bars of the live display."""
     handlers = [
         handler
         for handler in logging.getLogger().handlers
@@ -210,17 +210,17 @@ def log_lines_above() -> Iterator[None]:
 
 
 class EventLines:
-    """Writes new topics and changes of leadership."""
+    """Writes a line when a flow has a new topic, and when this process starts to lead a flow."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
         self._topics: dict[str, dict[str, bool]] = {}
-        """Whether the topic is no longer mirrored, by flow and topic."""
+        """By flow and topic: True if the topic is no longer mirrored."""
         self._waited: dict[str, str] = {}
-        """Flows that another process led, with the reason that was shown."""
+        """The last shown reason of each flow for which this process is on standby."""
 
     def update(self, flows: Iterable[FlowSnapshot]) -> None:
-        """Write what has changed."""
+        """Write a line for each change since the last call."""
         for flow in flows:
             self._leads(flow)
             self._log_topic_changes(flow)
@@ -243,7 +243,7 @@ class EventLines:
         if now:
             self._topics[flow.flow] = {topic: all(gone) for topic, gone in now.items()}
         if before is None or not now:
-            return  # all topics are new, or the flow is being set up again
+            return  # the flow was just set up, so all topics are new, or is being set up again
         new = [topic for topic, gone in now.items() if topic not in before and not all(gone)]
         if len(new) > TOPICS_EACH:
             self._write(f"{flow.flow}: {plural(len(new), 'new topic')} ({first_few(new)})")
@@ -256,9 +256,9 @@ SAME_FLOW_EVERY_S: Final = 60.0
 
 UNREMARKABLE: Final = frozenset({FlowState.STARTING, FlowState.RUNNING})
 OUTAGE: Final = frozenset({FlowState.DEGRADED, FlowState.FAILED})
-"""Changes between these states belong to one problem, which began with the first state."""
+"""States of an outage. A change between them does not begin a new problem."""
 PASSING: Final = frozenset({FlowState.STARTING, FlowState.STOPPING, FlowState.STOPPED})
-"""States that do not end a problem, because the flow does not run yet, or no longer runs."""
+"""States in which a flow does not run. A change to them does not end a problem."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +269,7 @@ class _LoggedState:
 
 
 class StateLines:
-    """Writes state changes of flows, and remembers those already written."""
+    """Writes a line when a flow's problem begins, and when the flow is well again."""
 
     def __init__(
         self,
@@ -278,14 +278,14 @@ class StateLines:
         *,
         every_s: float = SAME_FLOW_EVERY_S,
     ) -> None:
-        """`every_s`: the shortest time between two lines about a flow's problems."""
+        """`every_s`: minimum time between two lines about problems of the same flow, in seconds."""
         self._every_s = every_s
         self._write, self._write_trouble = write, write_trouble or write
         self._said: dict[str, _LoggedState] = {}
         self._seen: dict[str, tuple[str, float]] = {}
 
     def update(self, now: float, flows: Iterable[FlowSnapshot]) -> None:
-        """Write state changes; `now` is monotonic, in seconds."""
+        """Write a line for each change that is due. `now`: monotonic time in seconds."""
         for flow in flows:
             self._flow(flow, now)
 
@@ -299,7 +299,7 @@ class StateLines:
             return
         if flow.state in UNREMARKABLE:
             if last is not None and last.state == FlowState.STANDBY:
-                del self._said[flow.flow]  # a takeover is reported as an event
+                del self._said[flow.flow]  # no line, because EventLines reports a takeover
             elif last is not None and last.state not in UNREMARKABLE:
                 self._write(f"{flow.flow}: {flow.state} again after {duration(now - last.since)}")
                 self._said[flow.flow] = _LoggedState(state=flow.state, at=now, since=now)
@@ -313,8 +313,8 @@ class StateLines:
         self._write_trouble(f"{flow.flow}: {flow.state}{reason}")
 
 
-# What `twinlog mirror` shows on a terminal: a line for each flow and a row for each topic. A bar
-# shows the progress of a copy while records wait. Only errors are red.
+# The screen of `twinlog mirror` on a terminal has a line for each flow and a row for each topic. A
+# bar shows the progress of a topic that is not copied completely. Only errors are red.
 
 BAR: Final = 14
 COLUMNS: Final = (
@@ -331,9 +331,7 @@ COLUMNS: Final = (
 def mirror_view(
     flows: list[FlowSnapshot], topics: list[TopicRate], most_rows: int, width: int, now_ms: int
 ) -> RenderableType:
-    """Return the screen. If it is too small, failed topics and those with the longest lag are
-    shown.
-    """
+    """Return the screen. If topics do not fit, those with failures and long lags are preferred."""
     shown = topics
     if len(topics) > most_rows:
         most = max(most_rows - 1, 1)
@@ -373,7 +371,7 @@ def _heading(
         what = "querying both clusters"
         if flow.partitions:
             topic_count = len({part.topic for part in flow.partitions})
-            # with lanes, Spark already runs and the flow is set up again after an outage or a
+            # a flow with lanes is not starting Spark: it is set up again after an outage or a
             # reload
             what = "resuming" if flow.lanes else "starting Spark for"
             what = f"{what} {plural(topic_count, 'topic')}"
@@ -389,7 +387,7 @@ def _cells(topic: TopicRate, *, named: bool) -> list[str | Text | ProgressBar]:
     name: list[Piece] = [f"  {topic.flow}  {topic.topic}" if named else f"  {topic.topic}"]
     if topic.failed:
         name.append((f"  {topic.failed} FAILED", "red"))
-    copied = topic.copied  # of the whole copy, and not only by this process
+    copied = topic.copied  # by all processes that have run the flow, not only by this one
     total = copied + topic.lag if copied is not None and topic.lag else None
     bar: str | Text | ProgressBar = ""
     if topic.is_deleted:
@@ -417,24 +415,23 @@ def _cells(topic: TopicRate, *, named: bool) -> list[str | Text | ProgressBar]:
     ]
 
 
-# Each failure is reported once: with a line per topic and code, and a line when it is over. Many
-# topics with the same code share a line with the first topic's message, because for example 25
-# topics deleted together are one event. The line at the end depends on the state at that time: a
-# topic that is mirrored again is over its failure, and a topic that is no longer mirrored was
-# released.
+# Each failure is reported by a line when it begins, and by one when it has ended. There is a line
+# per topic and code. Many topics with the same code share a line with the first topic's message,
+# because, for example, the deletion of 25 topics together is one event. The last line says that the
+# failure is over if the topic is mirrored again, or that the topic was released if it is not.
 
 PASSING_TROUBLE_MS: Final = 30_000
-"""Retried failures are reported only if they last longer than this."""
+"""Milliseconds for which a retried failure must last before it is reported."""
 
 FRESH_MS: Final = 5_000
-"""A failure that began less than this time before its line is reported without a start time."""
+"""Age in milliseconds up to which a failure is reported without its start time."""
 
 AGAIN_AFTER_S: Final = 600.0
-"""Minimum time between two reports of a recurring failure."""
+"""Minimum time between two reports of the same failure, in seconds."""
 
 
 class FailureKey(NamedTuple):
-    """A code in one topic; the partitions share a line."""
+    """Identifies a failure by flow, topic and code. The topic's partitions share one line."""
 
     flow: str
     topic: str
@@ -443,13 +440,13 @@ class FailureKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedPartitions:
-    """Partitions of a topic that share a code."""
+    """Partitions of a topic that have failed with the same code."""
 
     key: FailureKey
     partitions: tuple[int, ...]
     message: str
     since_ms: int
-    """When the failure began, or 0 if unknown."""
+    """Time in milliseconds at which the first partition failed, or 0 if unknown."""
 
     def line(self, now_ms: int) -> str:
         where = f"{self.key.topic}-{self.partitions[0]}"
@@ -465,8 +462,8 @@ class FailedPartitions:
 
 
 def failing(flows: Iterable[FlowSnapshot], now_ms: int) -> Iterator[FailedPartitions]:
-    """Yield permanent failures, and retried failures that last long. Failures of the flow itself
-    are left out because the flow reports them in lines of its own.
+    """Yield permanent failures, and retried failures that have lasted for PASSING_TROUBLE_MS.
+    Failures of a flow as a whole are left out, because StateLines reports them.
     """
     for flow in flows:
         groups: dict[FailureKey, list[PartitionSnapshot]] = {}
@@ -485,7 +482,7 @@ def failing(flows: Iterable[FlowSnapshot], now_ms: int) -> Iterator[FailedPartit
 
 
 class FailureLines:
-    """Writes failures when they begin and end, and remembers those already reported."""
+    """Writes a line when partitions of a topic fail, and when that failure is over."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
@@ -493,7 +490,7 @@ class FailureLines:
         self._open: dict[FailureKey, float] = {}
 
     def update(self, now: float, now_ms: int, flows: Iterable[FlowSnapshot]) -> None:
-        """Write new failures, and failures that are over; `now` is monotonic."""
+        """Write a line for each failure that has begun or ended. `now`: monotonic time."""
         known = list(flows)
         failures = {failure.key: failure for failure in failing(known, now_ms)}
         troubled = {
@@ -515,10 +512,10 @@ class FailureLines:
                 continue
             for failure in group:
                 self._write(failure.line(now_ms))
-        # failures of flows that another process leads are reported by the leader
+        # forget failures of flows that are paused or promoted, or that another process leads now
         resting = {flow.flow for flow in known if flow.state in RESTING}
         self._open = {key: at for key, at in self._open.items() if key.flow not in resting}
-        # a flow between two runs does not list all of its topics
+        # no failure of a flow ends between two runs, when the flow does not list all of its topics
         idle = {flow.flow for flow in known if flow.generation is None}
         over = [key for key in self._open if key not in troubled and key.flow not in idle]
         self._say_ends(now, known, over)
@@ -553,7 +550,7 @@ def _topics_text(topics: list[str]) -> str:
 
 
 def _failing_line(group: list[FailedPartitions], now_ms: int) -> str:
-    """Return one line for many topics, with the message of the first."""
+    """Return one line for all topics of `group`, with the message of the first topic."""
     first = group[0]
     key = first.key
     message = first.message.removeprefix(f"{key.topic}-{first.partitions[0]}: ")

@@ -1,4 +1,4 @@
-"""Progress of a long read, on one line of a terminal."""
+"""Shows the progress of a long read on one line of a terminal."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ SHOWN_EVERY_S: Final = 0.2
 BAR: Final = 20
 LEAST_NAME: Final = 16
 ECHO: Final = len("^C")
-"""Free columns for the terminal's own echo of Ctrl-C, which must not wrap into another line that is
-never erased.
+"""Columns that are left free for the terminal's echo of Ctrl-C. If the echo wrapped into another
+line, that line would never be erased.
 """
 
 
 class ReadingLine:
-    """The line that shows the progress. It is not shown if stderr is not a terminal, and is erased
-    at the end of the block.
+    """A progress line on stderr, if that is a terminal. It is erased at the end of the `with`
+    block.
     """
 
     def __init__(self, unit: str, text_of: Callable[[int], str]) -> None:
-        """`text_of`: formats a number of units."""
+        """`unit`: what is counted, in the plural. `text_of`: formats a number of units."""
         self._unit, self._text_of = unit, text_of
         self._name = ""
         self._began = self._last = 0.0
 
     def step(self, name: str, done: int, total: int) -> None:
-        """Show that `done` of `total` units of `name` are read."""
+        """Show that `done` of `total` units of `name`, such as a flow or log, have been read."""
         if not sys.stderr.isatty():
             return
         now = time.monotonic()
@@ -54,7 +54,7 @@ class ReadingLine:
             f"{self._text_of(done)} of {self._text_of(total)} {self._unit}",
             f"{self._text_of(int(rate))}/s",
         )
-        # stdout may be a file, or another terminal
+        # use the width of stderr's terminal, because stdout may be a file or another terminal
         width = max(1, (os.get_terminal_size(sys.stderr.fileno()).columns or 80) - ECHO)
         console = Console(file=sys.stderr, width=width)
         with console.capture() as drawn:
@@ -62,7 +62,9 @@ class ReadingLine:
         click.echo(f"\r\x1b[K{drawn.get().rstrip()}", file=sys.stderr, nl=False)
 
     def _draw(self, numbers: tuple[str, ...], share: int, width: int) -> Table:
-        """Draw the line. Numbers that do not fit are dropped from the right; the name is cut."""
+        """Return the line. If it is too long, numbers are left out from the right, then the name is
+        cut.
+        """
         name = text((self._name, "bold"))
         room = width - min(name.cell_len, LEAST_NAME)
         shown, is_barred = numbers[0], room > BAR + len(numbers[0]) + 2
@@ -79,12 +81,12 @@ class ReadingLine:
         return line
 
     def write_line(self, line: str) -> None:
-        """Write a separate line."""
+        """Write a line of its own, after erasing the progress line."""
         self.clear()
         write_line(line, sys.stderr)
 
     def clear(self) -> None:
-        """Erase the line."""
+        """Erase the progress line."""
         if self._last and sys.stderr.isatty():
             click.echo("\r\x1b[K", file=sys.stderr, nl=False)
             self._last = 0.0

@@ -1,9 +1,9 @@
-"""Ctrl-C and SIGTERM: the first signal requests an orderly shutdown, the second one ends the
-process immediately. SIGHUP reloads the configuration if the command supports it, else it shuts down
-as well.
+"""Handles Ctrl-C and SIGTERM: the first signal requests a clean shutdown, the second one ends the
+process immediately. SIGHUP reloads the configuration if the command can reload it. Otherwise SIGHUP
+also requests a clean shutdown.
 
-Handlers take no locks, because a handler may interrupt the code that holds the lock. Requests are
-made in a new thread instead.
+Handlers must not acquire locks, because they may interrupt the code that holds the lock. So a
+handler starts a thread that makes the request.
 
 Ending immediately is always safe for the copy, because all state is on the target. The only cost is
 that the next leader waits until the last requests of this process have expired.
@@ -23,7 +23,7 @@ from typing import Final
 from twinlog.cli.terminal.output import is_quiet
 
 Ask = Callable[[str], object]
-"""Called with the name of the signal."""
+"""Called with the name of the received signal, such as `SIGTERM`."""
 
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STDERR: Final = 2
@@ -31,7 +31,9 @@ STDERR: Final = 2
 
 @contextmanager
 def on_signals(stop: Ask, reload: Ask | None = None) -> Iterator[None]:
-    """Call `stop` at the first signal, and `reload` at SIGHUP; for the main thread only."""
+    """Within the block, call `stop` in a new thread at the first signal. If `reload` is given, call
+    it at SIGHUP instead. Must be entered in the main thread.
+    """
     asked = list[int]()
     had_terminal, quiet = _has_terminal(), is_quiet()
 
@@ -43,15 +45,15 @@ def on_signals(stop: Ask, reload: Ask | None = None) -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
             return
-        # the default action must work without the interpreter: Python handles a signal that arrives
-        # just before a blocking call only after that call
+        # the second signal must not need the interpreter: if a signal arrives just before a
+        # blocking call, Python runs the handler only after that call
         for fatal in (signal.SIGINT, signal.SIGTERM):
             signal.signal(fatal, signal.SIG_DFL)
         asked.append(number)
         _thread.start_new_thread(stop, (signal.Signals(number).name,))
-        # a live display that replaces stderr shows the state itself
+        # no line if a live display has replaced stderr, because the display shows the state
         if sys.stderr is sys.__stderr__ and not quiet:
-            # print is not reentrant, and a signal may interrupt one
+            # not `print`, which is not reentrant and may be what the signal has interrupted
             os.write(STDERR, b"\rshutting down; a second signal stops immediately\n")
 
     before = {number: signal.signal(number, on_signal) for number in ENDING}
@@ -63,7 +65,7 @@ def on_signals(stop: Ask, reload: Ask | None = None) -> Iterator[None]:
 
 
 def _has_terminal() -> bool:
-    """Return False if there is no terminal, or if it was closed, which sends SIGHUP."""
+    """Return True if stdin is an open terminal. SIGHUP is also sent when a terminal is closed."""
     try:
         os.tcgetpgrp(sys.__stdin__.fileno() if sys.__stdin__ is not None else -1)
     except (OSError, ValueError):

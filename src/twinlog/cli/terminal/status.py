@@ -1,10 +1,9 @@
-"""The output of `twinlog status`: a line for each flow, rows for each topic, totals.
+"""The output of `twinlog status`: a line for each flow, one or more rows for each topic, totals.
 
-A topic has one row, and more only if its partitions differ. Partitions that wait for a record and
-partitions that have just copied one do not differ in this sense, because separate rows would come
-and go with every refresh.
+A topic has several rows only if its partitions differ in problems or unusual states. The usual
+states of a healthy copy share a row, because separate rows would come and go with every refresh.
 
-On a terminal, columns that do not fit are left out by rank, first those that the flow's line or
+On a terminal, columns that do not fit are left out by rank: first those that the flow's line or
 another column also shows. If stdout is not a terminal, everything is printed. `watch` refreshes the
 screen every two seconds.
 """
@@ -58,8 +57,8 @@ AS_USUAL: Final = (
     PartitionState.DONE,
     PartitionState.AT_END,
 )
-"""States of a healthy copy. Partitions in these states share a row, which shows the
-first of them.
+"""States of a healthy copy. A topic's partitions in these states share a row. The row shows the
+state that comes first in this list.
 """
 
 ONLY: Final = "all 1"
@@ -67,24 +66,24 @@ ONLY: Final = "all 1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Partitions of one topic in the same state; unknown numbers are None."""
+    """A row of the output: a topic's partitions with the same state or problem. None: unknown."""
 
     topic: str
     target_topic: str
     partitions: str
-    """`all 4`, or the partitions' numbers if the topic has several rows."""
+    """The row's partitions as text: `all 4`, or their numbers if the topic has several rows."""
     number: int
     state: str
     lag: int | None
     lag_ms: int | None
     loss_ms: int | None
     copied: int | None
-    """Number of records copied by the flow, in all processes."""
+    """Number of records that the flow has copied since its beginning, in all processes."""
     records_per_s: float | None
-    """Rate of the topic, in its first row; None in its other rows."""
+    """Records per second of the whole topic, in its first row. None in its other rows."""
     since_ms: int
     newest_ms: int | None
-    """Timestamp of the newest record on the target, if the source is unavailable."""
+    """Timestamp of the newest record on the target if the source is unavailable, else None."""
     code: str
     message: str
 
@@ -98,12 +97,12 @@ class Row:
 
     @property
     def is_behind(self) -> bool:
-        """Return True if records wait, the lag is unknown, or the row has a message."""
+        """True if the lag is unknown or not 0, or if the row has a message."""
         return self.lag != 0 or bool(self.message)
 
 
 def rows(flow: FlowStatus) -> list[Row]:
-    """Return a row per topic, or several if its partitions differ in problems or unusual states."""
+    """Return a row per topic, or several if partitions differ in problems or unusual states."""
     topics: dict[str, dict[tuple[str, str], list[PartitionStatus]]] = {}
     for part in flow.partitions:
         code = "" if flow.speaks_for(part) else part.code
@@ -139,15 +138,17 @@ def _row(partitions: list[PartitionStatus], *, is_alone: bool, rate: float | Non
 
 
 def _partitions_text(numbers: list[int], *, is_alone: bool) -> str:
-    """Return the partitions as text. A single number could be misread as a count."""
+    """Return the partitions as text, such as `all 4` or `0-2, 5`. A topic's only partition 0 is
+    `all 1`, because `0` could be misread as a count.
+    """
     if numbers == [0] and is_alone:
         return ONLY
     return f"all {len(numbers)}" if is_alone and len(numbers) > 1 else ranges(numbers)
 
 
 def is_lag_old(state: str, partition_states: Iterable[str]) -> bool:
-    """Return whether the lag is outdated. In an outage it is the last known value, and the source
-    may have grown since, so it is shown as a minimum.
+    """Return True if a flow's lag is outdated, so that it must be shown as a minimum. In an outage,
+    the lag is the last known one, but the source may have grown since.
     """
     return state == FlowState.DEGRADED and PartitionState.RETRYING in partition_states
 
@@ -171,7 +172,7 @@ def totals(flows: Iterable[FlowStatus]) -> Totals:
         rate for flow in known for topic, rate in flow.rates.items() if (flow.flow, topic) in topics
     ]
     return Totals(
-        flows=len({flow.flow for flow in known}),  # a leader and a standby may both report a flow
+        flows=len({flow.flow for flow in known}),  # count a flow of leader and standby once
         topics=len(topics),
         partitions=len(parts),
         lag=total(part.lag for part in parts),
@@ -182,9 +183,7 @@ def totals(flows: Iterable[FlowStatus]) -> Totals:
 
 
 def troubles(flow: FlowStatus, shown_rows: Iterable[Row]) -> Iterator[tuple[Row, ...]]:
-    """Yield rows with problems, grouped by message. The flow's own problem is shown with the flow
-    and not repeated.
-    """
+    """Yield groups of rows with the same problem, except problems that are shown with the flow."""
     same: dict[tuple[str, str, str], list[Row]] = {}
     for shown_row in shown_rows:
         if shown_row.trouble and not flow.speaks_for(shown_row):
@@ -195,24 +194,24 @@ def troubles(flow: FlowStatus, shown_rows: Iterable[Row]) -> Iterator[tuple[Row,
 
 
 STALE_MS: Final = 10_000
-"""A mirror is considered hanging if its numbers are this much overdue."""
+"""Milliseconds by which a mirror's report is overdue when the mirror is shown as silent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownParts:
-    """Selects what is shown."""
+    """The width of the output, and the rows to show."""
 
     width: int
     most_rows: int | None = None
     """Maximum number of topic rows, or None for no limit."""
     lagging: bool = False
-    """Whether only topics with lag are shown."""
+    """True to show only topics with a lag or a problem."""
 
 
 def screen(
     mirrors: Sequence[RunningMirror], shown_parts: ShownParts, now_ms: int
 ) -> Iterator[RenderableType]:
-    """Yield all lines about these mirrors."""
+    """Yield all lines and tables about these mirrors, and their totals."""
     flows = [flow for mirror in mirrors for flow in mirror.flows]
     left = shown_parts.most_rows
     number = 0
@@ -252,14 +251,14 @@ COLUMNS: Final = (
     Column("since", "left", 4),
 )
 ALWAYS: Final = 5
-"""Number of columns that are shown even if all their values are unknown."""
+"""Number of columns, from the left, that are shown even if all of their values are unknown."""
 NOT_KNOWN: Final = ("", "?")
 
 
 def table(shown_rows: Iterable[Row], width: int, now_ms: int) -> Table:
-    """Return a row for each topic, with the columns that fit and have at least one known value."""
+    """Return a table of these rows. Columns that do not fit or have no known value are left out."""
     cells = [_cells(row, now_ms) for row in shown_rows]
-    # some values are unknown if the source is unavailable or the clusters are queried only once
+    # values are unknown if the source is unavailable, and rates if clusters are queried only once
     kept = [
         number
         for number in range(len(COLUMNS))
@@ -285,7 +284,7 @@ def _cells(row: Row, now_ms: int) -> list[Cell]:
 
 
 def _most_urgent(shown_rows: list[Row], limit: int) -> list[Row]:
-    """Return `limit` rows in their order: those with a message first, then the longest lags."""
+    """Return up to `limit` rows in their order, preferably those with a message or a long lag."""
     if len(shown_rows) <= limit:
         return shown_rows
     urgent = sorted(
@@ -311,7 +310,7 @@ def _mirror_line(mirror: RunningMirror, now_ms: int) -> Text:
 def _flow_lines(flow: FlowStatus, width: int, now_ms: int) -> Iterator[RenderableType]:
     pieces: list[Piece] = [(flow.flow, "bold"), (flow.state, state_style(flow.state))]
     if flow.since_ms:
-        # the clusters only show when the flow started, and not since when it has been stopped
+        # clusters show when a flow was started, but not when it was stopped
         word = "started" if flow.state is FlowState.NOT_RUNNING else "since"
         pieces.append(f"{word} {since(flow.since_ms, now_ms)}")
     if flow.guarantee:
@@ -333,7 +332,7 @@ def _flow_lines(flow: FlowStatus, width: int, now_ms: int) -> Iterator[Renderabl
 
 
 def at_least(flow: FlowStatus) -> str:
-    """Return the prefix of numbers that may have grown since."""
+    """Return the prefix for a flow's lag: `at least ` if the lag is outdated, else empty."""
     return "at least " if is_lag_old(flow.state, (part.state for part in flow.partitions)) else ""
 
 
@@ -350,7 +349,7 @@ def _figures(of: Totals, *, before: str = "") -> Iterator[str]:
 
 
 def packed(pieces: Iterable[Piece], width: int) -> Iterator[Text]:
-    """Yield the pieces in as few lines as possible. A piece that fits on a line is not broken."""
+    """Yield lines of as many pieces as fit. A piece is broken only if it is longer than a line."""
     line = text()
     for piece in pieces:
         part = text(piece)
@@ -368,7 +367,7 @@ def _indented(line: str, style: str = "") -> Padding:
 
 
 def _verified_lines(verified: Verified, now_ms: int) -> Iterator[RenderableType]:
-    """Yield the results of the mirror's own comparison."""
+    """Yield lines about the comparison of records that the mirror itself runs in the background."""
     if not verified.at_ms:
         return
     ago = duration(max(0, now_ms - verified.at_ms) / 1000)
@@ -385,7 +384,7 @@ def _verified_lines(verified: Verified, now_ms: int) -> Iterator[RenderableType]
 
 
 def loss_line(flow: FlowStatus) -> str:
-    """Return the line on the records that would be lost if the source were lost now."""
+    """Return a line about the records that would be lost if the source were lost now."""
     if flow.loss_ms is None:
         return "the loss if the source failed is unknown"
     records, ago = flow.loss_records, duration(flow.loss_ms / 1000)
@@ -393,7 +392,7 @@ def loss_line(flow: FlowStatus) -> str:
         line = f"without the source, records of the last {ago} would be lost"
     elif records > 0:
         number = f"{at_least(flow)}{plural(records, 'record')}"
-        # 0: the copied partitions are at their ends, and the age of the others is unknown
+        # without an age if it is 0, because the age of the partitions with a loss is unknown
         age = f" of the last {ago}" if flow.loss_ms else ""
         line = f"without the source, {number}{age} would be lost"
     else:
@@ -414,7 +413,7 @@ def _trouble_line(alike: Sequence[Row], now_ms: int) -> RenderableType:
 
 
 def _group_lines(what: str, reasons: Mapping[str, str]) -> Iterator[RenderableType]:
-    """Yield a line for each reason, with its groups; `reasons` is by group."""
+    """Yield a line for each reason, with its groups. `reasons`: the reason of each group."""
     by_reason: dict[str, list[str]] = {}
     for group, reason in sorted(reasons.items()):
         by_reason.setdefault(reason, []).append(group)
@@ -433,7 +432,7 @@ def _total(flows: Sequence[FlowStatus]) -> Iterator[Piece]:
 
 
 def group_table(positions: Iterable[GroupPosition], width: int) -> Table:
-    """Return a table with a row for each group and topic."""
+    """Return the table of consumer groups, with a row for each group and topic."""
     groups: dict[tuple[str, str], list[GroupPosition]] = {}
     for position in positions:
         groups.setdefault((position.group, position.topic), []).append(position)
@@ -457,8 +456,8 @@ def group_table(positions: Iterable[GroupPosition], width: int) -> Table:
 
 
 def _records_left(group_positions: Iterable[GroupPosition]) -> str:
-    """Return the number of records between a group's offset, current or to be set, and the end of
-    the copy.
+    """Return how many records a group has left to read up to the end of the copy, or `?`. It
+    resumes at its offset on the target, or at the offset to be set there if that is larger.
     """
     positions = [
         (largest((position.at, position.resumes_at)), position.end) for position in group_positions
@@ -468,7 +467,7 @@ def _records_left(group_positions: Iterable[GroupPosition]) -> str:
 
 
 def _offsets(positions: list[GroupPosition]) -> str:
-    """Return whether the offsets are set on the target, and whether they are exact."""
+    """Return a text that says whether a group's offsets are set on the target and are exact."""
     unset = sum(position.at is None for position in positions)
     inexact = next((position.why_not_exact for position in positions if position.why_not_exact), "")
     if unset == len(positions):
@@ -480,19 +479,19 @@ def _offsets(positions: list[GroupPosition]) -> str:
 
 EVERY_S: Final = 2.0
 OTHER_LINES: Final = 10
-"""Lines of a terminal that are not for topics."""
+"""Number of terminal lines that are reserved for other texts than topics."""
 
 Mirrors: TypeAlias = "list[RunningMirror]"
 
 
 class Speeds:
-    """Computes records per second of flows that no mirror on this machine runs."""
+    """Computes the rates of flows that no mirror on this machine runs, from successive results."""
 
     def __init__(self) -> None:
         self._before: dict[tuple[str, str], tuple[float, int | None]] = {}
 
     def fill_in(self, mirrors: Mirrors, now: float) -> Mirrors:
-        """Return the mirrors with missing rates; `now` is monotonic."""
+        """Return the mirrors with missing rates filled in. `now`: monotonic time in seconds."""
         seen: dict[tuple[str, str], tuple[float, int | None]] = {}
         filled = [
             replace(mirror, flows=tuple(self._with_rates(flow, seen, now) for flow in mirror.flows))
@@ -520,9 +519,8 @@ class Speeds:
 
 
 def watch(read: Callable[[], Mirrors], *, lagging: bool, nothing: str) -> Mirrors:
-    """Show what `read` returns until Ctrl-C, then return the last result.
-
-    On a terminal an alternate screen is used, and the previous content is restored at the end.
+    """Call `read` every two seconds and show its result, until Ctrl-C. Return the last result. On a
+    terminal an alternate screen is used, so the previous content reappears at the end.
     """
     speeds = Speeds()
     mirrors: Mirrors = []

@@ -1,7 +1,7 @@
-"""Prints tables as wide as the terminal, or unlimited if stdout is not a terminal.
+"""Prints tables that are as wide as the terminal, or as wide as needed if stdout is no terminal.
 
-Texts and rows are created only here, because they contain names and messages of other systems:
-nothing in them is interpreted as markup or as terminal control codes.
+Cells contain names and messages of other systems. So all texts and rows are created here, where
+nothing is interpreted as markup or as terminal control codes.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from twinlog.quantities import duration
 from twinlog.shown import shown
 
 PIPED_WIDTH = 400
-"""Width of output that is not to a terminal, which cuts no cell. Trailing blanks are removed."""
+"""Width of output to a file or pipe, so large that no cell is cut. Trailing blanks are removed."""
 
 Piece = str | tuple[str, str]
-"""A text, or a text and its style."""
+"""A part of a line: a text, or a text and its style."""
 
 
 def shown_width() -> int:
-    """Return the number of columns of stdout."""
+    """Return the width of stdout's terminal, or PIPED_WIDTH if stdout is not a terminal."""
     return Console(file=sys.stdout).width if sys.stdout.isatty() else PIPED_WIDTH
 
 
 def text(*pieces: Piece, style: str = "") -> Text:
-    """Return one line that consists of these pieces."""
+    """Return the pieces as one line, with control characters made visible."""
     safe = [
         shown(piece) if isinstance(piece, str) else (shown(piece[0]), piece[1]) for piece in pieces
     ]
@@ -45,25 +45,23 @@ def text(*pieces: Piece, style: str = "") -> Text:
 
 
 def lines(value: str, style: str = "") -> Text:
-    """Return a text that may have several lines, for texts of the user."""
+    """Return a text with its line breaks, for texts of the user."""
     return Text("\n".join(map(shown, value.split("\n"))), style=style)
 
 
 def row(table: Table, *cells: RenderableType) -> None:
-    """Add a row; strings become texts."""
+    """Add a row to a table. Cells that are strings are made safe by `text`."""
     table.add_row(*(text(cell) if isinstance(cell, str) else cell for cell in cells))
 
 
 def offsets_table(source: str, target: str) -> Table:
-    """Return a table of offsets on one cluster and their offsets on another; the last column is for
-    remarks.
-    """
+    """Return an empty table for offsets on `source`, translations to `target`, and remarks."""
     numbers = ("partition", "offset", f"offset on {target}")
     return plain_table(source, *numbers[:2], target, numbers[2], "", numbers=numbers)
 
 
 def plain_table(*columns: str, numbers: Container[str]) -> Table:
-    """Return a table without lines; `numbers` are the columns that are aligned right."""
+    """Return an empty table without lines. `numbers`: names of the columns to align right."""
     table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="dim")
     for name in columns:
         table.add_column(shown(name), no_wrap=True, justify="right" if name in numbers else "left")
@@ -71,8 +69,8 @@ def plain_table(*columns: str, numbers: Container[str]) -> Table:
 
 
 def write_answer(answer: Answer) -> int:
-    """Write a command's result, and return its exit code. The object for programs is written when
-    the command has ended.
+    """Write a command's result for people, and return its exit code. The object for programs is
+    stored, and written when the command has ended.
     """
     ANSWER.get().answer = answer
     write_parts(answer.text, answer.problems)
@@ -80,19 +78,19 @@ def write_answer(answer: Answer) -> int:
 
 
 def write_parts(parts: Iterable[Part], problems: Iterable[Part]) -> None:
-    """Write a text for people; with -q only its problems."""
+    """Write `parts`, or `problems` if -q is given, to stdout unless it is for programs."""
     if not is_for_programs():
         write_warnings(problems if is_quiet() else parts)
 
 
 def write_all(parts: Iterable[Part]) -> None:
-    """Write to stdout, with colours if it is a terminal, unless -q is given."""
+    """Write lines and tables to stdout, unless -q is given."""
     if not is_quiet():
         write_warnings(parts)
 
 
 def write_warnings(parts: Iterable[Part]) -> None:
-    """Write problems to stdout, even if -q is given."""
+    """Write lines and tables to stdout, even if -q is given. A terminal gets colours."""
     out = None if sys.stdout.isatty() else io.StringIO()
     width = None if out is None else PIPED_WIDTH
     console = Console(file=out, width=width, highlight=False, soft_wrap=out is not None)
@@ -110,11 +108,11 @@ def write_warnings(parts: Iterable[Part]) -> None:
 
 
 GAP: Final = 2
-"""Blanks between two columns."""
+"""Number of blanks between two columns."""
 USUAL_NAME: Final = 40
-"""A topic's name gets narrower than this only after optional columns were left out."""
+"""Topic names are cut to less than this width only after optional columns were left out."""
 NARROWEST_NAME: Final = 12
-"""Minimum width of a topic's name."""
+"""Minimum width of topic names in a table."""
 
 
 Cell = str | Text | ProgressBar
@@ -126,7 +124,7 @@ class Column:
     name: str
     justify: Literal["left", "right"]
     rank: int
-    """The column with the highest rank is left out first, one with rank 0 is never left out."""
+    """Columns with the highest rank are left out first. Rank 0 means that it is never left out."""
 
 
 def fitted_table(
@@ -135,8 +133,8 @@ def fitted_table(
     width: int,
     limit: int = PIPED_WIDTH,
 ) -> Table:
-    """Return a table that fits the terminal: columns of the highest rank are left out first, then
-    names are cut. `limit` is the maximum width of a name.
+    """Return a table of at most `width` columns of text. If it is too wide, table columns are left
+    out by rank, then topic names are cut. `limit`: maximum width of a topic name.
     """
     widths = [
         max(cell_len(column.name) + (0 if number else GAP), *(_len(row[number]) for row in cells))
@@ -179,7 +177,7 @@ def _len(cell: Cell) -> int:
 
 
 def since(at_ms: int, now_ms: int) -> str:
-    """Return a local time such as `14:03:11 (5 min)`, with the date if it was on another day."""
+    """Return a local time and its age, such as `14:03:11 (5 min)`, with the date if not today."""
     at, now = (datetime.fromtimestamp(ms / 1000).astimezone() for ms in (at_ms, now_ms))
     clock = f"{at:%H:%M:%S}" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M}"
     return f"{clock} ({duration(max(0, now_ms - at_ms) / 1000)})"
@@ -189,5 +187,5 @@ COLOURS: Final = {Severity.GOOD: "green", Severity.WARN: "yellow", Severity.BAD:
 
 
 def state_style(state: str) -> str:
-    """Return the colour of a flow's or partition's state."""
+    """Return the color in which a state of a flow or partition is printed."""
     return COLOURS[severity_of(state)]

@@ -1,1 +1,1 @@
-"""Adopts the work of a MirrorMaker 2: its positions, its offset syncs, its copies."""
+"""Adopts the copies of a MirrorMaker 2, by its positions and offset syncs (`--adopt-mm2`)."""

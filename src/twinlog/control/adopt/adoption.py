@@ -1,43 +1,45 @@
-"""Adopts the work of a MirrorMaker 2: finds where each partition resumes in topics that it wrote.
+"""Adopts the copies of a MirrorMaker 2: finds where each partition that it copied resumes.
 
-**Problem.** A MirrorMaker 2 notes its positions from time to time, so after a crash the target has
-records after the noted one, perhaps some twice. A copy that resumed at the noted position would
-copy them again, and one at the target's end does not know which source record is the last one
-there. MirrorMaker 2 may also still be running, and would continue to write.
+**Problem.** A MirrorMaker 2 commits its positions from time to time. So after a crash the target
+has records after the committed position, perhaps some of them twice. A copy that resumed at the
+committed position would copy these records again. A copy that resumed at the target's end would
+have to know which source record is the last one there. Also, MirrorMaker 2 may still be running and
+writing.
 
 **Steps**, in order, and only while this process leads the flow:
 
-1. No worker of its Connect group runs the connector, no transaction is open in a target topic, and
-   for some seconds neither its positions nor its topics advance. Otherwise: `MM2_RUNNING`.
+1. Check that no worker of MirrorMaker 2's Connect group runs the connector, no transaction is open
+   in a target topic, and for some seconds neither the committed positions nor the target topics
+   advance. Otherwise the adoption fails with `MM2_RUNNING`.
 2. Select the partitions for which Twinlog has no position, and those to which MirrorMaker 2 has
-   written since Twinlog did.
-3. For each one, find the source record that equals the target's last record
-   (`mirror.start.alignment`), at or after the position that MirrorMaker 2 noted.
+   written after Twinlog.
+3. For each of them, find the source record that equals the target's last record
+   (`mirror.start.alignment`), at or after the position that MirrorMaker 2 committed.
 4. Write a row of the offset map: ordinal 0 is the next source record, at the target's end. The row
    includes what MirrorMaker 2's offset syncs show of earlier records (`mirror.map.mm2_offsets`).
 
-After that row it is a partition like any other: earlier records of the target are not Twinlog's,
-and later records of another producer are detected. A partition whose position is not found does not
-start, and reports why (see the verdicts below, and what may die at each step).
+Once this row exists, the partition is like any other: earlier records of the target are not
+Twinlog's, and later records of another producer are detected. A partition whose position is not
+found does not start, and reports the reason.
 
-**Rejected:** to resume at the noted position, which repeats records, and to use offset syncs for
-it: they are sparse, and the newest one may be far before the end.
+**Rejected:** resuming at the committed position, because it repeats records, and deriving the
+position from offset syncs, because they are sparse and the newest one may be far before the end.
 
-**Verdicts.** `TakeOver` decides on each partition of the flow. A partition that MirrorMaker 2
-copied must not start as a new one, because everything would be copied again. So the verdict is
-added to its plan. A partition without a row in the offset map starts
+**Verdicts.** `TakeOver` decides on each partition of the flow, and adds its verdict to the
+partition's plan. A partition that MirrorMaker 2 copied must not start as a new one, because all of
+its records would be copied again. A partition without a row in the offset map starts
 
 - at the position of its adoption, once its row exists;
-- as any other, if MirrorMaker 2 noted nothing, and nothing was ever written to it;
-- not at all otherwise: it fails with the code of the error that prevented its adoption.
+- as a new partition, if MirrorMaker 2 committed no position and nothing was ever written to it;
+- not at all otherwise. It then fails with the code of the error that prevented its adoption.
 
-Each discovery checks new partitions, and failed ones again. An error that may pass requests the
-next discovery immediately.
+Each discovery checks new partitions, and repeats the check of failed ones. After a retriable error,
+the next discovery runs immediately.
 
-- The process dies before the row of an adoption is written: nothing has begun, and the next check
-  finds the same.
-- The response to the row is lost: the next check finds the row, or finds the same again.
-- The map was read before the row was written: the partition waits for the next read.
+- If the process dies before it writes the row of an adoption, nothing has begun, and the next check
+  finds the same position.
+- If the response to the row's write is lost, the next check finds the row or the same position.
+- If the map was read before the row was written, the partition waits until the map is read again.
 """
 
 from __future__ import annotations
@@ -91,34 +93,34 @@ from twinlog.wire.records import Headers, Record
 
 STATE_WITHIN_S: Final = 10.0
 QUIET_S: Final = 4.0
-"""Longer than a MirrorMaker 2 that has something to write pauses between two polls."""
+"""Seconds for which nothing must advance. A running MirrorMaker 2 with records polls more often."""
 
 LOOKBACK: Final = 2 * TAIL_RECORDS
 FURTHER_BACK: Final = (TAIL_RECORDS, 10_000, 1_000_000)
 BEFORE_STARTS: Final = -1
-"""The `start` of a term before all terms of lanes in the same generation."""
+"""The `start` of adopted rows' terms, before the terms of all lanes in the same generation."""
 
 Maps = Mapping[PartitionKey, PartitionMap]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptedPartition:
-    """One partition of a MirrorMaker 2, and where it resumes."""
+    """A partition that MirrorMaker 2 copied, and the position at which Twinlog resumes."""
 
     plan: PartitionPlan
     upstream: int
     downstream: int
     noted: int
-    """The last source offset that MirrorMaker 2 noted as copied, or -1 if none."""
+    """The last source offset that MirrorMaker 2 committed as copied, or -1 if there is none."""
     jumped_back: bool
-    """Whether some of its last records are on the target twice."""
+    """True if MirrorMaker 2 wrote some of its last records twice."""
     is_again: bool
-    """Whether Twinlog had copied it before."""
+    """True if Twinlog copied the partition before MirrorMaker 2 continued its copy."""
     before: tuple[Pair, ...]
-    """Offset pairs of some of the records on the target."""
+    """Offset pairs of earlier records, from MirrorMaker 2's offset syncs."""
 
     def lines(self) -> Iterator[str]:
-        """Yield facts for the operator."""
+        """Yield a line for the operator about each unusual fact of this partition."""
         if self.noted >= 0 and self.upstream > self.noted + 1:
             yield (
                 f"{self.plan.target}: holds [{self.noted + 1}, {self.upstream}) of "
@@ -134,20 +136,20 @@ class AdoptedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adoption:
-    """The partitions that are adopted from a MirrorMaker 2."""
+    """The partitions to adopt from a MirrorMaker 2, and those that cannot be adopted."""
 
     partitions: tuple[AdoptedPartition, ...] = ()
     refused: Mapping[TopicPartition, TwinlogError] = field(default_factory=dict)
-    """Why the other partitions cannot be adopted, by source partition."""
+    """Why partitions that MirrorMaker 2 copied cannot be adopted, by source partition."""
     notes: tuple[str, ...] = ()
 
     @property
     def begins_again(self) -> bool:
-        """Ordinals of some partitions begin again, which takes another producer ID."""
+        """True if ordinals of a partition begin again at 0, which requires a new producer ID."""
         return any(partition.is_again for partition in self.partitions)
 
     def facts(self) -> Iterator[str]:
-        """Yield all facts for the operator."""
+        """Yield the lines of all partitions, then the notes and refusals, for the operator."""
         for partition in self.partitions:
             yield from partition.lines()
         yield from self.notes
@@ -155,7 +157,7 @@ class Adoption:
             yield f"not taken over from MirrorMaker 2: {problem}"
 
     def rows(self, generation: int, producer_id: int) -> Iterator[ChunkRow]:
-        """Yield the rows of the offset map."""
+        """Yield the row of the offset map for each adopted partition."""
         for partition in self.partitions:
             yield ChunkRow(
                 key=partition.plan.map_key,
@@ -175,7 +177,7 @@ NOTHING: Final = Adoption()
 def write_rows(
     target: ClusterClient, topic: str, partitions: int, rows: Iterable[ChunkRow]
 ) -> None:
-    """Append rows to an offset map. Then Twinlog owns their partitions."""
+    """Append rows to a map topic with this partition count. Twinlog then owns their partitions."""
     now_ms = int(time.time() * 1000)
     for row in rows:
         key, value = row.encode()
@@ -185,7 +187,7 @@ def write_rows(
 
 
 def refuse_running(target: ClusterClient, storage: OffsetStorage, flow: str) -> None:
-    """Raise AdoptionRefused if a worker runs the connector."""
+    """Raise AdoptionRefused if a worker of MirrorMaker 2's Connect group runs the connector."""
     if connect_group(Coordinators(target), storage.group).may_run(storage.connector):
         raise AdoptionRefused(
             f"MirrorMaker 2 is running: workers of group {storage.group} on "
@@ -197,33 +199,37 @@ def refuse_running(target: ClusterClient, storage: OffsetStorage, flow: str) -> 
 
 @dataclass(slots=True, kw_only=True)
 class Adopter:
-    """Reads what a MirrorMaker 2 left; writes nothing."""
+    """Finds the partitions to adopt and their positions, without writing anything."""
 
     flow: str
     storage: OffsetStorage
     source: ClusterClient
     target: ClusterClient
     syncs: SyncsTopic | None
-    """The topic of its offset syncs, or None if it writes none."""
+    """The topic of MirrorMaker 2's offset syncs, or None if MirrorMaker 2 writes none."""
     isolation: Isolation
-    """Whether MirrorMaker 2 copied no records of aborted transactions."""
+    """The isolation level with which MirrorMaker 2 read the source."""
     transforms: TransformsConfig = field(default_factory=TransformsConfig)
-    """MirrorMaker 2 applied those of Kafka Connect, so records are compared after them."""
+    """The flow's transforms. MirrorMaker 2 applied those of Kafka Connect, so source records are
+    transformed by them before they are compared.
+    """
     accept_loss: bool = False
     is_shared: bool = False
-    """Whether topics keep their names, so that applications write to them as well."""
+    """True if topics keep their names, so that applications may also write to remote topics."""
     may_run: bool = False
-    """Whether MirrorMaker 2 may still run. Then the result is only shown, not used."""
+    """True to permit a running MirrorMaker 2, because the result is only shown."""
     _company: frozenset[int] = frozenset()
-    """Producer IDs of Twinlog's other flows; their records are neither MirrorMaker 2's nor another
-    client's.
+    """Producer IDs of Twinlog's other flows. Their records in shared topics are ignored, because
+    they are from neither MirrorMaker 2 nor another client.
     """
     _source_may_lack: set[str] = field(default_factory=set)
-    """Compacted topics among those that are adopted."""
+    """Source topics that may be compacted, among those to adopt."""
     _target_may_lack: set[str] = field(default_factory=set)
 
     def survey(self, plans: Sequence[PartitionPlan], maps: Maps) -> Adoption:
-        """Return all partitions to adopt. Raises AdoptionRefused if none may be adopted."""
+        """Return the partitions to adopt. Raises AdoptionRefused if MirrorMaker 2 is running, or if
+        there are no positions of its connector.
+        """
         if not self.may_run:
             refuse_running(self.target, self.storage, self.flow)
         if self.is_shared and has_state(self.target, within_s=STATE_WITHIN_S):
@@ -296,17 +302,19 @@ class Adopter:
         known = maps.get(plan.map_key)
         if known is None or not known.runs:
             if plan.targets:
-                return False  # MirrorMaker 2 partitions no records by key
+                return False  # not adoptable, because MirrorMaker 2 never partitions by key
             if end > start or plan.source not in positions.noted:
-                return end > 0  # a log that has ended after 0 had records, which may be deleted
+                return end > 0  # if the log ends after 0, it had records, even if it is empty now
             return self._begins_again(plan, maps)
         ours_from = max(start, known.runs[0].downstream)
         begin = max(ours_from, end - TAIL_RECORDS)
         return begin < end and self._is_of_another(plan.target, begin, end, known.producers)
 
     def _begins_again(self, plan: PartitionPlan, maps: Maps) -> bool:
-        """Return True if Twinlog never copied a partition of this name. Otherwise the noted
-        position is Twinlog's, and does not apply to a target topic that was re-created since.
+        """Return True if no map has rows of a source partition with this name and number.
+
+        If there are rows, Twinlog has copied the partition to an earlier target topic. The position
+        belongs to that topic, so it does not apply to the re-created one.
         """
         return not any(
             known.runs and (known.topic, key.partition) == plan.source
@@ -325,20 +333,22 @@ class Adopter:
     def _is_of_another(
         self, tp: TopicPartition, begin: int, end: int, own_producers: set[int]
     ) -> bool:
-        """Return True if another producer wrote the last batch of a topic that Twinlog wrote to."""
+        """Return True if the last batch in [begin, end) is not from `own_producers`. Batches of
+        Twinlog's other flows are ignored.
+        """
         last = None
         for header, _ in self._foreign_batches(tp, begin, end):
             last = header
         return last is not None and (last.magic < 2 or last.producer_id not in own_producers)
 
     def _has_grown(self, tp: TopicPartition, before: int, now: int) -> bool:
-        """Return True if a producer other than Twinlog's other flows wrote to the partition."""
+        """Return True if a batch in [before, now) is not from one of Twinlog's other flows."""
         return not self._company or any(self._foreign_batches(tp, before, now))
 
     def _foreign_batches(
         self, tp: TopicPartition, begin: int, end: int
     ) -> Iterator[tuple[BatchHeader, Sequence[Record]]]:
-        """Yield the target's batches in [begin, end), without those of Twinlog's other flows."""
+        """Yield the target's batches in [begin, end), except those of Twinlog's other flows."""
         for header, records in read_committed(self.target, tp, begin, end):
             if header.magic < 2 or header.producer_id not in self._company:
                 yield header, records
@@ -350,8 +360,10 @@ class Adopter:
         positions: Positions,
         ends: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, PartitionError]:
-        """Raise AdoptionRefused if MirrorMaker 2 still writes. Return, by source partition, an
-        error if another client has written since Twinlog's copy; a start reports more of that.
+        """Wait for QUIET_S, and raise AdoptionRefused if MirrorMaker 2 has written in that time.
+
+        Return, by source partition, an error for each partition that Twinlog copied before and to
+        which another client writes now.
         """
         strange: dict[TopicPartition, PartitionError] = {}
         targets = [plan.target for plan in due_plans]
@@ -398,7 +410,9 @@ class Adopter:
         *,
         is_again: bool,
     ) -> AdoptedPartition | None:
-        """Return None if only Twinlog's other flows ever wrote records to the partition."""
+        """Return the partition with its position, or None if only Twinlog's other flows ever wrote
+        records to it. Raises PartitionError if the position is not found.
+        """
         upstream, jumped = noted + 1, False
         tail, with_timestamp = self._tail(plan.target, *bounds)
         if tail:
@@ -427,11 +441,12 @@ class Adopter:
         )
 
     def _tail(self, tp: TopicPartition, start: int, end: int) -> tuple[list[Record], bool]:
-        """Return the target's last records, and whether their timestamps are their own.
+        """Return the target's last records, and False if the target replaced their timestamps
+        (LogAppendTime), else True. Records of Twinlog's other flows are left out.
 
-        Twinlog's other flows may have written any amount since. Without a record to compare, the
-        records that MirrorMaker 2 wrote after its position would be copied again. So the log is
-        read back to its start, if necessary.
+        These flows may have written any number of records after MirrorMaker 2. Without a record to
+        compare, the records after MirrorMaker 2's position would be copied again. So the log is
+        read back to its start if necessary.
         """
         for back in (*FURTHER_BACK, end - start):
             records: list[Record] = []
@@ -453,9 +468,12 @@ class Adopter:
         with_timestamp: bool,
         is_again: bool,
     ) -> AlignedPosition | None:
-        """Return None if the source no longer has any record of the copy, and resuming loses none.
+        """Return the source position of the target's last record. Return None if the source no
+        longer has that record, and the copy can resume at the committed position. Otherwise raise
+        PartitionError.
 
-        If Twinlog has copied since (`is_again`), the noted position does not count, only records.
+        If Twinlog has copied the partition since (`is_again`), only records decide, not the
+        committed position.
         """
         tp = plan.source
         log_start, end = log_bounds(self.source, tp, self.isolation)
@@ -515,7 +533,7 @@ def adopter_of(
 
 
 def _transformed(records: Iterable[Record], steps: Sequence[ConnectStep]) -> Iterator[Record]:
-    """Yield the records that pass all steps, with their headers after them."""
+    """Yield the records that no step removes, with the headers that the last step returns."""
     for record in records:
         headers: Headers | None = record.headers
         for step in steps:
@@ -525,35 +543,37 @@ def _transformed(records: Iterable[Record], steps: Sequence[ConnectStep]) -> Ite
 
 
 def _is_ours(partition_map: PartitionMap | None) -> bool:
-    """Return True if Twinlog copied the partition before."""
+    """Return True if the map has rows, because Twinlog copied the partition before."""
     return partition_map is not None and bool(partition_map.runs)
 
 
 Copied = tuple[TopicPartition, TopicId, TopicId]
-"""A source partition, and the IDs of the topics between which it is copied."""
+"""A source partition, and the topic IDs of its source topic and its remote topic."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TakeOver:
-    """Decides in one generation of a flow which partitions continue a MirrorMaker 2's copy."""
+    """Decides during one generation of a flow which partitions continue MirrorMaker 2's copy."""
 
     flow: FlowConfig
     storage: OffsetStorage | None
     """MirrorMaker 2's offset storage, or None if the flow adopts nothing."""
     clients: Callable[[], tuple[ClusterClient, ClusterClient]]
-    """Returns the clients of source and target."""
+    """Returns the clients of source and target, in this order."""
     map_reader: MapReader
     log_once: Callable[[str], None]
     once: bool
-    """Whether this is the only check, so that errors that may pass count as failures."""
+    """True if no other check follows (`--once`), so that retriable errors are final."""
     _claim: Claim | None = None
     _verdicts: dict[Copied, Refusal | None] = field(default_factory=dict)
-    """Why a partition must not start, or None if it may start as any other."""
+    """Why each checked partition must not start as a new one, or None if it may."""
     _adopted: set[Copied] = field(default_factory=set)
     _has_judged: bool = False
 
     def survey(self, plans: Iterable[PartitionPlan]) -> Adoption:
-        """Return what is to be adopted, writing nothing. Raises AdoptionRefused if none may be."""
+        """Return the partitions to adopt, writing nothing. Raises AdoptionRefused if none can be
+        adopted.
+        """
         if self.storage is None:
             return NOTHING
         maps = self.map_reader.read()
@@ -562,8 +582,9 @@ class TakeOver:
         }
         begun = {key[:3] for key, known in maps.items() if known.runs}
         known = {plan.source for plan in plans if _ids(plan) in begun}
-        # partitions that MirrorMaker 2 continued after Twinlog begin again under another
-        # producer id: with the next claim
+        # If MirrorMaker 2 continued a partition that Twinlog had copied, the partition is adopted
+        # again under a new producer ID. That requires a new claim, so partitions with a map are
+        # left out once this process has one.
         passed = unread.keys() | (known if self._claim is not None else set())
         adopter = adopter_of(self.flow, self.storage, *self.clients())
         adoption = adopter.survey([plan for plan in plans if plan.source not in passed], maps)
@@ -580,7 +601,7 @@ class TakeOver:
         return adoption
 
     def write(self, adoption: Adoption, claim: Claim) -> None:
-        """Write the rows of adopted partitions. Then Twinlog owns them."""
+        """Write the rows of adopted partitions. After that, Twinlog owns these partitions."""
         self._claim = claim
         rows = adoption.rows(claim.generation, claim.producer_id)
         write_rows(self.clients()[1], self.map_reader.topic, self.map_reader.partitions, rows)
@@ -594,7 +615,9 @@ class TakeOver:
             self._adopted.add(_copied(partition.plan))
 
     def judge(self, plans: Sequence[PartitionPlan]) -> list[PartitionPlan]:
-        """Return the plans of a discovery, with the verdict on each."""
+        """Return the plans of a discovery, each with the verdict on its partition. Partitions that
+        are new, or that could not be adopted before, are checked first.
+        """
         if self.storage is None or self._claim is None:
             return list(plans)
         due = [plan for plan in plans if self._is_due(plan)]
@@ -617,7 +640,8 @@ class TakeOver:
         known = self._verdicts[_copied(plan)]
         if known is None or _copied(plan) in self._adopted:
             return False
-        return known.is_retriable or self._has_judged  # the first call directly follows `survey`
+        # the first call directly follows `survey`, so only later calls check final refusals again
+        return known.is_retriable or self._has_judged
 
     def _refusal(self, error: TwinlogError) -> Refusal:
         is_retriable = error.fate is Fate.RETRIABLE

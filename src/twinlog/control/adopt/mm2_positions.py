@@ -1,4 +1,4 @@
-"""What a MirrorMaker 2 wrote: a flow's positions, in its offset storage topic, and offset syncs."""
+"""Reads the positions (offset storage topic) and the offset syncs that a MirrorMaker 2 wrote."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class Positions:
     """The positions of one connector in an offset storage topic."""
 
     partitions: int
-    """Partition count of the topic."""
+    """Partition count of the offset storage topic."""
     noted: dict[TopicPartition, int] = field(default_factory=dict)
-    """Upstream offset of the last copied record, by source partition."""
+    """Upstream offset of the last record that was committed as copied, by source partition."""
     others: set[str] = field(default_factory=set)
-    """Names of other connectors of the same kind, for the same source."""
+    """Names of other connectors that have positions of the same source cluster."""
 
 
 def read_positions(target: ClusterClient, storage: OffsetStorage) -> Positions:
-    """Read the topic to its end. Raises AdoptionRefused if it does not exist."""
+    """Read the offset storage topic to its end. Raises AdoptionRefused if it does not exist."""
     topic = target.metadata([storage.topic]).topics[storage.topic]
     if topic.error:
         hidden = topic.error == TOPIC_AUTHORIZATION_FAILED
@@ -77,14 +77,14 @@ NO_PAIRS: Final[Pairs] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncsTopic:
-    """The topic of the offset syncs, and its cluster."""
+    """The topic of a flow's offset syncs. `on_target`: False if it is on the source."""
 
     name: str
     on_target: bool
 
     @classmethod
     def of(cls, flow: FlowConfig) -> SyncsTopic | None:
-        """Return the topic, or None if emit.offset-syncs.enabled=false."""
+        """Return the flow's topic, or None if emit.offset-syncs.enabled=false."""
         if flow.offset_syncs is None:
             return None
         syncs = flow.offset_syncs
@@ -92,8 +92,8 @@ class SyncsTopic:
 
 
 def read_pairs(client: ClusterClient, topic: str) -> tuple[Pairs, str]:
-    """Return all offset syncs of the topic, and why they cannot be read, or an empty text. There
-    are none if the topic does not exist. Records that are no offset syncs are ignored.
+    """Return the topic's offset syncs, or none if the topic does not exist. The second value is the
+    error if this user must not read the topic, else empty. Other records are ignored.
     """
     try:
         return _read(client, topic), ""

@@ -1,5 +1,5 @@
-"""The data of one flow and its two clusters, collected within a few seconds, and all findings that
-follow from it without further queries, the most likely first.
+"""Derives findings from the data of one flow and its two clusters, the most likely finding first.
+The data is collected beforehand, within a few seconds, so no query is sent here.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from twinlog.lane.sides.sections import MOST_SECTIONS
 from twinlog.model import TopicPartition
 from twinlog.quantities import count, duration, first_few, largest, plural, size, total
 
-# One reason why a flow is slow or has stopped, and the remedy.
+# A finding is one reason why a flow is slow or has stopped, with its remedy.
 
 
 class Likelihood(IntEnum):
-    """How certain it is that this holds the flow back, the most certain first."""
+    """How certain it is that a finding holds the flow back. Findings are sorted by it."""
 
     CERTAIN = 1
-    """Observed: its subject has stopped, or will lose records."""
+    """The flow or a partition was observed to be stopped, or to be about to lose records."""
     LIKELY = 2
-    """A measurement indicates it."""
+    """A measurement indicates that the finding slows the flow."""
     POSSIBLE = 3
-    """It has a cost of unknown size."""
+    """The finding slows the flow by an unknown amount, possibly by none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line with the observation and its number, and one with the remedy."""
+    """One finding, printed as two lines: the observation with its numbers, and the remedy."""
 
     FIELDS = "likelihood=likelihood.name.lower cause what todo"
 
@@ -46,70 +46,72 @@ class Finding:
     """A stable identifier for programs, such as `quota`."""
     what: str
     todo: str
-    """A key to change, or a command."""
+    """The remedy, such as a configuration key to change, or a command to run."""
 
 
 SLOW_MS: Final = 10_000
-"""A copy with a shorter lag is not regarded as slow."""
+"""Lag in milliseconds up to which a copy is not regarded as slow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    """One cluster, as seen from this host now."""
+    """The current state of one cluster, as queried from this host."""
 
     alias: str
     problem: str = ""
-    """Why it does not respond; then nothing else is known about it."""
+    """Why the cluster does not respond. Empty if it does; else the other fields are empty."""
     round_trips_ms: Mapping[int, float] = field(default_factory=dict)
-    """Round-trip time of a small request, by broker."""
+    """Round-trip time of a small request in milliseconds, by broker ID."""
     leaderless: tuple[TopicPartition, ...] = ()
-    """Partitions without a leader, among those that the flow reads or writes."""
+    """Partitions that the flow reads or writes and that have no leader."""
     under_min_isr: tuple[TopicPartition, ...] = ()
     quotas: tuple[Quota, ...] | None = ()
-    """Quotas that may apply to the flow's clients; None if they are not readable."""
+    """Quotas that may apply to the flow's clients. None if this user must not query them."""
 
     @property
     def round_trip_ms(self) -> float | None:
-        """Round-trip time of the slowest broker; None if unknown."""
+        """Round-trip time of the cluster's slowest broker, or None if no broker was measured."""
         return max(self.round_trips_ms.values(), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """A configured or requested rate limit of the flow."""
+    """The flow's rate limit, from the configuration or set by a user."""
 
     bytes_per_second: int
     who: str
-    """The user who set it, or the configuration key."""
+    """The user who set the limit, or the configuration key."""
     is_key: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """The data of one flow now."""
+    """The current data of one flow, from which findings are derived."""
 
     snapshot: FlowStatus
     file: str
-    """The configuration file, as given to the commands."""
+    """Path of the configuration file, as the user typed it."""
     source: ClusterView
     target: ClusterView
     pause: str = ""
-    """Who paused the whole flow and why, as text; empty if it is not paused."""
+    """Text with the user who paused the whole flow, and the reason. Empty if it is not paused."""
     limit: Limit | None = None
     tuning: Tuning = field(default_factory=Tuning)
     tasks_max: int | None = None
     cores: int | None = None
-    """Cores of this host; None if the flow's process runs on another host."""
+    """Number of cores of this host. None if the flow's process runs on another host."""
     silent_ms: int = 0
-    """How long the report of its live process is overdue; 0 if it is not, or unknown."""
+    """Milliseconds by which the next report of the flow's live process is overdue. 0 if the report
+    is not overdue, or if there is no such process on this host.
+    """
     rates: Mapping[TopicPartition, float] | None = None
-    """Bytes per second of each partition, measured now; None if unknown."""
+    """Bytes per second that are copied of each partition, measured now; None if not measured."""
     reported_rate: float | None = None
-    """Bytes per second of the whole flow, from the rows of a leader on another host."""
+    """Bytes per second of the whole flow, as reported by a leader on another host; else None."""
     decoded: Mapping[str, str] = field(default_factory=dict)
-    """Source topics with a lag whose batches must be decoded, and why."""
+    """The config that requires decoding of batches, by source topic with a lag."""
     notes: tuple[str, ...] = ()
-    """Failed queries, and why."""
+    """A line for each failed query, with its error."""
 
     @property
     def flow(self) -> str:
@@ -117,13 +119,13 @@ class Observation:
 
     @cached_property
     def lagging(self) -> tuple[PartitionStatus, ...]:
-        """Partitions with a lag, without those that an open transaction holds back."""
+        """Partitions with a lag, except those that an open transaction holds back."""
         parts = self.snapshot.partitions
         return tuple(part for part in parts if part.lag and not part.is_held_back)
 
     @cached_property
     def lag(self) -> int:
-        """Records that wait, over partitions where that is known."""
+        """Number of records not copied yet, summed over the partitions with a known lag."""
         return total(partition.lag for partition in self.lagging) or 0
 
     @cached_property
@@ -132,8 +134,8 @@ class Observation:
 
     @cached_property
     def batches(self) -> tuple[int, int]:
-        """Batches that the lanes of lagging partitions have read, and how many of these were
-        decoded or compressed again.
+        """Numbers of batches of lagging partitions that lanes have read, and have decoded or
+        repacked.
         """
         return sum(partition.batches for partition in self.lagging), sum(
             partition.recoded for partition in self.lagging
@@ -141,12 +143,12 @@ class Observation:
 
     @property
     def is_slow(self) -> bool:
-        """A record has waited for longer than a healthy copy takes."""
+        """True if a record has waited for more than SLOW_MS to be copied."""
         return self.lag_ms > SLOW_MS
 
     @property
     def round_trips(self) -> str:
-        """The known round-trip times as text; empty if none is known."""
+        """The known round-trip times of both clusters as text, or empty if none is known."""
         return ", ".join(
             f"{cluster.alias} {cluster.round_trip_ms:.1f} ms"
             for cluster in (self.source, self.target)
@@ -155,32 +157,32 @@ class Observation:
 
     @property
     def rate(self) -> float | None:
-        """Bytes per second of the whole flow; None if unknown."""
+        """Bytes per second that the whole flow copies, or None if unknown."""
         return self.reported_rate if self.rates is None else sum(self.rates.values())
 
     def command(self, words: str) -> str:
-        """Return a command for this flow, as it is typed."""
+        """Return a command line for this flow. `words`: the command, such as `flow resume`."""
         return f"twinlog {words} {quote(self.file)} --flow '{self.flow}'"
 
 
-# Causes that slow a running flow: limits, quotas, one large partition, few lanes, long distances,
-# batches that are decoded.
+# Causes that slow a running flow: rate limits, quotas, one large partition, few lanes, long round
+# trips, and batches that are decoded.
 
 MOST_OF_IT: Final = 0.8
-"""Share of the lag above which a single partition is the bottleneck."""
+"""Share of the flow's lag above which a single partition is reported as the bottleneck."""
 
 NEAR: Final = 0.5
-"""Share of a limit above which the flow would probably copy more without it."""
+"""Share of a rate limit from which on the flow would probably copy more without the limit."""
 
 MUCH: Final = 0.2
-"""Share of batches on the slow path above which they are most of the work."""
+"""Share of decoded or recompressed batches above which they cost more than all other batches."""
 
 FAR_MS: Final = 50.0
-"""A round trip within one region is far shorter."""
+"""Round trip from which on a cluster is reported as far. Round trips in one region are shorter."""
 
 
 def limited(observation: Observation) -> Iterator[Finding]:
-    """Report `twinlog.max.bytes.per.second`, or a limit set by a user."""
+    """Report that the flow is limited by `twinlog.max.bytes.per.second` or a user's limit."""
     limit = observation.limit
     is_throttled = observation.snapshot.state is FlowState.THROTTLED
     if limit is None:
@@ -197,7 +199,7 @@ def limited(observation: Observation) -> Iterator[Finding]:
 
 
 def quota(observation: Observation) -> Iterator[Finding]:
-    """Report the brokers' quotas for the flow's clients."""
+    """Report the brokers' quotas that throttle the flow's clients or may do so."""
     is_throttled = observation.snapshot.state is FlowState.THROTTLED
     if not (is_throttled or observation.is_slow):
         return
@@ -232,7 +234,9 @@ def quota(observation: Observation) -> Iterator[Finding]:
 
 
 def _binds(observation: Observation, quota: Quota) -> Likelihood | None:
-    """Decide by the rate if it is known. The share of a broker's thread is never known here."""
+    """Return how likely a quota throttles the flow, or None if the flow's rate is far below it. A
+    request quota is always POSSIBLE, because the flow's share of broker threads is unknown.
+    """
     if quota.key == REQUESTS or observation.rate is None:
         return Likelihood.POSSIBLE
     return Likelihood.LIKELY if observation.rate >= NEAR * quota.value else None
@@ -243,7 +247,7 @@ def _number(quota: Quota) -> str:
 
 
 def one_partition(observation: Observation) -> Iterator[Finding]:
-    """Report a single partition with most of the lag: one lane copies it, and more do not help."""
+    """Report a partition with most of the lag. More lanes do not help: one lane copies it."""
     if not observation.is_slow or len(observation.snapshot.partitions) < 2:
         return
     worst = max(observation.lagging, key=lambda partition: partition.lag or 0)
@@ -262,7 +266,7 @@ def one_partition(observation: Observation) -> Iterator[Finding]:
 
 
 def few_lanes(observation: Observation) -> Iterator[Finding]:
-    """Report unused cores, or partitions without a lane."""
+    """Report that more lanes would help: there are unused cores, and partitions with a lag."""
     if not observation.is_slow or not observation.snapshot.lanes:
         return
     if observation.cores is None:
@@ -285,7 +289,7 @@ def few_lanes(observation: Observation) -> Iterator[Finding]:
 
 
 def _bounded_by_tasks(observation: Observation) -> Iterator[Finding]:
-    """Report `tasks.max` as the limit for a flow on another host, whose cores are unknown."""
+    """Report that `tasks.max` limits the lanes, if the cores of the flow's host are unknown."""
     most = observation.tasks_max
     if most is not None and observation.snapshot.lanes >= most < len(observation.lagging):
         yield Finding(
@@ -299,10 +303,10 @@ def _bounded_by_tasks(observation: Observation) -> Iterator[Finding]:
 
 
 def open_transaction(observation: Observation) -> Iterator[Finding]:
-    """Report open transactions: with read_committed no record after one can be copied.
+    """Report open transactions, because a `read_committed` flow cannot copy any record after them.
 
-    For a moment, a record that arrives between the report of the lag and the query of the log end
-    looks the same.
+    A record that arrives between the report of the lag and the query of the log end may briefly
+    cause the same finding.
     """
     parts = [
         partition
@@ -323,8 +327,8 @@ def open_transaction(observation: Observation) -> Iterator[Finding]:
 
 
 def small_fetches(observation: Observation) -> Iterator[Finding]:
-    """Report fetch sizes that limit the rate: a broker sends one response per round trip, or
-    several if it is far.
+    """Report fetch sizes that limit the rate. A broker sends one response per round trip, or up to
+    MOST_SECTIONS if the round trip is long.
     """
     trip_ms = observation.source.round_trip_ms
     if not observation.is_slow or not trip_ms:
@@ -355,7 +359,7 @@ def small_fetches(observation: Observation) -> Iterator[Finding]:
 
 
 def far_away(observation: Observation) -> Iterator[Finding]:
-    """Report long round trips."""
+    """Report clusters whose round trip from this host takes at least FAR_MS."""
     for side in (observation.source, observation.target):
         if observation.is_slow and (side.round_trip_ms or 0) >= FAR_MS:
             slowest = max(side.round_trips_ms, key=lambda node: side.round_trips_ms[node])
@@ -369,7 +373,7 @@ def far_away(observation: Observation) -> Iterator[Finding]:
 
 
 def recoded(observation: Observation) -> Iterator[Finding]:
-    """Report batches that cannot pass unchanged, by the lanes' counts: they cost much more CPU."""
+    """Report a large share of batches that lanes cannot copy unchanged, which costs more CPU."""
     batches, costly = observation.batches
     if not observation.is_slow or costly <= MUCH * batches:
         return
@@ -389,7 +393,9 @@ def recoded(observation: Observation) -> Iterator[Finding]:
 
 
 def decoded(observation: Observation) -> Iterator[Finding]:
-    """Report the same from the configuration, if no lane has reported counts."""
+    """Report configs because of which batches are joined, or decoded and encoded again. Decoding
+    and encoding are reported only if no lane has counted batches.
+    """
     recompression, is_counted = observation.tuning.recompression, observation.batches[0] > 0
     if not observation.is_slow:
         return
@@ -421,7 +427,7 @@ def decoded(observation: Observation) -> Iterator[Finding]:
 
 
 def at_its_limits(observation: Observation) -> Iterator[Finding]:
-    """Report a slow flow without any other finding: the machine or the network is the limit."""
+    """Report that machine or network limit a slow flow, if there is no other finding."""
     if not observation.is_slow:
         return
     rate = "an unknown rate" if observation.rate is None else f"{size(observation.rate)}/s"
@@ -436,10 +442,12 @@ def at_its_limits(observation: Observation) -> Iterator[Finding]:
     )
 
 
-# Causes that stop a flow, or some of its partitions, and records that will be lost.
+# Causes that stop a flow or some of its partitions, or lose records before they are copied.
 
 SILENT_MS: Final = 10_000
-"""Maximum silence of a process, which reports its state once a second."""
+"""Milliseconds by which the report of a live process is overdue when the process is reported as
+silent. A process reports its state once a second.
+"""
 
 MARKDOWN_LINK: Final = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
 AS_SAID: Final = "see the message; twinlog explain CODE explains more"
@@ -450,7 +458,7 @@ def _certain_finding(cause: str, what: str, todo: str) -> Finding:
 
 
 def advice_of(code: str) -> str:
-    """Return the catalogue's advice on a code as plain text."""
+    """Return the advice of `twinlog explain` on a code as plain text."""
     condition = conditions().get(code)
     text = "" if condition is None else condition.advice
     return MARKDOWN_LINK.sub(r"\1: docs/\2", text).replace("`", "") or AS_SAID
@@ -468,7 +476,7 @@ def unreachable(observation: Observation) -> Iterator[Finding]:
 
 
 def _named(alias: str, problem: str) -> str:
-    """Return the problem of a cluster, adding its name if the error lacks it."""
+    """Return the problem of a cluster, with the cluster's alias even if the error lacks it."""
     if f"{alias} (" in problem or f"cluster {alias} " in problem:
         return f"from this host: {problem}"
     return f"{alias} cannot be reached from this host: {problem}"
@@ -485,7 +493,7 @@ def not_running(observation: Observation) -> Iterator[Finding]:
 
 
 def failed(observation: Observation) -> Iterator[Finding]:
-    """Report that the flow cannot run, or that a cluster is unreachable for it."""
+    """Report that the flow has failed or is degraded, with its own reason."""
     snapshot = observation.snapshot
     is_failed = snapshot.state is FlowState.FAILED
     is_unasked = snapshot.state is FlowState.UNKNOWN and bool(snapshot.code)
@@ -496,7 +504,7 @@ def failed(observation: Observation) -> Iterator[Finding]:
 
 
 def _advice(snapshot: FlowStatus) -> str:
-    """Return the advice for a flow that waits for a cluster, or whose records are at risk."""
+    """Return the advice for a degraded flow: it waits for a cluster, or its records are at risk."""
     is_near = any(partition.is_near_deletion for partition in snapshot.partitions)
     risks = ("RPO_EXCEEDED" if snapshot.rpo_excess else "", "RETENTION_NEAR" if is_near else "")
     code = next(filter(None, (snapshot.code, *risks)), "")
@@ -506,7 +514,7 @@ def _advice(snapshot: FlowStatus) -> str:
 
 
 def silent(observation: Observation) -> Iterator[Finding]:
-    """Report a live process that has stopped reporting."""
+    """Report that the flow's process is alive, but its report is overdue."""
     if observation.silent_ms > SILENT_MS:
         yield _certain_finding(
             "silent",
@@ -517,7 +525,7 @@ def silent(observation: Observation) -> Iterator[Finding]:
 
 
 def paused(observation: Observation) -> Iterator[Finding]:
-    """Report a paused flow, or paused topics."""
+    """Report that the flow is paused, or else each of its topics that is paused."""
     if observation.pause or observation.snapshot.state is FlowState.PAUSED:
         waiting = f"{count(observation.lag)} records wait" if observation.lag else ""
         what = "; ".join(filter(None, (observation.pause or "paused", waiting)))
@@ -559,7 +567,7 @@ def no_lanes(observation: Observation) -> Iterator[Finding]:
 
 
 def stopped_by_codes(observation: Observation) -> Iterator[Finding]:
-    """Report partitions that have stopped with a code or are retried; the most frequent first."""
+    """Report stopped and retried partitions by code. The most frequent code comes first."""
     parts = [partition for partition in observation.snapshot.partitions if partition.code]
     groups = sorted(
         _grouped_by(parts, lambda partition: partition.code), key=lambda item: -len(item[1])
@@ -577,7 +585,7 @@ def stopped_by_codes(observation: Observation) -> Iterator[Finding]:
 
 
 def leaderless(observation: Observation) -> Iterator[Finding]:
-    """Report partitions without a leader on the clusters, if no partition reports it itself."""
+    """Report partitions without a leader, unless the flow's status already reports NO_LEADER."""
     if any(partition.code == "NO_LEADER" for partition in observation.snapshot.partitions):
         return
     for side in (observation.source, observation.target):
@@ -588,7 +596,7 @@ def leaderless(observation: Observation) -> Iterator[Finding]:
 
 
 def under_min_isr(observation: Observation) -> Iterator[Finding]:
-    """Report partitions of the target with too few replicas in sync to accept records."""
+    """Report target partitions under min.insync.replicas, unless the flow's status reports them."""
     if any(
         partition.code == "TARGET_UNDER_MIN_ISR" for partition in observation.snapshot.partitions
     ):
@@ -612,7 +620,7 @@ def _side_text(side: ClusterView, tps: Sequence[object], what: str) -> str:
 
 
 def retention_near(observation: Observation) -> Iterator[Finding]:
-    """Report records that will be deleted before they are copied."""
+    """Report topics whose retention will probably delete records before they are copied."""
     near = [
         partition for partition in observation.snapshot.partitions if partition.is_near_deletion
     ]
@@ -663,11 +671,11 @@ CHECKS: Final[tuple[Callable[[Observation], Iterator[Finding]], ...]] = (
     decoded,
     far_away,
 )
-"""Order of findings of the same likelihood."""
+"""All checks. Findings of the same likelihood are printed in this order."""
 
 
 def printed(observation: Observation, findings_of: list[Finding]) -> dict[str, Any]:
-    """Return the measurements and findings of a flow, as they are printed for programs."""
+    """Return the measurements and findings of a flow for the JSON output."""
     return {
         "flow": observation.flow,
         "state": observation.snapshot.state,
@@ -685,7 +693,7 @@ def printed(observation: Observation, findings_of: list[Finding]) -> dict[str, A
 
 
 def findings(observation: Observation) -> list[Finding]:
-    """Return the findings, or an empty list if the flow is neither slow nor stopped."""
+    """Return the findings, the most likely first. Empty if the flow is neither slow nor stopped."""
     results = [finding for check in CHECKS for finding in check(observation)]
     if not results:
         results = list(at_its_limits(observation))

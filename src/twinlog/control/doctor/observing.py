@@ -1,8 +1,8 @@
-"""Observes a flow for a few seconds: the reports of its process, from this host or from its row on
-the target, and the current state of both clusters. Only reads.
+"""Observes a flow for a few seconds, without writing anything. It reads the reports of the flow's
+process, from this host or from the process's row on the target, and queries both clusters.
 
-The report of a process of this host is read twice, in order to compute rates; in between the
-clusters are queried.
+The report of a process of this host is read twice in order to compute rates. The clusters are
+queried in between.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from twinlog.survey.state_reader import rows_since, state_rows_if_any
 
 GIVES_UP_S: Final = 20.0
 HEARD_FOR_S: Final = 3.0
-"""A process writes its numbers once a second."""
+"""Seconds to wait for the next report. A process writes one every second."""
 
 REPORTED_FOR_MS: Final = 60_000
 MIN_ISR: Final = "min.insync.replicas"
@@ -47,22 +47,22 @@ BEHIND_AT_MOST: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessReport:
-    """The report of a flow by a process of this host."""
+    """The last report on a flow by a process of this host."""
 
     snapshot: FlowStatus
     written_ms: int
     late_ms: int
-    """How long its next report is overdue."""
+    """Milliseconds by which the process's next report is overdue."""
 
 
 def observe(config: MirrorConfig, file: Path) -> Iterator[Observation]:
-    """Yield an observation of each flow. An unreachable cluster is part of the observation."""
+    """Yield an observation of each flow. If a cluster is unreachable, the observation says so."""
     for flow in config.flows:
         yield _Observer(config, flow, file).observation()
 
 
 class _Observer:
-    """Observes one flow."""
+    """Collects the data of one flow."""
 
     def __init__(self, config: MirrorConfig, flow: FlowConfig, file: Path) -> None:
         self._config = config
@@ -75,7 +75,7 @@ class _Observer:
         first = heard(running_mirrors(self._file), self._setup.name)
         if first is not None:
             snapshot = first.snapshot
-        else:  # by its row on the target, or by the clusters only
+        else:  # use the report in the process's row on the target, or only the clusters' state
             alone = replace(self._config, flows=(self._flow,))
             snapshot = offline_status(alone, GIVES_UP_S)[0].status
         parts = snapshot.partitions
@@ -104,7 +104,7 @@ class _Observer:
         return replace(seen, reported_rate=rate)
 
     def _reported_rate(self) -> float | None:
-        """Return the rate from one leader's first and last row of the last minute."""
+        """Return the flow's bytes per second by its leader's rows of the last minute, or None."""
         try:
             with _prompt_client(self._setup.target) as client:
                 rows = rows_since(client, int(time.time() * 1000) - REPORTED_FOR_MS)
@@ -114,7 +114,9 @@ class _Observer:
             return None
 
     def _with_rates(self, observation: Observation, first: ProcessReport) -> Observation:
-        """Add the rates since the first report, or how long the next report is overdue."""
+        """Add the rates since the first report, or, if there is no later report, how long it is
+        overdue.
+        """
         deadline = time.monotonic() + HEARD_FOR_S
         last = first
         while time.monotonic() < deadline:
@@ -165,7 +167,7 @@ class _Observer:
         return tuple(quota for quota in quotas if quota.key in keys and quota.may_bind(client_id))
 
     def _limit(self, intent: Intent | None) -> Limit | None:
-        """Return the limit set by a user, or else that of the configuration."""
+        """Return the limit set by a user, or else the configured limit, or None without a limit."""
         if intent is not None and intent.bytes_per_second is not None:
             return Limit(bytes_per_second=intent.bytes_per_second, who=intent.whose, is_key=False)
         limit = self._flow.lanes.max_bytes_per_second
@@ -208,7 +210,9 @@ def _prompt_client(settings: ClusterSettings) -> ClusterClient:
 
 
 def reported_rate(flow: str, rows: Sequence[tuple[bytes | None, bytes | None]]) -> float | None:
-    """Return bytes per second between the first and the last of a leader's rows, in log order."""
+    """Return the newest leader's bytes per second between its first and last status row, or None
+    if there are no two. `rows`: the status topic's rows in log order.
+    """
     statuses = [
         published for row in rows if (published := published_status(flow, [row])) is not None
     ]
@@ -221,7 +225,7 @@ def reported_rate(flow: str, rows: Sequence[tuple[bytes | None, bytes | None]]) 
 
 
 def heard(mirrors: Iterable[RunningMirror], flow: str) -> ProcessReport | None:
-    """Return the report of a process of this host that leads the flow, or None."""
+    """Return the report on a flow by a process of this host that leads it, or None."""
     for mirror in mirrors:
         for value in mirror.flows:
             if value.flow == flow and value.state is not FlowState.STANDBY:
@@ -236,7 +240,7 @@ def heard(mirrors: Iterable[RunningMirror], flow: str) -> ProcessReport | None:
 def leaderless(
     metadata: ClusterMetadata, tps: Iterable[TopicPartition]
 ) -> Iterator[TopicPartition]:
-    """Yield partitions without a leader."""
+    """Yield the partitions without a leader."""
     for tp in tps:
         partition = metadata.partition(tp)
         if partition is not None and partition.leader < 0:
@@ -246,8 +250,8 @@ def leaderless(
 def under_min_isr(
     client: ClusterClient, metadata: ClusterMetadata, tps: Iterable[TopicPartition]
 ) -> Iterator[TopicPartition]:
-    """Yield partitions whose leader rejects acks=all. Configs are queried only for topics with a
-    replica that is out of sync.
+    """Yield partitions whose leader rejects acks=all, because too few replicas are in sync.
+    min.insync.replicas is queried only for topics with a replica that is out of sync.
     """
     short: dict[str, list[tuple[TopicPartition, int]]] = {}
     for tp in tps:

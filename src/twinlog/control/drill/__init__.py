@@ -1,7 +1,7 @@
-"""Drill: rehearses a switchover and a failover of a flow with its own topics, groups and clients,
-on the real clusters, and removes everything again.
+"""Drill: rehearses a switchover and a failover of a flow on the real clusters. The drill uses
+topics, groups and clients of its own, and removes them again.
 
-Read in this order: `cleaning` (names of a drill, and their removal), `rehearsal` (its
-producer and consumer, the steps, and which records were lost, duplicated or moved), `drill` (from
-start to end, the flow's configuration under other names, and the report).
+Read in this order: `cleaning` (names of a drill, and removal of everything that has such a name),
+`rehearsal` (producer, consumers, the steps, and which records were lost, duplicated or moved),
+`drill` (the whole drill, its configuration derived from the flow's, and the report).
 """

@@ -1,6 +1,6 @@
-"""Removes what a drill left on both clusters: topics, groups, ACLs, and rows in state topics.
+"""Removes a drill's topics, groups, ACLs, and rows in state topics from both clusters.
 
-Only names with a drill's mark are removed. Each step may be repeated.
+Only objects whose names contain a drill's mark are removed. Each step is idempotent.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
 from twinlog.wire.rows import Record
 
-# Names of a drill: everything whose name begins with its mark belongs to it, and is removed.
-# Topics end in `.internal`, so that mirrors with the usual `topics.exclude` leave them alone.
+# Names of a drill begin with its mark. Everything that has such a name belongs to the drill, and is
+# removed. Topics end in `.internal`, so that mirrors with the usual `topics.exclude` skip them.
 
 PREFIX: Final = "twinlog-drill-"
 SUFFIX: Final = ".internal"
 
 
 class Part(StrEnum):
-    """The part of a drill that is rehearsed."""
+    """The parts of a drill, which are rehearsed one after the other."""
 
     SWITCHOVER = "switchover"
     FAILOVER = "failover"
@@ -43,7 +43,7 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DrillNames:
-    """The names of one drill; `mark` is in all of them."""
+    """The names of one drill. All of them contain `mark`, such as `twinlog-drill-1a2b3c4d`."""
 
     mark: str
 
@@ -52,21 +52,23 @@ class DrillNames:
         return cls(f"{PREFIX}{secrets.token_hex(4)}")
 
     def alias(self, part: Part, alias: str) -> str:
-        """Return the alias of a cluster in the drill's configuration."""
+        """Return the alias of a cluster in the drill's configuration. `alias`: the flow's alias."""
         return f"{self.mark}{part.value[0]}-{alias}"
 
     def topic(self, part: Part, number: int) -> str:
-        """Return the name of a topic on the source."""
+        """Return the name of the drill's source topic with this number."""
         return f"{self.mark}{part.value[0]}-{number}{SUFFIX}"
 
     def group(self, part: Part, number: int) -> str:
-        """Return the name of the group that reads that topic."""
+        """Return the name of the consumer group that reads the drill's topic with this number."""
         return f"{self.mark}{part.value[0]}-{number}"
 
 
 OF_A_DRILL: Final = re.compile(rf"({PREFIX}[0-9a-f]{{8}})[sf]-")
 WITHIN_S: Final = 60.0
-"""Within this time a killed member has left its group, and all brokers know of a deleted topic."""
+"""Seconds for which a clean-up is retried. Within this time a killed member has left its group, and
+all brokers know of a deleted topic.
+"""
 AGAIN_S: Final = 1.0
 SOON_S: Final = 0.1
 """Pause before the check that nothing is left, because brokers may still list deleted topics."""
@@ -81,17 +83,17 @@ class Leftovers:
     topics: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     running: tuple[str, ...] = ()
-    """Marks of drills with an active group: their mirrors or clients are running."""
+    """Marks of drills whose mirror or clients are running, because they have an active group."""
     fences: tuple[str, ...] = ()
-    """Topics with an ACL of a drill."""
+    """Topics with an ACL that a drill created."""
     rows: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
-    """Keys by Twinlog's topic."""
+    """Keys of drills' rows in Twinlog's state and status topics, by topic."""
 
     def __bool__(self) -> bool:
         return bool(self.topics or self.groups or self.fences or any(self.rows.values()))
 
     def lines(self) -> Iterator[str]:
-        """The remains as text."""
+        """Yield the remains as lines of text."""
         for kind, names in (
             ("topic", self.topics),
             ("group", self.groups),
@@ -105,7 +107,9 @@ class Leftovers:
 
 
 def leftovers(client: ClusterClient, mark: str = "") -> Leftovers:
-    """Return what one drill, or every drill, left on a cluster. Raises TwinlogError."""
+    """Return the remains on a cluster of the drill with this mark, or of all drills if it is empty.
+    Raises TwinlogError if the cluster cannot be queried.
+    """
 
     def is_drill_name(name: str) -> bool:
         return OF_A_DRILL.search(name) is not None and mark in name
@@ -114,7 +118,8 @@ def leftovers(client: ClusterClient, mark: str = "") -> Leftovers:
     try:
         denied = {acl.name for acl in topic_acls(client) if acl == fence_acl(acl.name)}
     except TwinlogError:
-        denied = set()  # no authorizer, or ACLs may not be read; then no fence was made either
+        # without an authorizer or permission to list ACLs, no drill can have created a fence here
+        denied = set()
     listed = list_groups(Coordinators(client)).values()
     groups = {group.name: group.is_active for group in listed if is_drill_name(group.name)}
     active = (OF_A_DRILL.search(name) for name, is_active in groups.items() if is_active)
@@ -134,8 +139,9 @@ def leftovers(client: ClusterClient, mark: str = "") -> Leftovers:
 
 
 def clean(client: ClusterClient, mark: str, say: Say) -> bool:
-    """Delete the remains of a drill. Return True if nothing is left. A cluster that does not
-    respond is reported, and is no error, so that the other one is cleaned as well.
+    """Delete the remains of a drill. Return True if nothing is left, or report the remains and
+    return False after WITHIN_S. An unreachable cluster is reported without raising an error, so
+    that the caller can clean the other cluster.
     """
     deadline = time.monotonic() + WITHIN_S
     while True:
@@ -155,7 +161,7 @@ def clean(client: ClusterClient, mark: str, say: Say) -> bool:
 
 
 def _delete(client: ClusterClient, remains: Leftovers) -> Iterator[str]:
-    """Delete what was found. Yield the reasons why something is left for now."""
+    """Delete the remains that were found. Yield an error for each deletion that failed."""
     try:
         if remains.fences:
             delete_topic_acls(client, [fence_acl(topic) for topic in remains.fences])
@@ -165,7 +171,7 @@ def _delete(client: ClusterClient, remains: Leftovers) -> Iterator[str]:
         for topic in remains.topics:
             try:
                 delete_topic(client, topic)
-            except TwinlogError as error:  # other topics may still be deleted
+            except TwinlogError as error:  # continue with the next topic
                 yield str(error)
         for topic, keys in remains.rows.items():
             for begin in range(0, len(keys), ROWS_AT_ONCE):
@@ -186,7 +192,7 @@ def _forget(client: ClusterClient, tp: TopicPartition, keys: tuple[bytes, ...]) 
 def _rows(
     client: ClusterClient, topic: str, is_drill_name: Callable[[str], bool]
 ) -> Iterator[bytes]:
-    """Yield the keys whose newest row is no tombstone."""
+    """Yield the keys of drills whose newest row in a compacted topic is not a tombstone."""
     newest: dict[bytes, bool] = {}
     for record in read_to_end(client, topic, 0):
         if record.key is not None:

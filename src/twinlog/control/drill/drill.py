@@ -1,8 +1,8 @@
-"""A drill from start to end: its own topics, its own mirror, both rehearsals, and the clean-up.
+"""Runs a drill: creates its topics, starts a mirror for them, rehearses, and cleans up.
 
 If the drill dies, its mirror ends a second later. Topics, groups, ACLs and rows with the drill's
-mark are left: `twinlog drill clean` shows and removes them. No file is left, because the mirror's
-configuration, which may contain passwords, is only in memory. The flow itself is never touched.
+mark remain until `twinlog drill clean` removes them. No file remains: the mirror's configuration
+may contain passwords, so it is only in memory. The drill never changes the flow itself.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ MOST_PARTITIONS: Final = 100
 COPIED_CONFIGS: Final = (
     *("compression.type", "max.message.bytes", "min.insync.replicas", "message.timestamp.type"),
 )
-"""Copied from the chosen topics. Configs that delete or compact records are not copied, because the
-drill looks for every record.
+"""Topic configs that the drill's topics get from the topics that they are modeled on. Configs that
+delete or compact records are not copied, because the drill searches for every record.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicShape:
-    """A topic of the flow, for which the drill creates one of the same shape."""
+    """Partitions, replicas and configs of a topic of the flow. The drill creates such a topic."""
 
     topic: str
     partitions: int
@@ -67,7 +67,7 @@ class TopicShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrillPlan:
-    """What a drill would do."""
+    """The plan of a drill, which is printed before the drill runs."""
 
     FIELDS = (
         "flow topics=shapes fence parts seconds=load.seconds "
@@ -82,7 +82,7 @@ class DrillPlan:
     is_open: ClassVar = True
 
     def lines(self) -> Iterator[str]:
-        """The plan as text."""
+        """Yield the plan as lines of text."""
         for shape in self.shapes:
             yield f"a topic like {shape.topic}: {plural(shape.partitions, 'partition')}"
         rate = f"{self.load.records_per_s:.0f} records/s of {self.load.record_bytes} bytes"
@@ -97,7 +97,7 @@ class DrillPlan:
 
 @dataclass(slots=True, kw_only=True)
 class DrillResult:
-    """The measurements of a drill."""
+    """The result of a drill: measurements and defects of each rehearsal, and the verdict."""
 
     FIELDS = "id=mark began_ms seconds verdict plan rehearsals=outcomes problem? is_clean evidence"
 
@@ -107,9 +107,9 @@ class DrillResult:
     seconds: float = 0.0
     outcomes: list[Measurements] = field(default_factory=list)
     problem: str = ""
-    """Why it ended early."""
+    """The error that ended the drill early. Empty if all rehearsals have run."""
     is_clean: bool = True
-    """Nothing is left on the clusters."""
+    """False if topics, groups, ACLs or rows of the drill are left on a cluster."""
     evidence: list[str] = field(default_factory=list)
 
     @property
@@ -126,7 +126,7 @@ class DrillResult:
 
 
 class Drill:
-    """One drill of one flow; not thread-safe."""
+    """Plans and runs one drill of one flow. Not thread-safe."""
 
     def __init__(self, raw: RawConfig, config: FlowConfig, say: Say) -> None:
         self._raw, self._config = raw, config
@@ -141,7 +141,9 @@ class Drill:
     def plan(
         self, topics: NamePattern | None, limit: int, load: Load, parts: Sequence[Part]
     ) -> DrillPlan:
-        """Return the plan, changing nothing. Raises FlowError (NOTHING_TO_DRILL)."""
+        """Return the plan without changing anything. `limit`: the maximum number of topics. Raises
+        FlowError (NOTHING_TO_DRILL) if `topics` selects no topic of the flow.
+        """
         with CutoverScope(self._setup, topics) as scope:
             scope.require_source()
             source_topics = scope.source.metadata(None).topics
@@ -175,7 +177,7 @@ class Drill:
         )
 
     def run(self, plan: DrillPlan) -> DrillResult:
-        """Run the drill and clean up in any case. Errors are in the result."""
+        """Run the drill, and clean up even if it fails. A failure is in the result's `problem`."""
         names = DrillNames.new()
         began = time.monotonic()
         result = DrillResult(plan=plan, mark=names.mark, began_ms=int(time.time() * 1000))
@@ -251,7 +253,9 @@ class Drill:
 def _commit_first(
     source: ClusterClient, names: DrillNames, part: Part, shapes: Sequence[TopicShape]
 ) -> None:
-    """Create the groups before the mirror first lists groups, because it lists them rarely."""
+    """Create the drill's groups by committing offset 0. A mirror rarely lists groups, so they must
+    exist before the drill's mirror starts.
+    """
     wanted = {
         names.group(part, number): {
             TopicPartition(names.topic(part, number), p): Committed(offset=0)
@@ -287,9 +291,10 @@ def _fence(source: ClusterClient) -> FenceKind:
     return FenceKind.ACL
 
 
-# A drill's configuration is the flow's, under aliases of its own. So it has its own remote topics,
-# offset map, checkpoints and leader, and changes nothing of the flow. Keys with effects beyond
-# these are left out: HTTP, heartbeats, producer quotas, the source's groups, and `twinlog.start.*`.
+# A drill's configuration is the flow's configuration with other cluster aliases. So the drill has
+# remote topics, an offset map, checkpoints and a leader of its own, and does not affect the flow.
+# Keys that affect anything else are left out: HTTP, heartbeats, producer quotas, the source's
+# groups, and `twinlog.start.*`.
 
 LEFT_OUT: Final = (
     *("clusters", "enabled", "topics", "topics.exclude", "topics.blacklist"),
@@ -310,8 +315,8 @@ OF_EACH: Final = {
 
 
 def drill_text(raw: RawConfig, flow: Flow, names: DrillNames, topics: Mapping[Part, int]) -> str:
-    """Return the text of an mm2.properties file. `topics`: number of topics of each part.
-    References to secrets are kept as they are in the file.
+    """Return the drill's configuration as the text of an mm2.properties file. `topics`: number of
+    topics of each part. References to secrets are copied without resolving them.
     """
     aliases = [cluster.alias for cluster in load_raw(raw).clusters]
     settings = {
@@ -332,7 +337,7 @@ def drill_text(raw: RawConfig, flow: Flow, names: DrillNames, topics: Mapping[Pa
             "groups": ", ".join(names.group(part, number) for number in range(size)),
         }
         settings.update(_set({f"{own}.{name}": value for name, value in values.items()}))
-    # disabled flows emit heartbeats as well
+    # without this key, the disabled flows between the drill's clusters would emit heartbeats, too
     settings.update(_set({"clusters": ", ".join(clusters), "emit.heartbeats.enabled": "false"}))
     return canonical(settings, clusters)
 
@@ -352,7 +357,9 @@ def _is_left_out(key: str) -> bool:
 
 
 def _prefix(key: str, aliases: Sequence[str]) -> str:
-    """Return `A.`, `A->B.` or nothing; the longest match, because `A.B` may be another cluster."""
+    """Return a key's prefix: `A.`, `A->B.`, or an empty string if it has none. The longest match is
+    returned, because `A.B` may also be the alias of a cluster.
+    """
     return max(prefixes(key, aliases), key=len)
 
 
@@ -360,8 +367,9 @@ def _set(values: Mapping[str, str]) -> dict[str, Setting]:
     return {key: Setting(key=key, value=value, file="drill") for key, value in values.items()}
 
 
-# The report: `drill-ID.json`, `drill-ID.html`, `drill-ID.sha256` (as `sha256sum --check` reads it)
-# and, with a key, `drill-ID.sha256.sig`: Ed25519 (RFC 8032) over the bytes of the checksums.
+# The report's files are `drill-ID.json`, `drill-ID.html`, and `drill-ID.sha256` for
+# `sha256sum --check`. If a key is given, `drill-ID.sha256.sig` is added: an Ed25519 signature
+# (RFC 8032) of `drill-ID.sha256`.
 
 _STYLE = """
 :root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }
@@ -375,7 +383,7 @@ pre { overflow-x: auto; padding: .6rem; border: 1px solid #8886 }
 
 
 def signing_key(path: Path) -> Ed25519PrivateKey:
-    """Return an unencrypted private key from PEM. Raises UsageError if the file has none."""
+    """Return the Ed25519 key of an unencrypted PEM file. Raises UsageError if there is none."""
     try:
         key = load_pem_private_key(path.read_bytes(), None)
     except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
@@ -389,7 +397,9 @@ def signing_key(path: Path) -> Ed25519PrivateKey:
 
 
 def write_report(result: DrillResult, folder: Path, key: Ed25519PrivateKey | None) -> list[Path]:
-    """Write the files, and return them in that order. Raises UsageError if that fails."""
+    """Write the report's files. Return their paths: JSON, HTML, checksums, and the signature if
+    there is a key. Raises UsageError if a file cannot be written.
+    """
     stem = folder / f"drill-{result.mark.rpartition('-')[2]}"
     data = {"v": 1, **encoded(result)}
     files = {
@@ -414,7 +424,7 @@ def write_report(result: DrillResult, folder: Path, key: Ed25519PrivateKey | Non
 
 
 def page(result: DrillResult) -> str:
-    """Return a self-contained HTML page."""
+    """Return the report as an HTML page without references to other files."""
     verdict = "green" if result.is_green else "red"
     began = datetime.fromtimestamp(result.began_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     parts = [

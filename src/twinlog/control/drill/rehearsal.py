@@ -1,10 +1,12 @@
-"""One rehearsal: clients run, move to the target by the steps of the real commands, and continue.
+"""One rehearsal: clients write and read at the source, move to the target by the steps of the real
+commands, and continue there.
 
-Switchover: no record may be lost, duplicated or moved, in the remote topics and as read by groups.
+Switchover: records must not be lost, duplicated or moved. This is checked in the remote topics and
+in the records that groups have read.
 
 Failover: mirror and clients are cut off at the same time, as if the source were lost, and the
-source is not queried any more. Records that had not arrived are the measured loss. All other
-records must be complete, and each must be read; some are read twice.
+source is not queried afterwards. Records that were not copied by then are the measured loss.
+All other records must be on the target, and groups must read each of them at least once.
 """
 
 from __future__ import annotations
@@ -44,13 +46,13 @@ from twinlog.wire.records import Record, encode_batch
 
 POLL_S: Final = 0.3
 BEGINS_WITHIN_S: Final = 300.0
-"""Time for Spark to start, topics to be found, and a checkpoint to be written."""
+"""Maximum wait for a step that includes the start of Spark, a discovery, or a checkpoint."""
 WORKS_WITHIN_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """The load of the drill's application."""
+    """Duration, rate and record size of what the drill's producer writes."""
 
     seconds: float = 10.0
     records_per_s: float = 200.0
@@ -59,7 +61,7 @@ class Load:
 
 @dataclass(slots=True, kw_only=True)
 class Measurements:
-    """The measurements of a rehearsal."""
+    """The measurements and findings of a rehearsal."""
 
     FIELDS = (
         "part written_records=written lost_records=lost lost_seconds=lost_s "
@@ -69,14 +71,16 @@ class Measurements:
 
     part: Part
     written: int = 0
-    """Records that were acknowledged by either cluster."""
+    """Number of records that the source or the target has acknowledged."""
     lost: int = 0
     lost_s: float = 0.0
-    """Age of the oldest lost record when the source was cut off."""
+    """Age of the oldest lost record when the source was cut off, in seconds."""
     said_lost: int | None = None
-    """The loss by the plan of the failover, or None if it was unknown."""
+    """Number of lost offsets by the plan of the failover, or None if the plan does not know it."""
     interruption_s: float = 0.0
-    """Time from the last moment at which producers could write until all could write again."""
+    """Seconds between the last possible write to the source, and the time when every partition of
+    the target had accepted a write.
+    """
     read_again: int = 0
     findings: list[Defect] = field(default_factory=list)
 
@@ -144,7 +148,9 @@ class Rehearsal:
         return outcome
 
     def _wait_for_readers(self, writer: DrillWriter, readers: Sequence[DrillReader]) -> None:
-        """Wait until producers are fenced off, and consumers have read to the end and stopped."""
+        """Wait until writing has ended, by the fence or at its end, and readers have read
+        everything.
+        """
         self._until(lambda: writer.refused_at is not None or not writer.is_alive, "the fence holds")
         for client in (writer, *readers):
             client.end()
@@ -211,10 +217,10 @@ class Rehearsal:
                 outcome.findings += findings(self._part, where, tp, later, later)
                 outcome.read_again += len(later) - len({*later} - {*numbers})
 
-    # -- both
+    # -- used by both
 
     def _begin(self, scope: CutoverScope) -> tuple[DrillWriter, list[DrillReader]]:
-        """Start the application on the source."""
+        """Start the application on the source, and wait until every partition has a record."""
         tps = [TopicPartition(t, p) for t, count in self._topics.items() for p in range(count)]
         clients = self._application(scope.setup.source, dict.fromkeys(tps, 0), self._groups)
         self._until(lambda: clients[0].is_writing, "the first records")
@@ -223,7 +229,9 @@ class Rehearsal:
     def _move_application(
         self, scope: CutoverScope, before: DrillWriter
     ) -> tuple[DrillWriter, list[DrillReader]]:
-        """Run the application on the target for half of the time; it reads everything at last."""
+        """Run the application on the target for half of the load's time, then stop it. Readers read
+        to the end of the log before they stop.
+        """
         first = {self._remote(scope, tp): number for tp, number in before.written.items()}
         groups = {group: scope.remote(topic) for group, topic in self._groups.items()}
         new_writer, readers = self._application(scope.setup.target, first, groups)
@@ -239,7 +247,9 @@ class Rehearsal:
         first: Mapping[TopicPartition, int],
         groups: Mapping[str, str],
     ) -> tuple[DrillWriter, list[DrillReader]]:
-        """Start a writer, and a reader for each group and its topic."""
+        """Start a writer, and a reader for each group. `first`: the number of each partition's
+        first record. `groups`: the topic that each group reads.
+        """
         writer = DrillWriter(
             settings,
             first,
@@ -256,7 +266,7 @@ class Rehearsal:
         return writer, readers
 
     def _work(self, share: float = 1.0) -> None:
-        """Let the application run for a while."""
+        """Let the application run for this share of the load's time."""
         until = time.monotonic() + self._load.seconds * share
         self._until(lambda: time.monotonic() >= until, "", self._load.seconds + WORKS_WITHIN_S)
 
@@ -300,11 +310,11 @@ class Rehearsal:
 
 
 def _is_copied(scope: CutoverScope) -> bool:
-    """Return True if at least a part of every partition is copied."""
+    """Return True if the target has at least some records of every partition."""
     try:
         current: list[Copy] = copies(scope)
     except TwinlogError:
-        return False  # the drill's topics are being created
+        return False  # the remote topics do not exist yet
     return bool(current) and all(copy.is_copied for copy in current)
 
 
@@ -315,11 +325,11 @@ def _closed(work: Switchover) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defect:
-    """A defect of one partition."""
+    """An error that the rehearsal has found, such as lost records of a partition."""
 
     part: str
     where: str
-    """Such as `the target log of orders-0`."""
+    """Name of the checked log, group or measurement, such as `the log of orders-0`."""
     what: str
 
     def __str__(self) -> str:
@@ -329,7 +339,9 @@ class Defect:
 def findings(
     part: str, where: str, tp: TopicPartition, actual: Sequence[int], expected: Sequence[int]
 ) -> Iterator[Defect]:
-    """Yield how records differ from the wanted ones: each number once, in ascending order."""
+    """Yield a defect for lost, doubled, unknown and moved records. `actual`: the record numbers in
+    the order of the log. `expected`: numbers that must each occur once, in ascending order.
+    """
 
     def finding(numbers: Sequence[int], what: str) -> Defect:
         shown = first_few(str(number) for number in numbers)
@@ -343,26 +355,27 @@ def findings(
         yield finding(doubled, "doubled")
     if strange := sorted({*counts} - {*expected}):
         yield finding(strange, "not written by the drill")
-    firsts = list(dict.fromkeys(actual))  # a doubled record does not count as moved as well
+    firsts = list(dict.fromkeys(actual))  # so that a doubled record is not reported as moved, too
     if moved := [b for a, b in pairwise(firsts) if b < a]:
         yield finding(moved, "moved")
 
 
 def read_again(numbers: Sequence[int]) -> int:
-    """Return how many records were read more than once."""
+    """Return the number of repeated reads. A record that was read three times counts as two."""
     return len(numbers) - len({*numbers})
 
 
-# The drill's application: a thread that writes numbered records, and one that reads and commits.
-# Record n of a partition has the key n. The writer counts acknowledged records. If a response is
-# lost, the end of the log shows how many records arrived, since no other client writes there.
+# The drill's application: a thread that writes numbered records, and one thread per group that
+# reads and commits. Record n of a partition has the key n. The writer counts acknowledged records.
+# If a response is lost, the end of the log shows how many records have arrived, because no other
+# client writes to these topics.
 
 ROUND_S: Final = 0.05
 AGAIN_S: Final = 0.5
 
 
 class DrillClient:
-    """Works in its own thread until it is stopped."""
+    """A client that runs in its own thread until it is stopped or fails."""
 
     def __init__(self, settings: ClusterSettings) -> None:
         self._settings = settings
@@ -378,18 +391,18 @@ class DrillClient:
         return self._thread.is_alive()
 
     def stop(self) -> None:
-        """Ask the thread to end; does not wait."""
+        """Signal the thread to end, without waiting for it."""
         self._end.set()
 
     def end(self) -> None:
-        """Stop the thread, wait for its end, and raise its error, if any."""
+        """Stop the thread and wait until it has ended. Raises the thread's error if it failed."""
         self.stop()
         if self._thread.ident is not None:
             self._thread.join()
         self.check()
 
     def check(self) -> None:
-        """Raise the error that ended the thread, if any."""
+        """Raise the error that ended the thread, if it failed."""
         if self.error is not None:
             raise self.error
 
@@ -405,7 +418,7 @@ class DrillClient:
 
 
 class DrillWriter(DrillClient):
-    """Writes the numbers of each partition in order."""
+    """Writes records to each partition, with consecutive numbers as keys."""
 
     def __init__(
         self,
@@ -415,26 +428,28 @@ class DrillWriter(DrillClient):
         records_per_s: float,
         record_bytes: int,
     ) -> None:
-        """`first`: each partition's first number."""
+        """`first`: the number of the first record to write to each partition."""
         super().__init__(settings)
         self.written = dict(first)
-        """How many numbers of each partition are acknowledged, including those before `first`."""
+        """Number of the next record of each partition. All lower numbers are acknowledged."""
         self.first_at: dict[TopicPartition, float] = {}
-        """When each partition's first record was acknowledged; monotonic seconds."""
+        """Monotonic time at which each partition's first record was acknowledged."""
         self.refused_at: float | None = None
-        """When a broker first rejected a record, which ends the writer; monotonic seconds."""
+        """Monotonic time at which a broker denied a write, which ended the writer; else None."""
         self._acked: dict[TopicPartition, list[tuple[int, float]]] = {tp: [] for tp in first}
         self._value = b"." * record_bytes
         self._at_once = max(1, round(records_per_s * ROUND_S / max(1, len(first))))
         self._pause_s = len(first) * self._at_once / records_per_s
 
     def acked_at(self, tp: TopicPartition, number: int, otherwise: float) -> float:
-        """Return the monotonic time of a record's acknowledgement, or `otherwise` if none came."""
+        """Return the monotonic time of a record's acknowledgement, or `otherwise` if there was
+        none.
+        """
         return next((at for end, at in self._acked[tp] if end > number), otherwise)
 
     @property
     def is_writing(self) -> bool:
-        """Every partition has accepted a record."""
+        """True if every partition has accepted a record."""
         return len(self.first_at) == len(self.written)
 
     def _work(self, client: ClusterClient) -> None:
@@ -467,7 +482,7 @@ class DrillWriter(DrillClient):
 
 
 class DrillReader(DrillClient):
-    """Reads topics of one group from its offsets, and commits what it has read."""
+    """Reads partitions from the committed offsets of a group, and commits the offsets reached."""
 
     def __init__(
         self, settings: ClusterSettings, group: str, tps: Sequence[TopicPartition]
@@ -477,12 +492,12 @@ class DrillReader(DrillClient):
         self._tps = tps
         self._is_cut = False
         self.read: dict[TopicPartition, list[int]] = {tp: [] for tp in tps}
-        """Numbers in the order in which they were read."""
+        """Numbers of the records of each partition, in the order in which they were read."""
         self.resumed: dict[TopicPartition, int] = {}
-        """The offsets at which it began."""
+        """The offset of each partition at which the reader began."""
 
     def cut(self) -> None:
-        """Treat the cluster as lost: read and commit nothing more."""
+        """Stop without reading or committing anything more, as if the cluster were lost."""
         self._is_cut = True
         self.end()
 
@@ -492,7 +507,7 @@ class DrillReader(DrillClient):
         position = {tp: committed[tp].offset if tp in committed else 0 for tp in self._tps}
         self.resumed = dict(position)
         is_over = False
-        while not is_over:  # one more round after the end, to read all records
+        while not is_over:  # after `stop`, a last round reads and commits all remaining records
             is_over = self._end.wait(ROUND_S)
             if self._is_cut:
                 return
@@ -513,7 +528,7 @@ class DrillReader(DrillClient):
 
 
 def numbers_in(client: ClusterClient, tp: TopicPartition) -> list[int]:
-    """Return the numbers of all records of a partition, in order."""
+    """Return the drill's numbers of all records of a partition, in the order of the log."""
     return [number_of(record) for record in read_to_end(client, tp.topic, tp.partition)]
 
 
@@ -527,7 +542,7 @@ def _ends(client: ClusterClient, tps: Iterable[TopicPartition]) -> dict[TopicPar
     return client.retrying(lambda: readable_ends(client, tps))
 
 
-# The drill's mirror.
+# The mirror that a drill runs for its own topics.
 
 LINES: Final = 20
 PROGRAM: Final = """
@@ -542,11 +557,15 @@ def watch(parent):
 threading.Thread(target=watch, args=(int(sys.argv[1]),), daemon=True).start()
 sys.exit(run(sys.argv[2:]))
 """
-"""It ends when the drill ends, even if the drill is killed."""
+"""Program of the mirror's process. A thread checks once a second whether the drill's process is
+still the parent. If the drill has ended, even by SIGKILL, the thread stops the mirror.
+"""
 
 
 class MirrorProcess:
-    """Runs until it is killed. Its log is in memory, so a drill that is killed leaves no file."""
+    """The drill's mirror, a process that runs until `kill`. Its log is in memory, so that no file
+    remains if the drill is killed.
+    """
 
     def __init__(self, config: Path, *words: str, pass_fds: Collection[int] = ()) -> None:
         self._log = os.fdopen(os.memfd_create("mirror.log"), "rb")
@@ -561,7 +580,9 @@ class MirrorProcess:
         )
 
     def check(self) -> None:
-        """Raise FlowError (DRILL_FAILED) with its last lines if it has ended by itself."""
+        """Raise FlowError (DRILL_FAILED) if the mirror has ended without `kill`. The message has
+        the last lines of the mirror's log.
+        """
         code = self._process.poll()
         if code is not None and not self._is_killed:
             raise FlowError(
@@ -570,7 +591,7 @@ class MirrorProcess:
             )
 
     def kill(self) -> None:
-        """Send SIGKILL to the mirror and all of its processes; harmless if it has ended."""
+        """Send SIGKILL to the mirror and its child processes. Does nothing if it has ended."""
         self._is_killed = True
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -579,6 +600,6 @@ class MirrorProcess:
 
     def _last_lines(self) -> str:
         log = self._log.fileno()
-        # its child processes may still write, and share the file position
+        # pread, because child processes that still write share the descriptor's file position
         text = os.pread(log, os.fstat(log).st_size, 0).decode(errors="replace")
         return "".join(text.splitlines(keepends=True)[-LINES:]).strip()

@@ -1,4 +1,4 @@
-"""Keeps a flow from copying in a loop, or twice.
+"""Prevents flows from copying records in a loop, or twice.
 
-`guard` checks this before anything is written, and has the text of each refusal.
+`guard` has the checks, which run before anything is written, and the message of each refusal.
 """

@@ -1,8 +1,9 @@
-"""Finds remote topics of other clients, before any of them is extended, configured or begun.
+"""Finds topics of other clients that have the name of a remote topic, before this flow adds
+partitions, sets configs, or copies records to them.
 
-A lane checks one partition at its start. But a topic belongs to one owner as a whole. If a
-partition has records that no flow of Twinlog wrote, and no row names the topic, its empty
-partitions must not be filled either.
+A lane checks only one partition, when its copy starts. But a whole topic belongs to one owner. If a
+partition has records of another client, and neither the state topic nor the offset map has a row of
+the topic, no records must be copied to its empty partitions either.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from twinlog.survey.state_reader import state_rows
 from twinlog.wire.record_batch import read_headers
 
 ONE_BATCH: Final = 1
-"""Bytes per fetch: a broker responds with a whole batch."""
+"""Maximum bytes per fetch: as few as possible, because a broker returns a whole batch anyway."""
 
 UNREADABLE: Final = "some of it cannot be read"
 
@@ -38,14 +39,14 @@ def foreign_topics(
     at_target: ClusterMetadata,
     target: ClusterClient,
 ) -> dict[str, TwinlogError]:
-    """Return FOREIGN_DATA errors by source topic. `rows` are those of copies that may begin.
+    """Return FOREIGN_DATA errors by source topic. `rows`: rows of the topics that may be copied.
 
-    If a partition of a topic cannot be read now (it has no leader), the topic waits for the next
-    discovery, with that error, because its content is unknown. Without the permission to read it is
-    left to the lanes.
+    If a partition cannot be read now, for example because it has no leader, its topic gets that
+    error and is checked again by the next discovery. If this user is not permitted to read a topic,
+    only the lanes check it.
 
-    Under the identity policy, and for topics partitioned by key, other clients may write to a
-    topic, and existing records are left alone.
+    Nothing is checked under the identity policy, or if topics are partitioned by key, because
+    other clients are then permitted to write to remote topics.
     """
     if flow.policy.kind is PolicyKind.IDENTITY or flow.keyed_partitions:
         return {}
@@ -85,9 +86,9 @@ def empty_topics(target: ClusterClient, names: Collection[str]) -> set[str]:
 def why_foreign(
     flow: FlowConfig, topic: CopiedTopic, remote: TopicMetadata, target: ClusterClient
 ) -> tuple[str, str]:
-    """Return why a topic may not be changed as this copy while no lane has checked it, and the
-    code. This is decided by the offset map and the log's last batches. Empty if it may be changed,
-    or is empty.
+    """Return why this flow must not change a remote topic that no lane has checked, and the error
+    code. The offset map and the last batch of each partition decide. Both texts are empty if the
+    topic is this flow's copy or has no records.
     """
     unread: dict[TopicPartition, TwinlogError] = {}
     spans = _spans(target, remote.tps, unread)
@@ -121,8 +122,8 @@ def why_foreign(
 def _mapped(
     flow: FlowConfig, at_target: ClusterMetadata, target: ClusterClient
 ) -> Collection[TopicId]:
-    """Return the topics with a row in the offset map: they are copies, even if the state topic lost
-    its rows. Raises TwinlogError if a part of the map cannot be read.
+    """Return the IDs of remote topics with rows in the offset map. They are copies even if the
+    state topic has lost its rows. Raises TwinlogError if the map cannot be read completely.
     """
     maps = read_maps(target, flow.flow, at_target, after=NO_ENDS)
     maps.require_all()
@@ -138,7 +139,9 @@ def _spans(
     tps: Collection[TopicPartition],
     unread: dict[TopicPartition, TwinlogError],
 ) -> dict[TopicPartition, Span]:
-    """Return the offset ranges of non-empty partitions; errors of the others go to `unread`."""
+    """Return the offset ranges of non-empty partitions. Errors of partitions whose offsets cannot
+    be queried are added to `unread`.
+    """
     if not tps:
         return {}
     starts, ends = list_offsets(target, tps, EARLIEST), log_ends(target, tps)
@@ -160,7 +163,9 @@ def _written_by_others(
     producers: Collection[int],
     unread: dict[TopicPartition, TwinlogError],
 ) -> list[TopicPartition]:
-    """Return the partitions whose first batch is foreign; after an own one a lane finds errors."""
+    """Return the partitions whose first batch is not from `producers`, this flow's producer IDs.
+    Foreign batches after a batch of this flow are found by the lanes.
+    """
     out: list[TopicPartition] = []
     answers = fetch_records(target, {tp: (span.first, ONE_BATCH) for tp, span in spans.items()})
     for tp, answer in answers.items():

@@ -1,20 +1,20 @@
-"""Keeps a flow from copying in a loop, or twice. The checks run before anything is written, and
-again at every topic discovery.
+"""Prevents a flow from copying records in a loop, or twice. The checks run before anything is
+written, and again at every topic discovery.
 
-There are four checks, the first two of the flow and the others of each topic:
+There are four checks, two for the flow and two for each topic:
 
-1. Are its two clusters different?
+1. Are the flow's clusters different?
 2. Are they the clusters between which the flow has always copied?
 3. Were the topic's records on the target before (`mirror.state.copies`), or would the flows of this
    process copy them back (`control.loops.neighbours`)?
 4. Does a flow of another name copy the same topic to the same cluster?
 
-Two processes may start two halves of a loop at the same time. Each writes its rows to its own
-target first, and then reads the rows of its source. So the second one sees the first. At worst both
-see each other, copy nothing, withdraw their rows, and check again later. In a longer loop a row's
-lineage must have gone round before the last flow sees it. There a running flow finds the loop at
-its next discovery, and stops copying that topic. Within one process the configuration shows a loop
-immediately.
+Two processes may start at the same time and form a loop, A->B and B->A. Each process first writes
+its rows to its target, then reads the rows of its source, so at least the later one sees the other
+one's rows. At worst both do. Then neither copies, both withdraw their rows, and check again later.
+In a longer loop, each flow passes a row's lineage to the next flow only at a discovery. So the last
+flow may already copy when the lineage has come round. It then finds the loop at its next discovery,
+and stops copying the topic. A loop within one process is found in its configuration immediately.
 """
 
 from __future__ import annotations
@@ -56,31 +56,31 @@ Topics = Mapping[str, TopicMetadata]
 
 @dataclass(slots=True, kw_only=True)
 class LoopGuard:
-    """The checks of one flow."""
+    """Runs the checks of one flow, and writes the rows of the topics that pass them."""
 
     config: FlowConfig
     policy: ReplicationPolicy
     neighbours: SiblingFlows
     log_once: Callable[[str], None]
     handed: HandedTopics | None = None
-    """The topics that the flow's lanes copy. None with `--once`, which checks before lanes start,
-    by the offset map and the logs.
+    """The topics that lanes copy. None with `--once`, because topics are then checked before lanes
+    start, by the offset map and the logs.
     """
     judges_topics: bool = True
-    """Whether a topic without a row of this flow may be another client's."""
+    """If False, topics with records of other clients are not refused, as during an adoption."""
     still_leads: Callable[[ClusterClient], bool] = lambda _target: True
-    """Returns True if this process leads now, and intents are the same as when discovery began."""
+    """Returns True if this process leads, and intents are the same as at the discovery's begin."""
     before_begin: Callable[[Mapping[str, str]], None] = lambda _: None
-    """Called with empty topics (remote topic by source topic) before they count as begun. If the
-    process dies in it, or before, the next discovery finds them still empty.
+    """Called with empty topics (remote topic by source topic) before their rows say that they are
+    begun. If the process dies before this call returns, the next discovery calls it again.
     """
     _begun: frozenset[str] = frozenset()
-    """Remote topics that were begun before the last discovery."""
+    """Remote topics to which lanes may have written before the last discovery."""
 
     # -- before anything is written ------------------------------------------------------------
 
     def before_anything(self, source: ClusterClient, target: ClusterClient) -> None:
-        """Raise FlowError if the flow must not start. Then nothing was written."""
+        """Raise FlowError if the flow must not start. Writes nothing."""
         at_source, at_target = source.metadata(None), target.metadata(None)
         verdict = self.check(source, target, at_source, at_target)
         for note in verdict.notes:
@@ -96,7 +96,9 @@ class LoopGuard:
         at_source: ClusterMetadata,
         at_target: ClusterMetadata,
     ) -> TopicVerdicts:
-        """Run all checks on both clusters. Raises FlowError for errors of the whole flow."""
+        """Return the verdict on each topic, writing nothing. Raises FlowError if the flow must not
+        run.
+        """
         flow = self.config.flow
         ids = {flow.source: at_source.cluster_id or "", flow.target: at_target.cluster_id or ""}
         self.neighbours.learn(ids)
@@ -121,9 +123,9 @@ class LoopGuard:
         return verdict
 
     def _copies_its_copies(self, at_source: ClusterMetadata) -> bool:
-        """Return True if a flow on one cluster would copy its own copies, or onto the originals. If
-        it does not select its copies, topics are copied once under other names, as by MirrorMaker
-        2.
+        """Return True if a flow whose source is its target would copy its own copies, or would
+        write to the originals. Otherwise such a flow is permitted, as in MirrorMaker 2, because
+        each topic gets one copy under another name.
         """
         if self.config.policy.kind is PolicyKind.IDENTITY:
             return True
@@ -132,10 +134,11 @@ class LoopGuard:
         return any(selector.selects(format_remote(alias, name)) for name in at_source.topics)
 
     def _check_claims(self, at_source: ClusterState, at_target: ClusterState) -> None:
-        """Compare the clusters with the flow's claims, which name both.
+        """Raise FlowError if the clusters are not those in the flow's claims, which name the IDs of
+        source and target.
 
-        If there are claims on both sides, there have always been two flows of one name, in two
-        files that swap source and target. Then each topic is decided separately.
+        If both clusters have a claim with the flow's name, there are two flows of this name, in two
+        files with swapped aliases. Then each topic is decided separately.
         """
         name = str(self.config.flow)
         other, last = at_source.claims.get(name), at_target.claims.get(name)
@@ -147,7 +150,9 @@ class LoopGuard:
             raise changed
 
     def _looping_topics(self, at_target: ClusterMetadata) -> Iterator[tuple[str, TwinlogError]]:
-        """Yield topics that other flows would bring to the source, and this flow back again."""
+        """Yield topics that another flow would copy to the source, and this flow back to the
+        target.
+        """
         for other in self.neighbours.leading_from(self.config.flow.target):
             policy = policy_of(other)
             for name in mirrored_topics(other, at_target):
@@ -166,11 +171,11 @@ class LoopGuard:
         at_source: ClusterMetadata,
         at_target: ClusterMetadata,
     ) -> TopicVerdicts:
-        """Return the topics that may be copied now; their rows are on the target then.
+        """Return the topics that may be copied now, after writing their rows to the target.
 
-        `mirror.state.copies` has what happens if the process dies after the rows. Rows of topics
-        that are not copied are withdrawn, also those that a process wrote which died here. A row of
-        which a lane may know is not withdrawn, because its topic is a copy permanently.
+        `mirror.state.copies` describes what happens if the process dies after it has written the
+        rows. Rows of topics that are not copied are withdrawn, including rows of an earlier process
+        that died during this call. A row is not withdrawn once lanes may have written to its topic.
         """
         states = self._states(source, target, at_source, at_target)
         self._check_claims(*states)
@@ -194,10 +199,9 @@ class LoopGuard:
     def _has_noted(
         self, target: ClusterClient, verdict: TopicVerdicts, fresh_rows: list[CopyRow]
     ) -> bool:
-        """Write the rows of topics whose copies begin. Return False if the intents cannot be read.
-        Raises NotNow.
-
-        While intents cannot be read, nothing new starts, and running copies continue.
+        """Write the rows of topics whose copies begin, and return True. If the intents cannot be
+        read, write nothing, exclude these topics, and return False; running copies continue. Raises
+        NotNow if this process no longer leads or the intents have changed.
         """
         try:
             self._write(target, fresh_rows)
@@ -215,9 +219,11 @@ class LoopGuard:
     def why_not_grown(
         self, topic: TopicMetadata, remote: TopicMetadata, target: ClusterClient
     ) -> TwinlogError | None:
-        """Return why a remote topic gets no more partitions now: it was begun, and no lane has
-        verified that it is the copy of this source topic; or other clients write to it, whose keys
-        would go to other partitions; or it was replaced since the check.
+        """Return an error if partitions must not be added to a remote topic now, else None.
+
+        Possible reasons: No lane has verified that the begun topic is the copy of this source
+        topic. Other clients write to it, so their keys would move to other partitions. This process
+        no longer leads. The topic was re-created.
         """
         copied = CopiedTopic(
             source=topic.name,
@@ -228,7 +234,7 @@ class LoopGuard:
         why, code = self._why_not_extended(copied, remote, target)
         if not why:
             why = self._why_no_lead(target)
-        if not why:  # last, because it takes the least time
+        if not why:  # the fastest check is last, so that little time passes before the change
             now = target.metadata([remote.name]).topics[remote.name]
             if now.error or now.topic_id != remote.topic_id:
                 why = "it was deleted or re-created a moment ago"
@@ -245,7 +251,9 @@ class LoopGuard:
     def _why_not_extended(
         self, topic: CopiedTopic, remote: TopicMetadata, target: ClusterClient
     ) -> tuple[str, str]:
-        """Return why this flow must not extend a topic, and its error code; usually empty."""
+        """Return why this flow must not add partitions to a remote topic, and the error code. Both
+        are empty if it may add them. Only the code is empty if the reason has no code of its own.
+        """
         if topic.target not in self._begun:
             if self.config.policy.kind is not PolicyKind.IDENTITY or _is_empty(target, remote):
                 return "", ""
@@ -275,7 +283,7 @@ class LoopGuard:
     def on_planned(
         self, target: ClusterClient, verdict: TopicVerdicts, plans: Iterable[PartitionPlan]
     ) -> None:
-        """Write the rows of topics that begin now, with the IDs of created topics."""
+        """Write rows, with the topic ID, for topics whose copies begin or that were re-created."""
         rows: dict[tuple[str, str], CopyRow] = {}
         for plan in plans:
             row = verdict.rows.get(plan.source.topic)
@@ -297,7 +305,7 @@ class LoopGuard:
         return "" if leads else "this process does not lead any more, or its intents have changed"
 
     def _write(self, target: ClusterClient, rows: Iterable[CopyRow]) -> None:
-        if not self.still_leads(target):  # raised, so that this discovery creates no topic
+        if not self.still_leads(target):  # the error ends this discovery, so it creates no topic
             raise NotNow(f"{self.config.flow}: another process leads, or its intents have changed")
         write_copies(target, [*rows], int(time.time() * 1000))
 
@@ -385,9 +393,9 @@ class LoopGuard:
     def _renaming_error(
         self, row: CopyRow, at_target: ClusterMetadata, begun: BegunCopies, target: ClusterState
     ) -> TwinlogError | None:
-        """Return why a topic cannot have its new name: it was copied under another name, or the
-        topic of that name has, or is about to get, the copy of another topic. Both are left as they
-        are.
+        """Return an error if a topic cannot have its new name, else None. The topic was copied
+        under another name before, or the new name belongs to the copy of another topic that exists
+        or is about to begin. Both remote topics are left as they are.
         """
         topic, before, holds = row.source_topic, "", ""
         for other in begun.related(row):
@@ -397,7 +405,7 @@ class LoopGuard:
             is_same = other.is_from(row.source_cluster_id, topic, row.source_topic_id)
             if is_same and where not in {"", row.topic}:
                 before = where
-        # if two leaders began it under both names, the copy of this name continues
+        # two leaders may have begun the topic under two names; the copy with this name continues
         if before and (holds or not row.begun):
             return rename_changed_error(self.config, topic, before, row.topic)
         if row.renamed and not row.begun and self.config.policy.kind is not PolicyKind.IDENTITY:
@@ -419,7 +427,7 @@ class LoopGuard:
             if remote and not (may_differ and remote != row.topic):
                 return copied_already_error(self.config, topic, other, remote)
         if row.begun:
-            return None  # it was first: the flow that would close the loop is refused
+            return None  # this copy was first, so the other flow that closes the loop is refused
         if twin := self.neighbours.duplicate_of(self.config, topic):
             return same_clusters_error(self.config, topic, twin)
         way = self.neighbours.return_path(self.config, row.topic)
@@ -431,8 +439,8 @@ def _key(row: CopyRow) -> tuple[str, str]:
 
 
 def _current_topic_of(other: CopyRow, row: CopyRow, at_target: ClusterMetadata) -> str:
-    """Return the topic of another flow's row if the topic exists or is about to be created, or else
-    an empty text.
+    """Return the current name of the remote topic of `other`, or an empty string if the topic does
+    not exist. A topic that is about to be created for `row` or `other` counts as existing.
     """
     if other.topic == row.topic and NO_TOPIC_ID in (other.topic_id, row.topic_id):
         return other.topic
@@ -445,16 +453,16 @@ def _current_topic_of(other: CopyRow, row: CopyRow, at_target: ClusterMetadata) 
 
 
 def _is_empty(target: ClusterClient, topic: TopicMetadata) -> bool:
-    """Return True if it is certainly empty; without a response of a leader it may have records."""
+    """Return True if all partitions are known to be empty: no records, and all leaders respond."""
     return empty_logs(target, topic.tps) == {*topic.tps}
 
 
-# The begun copies of a flow, by name: a discovery checks every topic, and a search through all rows
-# for each would take quadratic time.
+# A discovery compares every topic with the flow's begun copies. They are indexed by name, because a
+# search through all rows for each topic would take quadratic time.
 
 
 class BegunCopies:
-    """The rows of one flow for which a renaming may matter."""
+    """The rows of one flow's begun copies that may conflict with a renamed topic."""
 
     def __init__(
         self, config: FlowConfig, at_target: ClusterMetadata, target: ClusterState
@@ -471,7 +479,7 @@ class BegunCopies:
                 self._by_source[row.source_topic_id].append(row)
 
     def related(self, row: CopyRow) -> Iterator[CopyRow]:
-        """Yield the rows of the same remote topic or the same source topic; some twice."""
+        """Yield the rows with the same remote or source topic as `row`. A row may occur twice."""
         for other in (
             *self._by_remote.get(row.topic, ()),
             *self._by_source.get(row.source_topic, ()),
@@ -482,7 +490,9 @@ class BegunCopies:
 
 
 def _with_names(rows: Iterable[CopyRow], at_target: ClusterMetadata) -> Iterator[CopyRow]:
-    """Yield rows with names; rows of earlier releases only have a topic ID, and may be void."""
+    """Yield rows with the name of their remote topic. Rows of earlier releases have only a topic
+    ID; they are left out if no topic has this ID.
+    """
     names: dict[TopicId, str] | None = None
     for row in rows:
         if row.topic:
@@ -494,12 +504,12 @@ def _with_names(rows: Iterable[CopyRow], at_target: ClusterMetadata) -> Iterator
             yield structs.replace(row, topic=names[row.topic_id])
 
 
-# Messages about configurations that would copy records twice or in a loop, for `check` and the
-# start.
+# Messages of `twinlog check`, and of a flow's start, about configurations that would copy records
+# twice or in a loop.
 
 
 def same_cluster_error(flow: FlowConfig, cluster_id: str) -> FlowError:
-    """The error if source and target are the same cluster."""
+    """Return the error for a flow whose source and target are the same cluster."""
     source, target = flow.flow.source, flow.flow.target
     return FlowError(
         f"{source} and {target} are the same cluster ({cluster_id}): every copy would "
@@ -515,7 +525,7 @@ def _left_out_error(flow: FlowConfig, code: str, why: str) -> PartitionError:
 
 
 def same_clusters_error(flow: FlowConfig, topic: str, other: FlowConfig) -> PartitionError:
-    """The error if two flows are the same under other aliases, and both select the topic."""
+    """Return the error for a topic that two flows select, if their clusters are the same."""
     return _left_out_error(
         flow,
         "SAME_CLUSTER",
@@ -527,7 +537,7 @@ def same_clusters_error(flow: FlowConfig, topic: str, other: FlowConfig) -> Part
 
 
 def clusters_swapped_error(flow: FlowConfig) -> FlowError:
-    """The error if the flow's claim is on its current source, and names its current target."""
+    """Return the error for a flow that has copied before from its current target to its source."""
     source, target = flow.flow.source, flow.flow.target
     return FlowError(
         f"this flow has copied from the cluster that is now {target} to the one that "
@@ -540,7 +550,7 @@ def clusters_swapped_error(flow: FlowConfig) -> FlowError:
 
 
 def copied_back_error(flow: FlowConfig, topic: str, row: CopyRow, target_id: str) -> PartitionError:
-    """The error for a topic whose records were on the target before."""
+    """Return the error for a topic of the source whose records came from the target."""
     source, target = flow.flow.source, flow.flow.target
     what = f"a copy of {row.source_topic} of {target}"
     if row.source_cluster_id != target_id:
@@ -555,7 +565,7 @@ def copied_back_error(flow: FlowConfig, topic: str, row: CopyRow, target_id: str
 
 
 def loop_error(flow: FlowConfig, topic: str, way: Sequence[str]) -> PartitionError:
-    """The error if the flows of the configuration form a loop."""
+    """Return the error for a topic that the flows `way`, in this order, would copy in a loop."""
     return _left_out_error(
         flow,
         "COPIED_BACK",
@@ -566,7 +576,7 @@ def loop_error(flow: FlowConfig, topic: str, way: Sequence[str]) -> PartitionErr
 
 
 def copied_already_error(flow: FlowConfig, topic: str, row: CopyRow, remote: str) -> PartitionError:
-    """The error if a flow of another name copies the topic to the same cluster."""
+    """Return the error for a topic that a flow of another name copies to the same cluster."""
     source, target = flow.flow.source, flow.flow.target
     return _left_out_error(
         flow,
@@ -580,7 +590,7 @@ def copied_already_error(flow: FlowConfig, topic: str, row: CopyRow, remote: str
 
 
 def rename_changed_error(flow: FlowConfig, topic: str, old: str, new: str) -> PartitionError:
-    """The error if a topic was copied under another name than the configuration has now."""
+    """Return the error for a topic that was copied under another name than it now has."""
     target = flow.flow.target
     return _left_out_error(
         flow,
@@ -594,7 +604,7 @@ def rename_changed_error(flow: FlowConfig, topic: str, old: str, new: str) -> Pa
 
 
 def rename_taken_error(flow: FlowConfig, topic: str, remote: str, other: str) -> PartitionError:
-    """The error if the topic of the new name has the copy of another topic."""
+    """Return the error for a topic whose remote name belongs to the copy of another topic."""
     return _left_out_error(
         flow,
         "RENAME_CLASH",
@@ -606,13 +616,13 @@ def rename_taken_error(flow: FlowConfig, topic: str, remote: str, other: str) ->
 
 
 def no_topic_left_error(flow: FlowConfig, first: TwinlogError, others: int) -> FlowError:
-    """The error if no topic of the flow may be copied; then it does not start."""
+    """Return the error for a flow that does not start because none of its topics may be copied."""
     more = f" (and {others} more of its topics)" if others else ""
     return FlowError(f"nothing is begun{more}: {first.what}", flow=flow.flow, code=first.code)
 
 
 def not_copied_back(flow: FlowConfig, topic: str, row: CopyRow) -> str:
-    """The note on a topic that came from the target by its ID, but not by its name."""
+    """Return a note on a topic whose ID, but not its name, shows that it came from the target."""
     return (
         f"{flow.flow}: topic {topic} of {flow.flow.source} holds records of {flow.flow.target} "
         f"(copied by {row.flow} under another name): it is not copied back"
@@ -620,7 +630,7 @@ def not_copied_back(flow: FlowConfig, topic: str, row: CopyRow) -> str:
 
 
 def unseen_origins(flow: FlowConfig) -> str:
-    """The note if the source's state topic may not be read."""
+    """Return a note on a flow that is not permitted to read its source's state topic."""
     source = flow.flow.source
     return (
         f"{flow.flow}: READ on topic {STATE_TOPIC} of {source} is not granted. Without it, copies "
@@ -630,7 +640,7 @@ def unseen_origins(flow: FlowConfig) -> str:
 
 
 def unknown_ids(flow: FlowConfig, aliases: Sequence[str]) -> str:
-    """The note for clusters without an ID: two addresses may be one cluster."""
+    """Return a note on clusters that report no ID, because two of them may be one cluster."""
     return (
         f"{flow.flow}: {' and '.join(aliases)} report no cluster id, so it is unknown whether "
         "addresses were swapped or two aliases lead to one cluster: compare bootstrap.servers"

@@ -1,8 +1,7 @@
-"""The flows of one process, and where they lead together: loops that the configuration shows before
-anything is written.
+"""Finds loops and duplicate flows in the configuration of one process, before anything is written.
 
-A cluster is identified by its ID if it could be queried, else by its alias. So two flows that are
-the same under other aliases are found, and so is a loop by which a topic comes back.
+A cluster is identified by its ID if it could be queried, else by its alias. So duplicates and loops
+are also found if the same cluster has several aliases.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from twinlog.mirror.names.filters import TopicSelector, policy_of
 from twinlog.model import Flow
 
 ANSWERS_WITHIN_S: Final = 2.0
-"""A cluster of another flow that is down delays a start no longer than this."""
+"""Timeout in seconds for queries of other flows' clusters, so that they hardly delay a start."""
 
 
 class SiblingFlows:
-    """All flows of a process; the configuration may change while it is used."""
+    """All flows of a process, and the IDs of their clusters. A reload may change the flows."""
 
     def __init__(
         self,
@@ -37,7 +36,7 @@ class SiblingFlows:
         self._ids: dict[str, str] = {}
 
     def change(self, flows: Iterable[FlowConfig], settings: Mapping[str, ClusterSettings]) -> None:
-        """Apply a reloaded configuration, in which an alias may be another cluster."""
+        """Apply a reloaded configuration, and forget the IDs of clusters with changed settings."""
         with self._lock:
             for alias, changed in settings.items():
                 if self._settings.get(alias) != changed:
@@ -46,12 +45,12 @@ class SiblingFlows:
             self._settings.update(settings)
 
     def learn(self, ids: Mapping[str, str]) -> None:
-        """Note the IDs of clusters that were queried; empty ones are unknown."""
+        """Store the cluster IDs by alias. An empty ID means unknown, and is not stored."""
         with self._lock:
             self._ids.update({alias: cluster_id for alias, cluster_id in ids.items() if cluster_id})
 
     def query_unknown(self) -> None:
-        """Query the unknown IDs; a cluster that is down stays unknown."""
+        """Query the cluster IDs that are unknown. Unreachable clusters remain unknown."""
         with self._lock:
             used = {a for flow in self._flows for a in (flow.flow.source, flow.flow.target)}
             unknown = [
@@ -64,8 +63,9 @@ class SiblingFlows:
                 self.learn({settings.alias: cluster_id})
 
     def duplicate_of(self, flow: FlowConfig, topic: str) -> FlowConfig | None:
-        """Return another flow, with other aliases, that copies this topic between the same two
-        clusters, or None. A flow beside this one counts only if both give the topic one name.
+        """Return a flow with other aliases that copies this topic between the same two clusters, or
+        None. If `twinlog.beside` lists the flow, it is returned only if both flows give the topic's
+        copy the same name.
         """
         with self._lock:
             flows, ids = self._flows, dict(self._ids)
@@ -85,13 +85,13 @@ class SiblingFlows:
         return None
 
     def is_beside(self, flow: FlowConfig, other: Flow) -> bool:
-        """Return True if one of two flows lists the other one in `twinlog.beside`."""
+        """Return True if either flow lists the other flow in `twinlog.beside`."""
         return other in flow.beside or any(
             config.flow == other and flow.flow in config.beside for config in self._flows
         )
 
     def leading_from(self, alias: str) -> tuple[FlowConfig, ...]:
-        """Return the flows whose source is the cluster of that alias."""
+        """Return the flows whose source is the cluster with this alias or with its ID."""
         with self._lock:
             known = self._ids.get(alias)
             return tuple(
@@ -101,8 +101,8 @@ class SiblingFlows:
             )
 
     def is_named_copy(self, flow: FlowConfig, topic: str) -> bool:
-        """Return True if its name shows that a topic was on the target, by any flow's separator
-        after the target's alias.
+        """Return True if a topic's name shows that it is a copy of a topic of this flow's target.
+        The name then contains the target's alias and a separator of any flow.
         """
         prefixed = [other for other in self._flows if _puts_alias_in_front(other)]
         before = {other.policy.separator for other in prefixed}
@@ -118,12 +118,12 @@ class SiblingFlows:
         return False
 
     def return_path(self, flow: FlowConfig, remote: str) -> tuple[str, ...]:
-        """Return the flows by which a topic that this flow writes would come back to its source;
-        empty if it does not.
+        """Return the flows that would copy `remote`, which this flow writes, back to this flow's
+        source. Return an empty tuple if it would not come back.
 
-        Names are decided as in each of those flows. If all of them prefix an alias, and none
-        removes one by `twinlog.rename` or a router, nothing comes back. The search ends, since no
-        way enters a cluster twice.
+        Topic names follow the policy of each flow. No topic comes back if all flows prefix an alias
+        and none renames topics by `twinlog.rename` or a router. The search ends because no path
+        enters a cluster twice.
         """
         with self._lock:
             flows, ids = self._flows, dict(self._ids)
@@ -163,8 +163,8 @@ def _puts_alias_in_front(flow: FlowConfig) -> bool:
 
 
 def _has_name_after(topic: str, mark: str, separator: str) -> bool:
-    """Return True if the topic begins with the mark, and more than separators follow, as in
-    `naming.topic_source`.
+    """Return True if the topic's name begins with `mark`, and anything but separators follows. The
+    rule is that of `naming.topic_source`.
     """
     return topic.startswith(mark) and bool(topic[len(mark) :].replace(separator, ""))
 
@@ -174,4 +174,4 @@ def _id_of(settings: ClusterSettings) -> str:
         with ClusterClient(settings, api_timeout_s=ANSWERS_WITHIN_S) as client:
             return client.metadata([], timeout_s=ANSWERS_WITHIN_S).cluster_id or ""
     except TwinlogError:
-        return ""  # the cluster's own flows report the error
+        return ""  # not reported here, because the cluster's own flows report the error

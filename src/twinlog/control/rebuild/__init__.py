@@ -1,4 +1,4 @@
-"""Rebuilds a lost offset map from the records of both sides.
+"""Rebuilds a lost offset map from the records of source and target.
 
-`map_rebuild` is the command; `partition` one partition of it.
+`map_rebuild` rebuilds the map of a flow, and `partition` that of one partition.
 """

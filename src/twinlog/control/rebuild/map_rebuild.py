@@ -4,17 +4,19 @@ The steps, and why a crash between two of them does no harm:
 
 1. Topics are checked, and nothing is created. A flow whose producer IDs are not in the state topic
    is refused, because nothing else shows which records are its own.
-2. The command joins the flow's group and claims a generation, as a mirror does. While a mirror
-   runs, it ends with NOT_LEADER. After a crash here, the next claim is one higher. If the
-   generation before was not closed, the command waits until no request of its lanes can arrive any
-   more. Before it creates a deleted map topic again, it notes in the state topic whose rows were
-   lost. So a mirror starts no partition of these topics without a row, wherever this command dies.
-3. Each partition: both logs are read and compared, the target's end must not have moved, and the
-   rows are written. A process that was frozen here, and writes its rows while another one leads,
-   writes them in an older term. They are void if the leader wrote rows. If it did not, it copied
-   nothing to this log either, so the rows are true.
-4. After any number of rows the map is safe to start from, and incomplete rows are known as such
-   (`mirror.map.rebuilt_map`): the same command rebuilds the partition from the beginning.
+2. The command joins the flow's group and claims a generation, as a mirror does. If a mirror is
+   running, the command ends with NOT_LEADER. After a crash here, the next claim is one higher. If
+   the previous generation was not closed, the command waits until no request of that generation's
+   lanes can arrive any more. If the map topic was deleted, the command notes in the state topic
+   which topics have lost rows, before it creates the map topic. So wherever the command dies, no
+   mirror starts a partition of these topics without a row.
+3. For each partition, both logs are read and compared, and the rows are written if the target's end
+   has not moved. If this process freezes here and another process becomes leader, the rows that it
+   writes later are in an older term. They are void if the leader has written rows. Otherwise the
+   leader has copied nothing to this log either, so the rows are still correct.
+4. If only some rows of a partition are written, a mirror can safely start with the map, and the
+   rows are recognized as incomplete (`mirror.map.rebuilt_map`). Running the command again rebuilds
+   the partition from the beginning.
 5. The generation is closed, so that the next mirror does not wait for lanes that never existed.
 """
 
@@ -64,7 +66,7 @@ class LineOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuiltLine:
-    """One partition in the report."""
+    """The result of one partition, a line of the command's report."""
 
     FIELDS = (
         "topic=source.topic partition=source.partition target_topic=target.topic outcome "
@@ -76,7 +78,7 @@ class RebuiltLine:
     target: TopicPartition
     outcome: LineOutcome
     first: int | None = None
-    """First target offset that the map covers."""
+    """First target offset that the rebuilt map covers, or None if the map was not rebuilt."""
     end: int | None = None
     runs: int = 0
     next_upstream: int | None = None
@@ -84,7 +86,7 @@ class RebuiltLine:
 
 
 class MapRebuild:
-    """The rebuild of one flow; must be closed."""
+    """Rebuilds the map of one flow. Call `plan`, `lead`, `run`, and always `close`."""
 
     def __init__(self, setup: FlowSetup, *, on_step: OnStep, say: Callable[[str], None]) -> None:
         self._setup = ClaimingSetup.of(setup)
@@ -92,9 +94,7 @@ class MapRebuild:
         self._say = say
         self._claimed: ClaimedGeneration | None = None
         self._is_over = True
-        """Whether the generation may be closed, because no lane of an earlier one can
-        still send.
-        """
+        """True if no lane of an earlier generation can still send, so the generation is closed."""
         self._source = prompt_client(setup.source)
         self._target = prompt_client(setup.target)
         self._flow_producers: frozenset[int] = frozenset()
@@ -105,7 +105,7 @@ class MapRebuild:
         """IDs of all target topics of the flow."""
 
     def plan(self, topics: re.Pattern[str] | None) -> list[PartitionPlan]:
-        """Return the flow's partitions that exist on both sides; creates nothing."""
+        """Return the flow's partitions that exist on source and target, without creating any."""
         config = self._setup.config
         discovery = discover(config, self._setup.policy, self._source, self._target, create=False)
         plans = [
@@ -119,7 +119,7 @@ class MapRebuild:
         return sorted(plans, key=lambda plan: plan.source)
 
     def lead(self) -> None:
-        """Claim a generation, without which nothing is written to the map."""
+        """Claim a generation, so that `run` writes rows. Raises NotLeader while a mirror runs."""
         self._require_own_producers()
         deadline = time.monotonic() + late_requests.wait_s() + 2 * SETUP_TRIES_S
         while self._claimed is None:
@@ -142,7 +142,7 @@ class MapRebuild:
         self._described = self._read_map()
 
     def run(self, plans: list[PartitionPlan]) -> Iterator[RebuiltLine]:
-        """Yield a line for each finished partition. Rows are written if a generation is claimed."""
+        """Rebuild the partitions, and yield each result. Rows are written only after `lead`."""
         topics = {plan.source.topic for plan in plans}
         self._compacted = may_lack_offsets(self._source, topics) if topics else set()
         existing = {plan.target.topic for plan in plans}
@@ -161,7 +161,7 @@ class MapRebuild:
                 )
 
     def close(self) -> None:
-        """Close the generation and leave the group."""
+        """Close the claimed generation, leave the flow's group, and close both clients."""
         try:
             closes = self._claimed is not None and self._is_over
             self._setup.close(self._claimed.generation if closes and self._claimed else None)
@@ -250,11 +250,13 @@ class MapRebuild:
             append(self._target, home, [Record(offset=0, timestamp=now_ms, key=name, value=value)])
 
     def _check_broker(self, tp: TopicPartition, result: Rebuilt) -> None:
-        """Compare K with the broker's producer state, because the next start would fail on it."""
+        """Raise PartitionError if the broker's last sequence of the producer is not that of the
+        last record. The next start of the copy would fail on such a difference.
+        """
         try:
             known = describe_producers(self._target, [tp])[tp]
         except TwinlogError:
-            return  # old brokers, or no permission: the next start cannot compare this either
+            return  # old broker, or no permission, so the next start cannot compare this either
         state = None if isinstance(known, TwinlogError) else known.get(result.last_producer)
         if state is None or state.last_sequence == sequence_of(result.next_ordinal - 1):
             return
@@ -326,20 +328,18 @@ class MapRebuild:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedGeneration:
-    """A generation that this process has claimed."""
+    """A generation that this process has claimed, and the flow's map topic."""
 
     generation: int
     clean: bool
-    """Whether the generation before was closed, so that no requests of another
-    process are pending.
-    """
+    """True if the previous generation was closed, so that none of its requests are pending."""
     map_topic: str
     map_partitions: int
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ClaimingSetup(FlowSetup):
-    """The set-up of a flow, up to the claim."""
+    """The set-up of a flow for this command: it ends after the claim of a generation."""
 
     @classmethod
     def of(cls, setup: FlowSetup) -> ClaimingSetup:
@@ -353,10 +353,10 @@ class ClaimingSetup(FlowSetup):
         )
 
     def claim(self, held: Iterable[TopicId]) -> ClaimedGeneration:
-        """Lead the flow and claim a generation, by the steps of `prepare`, which may be repeated
-        and interrupted. Raises NotLeader while another process leads it.
+        """Lead the flow and claim a generation, by the first steps of `FlowSetup.prepare`. Like
+        these, the call may be interrupted and repeated. Raises NotLeader if another process leads.
 
-        `held`: the flow's target topics that ever held a record.
+        `held`: IDs of the flow's target topics whose rows are lost if the map topic is.
         """
         with self._lock:
             ids, target = self._contact_clusters(once=True), self.clients.target

@@ -1,13 +1,15 @@
-"""Finds the lost map of one partition by the contents of both logs; writes nothing.
+"""Finds the lost map of one partition by comparing both logs, without writing anything.
 
-1. The target's batch headers show who wrote them, and by their sequences K (`writers`).
-2. Candidates for the start of the copy: the source's first record, at any target position; or any
-   source record that equals the first record that the target still has.
+1. The target's batch headers show the producer of each batch. Their sequences show K, the target
+   offset minus the ordinal of each record (`writers`).
+2. The copy may have begun with the source's first record, at any target position, or with any
+   source record that equals the first record that the target still has. Each of these is a
+   candidate.
 3. Each candidate is followed to the end of the target, record by record (`rebuilt_map`).
 
 The map is known if all candidates that reach the target's end lead to the same source offset. If
-two offsets fit (records that repeat), neither is chosen: one would skip records, and the other
-would copy some again.
+records repeat, two source offsets may fit. Then neither is chosen, because one would skip records,
+and the other would copy some again.
 """
 
 from __future__ import annotations
@@ -42,18 +44,18 @@ from twinlog.wire.record_batch import BatchHeader, read_headers, verify_crc
 from twinlog.wire.records import Record
 
 HEAD: Final = 20_000
-"""Number of the target's first records for which the source is searched."""
+"""Number of records at the target's start that are searched for in the source."""
 SEARCHED_FROM_BEGINNING: Final = 1 << 20
-"""Range of ordinals in which the source's first record is searched without an extra pass."""
+"""Number of target ordinals in which the source's first record is searched without another pass."""
 MAX_BEGINNINGS: Final = 1_000
 
 OnStep = Callable[[str, int, int], None]
-"""Called with the name of a log, the offsets that were read, and their total."""
+"""Called with the name of a log, the number of offsets read so far, and their total number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebuilt:
-    """The complete map of one partition."""
+    """The rebuilt map of one partition."""
 
     runs: RunList
     producers: frozenset[int]
@@ -61,18 +63,20 @@ class Rebuilt:
     """The source offset at which the copy resumes."""
     next_ordinal: int
     last_producer: int
-    """The producer ID of the last batch."""
+    """The producer ID of the target's last batch."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Beginnings:
-    """Pairs of records, one on each side, at which the copy may begin."""
+    """Pairs of equal records, one of the source and one of the target, at which the copy may have
+    begun. A source record's number is its index among the records that the source still has.
+    """
 
     pairs: dict[Pair, int] = field(default_factory=dict)
-    """The number of the source record, by pair."""
+    """The number of the source record, by pair of source offset and target ordinal."""
     far: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
-    """identity -> (offset, number, holes before it) of source records that are searched for in the
-    whole target.
+    """Source records that are searched for in the whole target. By identity: offset, number, and
+    number of offsets without a record before the source record.
     """
 
     def add(self, upstream: int, ordinal: int, number: int) -> None:
@@ -94,7 +98,7 @@ class _Beginnings:
 
 
 class Rebuild:
-    """Rebuilds the map of one partition."""
+    """Rebuilds the map of one partition from the logs `source` and `target`."""
 
     def __init__(
         self,
@@ -113,7 +117,7 @@ class Rebuild:
         self._with_timestamp = True
 
     def rebuild(self) -> Rebuilt:
-        """Return the map. Raises PartitionError with the reason if it cannot be determined."""
+        """Return the map. Raises PartitionError if it cannot be determined from the logs."""
         self._written = writers(self._target, self._ours)
         self._with_timestamp = not self._written.stamps_own_time
         head = list(islice(self._target_records(self._written.first), HEAD))
@@ -160,13 +164,17 @@ class Rebuild:
         return next(attempt for attempt in tries if attempt.ends and attempt.equal)
 
     def _from_first_is_near(self) -> bool:
-        """Return True if the copy can be followed from the source's first record directly."""
+        """Return True if the copy can be followed from the source's first record, which is searched
+        for only in SEARCHED_FROM_BEGINNING ordinals.
+        """
         return self._end_ordinal <= SEARCHED_FROM_BEGINNING or (
             self._source.start == 0 and self._first_ordinal <= SEARCHED_FROM_BEGINNING
         )
 
     def _beginnings(self, head: list[NumberedRecord], *, from_first: bool) -> _Beginnings:
-        """Return every pair of equal records; target records before it must fit into the source."""
+        """Return every pair of equal records at which the copy may have begun. Before the source
+        record there must be room for the target records that precede the pair.
+        """
         out = _Beginnings()
         first = head[0].ordinal
         ordinals: dict[int, list[int]] = {}
@@ -176,7 +184,7 @@ class Rebuild:
         for number, slot in enumerate(self._source_records(self._source.start)):
             if slot.number == ABSENT or (not number and from_first):
                 continue
-            # offsets that retention deleted are before the first record
+            # before the first record there is also room in the offsets that retention deleted
             room = slot.holes + (0 if number else self._source.start)
             for ordinal in ordinals.get(slot.number, ()):
                 if ordinal - first <= room:
@@ -202,10 +210,11 @@ class Rebuild:
         return Follower(window, self._k, waiting).follow(slots, ordinal)
 
     def _extend(self, runs: RunList, pair: Pair, number: int, first: int) -> None:
-        """Find where the copy began, although the target deleted its first records.
+        """Extend the runs to the record at which the copy began, which the target has deleted.
 
-        As many source records precede the pair, or fewer. So the copy began there, or somewhat
-        later if the source was compacted.
+        `number` source records precede the pair's source record, and `ordinal` copied records
+        precede its target record. The map begins the smaller number of records earlier, unless the
+        source was compacted in between.
         """
         upstream, ordinal = pair
         back = min(number, ordinal)
@@ -213,7 +222,7 @@ class Rebuild:
             return
         began = next(islice(self._source_records(self._source.start), number - back, None))
         if began.number == ABSENT or upstream - began.offset < back:
-            return  # compacted in the meantime
+            return  # the source was compacted since the pair was found
         extended = RunList(k=runs.k)
         extended.add(ordinal - back, began.offset)
         for index in range(len(runs)):
@@ -288,7 +297,7 @@ def _ends(tries: Iterable[FollowedPath]) -> list[int]:
 
 
 def _with_room(slots: Iterator[Slot], deleted: int) -> Iterator[Slot]:
-    """Yield the source's records, counting those that retention deleted before the first one."""
+    """Yield the slots, with the offsets that retention deleted added to the first one's holes."""
     first = next(slots)
     yield first._replace(holes=first.holes + deleted)
     yield from slots
@@ -297,45 +306,48 @@ def _with_room(slots: Iterator[Slot], deleted: int) -> Iterator[Slot]:
 READ_BYTES: Final = 4 << 20
 
 OnRead = Callable[[int], None]
-"""Called with the offset that has been reached."""
+"""Called with the offset up to which a log has been read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuildLog:
-    """One partition's log, from its start to an end that was queried once."""
+    """One partition's log, from its start to the end that it had when it was queried."""
 
     client: ClusterClient
     tp: TopicPartition
     start: int
     end: int
     may_lack_offsets: bool
-    """Whether the topic may be compacted, so that offsets without a record may have had one."""
+    """True if the topic may be compacted, so that records at some offsets may be missing."""
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     skips: tuple[Skip, ...] = ()
-    """Records that the copy left out, so they are never on the target."""
+    """Records that `topic skip` left out of the copy, so the target never had them."""
     on_read: OnRead = lambda _: None
 
 
 @dataclass(slots=True, kw_only=True)
 class TargetWriters:
-    """The writers of a target partition, by its batch headers."""
+    """The result of reading all batch headers of a target partition."""
 
     k: int | None = None
-    """Target offset minus ordinal of each of the flow's records, by its producer's sequences."""
+    """Target offset minus ordinal, which is the same for all records of the flow. It follows from
+    the producers' sequences. None if the flow has written no batch.
+    """
     first: int = 0
-    """Offset of the flow's first batch."""
+    """Offset of the flow's first batch that the log still has."""
     producers: set[int] = field(default_factory=set)
     last_producer: int = -1
     stamps_own_time: bool = False
 
 
 def writers(log: RebuildLog, producers: frozenset[int]) -> TargetWriters:
-    """Read all headers. Check that the flow wrote every batch, and that sequences are contiguous.
+    """Read all batch headers. Raises PartitionError unless the flow wrote every batch and sequences
+    are contiguous.
 
     A sequence is the ordinal modulo 2^31, for all of the flow's producer IDs. So K is the base
-    offset minus the base sequence of any batch, modulo 2^31. A K that is larger than the true one
-    yields the same sequences, and nothing else is compared. Records of other producers may only be
-    before the flow's ordinal 0: then they existed when this flow took over the topic.
+    offset minus the base sequence of any batch, modulo 2^31. Any K that is equal modulo 2^31 yields
+    the same sequences, and nothing else is compared. Batches of other producers are accepted only
+    before the flow's ordinal 0, because they were there when the flow took over the topic.
     """
     out = TargetWriters()
     foreign = -1
@@ -380,7 +392,7 @@ def _foreign_error(tp: TopicPartition, header: BatchHeader, what: str) -> Partit
 def target_records(
     log: RebuildLog, begin: int, k: int, *, with_timestamp: bool
 ) -> Iterator[NumberedRecord]:
-    """Yield the target's records from an offset on."""
+    """Yield the target's records from offset `begin` on, with ordinals for this `k`."""
     for header, batch in _batches(log, begin):
         for record in () if batch is None else decode(header, batch):
             if begin <= record.offset < log.end:
@@ -390,7 +402,9 @@ def target_records(
 
 
 def source_records(log: RebuildLog, begin: int, *, with_timestamp: bool) -> Iterator[Slot]:
-    """Yield the records that a reader of the source gets from an offset on, and then the end."""
+    """Yield a slot for each record that the copy reads from offset `begin` on, with the number of
+    missing records before it. The last slot is the log end, with the number ABSENT.
+    """
     expected, holes = begin, 0
     for header, batch in _batches(log, begin):
         if header.magic >= 2 and header.base_offset > expected:
@@ -424,7 +438,9 @@ def _number(record: Record, *, with_timestamp: bool) -> int:
 def _batches(
     log: RebuildLog, begin: int | None = None
 ) -> Iterator[tuple[BatchHeader, memoryview | None]]:
-    """Yield every batch up to the end; None for its bytes if readers do not get its records."""
+    """Yield header and bytes of every batch up to the log's end. The bytes are None if readers do
+    not get the batch's records.
+    """
     position = log.start if begin is None else begin
     while position < log.end:
         answer = _fetch(log, position)
@@ -435,7 +451,8 @@ def _batches(
             if skip is not None and skip.is_batch and header.base_offset < log.end:
                 position = skip.next
                 yield header._replace(last_offset_delta=skip.next - 1 - header.base_offset), None
-                break  # fetch again: an aborted transaction may end inside the skipped range
+                # fetch again after the skipped range, because an aborted transaction may end in it
+                break
             verify_crc(answer.records, start, header)
             batch = answer.records[start : start + header.length]
             is_gone = rolled_back.skip(header, batch)

@@ -1,6 +1,6 @@
-"""The risk of losing records if the source were lost now, or by the source's retention before they
-are copied (`loss`).
+"""The risk of losing records: those that would be lost with the source now, and those that the
+source's retention may delete before they are copied (`loss`).
 
-`source_watch` queries the source, even if nothing is copied, and `idle` finds the positions of
-partitions without a lane. `running_flow` is the part of a flow's run that they use.
+`source_watch` queries the source, even if nothing is copied. `idle` finds the positions of
+partitions without a lane. `running_flow` is the interface of a flow's run for these modules.
 """

@@ -1,11 +1,12 @@
-"""The positions of partitions that no lane of this run has begun, because the flow was paused or
-they had stopped before it. The offset map and the target's log ends show how far they are copied,
-and the source when the next record was written, so that their retention can be watched too.
+"""Finds the positions of partitions that no lane of this run has begun, because the flow is paused
+or the partitions had stopped before the run. The offset map and the target's log ends show how far
+they are copied. The source returns the timestamp of the next record. So the source's retention is
+watched for these partitions, too.
 
-A partition that was never copied has the position at which its copy would begin.
+The position of a partition that was never copied is where its copy would begin.
 
-The position is not a recovery point: the target may have lost records that the map has, which only
-a start detects.
+Such a position is not a recovery point, because the target may have lost records that the map
+lists. Only the start of a copy detects that.
 """
 
 from __future__ import annotations
@@ -28,21 +29,23 @@ from twinlog.survey.picture import read_flow
 from twinlog.survey.replica import Maps, Replica
 
 FIRST_S: float = 20.0
-"""Seconds before the first query. By then most partitions are in a lane, and need none."""
+"""Delay of the first query, in seconds. Most partitions are in a lane by then and need no query."""
 ASK_EVERY_S: float = 10.0
 AT_ONCE: Final = 50
-"""Maximum number of partitions per query. One batch of each is read."""
+"""Maximum number of partitions per query, which reads one batch from each of them."""
 AGAIN_S: Final = 120.0
-"""Retry interval for partitions without a result, because no record waits or the query failed."""
+"""Seconds after which partitions without a result are queried again. They have none because they
+have no record to copy, or because the query failed.
+"""
 WITHIN_S: Final = 10.0
 
 
 class IdlePosition(NamedTuple):
-    """The next record of a partition."""
+    """The next record to copy of a partition without a lane."""
 
     upstream: int
     timestamp: int
-    """Timestamp of its batch, in milliseconds; 0 if unknown."""
+    """The newest timestamp in the record's batch, in milliseconds; 0 if unknown."""
 
 
 IdlePositions = Mapping[TopicPartition, IdlePosition]
@@ -50,24 +53,24 @@ IdlePositions = Mapping[TopicPartition, IdlePosition]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleQuestions:
-    """Queries of both clusters for one run of a flow."""
+    """Finds the positions of partitions without a lane, by queries of both clusters."""
 
     read_map: Callable[[], Maps]
     target: ClusterSettings
     next_batches: Callable[[Mapping[TopicPartition, int]], IdlePositions]
     starts: Starts
     is_shared: bool
-    """Other clients may write to the target's topics."""
+    """True if other clients are permitted to write to the remote topics."""
 
     def find(self, plans: Sequence[PartitionPlan]) -> IdlePositions:
-        """Return the positions of the partitions that could be queried. Raises TwinlogError."""
+        """Return the known positions. Raises TwinlogError if a cluster does not respond."""
         with ClusterClient(self.target, api_timeout_s=WITHIN_S) as client:
             picture = read_flow(
                 client,
                 [plan.target for plan in plans],
                 after=NO_ENDS,
                 is_shared=self.is_shared,
-                new_owners=lambda: lambda _: False,  # a run has no plans of promoted topics
+                new_owners=lambda: lambda _: False,  # a run has no promoted topics
                 maps=self.read_map,
             )
         positions = {
@@ -77,12 +80,13 @@ class IdleQuestions:
         return self.next_batches(known) if known else {}
 
     def _begins(self, plan: PartitionPlan, replica: Replica) -> int | None:
-        """Return where the copy of a partition resumes, or would begin. None if that is at the end
-        or near it, or if its map is lost, because only the start decides then.
+        """Return the source offset at which a partition's copy resumes or would begin. Return None
+        if only a start can decide that: the copy begins at a time or the log end, or its map has
+        been lost or cannot be read.
         """
         if replica.copied.ordinal is not None:
             return replica.copied.resumes_at
-        # rows that cannot be read, or of only some of its branches
+        # the map has rows of this copy, but they cannot be read or are incomplete
         is_unknown = (replica.key is None) != (replica.problem is None)
         if is_unknown or plan.had_row or plan.refusal is not None:
             return None
@@ -91,7 +95,7 @@ class IdleQuestions:
         start = self.starts.at(plan.source, is_new=plan.is_new)
         match start.kind:
             case StartKind.EARLIEST:
-                return 0  # the source answers from its log start
+                return 0  # `next_batches` replaces 0 by the log start
             case StartKind.OFFSET:
                 return start.value
             case _:
@@ -100,7 +104,7 @@ class IdleQuestions:
 
 @dataclass(slots=True, kw_only=True)
 class IdleWatch:
-    """Watches one run of a flow, in the supervisor's thread."""
+    """Starts queries for partitions without a lane during one run, in the supervisor's thread."""
 
     run: RunningFlow
     find: Callable[[Sequence[PartitionPlan]], IdlePositions]
@@ -109,7 +113,7 @@ class IdleWatch:
     _asked: set[TopicPartition] = field(default_factory=set)
 
     def poll(self, background: InBackground) -> None:
-        """Query partitions without a lane that were not queried yet."""
+        """Query the next partitions without a lane and a known position, if a query is due."""
         now = self.run.clock.monotonic()
         if self._next_ask is None:
             self._next_ask = now + FIRST_S
@@ -132,7 +136,8 @@ class IdleWatch:
                     continue
                 if partition.plan.map_key != plan.map_key:
                     continue
-                if partition.recovery.upstream is None:  # no lane has begun it in the meantime
+                # a lane may have begun the partition since, and then reports its position
+                if partition.recovery.upstream is None:
                     partition.keeping.note_idle(*next_record)
 
         def on_failed(_: TwinlogError) -> None:
@@ -148,5 +153,5 @@ class IdleWatch:
 
 
 def is_followed(partition: Partition) -> bool:
-    """Return True if the source is queried about this partition."""
+    """Return True if the source's log ends are queried for this partition."""
     return partition.is_wanted and partition.placement is not Placement.DONE

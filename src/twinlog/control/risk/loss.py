@@ -1,5 +1,5 @@
-"""The records that would be lost if a flow's source were lost now, what limits the copy, and
-warnings before the source's retention deletes records that are not copied yet.
+"""Computes how many records would be lost if a flow's source were lost now, and what limits the
+copy. Warns before the source's retention deletes records that are not copied yet.
 """
 
 from __future__ import annotations
@@ -18,44 +18,44 @@ from twinlog.survey.topic_configs import NO_LIMIT
 
 RPO_EXCEEDED: Final = "RPO_EXCEEDED"
 MOST_OF_IT: Final = 0.8
-"""Share of the waiting records above which a single partition is the bottleneck."""
+"""Share of the flow's waiting records above which one partition is reported as the bottleneck."""
 
 NOT_AT_RISK: Final = (
     *NOT_MIRRORED,
     *(PartitionState.DONE, PartitionState.TAKEN_OVER),
 )
 UNSEEN_MS: Final = 30_000
-"""After this time without an answer the source may have unknown records."""
+"""Milliseconds without an answer after which the source may have records that are not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """The possible loss of all partitions together."""
+    """The possible loss of a flow: that of all partitions together."""
 
     records: int | None
-    """Source offsets that are not on the target; None if unknown for all partitions."""
+    """Number of source offsets that are not on the target; None if unknown for all partitions."""
     ms: int | None
-    """Age of the oldest recovery point; None if unknown for all partitions."""
+    """Age of the oldest recovery point, in milliseconds; None if unknown for all partitions."""
     unknown: int
-    """Number of partitions whose loss is unknown."""
+    """Number of partitions for which the lost records or the recovery point's age are unknown."""
     worst: PartitionSnapshot | None
-    """The partition with the oldest recovery point, among those with waiting records or without
-    recent answers.
+    """The partition with the oldest recovery point. Partitions are left out if the source has
+    reported within UNSEEN_MS that they are copied to the end.
     """
 
 
 def loss_records_of(partition: Partition) -> int | None:
-    """Return the number of offsets that would be lost, or None if unknown."""
+    """Return how many source offsets of the partition would be lost, or None if unknown."""
     is_known = _is_mirrored(partition) and _in_doubt_ms(partition) is None
     return partition.recovery.records if is_known else None
 
 
 def loss_ms_of(partition: Partition, now_ms: int) -> int | None:
-    """Return the age of the partition's recovery point, or None if unknown.
+    """Return the age of the partition's recovery point in milliseconds, or None if unknown.
 
-    Without a recovery point it is the time for which records are known to wait, or for which the
-    source has not been the one that was copied. If the copy has never been at the end of the log,
-    it is at least the age of the last record copied.
+    If the source is no longer the one that was copied, return the time since that was noticed.
+    Without a recovery point, return how long records are known to wait. If the copy has never
+    reached the end of the log, return at least the age of the last copied record.
     """
     if not _is_mirrored(partition):
         return None
@@ -79,7 +79,7 @@ def _is_mirrored(partition: Partition) -> bool:
 
 
 def _in_doubt_ms(partition: Partition) -> int | None:
-    """Return for how long the source has not been the one that was copied, or None if it is."""
+    """Return for how many ms the source has differed from the one that was copied, else None."""
     failure, since = partition.failure, partition.recovery.doubtful_since
     if failure is not None and has(failure.code, Trait.ANOTHER_SOURCE):
         return max(0, partition.clock.wall_ms() - failure.since_ms)
@@ -101,7 +101,7 @@ def loss_of(partitions: Sequence[PartitionSnapshot]) -> Loss:
 
 
 def excess(run: RunningFlow, loss: Loss, rpo_seconds: int | None) -> str:
-    """Return how the flow exceeds `twinlog.rpo.seconds`, or an empty string if it does not."""
+    """Return a message if the flow exceeds `twinlog.rpo.seconds`, else an empty string."""
     worst = loss.worst
     lost_ms = 0 if worst is None else worst.loss_ms or 0
     if rpo_seconds is None or worst is None or lost_ms <= rpo_seconds * 1000:
@@ -119,7 +119,7 @@ def excess(run: RunningFlow, loss: Loss, rpo_seconds: int | None) -> str:
 
 
 def bottleneck(run: RunningFlow, worst: PartitionSnapshot, records: int | None) -> str:
-    """Return what the partition waits for, as far as known."""
+    """Return the most likely reason why the partition is behind, as a part of a message."""
     lanes = [lane for lane in run.lanes() if lane.is_ready]
     away = next((str(lane.degraded) for lane in lanes if lane.degraded), "")
     throttle = throttle_of(run)
@@ -141,9 +141,7 @@ def bottleneck(run: RunningFlow, worst: PartitionSnapshot, records: int | None) 
 
 
 def throttle_of(run: RunningFlow) -> str:
-    """Return how the flow is throttled intentionally, by its own limit or a quota of the brokers of
-    one side, or an empty string if it is not.
-    """
+    """Return a text if the flow's limit or a broker quota throttles it, else an empty string."""
     return _limit(run) or _quota(run)
 
 
@@ -170,32 +168,37 @@ def _quota(run: RunningFlow) -> str:
 
 RETENTION_NEAR: Final = "RETENTION_NEAR"
 NEAR: Final = 0.25
-"""Share of a topic's retention below which a copy that is not catching up is reported."""
+"""A partition that is not catching up is reported when the time until its next record is deleted is
+less than this share of the topic's retention.
+"""
 
 NEAR_S: Final = 3600.0
-"""The same limit if the log's start moves because of its size."""
+"""The limit instead of NEAR, in seconds, for topics without retention.ms, whose old records are
+deleted because of the log's size.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """The outlook of a partition with a lag, in ms."""
+    """Whether a partition that is behind will be copied before the source deletes its records."""
 
     left_ms: int | None
-    """The least time for which the source keeps the next record; None if no deletion is expected.
-    """
+    """Minimum time until the source deletes the next record, or None if unknown or not expected."""
     needs_ms: int | None
-    """How long the copy needs to catch up; None if it is not catching up."""
+    """Time until the copy has caught up, or None if it is not catching up."""
     is_near: bool
-    """Whether, at the current rates, the record will not be copied before retention ends."""
+    """True if the next record will be deleted before it is copied, at the current rates."""
     is_known: bool
-    """False if `left_ms` is None because it is not known yet, or must not be queried."""
+    """False if `left_ms` is None because it is unknown, not because no deletion is expected."""
 
 
 NONE: Final = Outlook(left_ms=None, needs_ms=None, is_near=False, is_known=True)
 
 
 def outlook_of(partition: Partition, retentions: Mapping[str, int], now_ms: int) -> Outlook:
-    """Return the outlook for the records that are not copied yet, from the last observations."""
+    """Return the outlook for a partition by its last observations. `retentions`: retention.ms by
+    topic. Return NONE if the partition is not behind.
+    """
     if not partition.is_wanted or not partition.is_behind:
         return NONE
     retention = retentions.get(partition.plan.source.topic)
@@ -215,7 +218,7 @@ def outlook_of(partition: Partition, retentions: Mapping[str, int], now_ms: int)
 
 
 def warnings(partitions: Sequence[PartitionSnapshot]) -> dict[str, str]:
-    """Return a line for each topic that will lose records before they are copied."""
+    """Return a warning by topic if records will probably be deleted before they are copied."""
     topics: dict[str, list[PartitionSnapshot]] = {}
     for part in partitions:
         if part.is_near_deletion:

@@ -1,5 +1,5 @@
-"""A flow's run as far as it matters for its risk: its partitions and lanes, blocking work outside
-the supervisor's thread, and the limits that the risk is measured against.
+"""The interface of a flow's run for the modules of `control.risk`: partitions and lanes, a way to
+run blocking calls outside the supervisor's thread, and the limits for the risk.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from twinlog.model import TopicPartition
 
 
 class InBackground(Protocol):
-    """Runs a job in another thread, then calls back in the supervisor's thread."""
+    """Runs `job` in another thread, then calls `then` with its result, or `otherwise` with its
+    error, in the supervisor's thread.
+    """
 
     def __call__(
         self,
@@ -30,20 +32,20 @@ class InBackground(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskLimits:
-    """The configured objective, and the source's retention."""
+    """The configured RPO, and the retention of the source's topics."""
 
     rpo_seconds: int | None = None
-    """The value of twinlog.rpo.seconds."""
+    """The value of twinlog.rpo.seconds, or None if it is not set."""
     retentions: Mapping[str, int] = field(default_factory=dict)
-    """retention.ms of the source's topics, as far as known."""
+    """retention.ms of the source's topics, by topic. Unknown values are left out."""
 
 
 NO_LIMITS: Final = RiskLimits()
-"""For a flow whose source is not watched, as with `--once`."""
+"""The limits of a flow whose source is not watched, for example with `--once`."""
 
 
 class RunningFlow(Protocol):
-    """A flow's run, used in the supervisor's thread."""
+    """One run of a flow. Used only in the supervisor's thread."""
 
     partitions: dict[TopicPartition, Partition]
     clock: Clock
@@ -52,4 +54,4 @@ class RunningFlow(Protocol):
     pacer: Pacer | None
 
     def lanes(self) -> list[Lane]:
-        """Return all lanes of all leases."""
+        """Return the lanes of all leases of the run."""

@@ -1,9 +1,9 @@
-"""Queries a flow's source while it is led, even if nothing is copied: whether it responds at all
-(`SourceLiveness`), and every second its log ends, because the possible loss depends on them.
+"""Queries the source of a flow that this process leads, even if nothing is copied.
 
-For partitions that stay behind, `SourceWatch` also queries the log start and retention, and for
-partitions that an open transaction holds back, that transaction (`HeldBackWatch`).
-`SourceQuestions` has the queries, over separate connections.
+`SourceLiveness` checks whether the source responds at all. `SourceWatch` queries the log ends every
+second, because the possible loss depends on them. For partitions that stay behind it also queries
+log start and retention. If an open transaction holds a partition back, `HeldBackWatch` reports it.
+`SourceQuestions` sends the queries over connections of its own.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ Offsets = Mapping[TopicPartition, int]
 
 WITHIN_S: Final = 5.0
 PULSE_WITHIN_S: Final = 4.0
-"""Two requests of this duration without an answer, over one connection and then another, take less
-than the 9 s (broker.session.timeout.ms) after which Kafka's controller moves leadership away from a
-silent broker. A broker that answers later is not merely slow in Kafka's terms either.
+"""Timeout of a liveness request, in seconds. Two such requests take less than the 9 s
+(broker.session.timeout.ms) after which Kafka's controller moves leadership away from a silent
+broker. So a silent broker is reported shortly before Kafka itself regards it as failed.
 """
 
 
 @dataclass(slots=True, kw_only=True)
 class QuestionClient:
-    """A client that is opened by its first query, for one thread at a time."""
+    """Opens a client at the first query, and lends it to one thread at a time."""
 
     settings: ClusterSettings
     within_s: float
@@ -66,7 +66,7 @@ class QuestionClient:
                 self.client = ClusterClient(
                     self.settings, api_timeout_s=self.within_s, refused_s=self.refused_s
                 )
-                # a flow may have many partitions: only topic IDs need the metadata of topics
+                # reuse leaders, so that only the query for topic IDs needs metadata of all topics
                 self.client.keep_leaders()
             try:
                 yield self.client
@@ -90,32 +90,32 @@ class QuestionClient:
 
 
 class OpenTransactions(NamedTuple):
-    """Open transactions of the source."""
+    """Open transactions in partitions of the source."""
 
     limit_s: float | None
-    """The maximum duration that its brokers allow; None if they do not report it."""
+    """Maximum transaction timeout that the brokers allow; None if they do not report it."""
     transactions: tuple[OpenTransaction, ...]
 
 
 class SourceAnswers(NamedTuple):
-    """What the source's brokers returned. Partitions and topics that could not be queried are left
-    out.
-    """
+    """Answers of the source's brokers, without partitions and topics that could not be queried."""
 
     ends: Mapping[TopicPartition, int] = {}
     readable: Mapping[TopicPartition, int] = {}
-    """Offsets up to which they can be copied: last stable offsets, or the log ends."""
+    """Offsets up to which the partitions can be copied: last stable offsets if the flow reads
+    committed records only, else the log ends.
+    """
     starts: Mapping[TopicPartition, int] = {}
     ids: Mapping[str, TopicId] = {}
     """The IDs of the topics that exist."""
     retentions: Mapping[str, int] | None = None
-    """retention.ms of the readable topics, or NO_LIMIT; None if not queried."""
+    """retention.ms or NO_LIMIT by topic, if this user may query it. None if it was not queried."""
     open_transactions: OpenTransactions | None = None
-    """None if not queried."""
+    """The open transactions that hold the copy back, or None if they were not queried."""
 
 
 class SourceQuestions:
-    """Queries for one run of a flow. TwinlogError is raised if nothing could be read, or after
+    """Queries for one run of a flow. They raise TwinlogError if no broker responds or after
     `close`.
     """
 
@@ -128,14 +128,14 @@ class SourceQuestions:
         )
 
     def pulse(self) -> None:
-        """Return when any broker has answered an empty metadata request. May run at the same time
-        as another query.
+        """Wait until any broker has answered an empty metadata request. Raises TwinlogError after
+        two requests without an answer. May run concurrently with the other queries.
         """
         with self._pulse.client_to_ask() as client:
             try:
                 client.metadata([])
             except (Disconnected, Unreachable):
-                client.metadata([])  # over another connection, to another broker if possible
+                client.metadata([])  # retry over another connection, to another broker if possible
 
     def answers(
         self,
@@ -144,8 +144,8 @@ class SourceQuestions:
         topics: Collection[str],
         held_back: Collection[TopicPartition],
     ) -> SourceAnswers:
-        """Query the ends and topic IDs of `wanted`, the log starts of `behind`, the retention of
-        `topics`, and the open transactions of `held_back`.
+        """Query log ends and topic IDs for the partitions `wanted`, log starts for `behind`, open
+        transactions for `held_back`, and the retention of `topics`.
         """
         with self._line.client_to_ask() as client:
             answers = SourceAnswers()
@@ -157,7 +157,8 @@ class SourceQuestions:
             if behind:
                 answers = answers._replace(starts=known_starts(client, behind))
             if wanted:
-                # after the offsets: IDs are never reused, so they were the same before
+                # query IDs after the offsets: an unchanged ID shows that the offsets are from the
+                # same topic, because IDs are never reused
                 names = sorted({tp.topic for tp in wanted})
                 seen = client.metadata(names, timeout_s=WITHIN_S).topics
                 ids = {name: topic.topic_id for name, topic in seen.items() if not topic.error}
@@ -169,7 +170,7 @@ class SourceQuestions:
         return answers
 
     def next_batches(self, offsets: Offsets) -> dict[TopicPartition, IdlePosition]:
-        """Return the next batch at or after each offset."""
+        """Return offset and timestamp of the next record at or after each offset, by partition."""
         with self._line.client_to_ask() as client:
             starts = known_starts(client, offsets)
             froms = {tp: max(at, starts[tp]) for tp, at in offsets.items() if tp in starts}
@@ -195,7 +196,7 @@ def _open_transactions(
 
 
 def _written_ms(answer: FetchedRecords | TwinlogError, offset: int) -> int:
-    """Return when the newest record of the batch was written, or 0 if unknown."""
+    """Return the largest timestamp of the batch that has `offset`, in ms, or 0 if unknown."""
     if isinstance(answer, TwinlogError):
         return 0
     headers = (header for header, _ in read_headers(answer.records))
@@ -203,42 +204,42 @@ def _written_ms(answer: FetchedRecords | TwinlogError, offset: int) -> int:
     return 0 if first_header is None else max(0, first_header.max_timestamp)
 
 
-# Whether the source responds at all. A broker that is frozen, or whose packets are dropped, does
-# not break connections: a fetch waits request.timeout.ms (30 s) for it, and until then its lane
-# regards an old log end as current.
+# The liveness check. Connections stay open if a broker is frozen or its packets are dropped. A lane
+# notices that only after request.timeout.ms (30 s) of a fetch, and regards an old log end as
+# current until then.
 #
-# The source is silent after two requests in a row without an answer (PULSE_WITHIN_S each), over
-# connections that nothing else uses, for data that a broker has in memory. A large query or a slow
-# fetch is therefore not an outage. Nor is a broker that is too busy to answer these requests while
-# lanes still receive records from it.
+# The source counts as silent after two consecutive requests without an answer (PULSE_WITHIN_S
+# each). They use separate connections, and brokers answer them from memory, so a large query or a
+# slow fetch does not count as an outage. If a broker is too busy to answer these requests, but
+# lanes still receive records, the source does not count as silent either.
 
 PULSE_EVERY_S: Final = 1.0
 HEARD_S: Final = 0.5
-"""Time added to PULSE_EVERY_S after the source has answered a query of `SourceWatch`, which is sent
-once a second. So usually no request is needed.
+"""Added to PULSE_EVERY_S after the source has answered a query of `SourceWatch`. These queries are
+sent once a second, so that usually no liveness request is needed.
 """
 LATELY_S: Final = 4.0
-"""Lanes report once a second what they have read, so records from before the silence are reported
-within this time.
+"""Seconds after a liveness request when the lanes' positions are noted. Lanes report once a second,
+so positions that increase later show records received after the request.
 """
 
 
 @dataclass(slots=True, kw_only=True)
 class SourceLiveness:
-    """The check of one run of a flow, in the supervisor's thread."""
+    """Checks during one run of a flow whether the source responds, in the supervisor's thread."""
 
     run: RunningFlow
     ask: Callable[[], None]
-    """Returns when the source has responded, and raises TwinlogError; called in any thread."""
+    """Returns when the source has responded, or raises TwinlogError. Called in any thread."""
     silence: TwinlogError | None = None
-    """Why the source does not respond; None if it does, or if unknown."""
+    """The error if the source is silent. None if it responds or has not been queried yet."""
     _asked_at: float = -inf
     _is_asking: bool = False
     _copied: int | None = None
-    """Sum of all positions, LATELY_S after the request."""
+    """Sum of the positions of all partitions, LATELY_S after the request was sent."""
 
     def poll(self, background: InBackground, heard_at: float = -inf) -> None:
-        """Send the next request if it is due. `heard_at`: when the source answered a query."""
+        """Send a request if one is due. `heard_at`: time of the last answer to another query."""
         now = self.run.clock.monotonic()
         if self._is_asking:
             if self._copied is None and now - self._asked_at >= LATELY_S:
@@ -264,32 +265,35 @@ class SourceLiveness:
         return sum(upstream + 1 for upstream in known if upstream is not None)
 
 
-# Open transactions at the source that hold a `read_committed` copy back (KIP-664). A coordinator
-# aborts a transaction that is open for longer than its client's timeout, which is at most the
-# brokers' `transaction.max.timeout.ms`. A transaction that stays open longer may be hanging: no
-# coordinator knows it, and the copy would wait forever. Such a transaction is reported with its
-# producer. On a cluster that allows very long transactions it is reported after an hour.
+# An open transaction at the source holds a `read_committed` copy back (KIP-664). Its coordinator
+# aborts it after the client's timeout, which is at most the brokers' `transaction.max.timeout.ms`.
+# A transaction that is open for longer may be hanging: no coordinator knows it, so the copy would
+# wait forever. It is reported with its producer, after an hour at most, because some clusters
+# allow very long transactions.
 
 OPEN_TRANSACTION: Final = "OPEN_TRANSACTION"
 ASK_AFTER_S: float = 60.0
-"""Delay before the source is queried, because nearly all transactions are short."""
+"""Seconds before a partition's open transactions are queried, because most are much shorter."""
 HELD_BACK_EVERY_S: Final = 60.0
 USUAL_LIMIT_S: Final = 900.0
-"""Kafka's default of transaction.max.timeout.ms."""
+"""Assumed limit if brokers report none: Kafka's default of transaction.max.timeout.ms."""
 LONGEST_S: float = 3600.0
 GRACE_S: float = 60.0
-"""A coordinator searches for expired transactions every ten seconds, and then writes markers."""
+"""Seconds added to the limit, because a coordinator searches for expired transactions only every
+ten seconds, and then has to write markers.
+"""
 
 
 class _HeldBack(NamedTuple):
     stable: int
+    """The partition's last stable offset."""
     since: float
-    """Monotonic time."""
+    """Time since when the offset has not changed, by the boot clock."""
 
 
 @dataclass(slots=True, kw_only=True)
 class HeldBackWatch:
-    """Watches one run of a flow, in the supervisor's thread."""
+    """Reports open transactions that hold partitions back, in the supervisor's thread."""
 
     run: RunningFlow
     log: FlowLog
@@ -297,7 +301,7 @@ class HeldBackWatch:
     _next_ask: float = 0.0
 
     def note_ends(self, ends: Offsets, readable: Offsets) -> None:
-        """Take high watermarks and last stable offsets of one moment."""
+        """Note high watermarks (`ends`) and last stable offsets (`readable`) of one query."""
         now = self.run.clock.boot()
         for tp, stable in readable.items():
             if stable >= ends.get(tp, -1):
@@ -318,7 +322,7 @@ class HeldBackWatch:
         return held
 
     def report(self, tps: Iterable[TopicPartition], answer: OpenTransactions) -> None:
-        """Report the transactions in the source's answer that are open for too long."""
+        """Report for these partitions the transactions that are open for too long."""
         limit_s = min(answer.limit_s or USUAL_LIMIT_S, LONGEST_S) + GRACE_S
         now = self.run.clock.boot()
         for tp in tps:
@@ -330,7 +334,7 @@ class HeldBackWatch:
                 or now - entry.since < limit_s
             ):
                 continue
-            # the oldest transaction determines the last stable offset
+            # report the oldest transaction, because it determines the last stable offset
             transactions = (each for each in answer.transactions if each.tp == tp)
             oldest = min(transactions, key=lambda each: each.start_offset, default=None)
             since_ms = self.run.clock.wall_ms() - int((now - entry.since) * 1000)
@@ -370,12 +374,12 @@ def _hold_text(
 
 ASK_EVERY_S: Final = 1.0
 SHARE_OF_TIME: Final = 0.05
-"""Maximum share of the time that queries take, for any number of partitions, unless the pause would
-exceed LONGEST_PAUSE_S.
+"""Maximum share of the time that queries take. The pause grows with the duration of the last query,
+up to LONGEST_PAUSE_S.
 """
 
 LONGEST_PAUSE_S: Final = 10.0
-"""Maximum pause between two queries."""
+"""Maximum time between the starts of two queries, in seconds."""
 
 AFTER_FAILURE_S: Final = 2.0
 
@@ -386,20 +390,20 @@ RETENTIONS_EVERY_S: Final = 120.0
 
 @dataclass(slots=True, kw_only=True)
 class SourceWatch:
-    """Watches one run of a flow, in the supervisor's thread."""
+    """Queries the source during one run of a flow. Methods are for the supervisor's thread."""
 
     run: RunningFlow
     source: SourceQuestions
-    """Its queries may run in any thread, one at a time."""
+    """The queries. They may run in any thread, but only one at a time."""
     log: FlowLog
     retentions: Mapping[str, int] = field(default_factory=dict)
     answered_at: float = -inf
-    """Monotonic time at which a broker answered last."""
+    """Monotonic time of a broker's last answer."""
     _next_ask: float = 0.0
     _next_starts: float = 0.0
     _next_retentions: float = 0.0
     _asked_of: set[str] = field(default_factory=set)
-    """Topics of the last retention query; later topics are queried immediately."""
+    """Topics of the last retention query. A topic that is not among them is queried immediately."""
     _is_asking: bool = False
     _is_exceeded: bool = False
     _near: set[str] = field(default_factory=set)
@@ -409,7 +413,7 @@ class SourceWatch:
         self._held_back = HeldBackWatch(run=self.run, log=self.log)
 
     def poll(self, background: InBackground) -> None:
-        """Send the next query if it is due."""
+        """Query the source in the background, if a query is due."""
         now = self.run.clock.monotonic()
         if self._is_asking or now < self._next_ask or self.run.is_stopping:
             return
@@ -429,7 +433,7 @@ class SourceWatch:
 
         def on_found(answers: SourceAnswers) -> None:
             took_s = self.run.clock.monotonic() - now
-            if answers.ids:  # the last query, which any broker answers
+            if answers.ids:  # the IDs were queried last, and any broker can answer that query
                 self.answered_at = now + took_s
             self._done(now, min(took_s / SHARE_OF_TIME, LONGEST_PAUSE_S))
             answers = self._only_unchanged(answers, ids, asked_at)
@@ -439,7 +443,7 @@ class SourceWatch:
                 self._held_back.report(held_back, answers.open_transactions)
 
         def on_failed(_: TwinlogError) -> None:
-            # the lanes report the error; unseen partitions are reported as unknown
+            # not logged here: lanes report such errors, and the loss is shown as unknown
             self._done(self.run.clock.monotonic(), AFTER_FAILURE_S)
 
         background(
@@ -447,7 +451,7 @@ class SourceWatch:
         )
 
     def _starts_due(self, now: float) -> Collection[TopicPartition]:
-        """Return the partitions whose log start is due; they have been behind for a while."""
+        """Return the partitions that have been behind for BEHIND_FOR_S, if a query is due."""
         if now < self._next_starts:
             return ()
         self._next_starts = now + BEHIND_EVERY_S
@@ -462,8 +466,8 @@ class SourceWatch:
     def _only_unchanged(
         self, answers: SourceAnswers, ids: Mapping[TopicPartition, TopicId], asked_at: float
     ) -> SourceAnswers:
-        """Return the answers for the topics that are being copied. Offsets are queried by name, and
-        no record of a re-created topic is on the target.
+        """Return the answers without those for re-created topics. Offsets are queried by name, but
+        the offsets of a re-created topic have no relation to the copied records.
         """
         same = {tp for tp, topic_id in ids.items() if answers.ids.get(tp.topic) == topic_id}
         for tp in answers.ends.keys() & ids.keys() - same:
@@ -506,7 +510,7 @@ class SourceWatch:
         self._next_ask = max(self._next_ask, since + pause_s)
 
     def log_changes(self, snapshot: FlowSnapshot) -> None:
-        """Log when a problem begins, and when it ends."""
+        """Log when the RPO is exceeded or met again, and when a retention risk begins or ends."""
         if snapshot.rpo_excess and not self._is_exceeded:
             self.run.errors[RPO_EXCEEDED] += 1
             self.log.warning("%s", snapshot.rpo_excess)

@@ -1,6 +1,6 @@
-"""`twinlog verify`: whether targets have the records of their sources, compared one by one.
+"""`twinlog verify`: compares every record of the source with its copy on the target.
 
-Begin to read with `result`, which has the values, and writes them to the target. `verification`
-queries both clusters of a flow. `workers` compare, in this process or on Spark (`survey.verify`,
-`mirror.verify`). `functions` runs the transforms of a flow for a comparison.
+Begin to read with `result`, which has the results' fields, and writes them to the target.
+`verification` queries both clusters of a flow. `workers` compare partitions in this process or on
+Spark, by `survey.verify` and `mirror.verify`. `functions` runs a flow's transforms.
 """

@@ -1,5 +1,5 @@
-"""The functions of a flow's transforms for a verification: a process of their own, as a mirror
-starts it (`spark.application`). It never sees the credentials of this process.
+"""Runs the functions of a flow's transforms for a verification, in a separate process as a mirror
+does (`spark.application`). That process never gets the credentials of this one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CHECKED_EVERY_S: Final = 1.0
 
 
 class FlowFunctions:
-    """Passes ranges of several partitions to the functions of one flow. Thread-safe."""
+    """Transforms ranges of source records by the functions of one flow. Thread-safe."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class FlowFunctions:
         self._changed = threading.Condition()
         self._answers: dict[int, RangeAnswer] = {}
         self._varying: frozenset[str] = frozenset()
-        """Names of transforms that give other records each time."""
+        """Names of transforms whose result differs from call to call, so it cannot be compared."""
         self._problem: TwinlogError | None = None
         self._began, self._is_ready = CLOCK.monotonic(), False
         self._port = RangePort(CLOCK, self._collect)
@@ -59,7 +59,7 @@ class FlowFunctions:
         threading.Thread(target=self._listen, name="twinlog-functions", daemon=True).start()
 
     def offer(self, tp: TopicPartition, stretch: Stretch) -> None:
-        """Have the records of a stretch transformed, and set its number."""
+        """Submit the records of a stretch to the transforms, and set `stretch.number`."""
         stretch.number = next(self._numbers)
         lent = SourceRange(
             number=stretch.number,
@@ -74,7 +74,9 @@ class FlowFunctions:
         self._port.offer(lent)
 
     def answer(self, tp: TopicPartition, stretch: Stretch) -> RangeAnswer:
-        """Wait for the answer. Raises TwinlogError if there will be none."""
+        """Wait for the transformed records. Raises TwinlogError if the functions fail or cannot be
+        compared.
+        """
         names = {one.name for one in self._transforms.of_topic(tp.topic)}
         with self._changed:
             while stretch.number not in self._answers:
@@ -91,19 +93,19 @@ class FlowFunctions:
             return self._answers.pop(stretch.number)
 
     def close(self) -> None:
-        """End the process. Threads that wait for an answer get an error."""
+        """Stop the functions' process. Threads that wait in `answer` get an error."""
         self._fail("the verification ends")
         self._application.stop()
         self._port.close()
 
     def _collect(self) -> None:
-        """Take the answers that have arrived."""
+        """Store the answers that have arrived, and notify the waiting threads."""
         with self._changed:
             self._answers.update((answer.number, answer) for answer in self._port.answers())
             self._changed.notify_all()
 
     def _check(self) -> None:
-        self._collect()  # this also offers ranges again
+        self._collect()  # also offers ranges again that have waited too long for an answer
         if self._is_ready and self._port.unanswered(UNANSWERED_AFTER_S):
             self._fail(f"no answer within {UNANSWERED_AFTER_S:.0f} s")
         elif not self._is_ready and CLOCK.monotonic() - self._began > READY_WITHIN_S:

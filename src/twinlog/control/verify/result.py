@@ -1,4 +1,4 @@
-"""The result of a verification: by partition, by group, and as one answer."""
+"""The result of a verification by partition, by group, and by flow, and its row on the target."""
 
 from __future__ import annotations
 
@@ -43,11 +43,12 @@ class VerifyAnswer(StrEnum):
 
     @property
     def exit_code(self) -> int:
-        """A difference takes precedence over a failed query."""
+
         return {VerifyAnswer.IDENTICAL: 0, VerifyAnswer.DIFFERENT: 1, VerifyAnswer.UNKNOWN: 2}[self]
 
 
 def worst(answers: list[VerifyAnswer]) -> VerifyAnswer:
+    """Return the combined answer. A difference takes precedence over a failed query."""
     for answer in (VerifyAnswer.DIFFERENT, VerifyAnswer.UNKNOWN):
         if answer in answers:
             return answer
@@ -68,9 +69,9 @@ class VerifiedPartition:
     target: TopicPartition
     compared: Compared
     why_not: str = ""
-    """Why it was not compared, with its code if there is one."""
+    """Why the partition was not compared completely. Ends with an error code if there is one."""
     map: MapDigest | None = None
-    """Digest of the offset map that pairs its records."""
+    """Digest of the rows of the offset map by which source and target records were paired."""
 
     @property
     def answer(self) -> VerifyAnswer:
@@ -113,7 +114,7 @@ def _date(number: int) -> str | None:
 
 
 class GroupStanding(StrEnum):
-    """The position of a group on the target, compared to its position on the source."""
+    """How a group's offset on the target compares to the translation of its source offset."""
 
     EQUAL = "equal"
     AHEAD = "ahead"
@@ -126,7 +127,7 @@ class GroupStanding(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedGroup:
-    """A committed offset of a group."""
+    """A group's committed offsets of one partition, on the source and on the target."""
 
     FIELDS = (
         "group topic=source.topic partition=source.partition target_topic=target.topic "
@@ -139,11 +140,11 @@ class VerifiedGroup:
     committed: int
     """The offset committed on the source."""
     wanted: int
-    """Its counterpart on the target."""
+    """The target offset that corresponds to `committed`."""
     stands: int | None
-    """The offset committed on the target."""
+    """The offset committed on the target, or None if there is none."""
     left_alone: str = ""
-    """Why it may be different."""
+    """Why the flow does not sync this group, so that a different offset is no error. Else empty."""
 
     @property
     def standing(self) -> GroupStanding:
@@ -160,20 +161,20 @@ class VerifiedGroup:
 
 @dataclass(slots=True, kw_only=True)
 class VerifiedFlow:
-    """The results for one flow; filled during the verification."""
+    """The results for one flow. They are added while the verification runs."""
 
     FIELDS = "flow answer is_led is_partial partitions groups configs=changed_configs notes"
 
     flow: str
     is_led: bool = False
-    """Whether a mirror runs the flow, so that other records will be copied."""
+    """True if a mirror is running the flow, so that records not copied yet will be copied."""
     partitions: list[VerifiedPartition] = field(default_factory=list)
     groups: list[VerifiedGroup] = field(default_factory=list)
     configs: list[Deviation] = field(default_factory=list)
-    """What the sync of topic configs would change."""
+    """Topic configs that a sync of configs would change on the target."""
     notes: list[str] = field(default_factory=list)
     is_partial: bool = False
-    """Whether a group could not be queried. A note names it."""
+    """True if a group or a target partition was not compared. A note names it."""
 
     @property
     def answer(self) -> VerifyAnswer:
@@ -184,12 +185,12 @@ class VerifiedFlow:
         return worst(answers)
 
     def leave_out(self, line: str) -> None:
-        """Add a note about something not compared, so that the flow is not called identical."""
+        """Add a note that something is not compared, so that the flow's answer is not IDENTICAL."""
         self.is_partial = True
         self.note(line)
 
     def note(self, line: str) -> None:
-        """Add a note about a failed query, once."""
+        """Add a note, unless the same note was already added."""
         if line not in self.notes:
             self.notes.append(line)
 
@@ -199,20 +200,20 @@ class VerifiedFlow:
 
 
 def digest(report: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a report without its `sha256`, as JSON with sorted keys and without
-    whitespace, by which accidental changes are detected.
+    """Return the SHA-256 of a report, with which readers detect accidental changes. It covers every
+    field but `sha256`, as JSON with sorted keys and without whitespace.
     """
     bare = {key: value for key, value in report.items() if key != "sha256"}
     text = json.dumps(bare, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-# Records the result of a verification on the target: one row of its state topic for each flow
+# The result of a verification is written to the target's state topic, one row for each flow
 # (`mirror.state.verified`).
 #
-# Only results of finished runs are written: if a process dies earlier, the previous result is kept.
-# Of two concurrent runs, the result of the one that began later is kept. Nothing depends on the
-# row, so a user without the right to write it still gets the result.
+# Only finished verifications write a row. If a process dies earlier, the previous row remains. If
+# two verifications run concurrently, the row of the one that began later remains. No other part of
+# Twinlog depends on the row, so the command also works for users who must not write it.
 
 GIVES_UP_S: Final = 15.0
 
@@ -255,7 +256,7 @@ def run_of(verified: VerifiedFlow, scope: VerifyRequest) -> VerifyRun:
 
 
 class Records:
-    """Records the results of one command."""
+    """Writes the results of one command to the state topics of its flows' targets."""
 
     def __init__(self, flows: Iterable[FlowConfig], scope: VerifyRequest, *, is_off: bool) -> None:
         self._flows = {str(flow.flow): flow for flow in flows}
@@ -263,8 +264,8 @@ class Records:
         self._is_off = is_off
 
     def add(self, verified: VerifiedFlow) -> list[str]:
-        """Record the result of a flow. Return a line if that fails. A flow that has none of the
-        requested topics is skipped.
+        """Write the result of a flow, unless the flow has none of the requested topics. Return a
+        message if the result could not be written, else an empty list.
         """
         if self._is_off or (self._asked.topics is not None and not verified.partitions):
             return []
@@ -273,7 +274,7 @@ class Records:
 
 
 def record(config: FlowConfig, run: VerifyRun) -> str:
-    """Write the row. Return why that failed, or an empty string."""
+    """Write the row of a result. Return why it was not written, or an empty string if it was."""
     try:
         settings = flow_setup(config).target
         with closing(prompt_client(settings, api_timeout_s=GIVES_UP_S)) as target:

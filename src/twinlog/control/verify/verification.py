@@ -1,19 +1,19 @@
-"""Verifies the flows of a configuration. Only reads.
+"""Verifies the flows of a configuration, without writing to either cluster.
 
 The queries are made in this order, so that a running mirror does not cause false differences:
 
 1. Committed offsets of groups on the target (`groups`).
 2. Log ends of the source and of the target, the offset map, and the state topic
    (`survey.picture`).
-3. Log ends of the target again, because the map marks no record as written before it is. If its
-   mark is beyond even that end, the target has lost records.
-4. Log ends of the source again: offsets in the map beyond them were never records of the source.
+3. Log ends of the target again. A record is on the target before a mark in the map says so.
+   If a mark is beyond even these ends, the target has lost records.
+4. Log ends of the source again. Offsets in the map that are beyond these ends were never records of
+   the source.
 5. Both logs of each partition, several partitions at a time.
 6. Committed offsets of groups on the source, and configs of topics.
 
-Leaders and log starts may move: every fetch goes to the current leader, and records that retention
-deletes during the run are counted as deleted, not as missing. A process that dies has changed
-nothing.
+Leaders may change during the run, so every fetch goes to the current leader. Records that retention
+deletes during the run are counted as deleted, not as missing.
 """
 
 from __future__ import annotations
@@ -79,18 +79,20 @@ AGAIN: Final = "rechecking the differences"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyScope:
-    """The part of the flows that is verified."""
+    """Topics and times to verify, as selected by the user."""
 
     matches: Callable[[str], bool] = lambda _: True
-    """Selects source topics by name."""
+    """Returns True for the name of a source topic to verify."""
     since_ms: int | None = None
     until_ms: int | None = None
-    """Source times: from the first record at or after `since_ms` to the first at or after this."""
+    """Each partition is verified from its first source record at or after `since_ms` up to, not
+    including, the first one at or after `until_ms`.
+    """
     is_deep: bool = False
 
 
 OnStep = Callable[[str, int, int], None]
-"""Called with the flow, the number of target offsets done, and their total."""
+"""Called with the flow's name, the number of target offsets compared, and their total number."""
 
 
 def verify_flows(
@@ -114,7 +116,7 @@ class _Flow:
     _intents: FlowIntents = field(default_factory=FlowIntents)
     _producers: frozenset[int] = frozenset()
     _partly: dict[TopicPartition, str] = field(default_factory=dict)
-    """Reasons why only a part of a partition is compared."""
+    """Why only a part of a source partition is compared, by partition."""
 
     def verified(self) -> VerifiedFlow:
         coordinators = Coordinators(self._target)
@@ -153,12 +155,14 @@ class _Flow:
     def _never_made(
         self, discovery: Discovery, verified: VerifiedFlow
     ) -> Iterator[VerifiedPartition]:
-        """Yield partitions of missing remote topics, and of topics that cannot be mirrored."""
+        """Yield results for source partitions without a target partition: the remote topic is
+        missing or too small, or the topic cannot be mirrored.
+        """
         policy, alias = self._setup.policy, self._setup.config.source_alias
         why = {problem.topic: str(problem.error) for problem in discovery.problems}
         first = {problem.topic: problem.first for problem in discovery.problems}
         flow = replace(self._setup.config, released=self._intents.released)
-        # including topics whose remote name is refused, because they are not copied
+        # topics whose remote name is refused are included here, because they are not copied either
         topics = selected_topics(flow, self._source.metadata(None))
         planned = {plan.source for plan in discovery.plans}
         lost = [
@@ -185,7 +189,7 @@ class _Flow:
                     compared = never_made(missing)
             yield VerifiedPartition(source=tp, target=target, compared=compared, why_not=problem)
 
-    # -- partitions with one
+    # -- partitions with a target
 
     def _compare_partitions(
         self, discovery: Discovery, verified: VerifiedFlow
@@ -201,7 +205,8 @@ class _Flow:
             new_owners=lambda: self._intents.new_owners,
             maps=self._setup.config.flow,
         )
-        self._read_state()  # again, because a skipped record before these ends is not missing
+        # read skips again, so that a record that was skipped meanwhile is not reported as missing
+        self._read_state()
         there_later = read_ends(self._target, targets)
         here_later = self._source_ends([plan.source for plan in plans])
         source_lacking = may_lack_offsets(self._source, {plan.source.topic for plan in plans})
@@ -254,12 +259,13 @@ class _Flow:
         return self._verified(tasks)
 
     def _note_unmapped(self, plans: Sequence[PartitionPlan], verified: VerifiedFlow) -> None:
-        """Note target partitions with records for which there is no source partition or map."""
+        """Add a note for each non-empty target partition that has no source partition."""
         topics = {plan.target.topic: plan.source.topic for plan in plans if not plan.targets}
         if self._setup.is_identity or not topics:
             return
         target_topics = self._target.metadata(list(topics)).topics
-        # queried last, so that a partition that a mirror has just created is not regarded as extra
+        # query the source after the target, so that partitions that a mirror has just created are
+        # not regarded as extra
         source_topics = self._source.metadata(list(topics.values())).topics
         surplus = [
             tp
@@ -273,7 +279,7 @@ class _Flow:
                 verified.leave_out(f"{tp}: {NO_SUCH_PARTITION}")
 
     def _mapped_copy(self, replica: Replica, later: LogState) -> MappedCopy:
-        # in a shared topic the log must show the end of the copy
+        # if other clients write to the topic, the end of the copy must be found in the log
         reach = None if self._setup.is_identity else replica.copied.reach
         end = replica.target.end or 0
         return MappedCopy.of(replica.map, reach, end if later.end is None else later.end)
@@ -285,7 +291,9 @@ class _Flow:
     def _scope_offsets(
         self, tps: Sequence[TopicPartition]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """Return the first offsets at or after `since` and `until`; -1 if there is none."""
+        """Return by partition the first offsets at or after `since_ms`, and those at or after
+        `until_ms`. An offset is -1 if no record is that new.
+        """
         isolation = self._setup.config.isolation_level
         since, until = (
             {} if at_ms is None else known_offsets(self._source, tps, at_ms, isolation=isolation)
@@ -322,7 +330,7 @@ class _Flow:
     def _verify_transformed(
         self, clusters: ClusterPair, tasks: list[VerifyTask], step: Callable[[WalkProgress], None]
     ) -> list[PartitionResult]:
-        """Compare transformed partitions in this process, with the functions in another one."""
+        """Compare transformed partitions in this process. The functions run in another one."""
         if not tasks:
             return []
         try:
@@ -343,8 +351,8 @@ class _Flow:
 
 
 def _newest_transform(plan: PartitionPlan, partition_map: PartitionMap | None) -> tuple[str, int]:
-    """Return the digest of the transforms of the newest records, and the source offset from which
-    on records have them.
+    """Return the digest of the transforms that the newest records have passed, and the source
+    offset of the first record with these transforms.
     """
     if partition_map is None or not partition_map.runs:
         return plan.transform, 0
@@ -360,7 +368,7 @@ def _bounds(log: LogState) -> PartitionBounds | None:
 
 
 def _in_scope(source_range: Range, since: int, until: int | None) -> Range:
-    """Return the part of the range that is in the scope; it may be empty."""
+    """Return the intersection of a range with the offsets to verify. The result may be empty."""
     return Range(
         max(source_range.first, since),
         source_range.next if until is None else min(source_range.next, until),
@@ -385,14 +393,14 @@ def _unknown_partition(plan: PartitionPlan, why: str) -> VerifiedPartition:
     )
 
 
-# Checks whether a group that moved to the target now would skip records.
+# Checks whether a group would skip records if it moved to the target now.
 #
-# Offsets on the target are queried before those on the source. A sync that sets an offset in
-# between can therefore not make the target look ahead, because commits only move forward.
+# Offsets on the target are queried before those on the source. Commits only move forward, so a
+# sync that sets a group's offset between the two queries cannot make the target appear to be ahead.
 
 
 def target_offsets_of(coordinators: Coordinators, selects: Callable[[str], bool]) -> Offsets:
-    """Return the offsets of the target's groups that a flow would set."""
+    """Return the committed offsets on the target of the groups that the flow selects."""
     groups = [group for group in list_groups(coordinators).values() if selects(group.name)]
     return offsets_of(
         coordinators,
@@ -409,8 +417,8 @@ def verify_groups(
     before: Offsets,
     verified: VerifiedFlow,
 ) -> None:
-    """Verify every offset of a selected group that has a counterpart on the target. `before` is the
-    result of `target_offsets_of`, queried earlier.
+    """Verify the selected groups' offsets that have a counterpart on the target, and add the
+    results to `verified`. `before`: result of `target_offsets_of`, queried earlier.
     """
     survey = survey_groups(led_flow, source_groups, target_groups)
     for group in survey.selected:

@@ -1,8 +1,8 @@
 """Workers that compare the partitions of a flow: threads of this process, or tasks of Spark.
 
-One process is the default: equal batches cost little more than receiving them, and Spark takes
-seconds to start (docs/adr/0034). With a master the partitions are split into sections, with a task
-for each.
+Threads are the default, because comparing equal batches costs little more than receiving them, and
+Spark takes seconds to start (docs/adr/0034). If a Spark master is given, partitions are split into
+sections, and each section is compared by one task.
 """
 
 from __future__ import annotations
@@ -46,34 +46,33 @@ from twinlog.survey.verify import (
 
 
 class WalkProgress:
-    """Progress in offsets of the target. It never decreases, and is complete once each walk has
-    ended, even if a walk was restarted, read less than planned, or failed.
-
-    One thread at a time updates it; others may read.
+    """Progress of walks in target offsets. A walk compares one partition or section. The progress
+    never decreases, and is complete when all walks have ended, even if one was restarted, read less
+    than planned, or failed. Only one thread at a time may update it, but any thread may read it.
     """
 
     def __init__(self, tasks: Sequence[VerifyTask], *, is_again: bool = False) -> None:
         self._of_each = [extent(task) for task in tasks]
         self._done = [0] * len(tasks)
         self.is_again = is_again
-        """The walks repeat earlier comparisons."""
+        """True if the walks repeat comparisons that found differences."""
         self.total = sum(self._of_each)
         self.done = 0
 
     def set_done(self, number: int, offsets: int) -> None:
-        """Set the number of offsets that this walk has done."""
+        """Set the number of offsets that the walk with this number has compared."""
         now = min(offsets, self._of_each[number])
         if now > self._done[number]:
             self.done += now - self._done[number]
             self._done[number] = now
 
     def end(self, number: int) -> None:
-        """Mark this walk as ended."""
+        """Mark the walk with this number as ended."""
         self.set_done(number, self._of_each[number])
 
 
 def extent(task: VerifyTask) -> int:
-    """Return the number of target offsets that a walk will pass, from the bounds known so far."""
+    """Return how many target offsets a walk will compare, by the log bounds queried before."""
     runs, reach = task.written.runs, task.written.reach
     if not runs:
         return 0
@@ -89,7 +88,9 @@ def extent(task: VerifyTask) -> int:
 MOST_THREADS: Final = 4
 TASK_ENTRY: Final = "twinlog.spark.verify:verify_section"
 TASK_FAILURES: Final = 4
-"""Spark's default, because these tasks only read. A mirror's task must never end its lease."""
+"""Failures of a task after which Spark fails the job. Spark's default is enough, because these
+tasks only read. A mirror allows more, because a failed task must never end its lease.
+"""
 FIRST_TASK_WITHIN_S: Final = 60.0
 TICK_S: Final = 0.1
 
@@ -98,11 +99,11 @@ OnStep = Callable[[WalkProgress], None]
 
 @dataclass(frozen=True, slots=True)
 class PartitionResult:
-    """The result of one partition."""
+    """The result of comparing one partition or section."""
 
     compared: Compared = field(default_factory=Compared)
     why_not: str = ""
-    """Why it was not compared completely, with the code."""
+    """Why the comparison is incomplete, with an error code. Empty if it is complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +115,7 @@ class ClusterPair:
 
 
 class VerifyWorkers(Protocol):
-    """Compares partitions, several at a time."""
+    """Compares partitions, several of them concurrently."""
 
     def verify(
         self, clusters: ClusterPair, tasks: Sequence[VerifyTask], on_step: OnStep
@@ -123,15 +124,15 @@ class VerifyWorkers(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """Threads of this process, each with its own connections."""
+    """Compares partitions in threads of this process. Each thread has its own connections."""
 
     functions: FlowFunctions | None = None
-    """Needed for transformed partitions."""
+    """The functions for transformed partitions, or None if no partition is transformed."""
 
     def verify(
         self, clusters: ClusterPair, tasks: Sequence[VerifyTask], on_step: OnStep
     ) -> list[PartitionResult]:
-        """Return results in order; `on_step` is called by one thread at a time."""
+        """Return a result per task, in order. `on_step` is called by one thread at a time."""
         count = max(1, min(MOST_THREADS, os.cpu_count() or 1, len(tasks)))
         of_thread, lock, is_over = threading.local(), threading.Lock(), threading.Event()
         progress = WalkProgress(tasks)
@@ -142,7 +143,7 @@ class Threads:
             def step(offsets: int) -> None:
                 nonlocal done
                 if is_over.is_set():
-                    raise CancelledError  # interrupted: the result is no longer needed
+                    raise CancelledError  # the command was interrupted, so end this thread, too
                 done += offsets
                 with lock:
                     progress.set_done(number, done)
@@ -165,7 +166,7 @@ class Threads:
                     step = stepping(number)
                     verify_partition(task, source, target, step, compared, functions=self.functions)
                 except TwinlogError as error:
-                    why_not = str(error)  # differences found before it still count
+                    why_not = str(error)  # `compared` keeps the differences found before the error
                 with lock:
                     progress.end(number)
                     on_step(progress)
@@ -177,14 +178,14 @@ class Threads:
             finally:
                 is_over.set()
                 if self.functions is not None:
-                    self.functions.close()  # so that no thread waits for an answer
+                    self.functions.close()  # ends the wait of threads for transformed records
                 pool.shutdown(cancel_futures=True)
 
 
 @contextmanager
 def workers(options: SparkOptions) -> Iterator[VerifyWorkers]:
-    """Yield workers; without a master they are threads. Raises EnvironmentMissing and ConfigError
-    if Spark does not start.
+    """Yield Spark tasks as workers, or threads if `options` has no master. Raises
+    EnvironmentMissing or ConfigError if Spark cannot be started.
     """
     if options.master is None:
         yield Threads()
@@ -211,7 +212,9 @@ def workers(options: SparkOptions) -> Iterator[VerifyWorkers]:
 
 
 class Tasks:
-    """Tasks of Spark: a job with a task per section, then one for adjacent sections that differ."""
+    """Compares partitions in two Spark jobs. The first has a task per section. The second compares
+    adjacent sections with differences again, joined.
+    """
 
     def __init__(self) -> None:
         self.starter: Any = None
@@ -221,7 +224,9 @@ class Tasks:
     def verify(
         self, clusters: ClusterPair, tasks: Sequence[VerifyTask], on_step: OnStep
     ) -> list[PartitionResult]:
-        """Return results in order. Raises TwinlogError if a task failed repeatedly."""
+        """Return a result per task, in the order of `tasks`. Raises TwinlogError if a Spark job
+        fails, and EnvironmentMissing if no Spark task begins within FIRST_TASK_WITHIN_S.
+        """
         offsets = size(tasks)
         parts = [split(task, offsets) for task in tasks]
         all_sections = [section for sections in parts for section in sections]
@@ -239,7 +244,7 @@ class Tasks:
         ]
         whole = [joined(parts[number][first:section_end]) for number, first, section_end in again]
         answers = self._run(clusters, whole, WalkProgress(whole, is_again=True), on_step)
-        # from the end, so that earlier indexes stay valid
+        # replace from the end, because a replacement shifts the indexes of later sections
         for (number, first, section_end), answer in reversed(
             list(zip(again, answers, strict=True))
         ):
@@ -288,10 +293,10 @@ class Tasks:
         return job.results()
 
     def deliver(self, event: ChannelEvent) -> None:
-        """Handle an event of the channel, in the channel's thread."""
+        """Handle a message or connection of a Spark task. Called in the channel's thread."""
         job = self._job
         if event.peer.identity.lease != job.number:
-            return  # late, from a job that has ended
+            return  # the event comes from a task of an earlier job, whose results were returned
         task = event.peer.identity.lane
         match event:
             case LaneConnected(peer=peer):
@@ -319,7 +324,7 @@ class _Job:
     answers: dict[int, PartitionResult] = field(default_factory=dict)
 
     def results(self) -> list[PartitionResult]:
-        """Return the result of each section; a task ends only after its answer was received."""
+        """Return the result of each section. Raises TwinlogError (LEASE) if one is missing."""
         missing = [task for task in range(len(self.work)) if task not in self.answers]
         if missing:
             raise TwinlogError(
