@@ -1,8 +1,8 @@
 """The core of replication, without sockets or threads: names, positions, the offset map, the copy.
 
 - `plan` describes one mirrored partition.
-- `start` finds where it resumes, `copy` decides what is sent, and `map` records it.
+- `start` finds where its copy resumes, `copy` decides what is sent, and `map` records the offsets.
 - `names` decides which topics, configs and ACLs are mirrored, and under which names.
-- `state` is the state of flows and their copies that is kept on the target.
-- `verify` compares two logs. `findings` words the messages about logs that do not match.
+- `state` has the rows in which a target stores the state of flows and their copies.
+- `verify` compares two logs. `findings` has the messages about logs that do not match.
 """

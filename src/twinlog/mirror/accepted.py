@@ -1,5 +1,5 @@
-"""Foreign records in a remote topic that an operator accepted: they stay, and the copy resumes
-after them.
+"""Foreign records that an operator accepted: records of other clients in a remote topic. These
+records are not deleted, and the copy resumes after them.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """All foreign records at the end of one target log, and K after them.
+    """The foreign records of one target log, up to the log's end, and the value of K after them.
 
     Accepted records only increase K. So a start that finds this K, or a larger one, in the offset
     map need not check the ranges again (`mirror.map.foreign_records`).
     """
 
     ranges: tuple[tuple[int, int], ...]
-    """[first, next) of target offsets, in rising order. This flow's records may be in between."""
+    """Rising ranges [first, next) of target offsets, with records of this flow between them."""
     k: int
-    """Target offset - ordinal of every record of this flow after the last range."""
+    """Target offset minus ordinal, for all of this flow's records after the last range."""
     digest: int = 0
-    """CRC-32 of the base offsets, producer IDs and checksums of their batches. Different records at
-    the same offsets are not accepted.
+    """CRC-32 of the foreign batches' base offsets, producer IDs and checksums, because an
+    acceptance does not cover different records at the same offsets.
     """
 
     @property

@@ -1,7 +1,7 @@
-"""Findings about logs that do not match, worded when the flow is known.
+"""Findings about logs that do not match, and the messages made of them when the flow is known.
 
-A lane, or a comparison of two logs, knows partitions and offsets. The driver also knows the flow,
-which the commands in the message name, and whether an application uses the topic, too. So a
+A lane, or a comparison of two logs, knows only partitions and offsets. The driver also knows the
+flow, which the commands in the message name, and whether an application uses the same topic. So a
 `LogFinding` states the problem and its position, and `worded` turns it into a message, by code. A
 message consists of: the finding; the ranges that only one side has; the command that saves what may
 be the only copy; and only then, if at all, how to copy again. Deleting a remote topic deletes all
@@ -39,7 +39,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRanges:
-    """The ranges of a partition's logs, and the target records that the source has deleted."""
+    """The ranges of a partition's two logs, and the target records that the source has deleted."""
 
     here: Span
     there: Span
@@ -57,7 +57,7 @@ class LogRanges:
 
 
 def sides(source: LogEnds, target: LogEnds, runs: Sequence[Run] = ()) -> LogRanges:
-    """Return the ranges of both logs. `runs` determine the target records that the source lacks."""
+    """Return the ranges of both logs. `runs` show which target records the source has deleted."""
     kept = lost_at(runs, source.log_start, target)
     return LogRanges(
         here=Span(source.log_start, source.log_end),
@@ -67,9 +67,10 @@ def sides(source: LogEnds, target: LogEnds, runs: Sequence[Run] = ()) -> LogRang
 
 
 def lost_at(runs: Sequence[Run], upstream: int, target: LogEnds) -> Span | None:
-    """Return the target offsets of everything that was copied from this upstream offset on.
+    """Return the target offsets of all records copied from this upstream offset on, or None if the
+    offset is before the first run.
 
-    If the offset is in a gap of the source, the range begins with the next record.
+    If the upstream offset is in a gap of the source, the range begins with the next copied record.
     """
     run = run_at_upstream(runs, upstream)
     if run is None:
@@ -98,11 +99,11 @@ class LogFinding:
     """The ranges of both logs, if the message should contain them."""
 
     def worded(self, flow: str = "", *, is_shared: bool = False) -> str:
-        """Return the message. Without a flow, its commands are for a configuration file with one
-        flow.
+        """Return the message. Without `flow`, its commands have no --flow, which suits a
+        configuration file with only one flow.
 
-        `is_shared`: the topics keep their names, so the target topic is also an application's, and
-        the message does not suggest deleting it.
+        `is_shared`: topics keep their names, so applications also use the target topic, and the
+        message does not suggest deleting it.
         """
         held = "" if self.held is None else f"; {self.held}"
         return _WORDS[self.code].format(
@@ -112,19 +113,19 @@ class LogFinding:
         )
 
     def error(self, fate: Fate = Fate.FATAL) -> PartitionError:
-        """Return the error to raise. The driver words it again when it knows the flow."""
+        """Return the error to raise, whose message does not name the flow (see `in_flow`)."""
         at = self.target or self.source
         error = PartitionError(self.worded(), code=self.code, fate=fate, partition=at)
         error.finding = self
         return error
 
     def in_flow(self, flow: str, *, is_shared: bool = False) -> PartitionError:
-        """Return the error, worded with the flow."""
+        """Return the error with a message that names the flow."""
         text, at = self.worded(flow, is_shared=is_shared), self.target or self.source
         return PartitionError(text, code=self.code, partition=at)
 
     def _export(self, side: str, flow: str) -> str:
-        """Return the command that saves these records, or the whole log if there is no span."""
+        """Return the command that exports one side's log: on the target, only the span if known."""
         tp = self.source if side == SOURCE else self.target
         if tp is None:
             return ""
@@ -138,7 +139,7 @@ class LogFinding:
         )
 
     def _copy_again(self, flow: str, *, is_shared: bool) -> str:
-        """Return how to copy again: save the records first, then delete the topic."""
+        """Return advice for copying again: export records, then delete the topic unless shared."""
         if self.target is None:
             return ""
         topic, export = self.target.topic, self._export(TARGET, flow)
@@ -182,7 +183,7 @@ _WORDS: Final = {
         "{copy_again}"
     ),
     "DIVERGED": "{what}; {copy_again}",
-    # the source is a different topic, or lost records
+    # the source is a different topic, or has lost records
     "SOURCE_RECREATED": "{what}. To mirror it, {copy_again}",
     "SOURCE_DIVERGED": (
         "{what}. Decide which side is right. The target has the only copy of what the source lost: "
@@ -195,7 +196,7 @@ _WORDS: Final = {
         "{what}. If neither is possible, save what is readable after it ({export[source]} --from "
         "OFFSET), and only then delete the records up to there, with twinlog.source.loss=accept"
     ),
-    # the topic or the map is a different one
+    # the topics or the map are not those with which the copy began
     "PARTITIONS_DIFFER": "{what}; restore the old partition count; or {copy_again}",
     "MAP_MISSING": "{what}, and {copy_again}",
     "TARGET_RECREATED": (
@@ -206,7 +207,7 @@ _WORDS: Final = {
 
 
 def target_error(target: TopicPartition, what: str, *, code: str, **more: Any) -> PartitionError:
-    """Return an error about the target's log. `more`: other fields of the finding."""
+    """Return an error about the target's log. `more`: further fields of `LogFinding`."""
     return LogFinding(code=code, what=f"{target}: {what}", target=target, **more).error()
 
 
@@ -242,7 +243,7 @@ def source_stalled(what: str, source: TopicPartition, leader: str) -> LogFinding
 
 
 def tier_stalled_error(what: str, leader: str) -> PartitionError:
-    """Return the error for records that may still be in remote storage, and are not lost then."""
+    """Return the error for records that are damaged, or only slow to arrive from remote storage."""
     return PartitionError(
         f"{what}. If the topic has remote storage (remote.storage.enable), raise "
         "remote.fetch.max.wait.ms of the source's brokers: they respond like this if the storage "

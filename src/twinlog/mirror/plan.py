@@ -1,4 +1,4 @@
-"""One partition that a flow mirrors: its source and target, and the rules that apply."""
+"""One partition that a flow mirrors: its source and target, and the settings of its copy."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ FOREVER: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why a partition without a row in the offset map must not begin as a new one."""
+    """The reason why the copy of a partition without a row in the offset map must not begin."""
 
     code: str
     message: str
     is_retriable: bool
-    """Whether a later topic discovery may find that the cause is gone."""
+    """Whether the cause can disappear, so that a later topic discovery may permit the copy."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionPair:
-    """A source partition and the target partition to which it is copied, identified by topic IDs: a
-    re-created topic is another log.
+    """A source partition and the target partition to which it is copied, identified by topic IDs,
+    because a re-created topic is a different log.
     """
 
     source: TopicPartition
@@ -34,7 +34,7 @@ class PartitionPair:
 
     @property
     def map_key(self) -> PartitionKey:
-        """Key of its rows in the offset map; for a keyed topic, its branches' common part."""
+        """Key of this pair's rows in the offset map; for a keyed topic, without the branch."""
         return PartitionKey(self.source_topic_id, self.target_topic_id, self.source.partition)
 
 
@@ -44,32 +44,32 @@ class PartitionPlan(PartitionPair):
 
     limit_bytes: int
     stamps_own_time: bool | None = False
-    """Whether the target topic has LogAppendTime; None if its configs may not be read."""
+    """Whether the target topic has LogAppendTime, or None if its configs could not be read."""
     is_picky: bool = False
-    """Whether the target topic may reject single records for another reason than their size."""
+    """Whether the target topic may reject single records for a reason other than their size."""
     compresses: bool = False
-    """Whether the target recompresses batches, and may then reject them as too large."""
+    """Whether the target's brokers recompress batches, which may make a batch too large."""
     targets: int = 0
-    """Number of target partitions for records by key; 0: all records go to `target`."""
+    """Number of target partitions for distribution by key, or 0 if all records go to `target`."""
     producer_id: int = -1
-    """Producer ID of a keyed topic's source partition, which no other one uses."""
+    """Producer ID that only this source partition of a keyed topic uses, or -1 for other topics."""
     transform: str = ""
-    """Digest of the topic's transforms, in hex; empty: its records are copied unchanged."""
+    """Digest of the topic's transforms, in hex, or empty if its records are copied unchanged."""
     end: int = FOREVER
     is_new: bool = False
-    """Whether it was created while this process ran the flow."""
+    """Whether the source partition was created while this process ran the flow."""
     had_row: bool = False
-    """Whether the state topic has a record that this copy had a row in the offset map
+    """Whether the state topic says that the offset map once had a row of this copy
     (`mirror.state.copies`).
     """
     begin_at: int = -1
-    """Upstream offset at which a partition begins that was never copied; -1: as configured."""
+    """Upstream offset where the copy begins if it is new, or -1 to begin as configured."""
     refusal: Refusal | None = None
-    """Why its copy must not begin if the offset map has no row of it: a MirrorMaker 2 copied it
-    before (`control.adopt.adoption`).
+    """The reason why the copy must not begin if the offset map has no row of it, or None. For
+    example, a MirrorMaker 2 copied the partition before (`control.adopt.adoption`).
     """
 
     @property
     def may_pass(self) -> bool:
-        """Whether a later topic discovery may permit the copy to begin."""
+        """Whether the copy must not begin now, but a later topic discovery may permit it."""
         return self.refusal is not None and self.refusal.is_retriable

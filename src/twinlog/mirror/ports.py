@@ -1,7 +1,7 @@
-"""What a cold start reads from both clusters. The lane implements it (`lane.sides.log_view`).
+"""Read access to a cluster's logs for cold starts, implemented by the lane (`lane.sides.log_view`).
 
-Every call is for many partitions and returns a result for each, so that a thousand cold starts cost
-a handful of requests. A partition without a result is missing, and `problems` has the reason.
+Every call queries many partitions, so that a thousand cold starts cost a handful of requests. The
+returned mapping lacks the partitions whose query failed, and `problems` has the reasons.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from twinlog.model import Isolation, StartAt, TopicId, TopicPartition
 T = TypeVar("T")
 
 READ_BYTES: Final = 1 << 20
-"""Bytes per read of a start."""
+"""Approximate number of bytes per fetch of a cold start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEnds:
-    """The three offsets of a log, and its leader epoch (-1 if unknown)."""
+    """The bounds of a partition's log, and the partition's leader epoch (-1 if unknown)."""
 
     log_start: int
     high_watermark: int
@@ -31,7 +31,7 @@ class LogEnds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerTail:
-    """The target's state of this flow's producer ID in one partition."""
+    """The broker's state of this flow's producer ID in one target partition."""
 
     last_sequence: int
     last_timestamp: int
@@ -39,12 +39,12 @@ class ProducerTail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawRecords:
-    """Fetched batches and the high watermark of the response."""
+    """Fetched batches, and the high watermark in the Fetch response."""
 
     records: memoryview
     high_watermark: int
-    """Fetches return only records below it, so an empty response does not mean that the log is
-    empty above it.
+    """Fetches return only records below the high watermark. So an empty response does not mean that
+    the log has no records above it.
     """
 
 
@@ -54,28 +54,28 @@ class LogView(Protocol):
     problems: dict[TopicPartition, TwinlogError]
 
     def topic_ids(self, topics: set[str]) -> Mapping[str, TopicId]:
-        """Return the IDs of the topics that exist (the zero ID if the broker has none)."""
+        """Return the IDs of existing topics. A broker without topic IDs has the zero ID for all."""
 
     def ends(self, tps: set[TopicPartition]) -> Mapping[TopicPartition, LogEnds]:
-        """Return log start, high watermark and log end (OffsetForLeaderEpoch, current epoch)."""
+        """Return each log's start and high watermark, and its end by OffsetForLeaderEpoch."""
 
     def begins(
         self, starts: Mapping[TopicPartition, StartAt], *, isolation: Isolation
     ) -> Mapping[TopicPartition, int]:
-        """Return where a reader would begin (ListOffsets): the end if no record is as new."""
+        """Resolve starts by ListOffsets. If all records are older, the offset is the log's end."""
 
     def read(
         self, offsets: Mapping[TopicPartition, int], *, size: int = READ_BYTES
     ) -> Mapping[TopicPartition, RawRecords]:
-        """Return about `size` bytes of whole batches from each offset on, whatever transactions
-        they belong to.
+        """Return about `size` bytes of whole batches from each offset on, including batches of open
+        and aborted transactions.
         """
 
     def producers(
         self, tps: set[TopicPartition], producer_id: int
     ) -> Mapping[TopicPartition, ProducerTail] | None:
-        """Return the producer states that the broker lists, or None if they cannot be queried (no
-        permission, no such API).
+        """Return the states of a producer ID that the brokers list, or None if they cannot be
+        queried because of missing permission or an old broker.
         """
 
 
@@ -85,7 +85,7 @@ def answer_of(
     view: LogView,
     missing: str = "its leader does not answer for it",
 ) -> T:
-    """Return the partition's result. Raises its problem, or NO_LEADER if no problem is known."""
+    """Return the partition's result, or raise its problem, or NO_LEADER if no problem is known."""
     answer = answers.get(tp)
     if answer is not None:
         return answer

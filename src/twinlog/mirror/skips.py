@@ -1,9 +1,9 @@
 """Upstream records that a copy permanently skips at an operator's request, by exact offsets.
 
-To the copy, such a record is like one that the source's cleaner removed before it was read: the
+The copy treats a skipped record like one that the source's cleaner removed before it was read. The
 next record gets its ordinal, and the offset map has a gap there, announced before the data. So all
-rules for compacted sources also apply here, including those for crashes and late requests. A skip
-is therefore decided by the offset alone, never by the record's current content. Every later start
+rules for compacted sources also apply to skips, including those for crashes and late requests. A
+skip is decided by the offset alone, never by the record's current content, so every later start
 skips the same records.
 """
 
@@ -20,7 +20,8 @@ class Skip:
     first: int
     next: int
     is_batch: bool = False
-    """Whether it is a batch that cannot be decoded, so that its bytes are not checked."""
+    """Whether the range is a batch that cannot be decoded, so it is skipped as a whole, unchecked.
+    """
 
     def __str__(self) -> str:
         if self.next == self.first + 1:
@@ -28,18 +29,18 @@ class Skip:
         return f"[{self.first}, {self.next})"
 
     def covers(self, offset: int) -> bool:
-        """Return whether the record at this offset is skipped."""
+        """Return True if the record at this offset is skipped."""
         return self.first <= offset < self.next
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poison:
-    """The record or batch because of which a partition has stopped."""
+    """The record or batch that has stopped a partition."""
 
     skip: Skip
-    """The skip that would leave it out."""
+    """The skip that would let the copy continue after this record or batch."""
     topic_id: str
-    """ID of the upstream topic. Another topic of the same name has different records."""
+    """ID of the upstream topic, because a re-created topic has different records."""
 
 
 def skip_at(skips: Iterable[Skip], offset: int) -> Skip | None:

@@ -1,8 +1,8 @@
 """Where the copy of a partition resumes: its ordinal, its upstream offset, and K.
 
 **Problem.** To resume, a copy must know how many of its records are on the target. A number that is
-stored elsewhere (a committed offset, a checkpoint, a file) is older or newer than the log after a
-crash. So the number must come from the target's log itself.
+stored elsewhere (a committed offset, a checkpoint, a file) may be older or newer than the log after
+a crash. So the number must come from the target's log itself.
 
     target offset     70  71  72      73  74  75  |  log end 76
     ordinal            0   1   2       3   4   5  |  next ordinal = 76 - 70 = 6
@@ -18,8 +18,8 @@ crash. So the number must come from the target's log itself.
 
 So two facts from the target determine the position: the log's end minus K is the next ordinal, and
 the map has the upstream offset of each ordinal. Each Produce response confirms K: a batch must be
-at K + ordinal. A lower offset means that records are missing before it, a higher one that another
-client wrote.
+at K + ordinal. If the offset is lower, records are missing before the batch; if it is higher,
+another client wrote to the partition.
 
 | topic | K | the end of the copy |
 | --- | --- | --- |
@@ -28,11 +28,11 @@ client wrote.
 | shared with other clients | grows with each foreign record | a walk (`mirror.start.our_end`) |
 | keyed (`mirror.copy.fan_out`) | grows with each response | the same walk |
 
-In the last two, a `StartPoint` has an estimate of K from below. The first response corrects it, so
-a response does not reveal a gap there. Gaps are prevented instead: while such a partition is
-unprotected, it has one request in flight.
+In the last two kinds of topics, the K of a `StartPoint` is a lower bound, which the first response
+corrects. So a response cannot reveal that records are missing. Missing records are prevented
+instead: an unprotected partition has only one request in flight (`mirror.copy.partition`).
 
-`CopyRules` is what a flow decides for all its copies.
+`CopyRules` has the settings that apply to all copies of a flow.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from twinlog.model import Isolation, TopicId
 from twinlog.wire.compression import Recompression
 
 EXPIRY_MARGIN_MS: Final = 3_600_000
-"""How much earlier than the brokers Twinlog assumes that a producer ID is forgotten, or a quarter
-of the expiry if that is less.
+"""Twinlog assumes that brokers forget a producer ID this many ms before its expiry, but at most a
+quarter of the expiry before.
 
-Brokers compare record timestamps with their own clocks, and Twinlog with its clock. If the local
-clock were slow, a forgotten ID would count as remembered. A fast clock errs only in the safe
-direction. An hour is more than clocks under NTP ever differ. The cost is that records between 23
-and 24 hours old are sent one batch at a time after a problem.
+Brokers compare record timestamps with their own clocks, and Twinlog with the local clock. If the
+local clock is slow, a forgotten ID would count as remembered without this margin. A fast clock errs
+only in the safe direction. Clocks under NTP never differ by an hour. The cost is that records
+between 23 and 24 hours old are sent one batch at a time after a problem.
 """
 
 
@@ -60,15 +60,15 @@ class KnownDeadLetters(NamedTuple):
 
     topic_id: TopicId
     epoch: int
-    """Leader epoch under which the log of that topic was read, or -1 if unknown."""
+    """Leader epoch of the dead-letter partition when its log was read, or -1 if unknown."""
     offsets: tuple[int, ...]
-    """Source offsets of those at or after the position."""
+    """Source offsets of the dead letters at or after the copy's position."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartPoint:
     """Where a partition resumes, as found by a start (`mirror.start.position`) or handed over by
-    the lane before.
+    the previous lane.
     """
 
     ordinal: int
@@ -77,38 +77,38 @@ class StartPoint:
     last_fetched_epoch: int
     """Source leader epoch of offset `upstream` - 1, or -1 if unknown."""
     is_protected: bool
-    """Whether the target lists this producer ID for this partition."""
+    """Whether the target's leader lists this flow's producer ID for this partition."""
     last_timestamp: int
-    """Timestamp of this flow's last record there, in ms; -1 if unknown."""
+    """Timestamp of this flow's last record on the target, in ms, or -1 if unknown."""
     taken_over: bool = False
-    """Whether other clients wrote after this flow's last record, so that nothing may follow."""
+    """Whether other clients wrote after this flow's last record, so that nothing more is copied."""
     lost: tuple[int, int] | None = None
     """[first, next) of upstream offsets that the source deleted before they were copied. They are
-    skipped because the operator accepts that, or because the consumer group would have skipped
-    them.
+    skipped because the operator accepts the loss, or because the consumer group at whose offset the
+    copy begins would also skip them.
     """
     has_company: bool = False
     """Whether another Twinlog flow writes to the target partition."""
     target_epoch: int = -1
     """Leader epoch of the target partition under which its log was checked, or -1 if unknown."""
     compared: int = -1
-    """Number of last records found equal at the source; -1: no record was compared."""
+    """Number of last target records found equal at the source, or -1 if none was compared."""
     jumps: tuple[Run, ...] = ()
-    """Runs before `ordinal` that correct the map. Other clients wrote between the records, or
-    another lane wrote first.
+    """Runs before `ordinal` that correct the map, because other clients wrote between the records,
+    or because another lane wrote before this flow's announced batch.
     """
     undecided: tuple[int, int] | None = None
-    """Target offsets [first, next) that were wrong in the map, and whose records were not found at
-    the source. Translation makes consumers read them again.
+    """Target offsets [first, next) for which the map was wrong, and whose records were not found at
+    the source. Offsets of groups are translated so that the groups read these records again.
     """
     dead_letters: KnownDeadLetters | None = None
-    """None if the flow has no dead-letter topic."""
+    """The known dead letters, or None if the flow has no dead-letter topic."""
 
     def mark(self, known_mark: Mark | None) -> Mark | None:
-        """Return the mark with which the copy begins. `known_mark`: the mark of the map that was
-        read before the check.
+        """Return the mark with which the copy begins. `known_mark`: the mark in the map, which was
+        read before the logs were checked.
 
-        A final mark is where this start found the end, which is more than an older mark states.
+        If other clients ended the copy, the mark is final: the end that this start found.
         """
         if self.taken_over:
             return Mark(self.ordinal, self.k + self.ordinal, is_final=True)
@@ -123,15 +123,15 @@ class CopyRules:
     isolation: Isolation
     is_ours_alone: bool
     producer_expiry_ms: int | None
-    """The brokers' producer.id.expiration.ms, or None if it is unknown. Then every partition is
-    unprotected.
+    """The brokers' producer.id.expiration.ms, or None if unknown. If it is unknown, every partition
+    is unprotected.
     """
     recompression: Recompression | None = None
     join_bytes: int = 0
-    """Small batches are joined up to this size; 0 disables joining."""
+    """Maximum size in bytes of a batch that small batches are joined to; 0 disables joining."""
 
     safe_age_ms: int | None = field(init=False)
-    """Age of a record up to which the target certainly remembers the producer ID, or None."""
+    """Age in ms up to which a record certainly keeps the producer ID alive; None if unknown."""
 
     def __post_init__(self) -> None:
         expiry = self.producer_expiry_ms
@@ -139,10 +139,10 @@ class CopyRules:
         object.__setattr__(self, "safe_age_ms", age)
 
     def is_remembered_after(self, timestamp: int, now_ms: int) -> bool:
-        """Return whether the target remembers the producer ID after this record timestamp."""
+        """Return True if the producer ID is certainly remembered after this record timestamp."""
         age = self.safe_age_ms
         return age is not None and timestamp > now_ms - age
 
     def is_remembered_at(self, start: StartPoint, now_ms: int) -> bool:
-        """Return whether the target certainly remembers this producer ID at this start point."""
+        """Return True if this flow's producer ID is certainly remembered at this start point."""
         return start.is_protected and self.is_remembered_after(start.last_timestamp, now_ms)

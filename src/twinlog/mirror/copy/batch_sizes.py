@@ -18,8 +18,8 @@ Batches that pass unchanged, without a gap between them, are joined by the intak
 the results across gaps, that is, batches that begin a run of the offset map. Records are copied as
 bytes.
 
-**Invariant.** Joined records keep their ordinals, so sequences and offset map stay valid: runs may
-begin in the middle of a batch, as they do in a batch that was re-encoded because of holes. The runs
+**Invariant.** Joined records keep their ordinals, so sequences and offset map stay valid. A run may
+begin in the middle of a joined batch, as in a batch that was re-encoded because of holes. The runs
 of all parts must be durable before the joined batch is sent, and the row keeps the fingerprint of
 the last run.
 
@@ -31,12 +31,12 @@ again. For the same reason a joined batch counts as old as soon as its oldest re
 
 **Not joined** are
 
-- batches of more than FEW_RECORDS records: from about ten records per batch, joining costs more
-  than it saves;
+- batches of more than FEW_RECORDS records, because from about ten records per batch on, joining
+  costs more than it saves;
 - batches of another codec or another source leader epoch, because a batch has one of each;
 - batches across the wrap of sequences (2^31), which Redpanda rejects;
-- anything if the target topic may reject single records, or has rejected a batch for its size: one
-  record must not cause others to be rejected;
+- any batches if the target topic may reject single records, or has rejected a batch for its size,
+  because one record must not cause others to be rejected;
 - batches around skipped or aborted records, and records that are distributed by key.
 
 **Splitting**
@@ -48,7 +48,8 @@ are split before they are sent. Ordinals do not change, nor do sequences and the
 single record that is rejected alone is too large.
 
 A rejected batch is not appended, and the batches that were in flight after it are rejected for
-their sequence. So all of them wait until everything is answered, and are then sent again in order.
+their sequence. So all these batches wait until nothing is in flight, and are then sent again in
+order.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ def _joined(group: list[OutBatch], limit_bytes: int, producer_id: int) -> list[O
         codec=Codec(_codec(first)),
     )
     if run is None or run.batches != len(group):
-        return group  # together too large, or a batch does not match its header
+        return group  # the joined batch is too large, or a batch does not match its header
     encoded = run.data
     rewrite_header(
         memoryview(encoded), producer_id=producer_id, base_sequence=sequence_of(first.ordinal)
@@ -151,7 +152,7 @@ def _joined(group: list[OutBatch], limit_bytes: int, producer_id: int) -> list[O
         upstream=first.upstream,
         upstream_next=last.upstream_next,
         runs=tuple(run for batch in group for run in batch.runs),
-        # a map row keeps one fingerprint: that of its last run
+        # a map row has only the fingerprint of its last run
         fingerprint=marks[-1] if marks else None,
         max_timestamp=max(batch.max_timestamp for batch in group),
         oldest_timestamp=min(batch.oldest_timestamp for batch in group),
@@ -170,14 +171,14 @@ class Splitter:
 
     producer_id: int
     most_bytes: int = NO_LIMIT
-    """Larger batches of several records are split before they are sent."""
+    """Larger batches are split before they are sent, unless they have only one record."""
     refused: list[OutBatch] = field(default_factory=list)
     """Rejected batches, which are sent again when nothing is in flight."""
     reason: PartitionError | None = None
     """The error of the first rejected batch, to be reported if the batch cannot be split."""
 
     def keeps(self, batch: OutBatch, error: int, reason: PartitionError) -> bool:
-        """Keep a rejected batch if it can be sent again. Return whether it was kept."""
+        """Store a rejected batch if it can be sent again. Return True if it was stored."""
         if self.refused:
             keeps = error in TOO_LARGE or error == OUT_OF_ORDER_SEQUENCE_NUMBER
         else:
@@ -188,7 +189,7 @@ class Splitter:
         return keeps
 
     def cut(self) -> tuple[list[OutBatch], PartitionError | None]:
-        """Return the rejected batches, split, and an error if the first one cannot be split."""
+        """Return the parts of all rejected batches, and an error if the first cannot be split."""
         refused, self.refused = self.refused, []
         first, *later = refused
         self.most_bytes = min(self.most_bytes, len(first.data) // 2)
@@ -197,17 +198,17 @@ class Splitter:
         for batch in later:
             parts += self.parts(batch)
         for batch in parts:
-            batch.sent = 0  # it was certainly not appended, so a repeat would be of another lane
+            batch.sent = 0  # the batch was not appended, so a later repeat would show another lane
         return parts, reason
 
     def parts(self, batch: OutBatch) -> list[OutBatch]:
-        """Split a batch to less than the sizes that were rejected."""
+        """Split a batch so that each part is smaller than the sizes that were rejected."""
         if len(batch.data) <= self.most_bytes or batch.count == 1:
             return [batch]
         try:
             header, rows = read_header(batch.data), decode_rows(batch.data)
         except CorruptData:
-            return [batch]  # the broker, which decodes it as well, reports the error
+            return [batch]  # sent whole: the broker also decodes it, and reports the error
         out: list[OutBatch] = []
         done = 0
         # the local encoding may fit although the target's does not, so the batch is halved anyway

@@ -1,9 +1,9 @@
-"""The dead-letter topic of a flow: records for which a transform fails, each written once (ADR 40).
+"""The dead-letter topic of a flow, to which records are written once if a transform fails (ADR 40).
 
-**Problem.** A record on which code of users fails is written to a topic on the target, and the copy
-continues after it. The lane may die between these two steps, or lose the response to the first one.
-The next lane must know whether the record is there. It must also know that if the function does not
-fail for the record any more, or the record would be in both topics.
+**Problem.** A record on which user code fails is written to a topic on the target, and the copy
+continues after the record. The lane may die between these two steps, or lose the response to the
+first one. The next lane must know whether the record is in the dead-letter topic, even if the
+function does not fail for the record any more. Otherwise the record would be in both topics.
 
     answer       records 100, 102, 103; the function fails for 101
     1. append 101 to the dead-letter topic, and wait for the response
@@ -17,16 +17,17 @@ fail for the record any more, or the record would be in both topics.
 2. A dead letter is sent once. After an error or a lost response the partition is given back. A
    transformed partition starts again only after no request of an earlier lane can arrive (rule 4 of
    `mirror.copy.transformed`).
-3. Then a start reads the dead letters of the partition from the target (`lane.cold_starts`),
-   up to the real end of the log. Those at or after the position are left out of the copy, so the
-   function never gets them again.
+3. Then a start reads the dead letters of the partition from the target (`lane.cold_starts`), up to
+   the real end of the log. Records at or after the position that have a dead letter are left out of
+   the copy, so the function never gets them again.
 
-No sequence is needed: by rule 2 no two requests with the same record can arrive. So all partitions
-of a flow share one log, and nobody depends on the order of its batches. A dead letter has the
-timestamp of its record, after which a broker may forget a producer ID anyway.
+No sequences are needed, because by rule 2 no two requests with the same record can arrive. So all
+partitions of a flow share one log, in which the order of batches does not matter. Sequences would
+not even help: a dead letter has the timestamp of its record, after which a broker may forget a
+producer ID.
 
 A dead letter belongs to one copy: one source topic and one target topic, both by ID. If one of them
-is created again, a new copy begins, and decides anew.
+is created again, a new copy begins, which ignores the earlier dead letters.
 """
 
 from __future__ import annotations
@@ -58,11 +59,11 @@ _ORIGIN: Final = (
 _OFFSET: Final = f"{_CONNECT}offset"
 _CLASS: Final = re.compile(r"[\w.$]+")
 MOST_CHARACTERS: Final = 1_000
-"""Maximum length of a reason, which comes from the process that runs code of users."""
+"""Maximum length of the error text, which comes from the process that runs user code."""
 
 
 class LetterOrigin(NamedTuple):
-    """The copy of one partition, as dead letters name it."""
+    """The identity of a partition's copy, as in the headers of dead letters."""
 
     flow: str
     source_topic_id: str
@@ -71,7 +72,7 @@ class LetterOrigin(NamedTuple):
 
 
 class DeadLetterTarget(NamedTuple):
-    """Where dead letters of a flow go."""
+    """The partition to which dead letters of a flow are written."""
 
     home: TopicPartition
     topic_id: TopicId
@@ -87,8 +88,8 @@ def origin_of_copy(
 def dead_letter(
     record: Record, failure: RangeFailure, origin: LetterOrigin, source: TopicPartition
 ) -> Record:
-    """Return the record with headers that name its origin and the reason, as those of Kafka
-    Connect's dead letter queue do.
+    """Return the record with headers that contain its origin and the error, like those of Kafka
+    Connect's dead letter queue.
     """
     text = failure.text[:MOST_CHARACTERS]
     raised = _CLASS.match(text)
@@ -112,8 +113,8 @@ def dead_letter(
 
 
 def origin_of_letter(record: Record) -> tuple[LetterOrigin, int] | None:
-    """Return the copy and the source offset of a dead letter, or None if it is none."""
-    # of equal names the last one counts: Twinlog appends its headers
+    """Return a dead letter's copy and source offset, or None if the record is no dead letter."""
+    # if headers have equal names, the last one counts, because Twinlog appends its headers
     said: Mapping[str, bytes | None] = dict(record.headers)
     try:
         parts = [(said[name] or b"").decode() for name in _ORIGIN]
@@ -123,13 +124,14 @@ def origin_of_letter(record: Record) -> tuple[LetterOrigin, int] | None:
 
 
 class DeadLetters(PartitionCopy):
-    """The dead letters of one source partition, on their way to the target.
+    """The dead letters of one source partition that are being written to the target.
 
-    To the lane's writing side it is a copy with batches of one record. It has no rows in the map.
+    To the lane's writing side, this is a copy with batches of one record and without rows in the
+    map.
     """
 
     def __init__(self, to: DeadLetterTarget, copy: PartitionCopy, **given: Any) -> None:
-        """`given`: as for the copy, whose start shows which dead letters there are."""
+        """`given`: as for the copy. Its `start` has the dead letters that are on the target."""
         there: KnownDeadLetters | None = given["start"].dead_letters
         epoch = there.epoch if there is not None and there.topic_id == to.topic_id else -1
         super().__init__(
@@ -167,21 +169,22 @@ class DeadLetters(PartitionCopy):
     def are_on_target(
         self, stretch: Stretch, answer: RangeAnswer, position: int, now_ms: int
     ) -> bool:
-        """Return whether the dead letters of an answer are on the target. Sends them at the first
-        call. `position`: all records below it are decided.
+        """Return True if the dead letters of an answer are on the target. The first call sends
+        them. `position`: all records below this source offset are decided.
         """
         if not stretch.is_quarantined:
             self.on_target = {at for at in self.on_target if at >= position}
             checked(stretch, answer)
             (batches,) = stretch.batches
-            records = [*failed_records(batches, answer.quarantined)]  # all of them, or none is sent
+            # all are found before one is sent
+            records = [*failed_records(batches, answer.quarantined)]
             for record, failure in zip(records, answer.quarantined, strict=True):
                 self.queue(self._batch(record, failure), now_ms)
             stretch.is_quarantined = True
         return self.is_idle and self.trouble is None
 
     def known_from(self, position: int) -> KnownDeadLetters:
-        """Return the dead letters that a lane needs to know that continues at this position."""
+        """Return the dead letters that the next lane must know to continue at this position."""
         left = sorted(at for at in self.on_target if at >= position)
         return KnownDeadLetters(self.target_topic_id, self.leader.checked_epoch, tuple(left))
 
@@ -203,7 +206,7 @@ class DeadLetters(PartitionCopy):
         return batch
 
     def _off_by(self, batch: OutBatch, distance: int, now_ms: int) -> None:
-        # other partitions write here, too
+        # any offset is valid, because other partitions write to the dead-letter topic, too
         self._clean(batch, self._k + batch.ordinal + distance, now_ms)
 
     def _clean(self, batch: OutBatch, base_offset: int, now_ms: int) -> None:
@@ -211,7 +214,7 @@ class DeadLetters(PartitionCopy):
         self.on_target.add(batch.upstream)
 
     def stop_sending(self) -> None:
-        """Send nothing more."""
+        """Drain, so that no further dead letter is sent."""
         if self.state is CopyState.COPYING:
             self.drain()
 

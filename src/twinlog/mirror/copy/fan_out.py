@@ -1,14 +1,14 @@
 """Keyed topics: one source partition is copied to several target partitions by key.
 
 **Problem.** MirrorMaker 1 placed records by key if the target topic had another number of
-partitions. But everything else here relies on one source partition being one target partition:
-ordinals, sequences, K, and the runs of the map.
+partitions. But ordinals, sequences, K, and the runs of the map all rely on a source partition being
+copied to one target partition.
 
     source partition --> records --> partition_of --> branch 0 --> target partition 0
                                                   --> branch 1 --> target partition 1 ...
 
 **Branches.** A branch is the copy of those records of a source partition that belong in one target
-partition. It has its own ordinals, map rows, mark and in-flight window: it is a `PartitionCopy`
+partition. It has its own ordinals, map rows, mark and in-flight window, so it is a `PartitionCopy`
 with another input. A fan is all branches of one source partition. The source is read once for all
 of them, and the driver assigns, paces and retries a fan as one partition.
 
@@ -18,8 +18,8 @@ of them, and the driver assigns, paces and retries a fan as one partition.
    without a key). So every lane that copies a record again writes it to the same partition with the
    same sequence.
 2. All branches of a source partition write under one producer ID, which no other source partition
-   uses. So in each target partition, the sequences of each ID are contiguous. The IDs are rows of
-   the state topic, where the first one of a source partition wins permanently.
+   uses. So in each target partition, the sequences of each ID are contiguous. Rows of the state
+   topic assign the IDs. The first row for a source partition wins permanently.
 3. The number of target partitions never changes for a copy. Otherwise a key would move
    (`PARTITIONS_DIFFER`).
 
@@ -27,8 +27,8 @@ of them, and the driver assigns, paces and retries a fan as one partition.
 
 - *The map.* Nearly every record would begin a run. Instead each batch announces one run: its *last*
   record. A log always ends after a whole batch, so the resume point is still exact. A branch that
-  gets no records announces now and then how far the source was read for it (`read_to`), or its next
-  start would read all that again.
+  gets no records announces now and then how far the source was read for it (`read_to`). Otherwise
+  its next start would read all these records again.
 - *K.* Other source partitions write between a branch's batches, so K changes with every response
   and cannot show that records are missing. Instead, losing records is ruled out: while the target
   may not remember the producer ID, only one batch is in flight.
@@ -37,9 +37,9 @@ of them, and the driver assigns, paces and retries a fan as one partition.
 
 **A process may die after each step**
 
-- *The first rows of some branches are durable*: records are read only when all branches have one
-  (`FanOut.may_read_source`). A branch without a row has written nothing, and begins where the
-  others did.
+- *The first rows of some branches are durable*: records are read only when all branches have a
+  durable row (`FanOut.may_read_source`). A branch without a row has written nothing, and begins
+  where the others did.
 - *A batch is announced*: the row names the source record of that ordinal, whether it is written or
   not.
 - *A batch is sent*: the next start finds it by its sequence. If it ends at a record that no row
@@ -52,8 +52,8 @@ generation (two processes that both assume to lead would use one ID for differen
 **Placement.** Keyed records are placed as by Kafka's Java producer, which MirrorMaker 1 used. For a
 record without a key, Java's producer alternates between partitions. Here the partition follows from
 the record's source offset, so that every lane that copies the record, after a crash or
-concurrently, chooses the same one. `Rows.partitioned` applies the same rule to many records at
-once.
+concurrently, chooses the same partition. `Rows.partitioned` applies the same rule to many records
+at once.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def partition_of(record: Record, partitions: int) -> int:
     """Return the target partition of a source record."""
     key = record.key
     if key is None:
-        # the offset modulo the partition count would not do: with transaction markers only every
-        # other offset is a record, so some partitions would get none
+        # the partition is not the offset modulo the count, because with transaction markers only
+        # every other offset is a record, so that some partitions would get none
         key = record.offset.to_bytes(8, "big")
     return partition_for_key(key, partitions)
 
@@ -104,17 +104,17 @@ def read_to(ordinal: int, upstream: int) -> Run:
 
 
 def is_record(run: Run) -> bool:
-    """Return whether a run of a branch's map is a record of the source, not a position."""
+    """Return True if a run of a branch's map is a source record, False if it is a position."""
     return run.downstream != NOWHERE
 
 
 def next_upstream(runs: Sequence[Run], ordinal: int) -> int | None:
     """Return the upstream offset at which a branch resumes if its next record has this ordinal, or
-    None if its map does not contain it.
+    None if the map names neither that record nor the one before.
     """
     record_at = {run.ordinal: run.upstream for run in runs if is_record(run)}
     if ordinal in record_at:
-        return record_at[ordinal]  # the record was announced, but is not on the target
+        return record_at[ordinal]  # the next record was announced, but is not on the target
     for run in runs:
         if run.ordinal == ordinal:
             return run.upstream
@@ -178,7 +178,7 @@ class BranchIntake(Intake):
     """The intake of one branch: encodes its records of one Fetch response as batches."""
 
     def encode(self, header: BatchHeader, rows: Rows, upto: int) -> Iterable[OutBatch]:
-        """Return batches of these records, after everything below `upto` was read."""
+        """Return batches of these records. All source records below `upto` were read."""
         out: list[OutBatch] = []
         for group in self._before_wrap(rows.at_or_after(self.position)):
             done = 0
@@ -235,7 +235,7 @@ class Branch(PartitionCopy):
         """Announce how far the source was read without records for this branch."""
         known, position = self.tail.runs[-1], self.intake.position
         if self.is_idle and known.upstream_of(self.acked_ordinal) < position:
-            # written before the next batch, which may get this ordinal
+            # this row is written before the next batch, which begins with this ordinal
             self.tail.announce(read_to(self.acked_ordinal, position), None, always=True)
 
     def _shift(self, batch: OutBatch, distance: int, now_ms: int) -> None:
@@ -265,7 +265,7 @@ class FanOut:
         self._rowless = {branch for branch in branches if branch.tail.dirty}
         self._is_read = False
         self.target = branches[0].target
-        """Any branch's target, for display."""
+        """Target partition of the first branch, for display."""
         self.end = end
         first = min(branches, key=lambda branch: branch.intake.position).intake
         self.intake = FanIntake(
@@ -280,7 +280,7 @@ class FanOut:
             branch.ages, branch.latencies = self.ages, self.latencies
 
     def on_fetched(self, records: memoryview, aborted: Iterable[Aborted], now_ms: int) -> int:
-        """Queue each branch's records of a Fetch response. Returns the bytes queued for it."""
+        """Queue each branch's records of a Fetch response. Returns the number of queued bytes."""
         before = self.queued_bytes
         header, gathered = self.intake.read(records, aborted, self.end)
         for branch, share in zip(self.parts, gathered.partitioned(len(self.parts)), strict=True):
@@ -291,8 +291,9 @@ class FanOut:
         """Return True once, as soon as all branches have a durable row, so that the source may be
         read.
 
-        A record that is read would replace the first row, which states where the branch begins. If
-        the lane died between two such rows, the beginning of the other branches would be unknown.
+        The first row of a branch states where the branch begins, and a record that is read would
+        replace this row. If the lane died before all branches have a row, the beginning of the
+        others would be unknown.
         """
         self._rowless = {branch for branch in self._rowless if branch.tail.durable_ordinal < 0}
         self._is_read, before = not self._rowless, self._is_read
@@ -305,7 +306,7 @@ class FanOut:
                 branch.drain()
 
     def drain(self) -> None:
-        """Send nothing more. The partition is released when `is_drained`."""
+        """Send nothing more. The partition is released as soon as `is_drained` is True."""
         for branch in self.parts:
             branch.note_position()
             branch.drain()

@@ -17,11 +17,11 @@ ID, epoch and sequence, and the CRC over them. The source's CRC is checked befor
 Otherwise a bit flipped at the source would get a valid CRC on the target.
 
 Consecutive shallow batches are rewritten by one call of a kernel (`Kernels.rewrite`), which stops
-before the first batch that needs anything else. `_next` handles that one. It can handle every
-batch, and is what remains without compiled kernels.
+before the first batch that needs anything else. `_next` handles that batch. It can handle every
+batch, and does so if there are no compiled kernels.
 
-Records get their ordinals here, in the order of the source. A record that is skipped gets none, so
-a skip looks like a gap of the source: the next record begins a run of the offset map.
+Records get their ordinals here, in the order of the source. A skipped record gets no ordinal, so a
+skip looks like a gap of the source, after which the next record begins a run of the offset map.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ from twinlog.wire.records import (
 
 MAGIC_V2: Final = 2
 REWRITTEN_TOGETHER: Final = 256
-"""Maximum batches of one call of the kernel."""
+"""Maximum number of batches that one call of the kernel rewrites."""
 NOTHING_SKIPPED: Final[tuple[Skip, ...]] = ()
 _BASE_OFFSET: Final = struct.Struct(">q")
 _BEGIN_AND_COUNT: Final = struct.Struct(">qi45xi")
@@ -82,13 +82,13 @@ class Aborted(Protocol):
 
 
 class OutBatch(Struct, kw_only=True):
-    """A batch whose header has this flow's producer fields. It can be sent several times."""
+    """A batch to be sent, maybe several times. Its header has this flow's producer fields."""
 
     ordinal: int
     count: int
     data: memoryview
     upstream: int
-    """Upstream offset of its first record."""
+    """Upstream offset of the batch's first record."""
     upstream_next: int
     """First upstream offset after this batch."""
     runs: tuple[Run, ...]
@@ -96,14 +96,14 @@ class OutBatch(Struct, kw_only=True):
     fingerprint: int | None
     max_timestamp: int
     oldest_timestamp: int
-    """Oldest timestamp of records that another lane may send as a separate batch. For a batch that
-    passes unchanged, only the first record's timestamp and the maximum are known.
+    """Oldest known record timestamp, because another lane may send that record in a separate batch.
+    For a batch that passes unchanged, only the first record's timestamp and the maximum are known.
     """
     leader_epoch: int
     sent: int = 0
-    """Number of times it was sent."""
+    """Number of times the batch was sent."""
     offsets: array[int] | None = None
-    """Upstream offset of each record, if `runs` does not determine them (`fan_out`)."""
+    """Upstream offset of each record, or None if `runs` determines these offsets (`fan_out`)."""
 
     @property
     def next_ordinal(self) -> int:
@@ -141,27 +141,27 @@ class Intake:
         self.k = k
         self.limit_bytes = limit_bytes
         self.last_fetched_epoch = last_fetched_epoch
-        """Source leader epoch of offset `position` - 1, or -1 if unknown. If a Fetch names an epoch
-        that ends before the position, the source reports that its log was truncated there.
+        """Source leader epoch of offset `position` - 1, or -1 if unknown. If a Fetch contains an
+        epoch that ended before the position, the source responds that its log was truncated there.
         """
         self.jumps: list[tuple[int, int]] = []
-        """[first, next) of offsets that are missing between batches of the source. The reader
-        empties the list.
+        """Ranges [first, next) of offsets without a batch at the source. The lane reads and empties
+        the list.
         """
         self.left_out: list[tuple[int, int]] = []
-        """[first, next) of the `skips` that were applied. The reader empties the list."""
+        """Ranges [first, next) of applied `skips`. The lane reads and empties the list."""
         self.batches = 0
         """Number of batches read, without skipped ones."""
         self.deep_batches = 0
         self.packed_batches = 0
-        """Batches whose payload was recompressed with another codec."""
+        """Number of batches whose payload was recompressed with another codec."""
         self._last_run = last_run
         self._producer_id = producer_id
         self._reads_committed = isolation is Isolation.READ_COMMITTED
         self._recompression = recompression
         self._skips = tuple(skips)
         self._rewrites = type(self) is Intake
-        """Whether batches may pass unchanged. Subclasses handle every batch on their own."""
+        """Whether the kernel may rewrite batches. In subclasses, `_next` handles every batch."""
         self._codecs_kept = _kept_codecs(recompression)
         self.join_bytes = min(join_bytes, limit_bytes)
         """Maximum size of a joined batch in bytes; 0 disables joining."""
@@ -170,7 +170,7 @@ class Intake:
         """Return the batches of one Fetch response that begin below `end`.
 
         Batches before a bad batch are returned, and the next response begins with the bad one. A
-        TwinlogError, which names the offset, is raised only if the bad batch comes first.
+        TwinlogError, which names the offset, is raised only if the bad batch is the first one.
         """
         out: list[OutBatch] = []
         rolled_back = RolledBack(aborted if self._reads_committed else ())
@@ -197,7 +197,7 @@ class Intake:
     ) -> int:
         """Append the batches from `start` on that pass unchanged, up to the first other batch.
 
-        Returns its position, or 0 if it is the one at `start`.
+        Returns the position of that other batch, or 0 if no batch was appended.
         """
         position, ordinal, run = self.position, self.ordinal, self._last_run
         if not self._rewrites or position >= end or _is_alone(position, self._skips, rolled_back):
@@ -206,7 +206,7 @@ class Intake:
             return 0
         attributes = records[start + ATTRIBUTES_POSITION + 1 : start + ATTRIBUTES_POSITION + 2]
         if not attributes or not self._codecs_kept >> (attributes[0] & CODEC_MASK) & 1:
-            return 0  # to be recompressed: the kernel would return the same
+            return 0  # this batch must be recompressed, so the kernel would return 0, too
         begins = run is None or not Run(ordinal, position, self.k + ordinal).continues(run)
         rewrite = BatchRewrite(
             start,
@@ -275,8 +275,9 @@ class Intake:
         if header.base_offset > self.position and header.magic >= MAGIC_V2:
             self.jumps.append((self.position, header.base_offset))
         if self._skips and self._is_left_out(header, batch):
-            # the batch may contain an abort marker, so `rolled_back` may be wrong from here on; the
-            # next response lists the aborted transactions again
+            # stop here, because the skipped batch may contain an abort marker, so that
+            # `rolled_back` may be wrong for later batches; the next response lists the aborted
+            # transactions again
             return None
         joined = self._joined(header, records, start, end, rolled_back)
         if joined is not None:
@@ -356,15 +357,15 @@ class Intake:
         except CorruptData as error:
             error.poison = self._bounds(header, records, start)
             raise
-        # `position` is after this batch now, so its epoch is that of the offset before `position`;
-        # messages of old formats have none (-1)
+        # `position` is now right after this batch, so the batch's epoch is that of offset
+        # `position` - 1; it is -1 for old message formats
         self.last_fetched_epoch = header.leader_epoch
         return out
 
     def _bounds(
         self, header: BatchHeader, records: memoryview, start: int
     ) -> tuple[int, int] | None:
-        """Return the offsets of a batch that cannot be read, or None if its end is unknown.
+        """Return [first, next) of a batch that cannot be decoded, or None if its end is unknown.
 
         The batch's own header may be wrong, but the base offset of the next batch also shows where
         it ends. If there is no next batch, the header must at least be consistent. Otherwise the
@@ -381,18 +382,20 @@ class Intake:
         return first, max(first + 1, following)
 
     def _is_left_out(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Skip a batch, without decoding it, if it is to be skipped as a whole. Return whether it
-        is.
+        """Skip a batch without decoding it if a skip covers the whole batch. Return True if it was
+        skipped.
         """
         skip = skip_at(self._skips, max(header.base_offset, self.position))
         if skip is None or not skip.is_batch:
             return False
         if header.next_offset > skip.next and _is_sound(header, batch):
-            # another replica has a valid batch: only the records at these offsets are skipped
+            # another replica has a valid batch, so only its records at the skipped offsets are left
+            # out
             return False
         self.left_out.append((skip.first, skip.next))
         self.position = skip.next
-        self.last_fetched_epoch = -1  # if the bytes are wrong, the epoch may be wrong, too
+        # unknown, because the epoch in the damaged batch may be wrong, too
+        self.last_fetched_epoch = -1
         return True
 
     def _rows_to_copy(self, rows: Rows) -> Rows:
@@ -442,7 +445,7 @@ class Intake:
 
     def _shallow(self, header: BatchHeader, batch: memoryview) -> OutBatch:
         run = self._run(self.ordinal, header.base_offset)
-        # only a gap needs the first record: its fingerprint goes into the map row
+        # the first record is decoded only if it begins a run, whose map row needs its fingerprint
         mark = None if run is None else fingerprint(first_record(batch))
         rewrite_header(
             batch, producer_id=self._producer_id, base_sequence=sequence_of(self.ordinal)
@@ -511,12 +514,12 @@ class Intake:
             raise CorruptData(f"{len(rows)} records were encoded as {done}")
 
     def _runs(self, rows: Rows) -> tuple[tuple[Run, ...], int | None]:
-        """Return the runs that these records begin, and the index of the record that begins the
-        last one.
+        """Return the runs that begin in these records, and the index of the record at which the
+        last run begins, or None without runs.
 
-        A run can begin at the first record, and always begins at a record that does not follow its
-        predecessor. Half of the records of a compacted log do, so there is no function call per
-        record.
+        A run can begin at the first record, and begins at every record whose offset does not follow
+        the previous one. Half of the records of a compacted log may begin a run, so there is no
+        function call per record.
         """
         (_, upstream), *others = rows.breaks()
         ordinal, k = self.ordinal, self.k
@@ -529,7 +532,7 @@ class Intake:
         return tuple(runs), marked
 
     def shift(self, distance: int) -> None:
-        """Shift target offsets by `distance`, from the last acknowledged record on."""
+        """Shift the target offsets that are planned for further records by `distance`."""
         self.k += distance
         if (last := self._last_run) is not None:
             self._last_run = last._replace(downstream=last.downstream + distance)
@@ -544,27 +547,27 @@ class Intake:
 
 
 def _is_followed(records: memoryview, start: int) -> bool:
-    """Return whether the batch at `start` is small and another one is contiguous with it."""
+    """Return True if the batch at `start` is small and the next batch is contiguous with it."""
     if len(records) - start < HEADER_BYTES:
         return False
     offset, length, count = _BEGIN_AND_COUNT.unpack_from(records, start)
     if not 0 < count <= FEW_RECORDS:
         return False
     next_at = start + LENGTH_PREFIX_BYTES + length
-    following = (offset + count).to_bytes(9, "big", signed=True)[1:]  # it may exceed 63 bits
+    following = (offset + count).to_bytes(9, "big", signed=True)[1:]  # the sum may exceed 63 bits
     is_next: bool = records[next_at : next_at + 8] == following
     return is_next
 
 
 def _is_alone(offset: int, skips: Iterable[Skip], rolled_back: RolledBack) -> bool:
-    """Return whether batches from this offset on are checked one by one, because they may contain
-    skipped or aborted records.
+    """Return True if batches from this offset on must be checked one by one, because they may
+    contain skipped or aborted records.
     """
     return not rolled_back.is_empty or any(skip.next > offset for skip in skips)
 
 
 def _kept_codecs(recompression: Recompression | None) -> int:
-    """Return a bit for each codec number whose batches are not recompressed."""
+    """Return the codecs whose batches are not recompressed, as a bit mask by codec number."""
     if recompression is None:
         return 0xFF
     kept = [recompression.codec] if recompression.every else [*Codec][1:]
@@ -582,8 +585,8 @@ def _is_sound(header: BatchHeader, batch: memoryview) -> bool:
 class RolledBack:
     """Finds the batches of aborted transactions in one Fetch response.
 
-    It works like the Java consumer: the broker lists (producer ID, first offset), and a producer's
-    batches from there to its next abort marker are not data.
+    It works like the Java consumer. The broker lists (producer ID, first offset) of aborted
+    transactions. That producer's batches from that offset to its next abort marker are aborted.
     """
 
     def __init__(self, aborted: Iterable[Aborted]) -> None:

@@ -1,7 +1,7 @@
 """The exactly-once append: what a partition may send now, and what each Produce response means.
 
 **Problem.** A copy must append each record of the source once, in order, although lanes and
-connections die at any moment, and although no one can ask a broker whether it has processed a
+connections die at any moment, and although a broker cannot be queried whether it has processed a
 request. Kafka's idempotent producer solves this within the life of one producer. A copy needs it
 across lanes, processes and days.
 
@@ -52,14 +52,14 @@ for how long these requests may still arrive. The next start reads the target's 
 there are three cases:
 
 - *The batch is on the target.* The log's end shows that, and the copy resumes after it.
-- *It arrives later.* It has the same first record and the same sequence as the next batch of the
-  new copy. Whichever the broker gets first is appended, and it rejects the other one or answers it
-  as a repeat. After either, the log is read again.
-- *It never arrives.* The new copy sends the same records.
+- *The batch arrives later.* It has the same first record and the same sequence as the next batch of
+  the new copy. The broker appends the batch that arrives first, and rejects the second one or
+  answers it as a repeat. After either response, the log is read again.
+- *The batch never arrives.* The new copy sends the same records.
 
-Where the broker may have forgotten the ID, or may forget it because of the batch, the second case
-would append records twice. So such a batch is held back until the lost lane has certainly stopped,
-or its requests have certainly arrived, and the log is read again (`target_log`, code
+If the broker may have forgotten the ID, or may forget it after the batch, the second case would
+append records twice. So such a batch is held back until the lost lane has certainly stopped, or
+until its requests have certainly arrived. Then the log is read again (`target_log`, code
 `HELD_BACK`).
 
 **Limits.** All of this needs a target whose brokers reject a gap in the sequence, recognize a
@@ -97,15 +97,15 @@ from twinlog.wire.records import fingerprint, first_record
 
 PIPELINE: Final = 16
 TROUBLE_MS: Final = 60_000
-"""For how long after a problem an unprotected partition has one batch in flight."""
+"""Time after a problem during which an unprotected partition has only one batch in flight."""
 QUIET_MS: Final = 100
-"""After a pause this long the target may have forgotten the producer ID, so one batch
-goes alone.
+"""If the last response is older than this, the target may have forgotten the producer ID, so the
+next batch is sent alone.
 """
 CLOCKS_MS: Final = 900_000
 """Maximum difference assumed between a broker's clock and the local clock."""
 FUTURE_MS: Final = 1_800_000
-"""Half the default of message.timestamp.after.max.ms. Later records may be rejected."""
+"""Half the default of message.timestamp.after.max.ms, the limit for timestamps in the future."""
 
 
 class CopyState(StrEnum):
@@ -146,7 +146,7 @@ class PartitionCopy:
         self.target_topic_id = target_topic_id
         self.tail = tail
         self.end = end
-        """First upstream offset that is not copied (2^63-1 without `--once`)."""
+        """First upstream offset that must not be copied (2^63-1 without `--once`)."""
         self.state = CopyState.TAKEN_OVER if start.taken_over else CopyState.COPYING
         self.intake = self.intake_class(
             position=start.upstream,
@@ -165,23 +165,23 @@ class PartitionCopy:
         self.acked_upstream = start.upstream
         self.acked_downstream = start.k + start.ordinal
         self.acked_epoch = start.last_fetched_epoch
-        """Source leader epoch of offset `acked_upstream` - 1, updated with it (-1: unknown)."""
+        """Source leader epoch of offset `acked_upstream` - 1, or -1 if unknown."""
         self.acked_records = 0
         self.acked_bytes = 0
         self.ages, self.latencies = TimingSum(), TimingSum()
         """Ages of batches when they were read, and their latencies when they were acknowledged."""
         self.queued_bytes = 0
         self.in_flight_bytes = 0
-        """The part of `queued_bytes` that was sent."""
+        """The part of `queued_bytes` that is in flight."""
         self.pipeline = PIPELINE
         """Number of batches that may be in flight if nothing limits them to one."""
         self.last_timestamp = start.last_timestamp
         self.trouble: PartitionError | None = None
-        """The first problem of writing: nothing more is sent, and after the drain the log is
-        checked.
+        """The first problem of writing, or a worse later one. If set, nothing more is sent, and the
+        log is checked after the copy has drained.
         """
         self.source_trouble: TwinlogError | None = None
-        """Why reading has stopped. Records that were read before are still sent."""
+        """The error because of which reading has stopped. Records read before are still sent."""
         self.others = OtherWriters(has_other_flow=start.has_company)
         self.lost_answers = False
         """Whether requests of this lane may still be on their way to the target."""
@@ -198,7 +198,8 @@ class PartitionCopy:
         self.leader = TargetLeader(start.target_epoch)
         self._trouble_until_ms = now_ms + TROUBLE_MS
         self._begins_at = start.ordinal
-        # the first row of a cold start fixes its start: no batch is sent before that row is durable
+        # no batch is sent before the first row of a cold start is durable, because that row fixes
+        # where the copy began
         self._first_row_ordinal = (
             tail.runs[0].ordinal if tail.durable_ordinal < 0 and tail.runs else -1
         )
@@ -209,7 +210,7 @@ class PartitionCopy:
     # -- batches from the source
 
     def on_fetched(self, records: memoryview, aborted: Iterable[Aborted], now_ms: int) -> int:
-        """Queue the batches of a Fetch response. Returns the number of bytes queued for it."""
+        """Queue the batches of a Fetch response. Returns the number of bytes that were queued."""
         before = self.queued_bytes
         batches = self.intake.take(records, aborted, self.end)
         if self.intake.join_bytes and len(batches) > 1:
@@ -225,7 +226,7 @@ class PartitionCopy:
         return self.queued_bytes - before
 
     def queue(self, batch: OutBatch, now_ms: int, *, always: bool = False) -> None:
-        """Announce a batch to the offset map. It is sent when the map has its rows."""
+        """Queue a batch and announce its runs. The batch is sent when its rows are in the map."""
         is_small = len(batch.data) <= self._splitter.most_bytes
         for part in (batch,) if is_small else self._splitter.parts(batch):
             self._queue_one(part, always=always)
@@ -236,8 +237,8 @@ class PartitionCopy:
             self.tail.announce(run, batch.fingerprint, always=always)
         is_first = batch.ordinal == self._begins_at
         if is_first and not batch.runs and self.tail.durable_ordinal < self._first_row_ordinal:
-            # if another lane writes first, the target has a different record at this ordinal; the
-            # fingerprint in this row shows that to the next start
+            # If another lane writes first, the target has a different record at this ordinal. The
+            # row of this run has the record's fingerprint, so that the next start detects this.
             run = Run(batch.ordinal, batch.upstream, self._k + batch.ordinal)
             self.tail.announce(run, fingerprint(first_record(batch.data)), always=True)
         self._queue.append(batch)
@@ -246,7 +247,8 @@ class PartitionCopy:
     def has_read(self) -> None:
         """Update the state after a Fetch response was processed."""
         if self.state is not CopyState.COPYING:
-            # the next lane reads these records again, from `acked_upstream`
+            # these batches are not sent; the next lane reads their records again, from
+            # `acked_upstream` on
             self.queued_bytes -= drop(self._queue)
         elif self._queue and self.tail.durable_ordinal < self._first_row_ordinal:
             self.tail.dirty = True
@@ -313,7 +315,7 @@ class PartitionCopy:
         return batch.runs[-1].ordinal if batch.runs else self._first_row_ordinal
 
     def next_batch(self, now_ms: int) -> OutBatch | None:
-        """Return the batch to send now, and count it as in flight; None if none may be sent."""
+        """Return the next batch, then counted as in flight, or None if none may be sent now."""
         if not self.is_ready:
             return None
         batch = self._queue[0]
@@ -338,10 +340,10 @@ class PartitionCopy:
         return batch
 
     def _is_held_back(self, oldest: int, now_ms: int) -> bool:
-        """Return whether the next batch must wait because of requests of an earlier lane.
+        """Return True if the next batch must wait because of requests of an earlier lane.
 
-        Its queue is then dropped, because it would take memory for as long as that. The records are
-        read again.
+        The queue is then dropped, because it would take memory during the wait. Its records are
+        read again after the next start.
         """
         is_old = not self._rules.is_remembered_after(oldest, now_ms)
         if self.is_protected(oldest, now_ms) or not self._earlier.holds_back(is_old=is_old):
@@ -354,7 +356,7 @@ class PartitionCopy:
     def on_earlier_lane_ended(self, *, is_over: bool) -> None:
         """Note that the earlier lane, if it was still alive, has stopped sending.
 
-        `is_over`: its requests can no longer arrive either.
+        `is_over`: that lane's requests can no longer arrive either.
         """
         self._earlier.on_ended(is_over=is_over)
         self._refuse_when_due()
@@ -364,7 +366,7 @@ class PartitionCopy:
             self.trouble = self.trouble or refusals.unchecked_log_error(self.target)
 
     def on_new_connection(self) -> None:
-        """Send the next request alone, as after every connect. Nothing was in flight."""
+        """Send the next request alone, because the connection is new. Nothing is in flight."""
         self._is_proven = False
 
     @property
@@ -374,8 +376,8 @@ class PartitionCopy:
         return bool(self._queue) and not rests and self.state is CopyState.COPYING
 
     def _send_alone_after_pause(self, now_ms: int) -> None:
-        """Send the next batch alone if the target may have forgotten the producer ID. Nothing is in
-        flight.
+        """Send the next batch alone if the target may have forgotten the producer ID. Must be
+        called with nothing in flight.
 
         A target that forgot the ID since the last response could reject one batch and still append
         the batch after it.
@@ -393,16 +395,16 @@ class PartitionCopy:
             newest = max(newest, self._in_flight.newest)
         if self.is_protected(oldest, now_ms):
             return self.pipeline
-        # No batch may follow a batch that may be rejected, or a batch whose append must be
-        # confirmed first. Where K moves, it does not show that a batch is missing.
+        # No batch must follow one that may be rejected, or one whose append must be confirmed
+        # first. In a shared topic, K moves, so it does not show that a batch is missing.
         may_be_refused = self._is_picky or newest > now_ms + FUTURE_MS or not self.is_ours_alone
         if self._in_flight:
             may_be_refused |= self._rules.is_remembered_after(self._in_flight.newest, now_ms)
         return 1 if may_be_refused or now_ms < self._trouble_until_ms else self.pipeline
 
     def is_protected(self, next_timestamp: int, now_ms: int) -> bool:
-        """Whether compare-and-append works: the broker has the producer's state, and keeps it after
-        batches with these timestamps.
+        """Return True if compare-and-append works: the broker has the state of the producer ID, and
+        does not expire it after a batch with this timestamp.
         """
         oldest = min(self.last_timestamp, next_timestamp)
         return self._is_listed and self._rules.is_remembered_after(oldest, now_ms)
@@ -424,7 +426,7 @@ class PartitionCopy:
         self.queued_bytes -= len(batch.data)
         self.in_flight_bytes -= len(batch.data)
         if self.trouble is not None and error:
-            return  # an earlier response has already stopped the copy; this one only drains
+            return  # an earlier response has already stopped the copy, so this error adds nothing
         if error:
             what = f"{self.target}: upstream offset {batch.upstream} of {self.source}"
             refused = refusal(what, self.target, batch, error, message, record)
@@ -434,8 +436,8 @@ class PartitionCopy:
                 self._trouble(refused, now_ms)
             return
         distance = base_offset - (self._k + batch.ordinal)
-        # a repeat is checked first: the records of an earlier lane may be at any offset, and may
-        # differ from this lane's, so K shows nothing about them
+        # repeats are detected before K is checked, because the records of an earlier lane may be at
+        # any offset, and may differ from this lane's
         is_repeat = self._is_repeat(log_append_time_ms, batch, now_ms)
         if is_repeat or (self._splitter.refused and not distance):
             self._trouble(refusals.other_writer_error(self.target, batch), now_ms)
@@ -445,7 +447,7 @@ class PartitionCopy:
             self._clean(batch, base_offset, now_ms)
 
     def _send_again(self, now_ms: int) -> None:
-        """If nothing is in flight, split the rejected batches and queue them first."""
+        """If nothing is in flight, split the rejected batches and queue their parts in front."""
         if self._in_flight or self.state is not CopyState.COPYING:
             return
         parts, reason = self._splitter.cut()
@@ -460,7 +462,7 @@ class PartitionCopy:
         self._is_proven, self._is_picky, self.intake.join_bytes = False, True, 0
 
     def _announce_again(self, _parts: Sequence[OutBatch]) -> bool:
-        """Announce the rows that these batches need. Returns False if the map cannot have them."""
+        """Announce the runs that these batches need. Returns False if that is impossible."""
         return True
 
     def _clean(self, batch: OutBatch, base_offset: int, now_ms: int) -> None:
@@ -478,22 +480,22 @@ class PartitionCopy:
             self._acknowledge_what_was_read()
 
     def _is_repeat(self, log_append_time_ms: int, batch: OutBatch, now_ms: int) -> bool:
-        """Return whether the target already had a batch of these sequences that this lane did not
-        send.
+        """Return True if the target already had a batch of these sequences, sent by another lane.
 
-        A topic with CreateTime answers an append with -1. It answers a repeat with the newest
-        timestamp of the batch *in its log*, which may be older or newer than this batch's, because
-        the logged batch may contain other records. So any answer but -1 is a repeat. With
-        LogAppendTime both answers carry the broker's clock, and a repeat of a batch without
-        timestamps is answered with -1, too. In such topics nothing is sent until everything that
-        could be repeated has certainly arrived.
+        With CreateTime, the response to an append has the time -1. The response to a repeat has the
+        newest timestamp of the batch *in the log*, which may be older or newer than this batch's,
+        because the logged batch may contain other records. So any time but -1 means a repeat. With
+        LogAppendTime, both responses have the time of the broker's clock, and the response to a
+        repeat of a batch without timestamps has -1. In such topics, nothing is sent until all
+        requests that could be repeated have certainly arrived.
         """
         if log_append_time_ms == -1:
             self._stamps_own_time = False  # the response shows CreateTime, whatever the configs are
             return False
         if self._stamps_own_time is not None:
             return not self._stamps_own_time and batch.sent == 1
-        # configs unknown: a time far from now was not stamped by this append
+        # if the configs are unknown, a time far from now means a repeat, because this append did
+        # not set it
         is_now = abs(log_append_time_ms - now_ms) < CLOCKS_MS
         return not is_now or log_append_time_ms <= batch.max_timestamp
 
@@ -530,22 +532,22 @@ class PartitionCopy:
         """Send nothing more: drain, then check the log."""
         self._trouble(error, now_ms)
 
-    # -- the end
+    # -- draining and marks
 
     def set_expiry(self, rules: CopyRules) -> None:
         """Apply a changed producer ID expiry of the target."""
         self._rules = replace(self._rules, producer_expiry_ms=rules.producer_expiry_ms)
 
     def on_disconnected(self, error: PartitionError, now_ms: int) -> None:
-        """Note a broken connection: the outcome of everything in flight is unknown."""
+        """Note a broken connection, after which the outcome of everything in flight is unknown."""
         self.lost_answers |= bool(self._in_flight)
         self.queued_bytes -= drop(self._in_flight)
         self.in_flight_bytes = 0
         self._trouble(error, now_ms)
 
     def drain(self) -> None:
-        """Send nothing more. The partition is released when `is_drained`."""
-        # a copy that other clients ended keeps its state, so that the next lane knows it
+        """Send nothing more. The partition is released as soon as `is_drained` is True."""
+        # the state TAKEN_OVER does not change, so that it is reported to the next lane
         if self.state is not CopyState.TAKEN_OVER:
             self.state = CopyState.DRAINING
         self.queued_bytes -= drop(self._queue)
@@ -553,7 +555,8 @@ class PartitionCopy:
     def note_position(self) -> None:
         """Announce in the map how far the source was read after the last copied record.
 
-        If the source then deletes only markers or aborted records, that does not count as loss.
+        Markers and aborted records before that position do not count as lost if the source deletes
+        them.
         """
         run = Run(self.acked_ordinal, self.acked_upstream, self._k + self.acked_ordinal)
         if self.is_idle and self.tail.runs and not run.continues(self.tail.runs[-1]):
@@ -567,13 +570,13 @@ class PartitionCopy:
         return is_last and self.tail.durable_ordinal < self.acked_ordinal
 
     def mark(self, *, at_rest: bool = False) -> Mark:
-        """Return the mark for the map: how far the copy got.
+        """Return the mark for the map, which states how far the copy is.
 
         `at_rest`: the copy is drained and sends nothing more.
         """
         if self.others.unknown is not None and self.tail.mark is not None:
-            # the unknown records may be repeats of this flow's own; a mark after them would hide
-            # the repeats
+            # keep the old mark: the unknown records may be repeats of this flow's records, which a
+            # mark after them would hide
             return self.tail.mark
         is_quiet = not (self.lost_answers or self.late_requests)
         reached = self.others.mark_above(self.acked_downstream, moves=self.is_idle and is_quiet)

@@ -48,22 +48,22 @@ RANGE_BYTES: Final = 1 << 20
 
 @dataclass(slots=True, kw_only=True)
 class Stretch:
-    """A part of the source partition that was read, in one leader epoch."""
+    """A contiguous part of the source partition that was read, within one leader epoch."""
 
     first: int
     end: int = -1
     epoch: int
-    """Leader epoch of its batches."""
+    """Leader epoch of the stretch's batches."""
     end_epoch: int = -1
     """Leader epoch of the offset before `end`, or -1 if unknown."""
     batches: list[memoryview] = field(default_factory=list)
-    """Its batches, without markers, aborted batches and skipped records. It may have none."""
+    """The stretch's batches, without markers, aborted batches and skipped records. May be empty."""
     size: int = 0
     number: int = -1
-    """Number of its range; -1: it has no records, so nothing is requested."""
+    """Number of the stretch's range, or -1 if it has no records, so that no range is offered."""
     answer: RangeAnswer | None = None
     is_quarantined: bool = False
-    """Whether the dead letters of its answer were sent."""
+    """Whether the dead letters of `answer` were sent."""
 
     def add(self, batch: memoryview) -> None:
         self.batches.append(batch)
@@ -71,7 +71,7 @@ class Stretch:
 
     def cut(self, offset: int) -> Stretch:
         """End this stretch at `offset`, where the answer to its range ends. Return the rest, which
-        has the batches that end after `offset`. Only for a stretch whose range was offered.
+        has the batches that end after `offset`. The stretch must have been offered.
         """
         rest = Stretch(first=offset, end=self.end, epoch=self.epoch, end_epoch=self.end_epoch)
         (view,) = self.batches
@@ -88,10 +88,10 @@ class RangeIntake(Intake):
     _stretches: list[Stretch]
 
     def read(self, records: memoryview, aborted: Iterable[Aborted], end: int) -> list[Stretch]:
-        """Return what a Fetch response contains, in order and without a gap in between.
+        """Return the stretches of a Fetch response, in order and without a gap in between.
 
-        As in `take`, what precedes a bad batch is returned, and the next response begins with that
-        batch.
+        As in `take`, stretches before a bad batch are returned, and the next response begins with
+        that batch.
         """
         begin, self._stretches = self.position, []
         try:
@@ -139,7 +139,7 @@ class RangeIntake(Intake):
         return ()
 
     def _stretch(self, epoch: int, size: int) -> Stretch:
-        """Return the stretch to which a batch of this size belongs."""
+        """Return the last stretch if a batch of this epoch and size fits, else a new one."""
         last = self._stretches[-1] if self._stretches else None
         if last is None or last.epoch != epoch or (last.size and last.size + size > RANGE_BYTES):
             last = Stretch(first=self.position, epoch=epoch)
@@ -161,7 +161,7 @@ class RangeIntake(Intake):
     # -- answers of the application
 
     def encode(self, stretch: Stretch, answer: RangeAnswer) -> Iterator[OutBatch]:
-        """Yield the batches of an answer. It must be the one after the last that was encoded.
+        """Yield the batches of an answer. Answers must be encoded in the order of their ranges.
 
         Raises CorruptData if the answer does not fit its range, and PartitionError
         (RECORD_TOO_LARGE) if a record fits in no batch.
@@ -226,7 +226,7 @@ class RangeIntake(Intake):
         return batch
 
     def _runs_at(self, offsets: array[int]) -> Iterator[Run]:
-        """Yield a run for each record that does not follow the one before it."""
+        """Yield a run for each record whose offset does not follow the previous one."""
         before = offsets[0] - 1
         has_gaps = offsets[-1] - offsets[0] + 1 > len(offsets)
         for index, offset in enumerate(offsets if has_gaps else offsets[:1], self.ordinal):
@@ -238,7 +238,7 @@ class RangeIntake(Intake):
 
 
 def dense_batches(rows: Rows) -> Iterator[memoryview]:
-    """Yield the records in batches without gaps, at their offsets."""
+    """Yield batches without gaps that have these records at their offsets."""
     begins = [index for index, _ in rows.breaks()] if rows else []
     for begin, end in itertools.pairwise([*begins, len(rows)]):
         part = rows.slice(begin, end)
@@ -250,7 +250,7 @@ def dense_batch(rows: Rows, first: int) -> memoryview:
     data = encode_rows(rows, codec=Codec.NONE).data
     view = memoryview(data)
     rewrite_header(view, producer_id=-1, producer_epoch=-1, base_sequence=-1)
-    data[0:8] = first.to_bytes(8, "big")  # the CRC does not cover it
+    data[0:8] = first.to_bytes(8, "big")  # the CRC does not cover the base offset
     return view
 
 
@@ -274,7 +274,7 @@ def checked(stretch: Stretch, answer: RangeAnswer) -> tuple[array[int], list[Row
 
 
 def _offsets(stretch: Stretch, answer: RangeAnswer) -> array[int]:
-    """Return the source offset of each record. Raises CorruptData if they do not fit the range."""
+    """Return each record's source offset. Raises CorruptData if they do not fit the range."""
     offsets = array("q")
     try:
         offsets.frombytes(answer.offsets)
@@ -297,7 +297,7 @@ def _offsets(stretch: Stretch, answer: RangeAnswer) -> array[int]:
 
 
 def _decoded(raw: bytes) -> Rows:
-    """Return the records of a batch of an answer. Raises CorruptData if it is not as agreed."""
+    """Return the records of an answer's batch. Raises CorruptData unless it is one dense batch."""
     view = memoryview(raw)
     header = read_header(view)
     is_whole = header.magic == MAGIC_V2 and header.length == len(raw)
@@ -315,7 +315,7 @@ def _decoded(raw: bytes) -> Rows:
 def _too_large_error(
     error: PartitionError, offsets: array[int], limit_bytes: int
 ) -> PartitionError:
-    """Return the error with the source's offset instead of the position in the batch."""
+    """Return the error with the record's source offset instead of its position in the batch."""
     at = -1 if error.poison is None else offsets[error.poison[0]]
     too_large = PartitionError(
         f"upstream record {at}, as transformed, is larger than the {limit_bytes} bytes that the "

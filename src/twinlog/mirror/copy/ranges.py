@@ -1,8 +1,7 @@
 """Ranges of source partitions whose records a transform changes, and the answers to them (ADR 40).
 
-A lane hands out a range, and the application of the transforms answers it. An answer depends only
-on the range and the transform, so a range may be handed out again, and the first complete answer
-counts.
+A lane offers a range, and the application of the transforms answers it. An answer needs only the
+range and the transform, so a range may be offered again, and the first complete answer counts.
 """
 
 from __future__ import annotations
@@ -11,10 +10,10 @@ from msgspec import Struct
 
 
 class RangeBounds(Struct, frozen=True, kw_only=True):
-    """Which records a range has."""
+    """The partition of a range, and its offsets."""
 
     number: int
-    """Unique within the lane's process. The answer repeats it."""
+    """Number of the range, unique within the lane's process. The answer has the same number."""
     topic: str
     partition: int
     first: int
@@ -23,8 +22,8 @@ class RangeBounds(Struct, frozen=True, kw_only=True):
     """The offset after the last record or gap of the range."""
 
     def overlaps(self, other: RangeBounds) -> bool:
-        """Return whether a record is in both. A range that was withdrawn, and the one that another
-        lane has instead, overlap.
+        """Return True if a record can be in both ranges. For example, a withdrawn range overlaps
+        with the one that another lane offers instead.
         """
         is_same = (self.topic, self.partition) == (other.topic, other.partition)
         return is_same and max(self.first, other.first) < min(self.end, other.end)
@@ -43,11 +42,11 @@ class RangeFailure(Struct, frozen=True, kw_only=True):
     """A record on which the transform fails."""
 
     offset: int
-    """Its source offset."""
+    """The record's source offset."""
     text: str
-    """The last line of the traceback, without values."""
+    """Description of the failure without record values, such as the exception's class and line."""
     transform: str = ""
-    """Names of the transforms of its topic."""
+    """Names of the transforms of the record's topic."""
 
 
 class RangeAnswer(Struct, frozen=True, kw_only=True):
@@ -59,11 +58,11 @@ class RangeAnswer(Struct, frozen=True, kw_only=True):
     offsets: bytes
     """`array('q')` of the source offset of each record, over all batches."""
     end: int
-    """The source position after this answer: the end of the range, or the offset of the failure."""
+    """Source offset up to which the answer covers the range: the range's end, or the failure."""
     failure: RangeFailure | None = None
     quarantined: tuple[RangeFailure, ...] = ()
-    """Records for the dead-letter topic, in source order. No batch has them."""
+    """Records for the dead-letter topic, in source order. They are in none of `batches`."""
     is_part: bool = False
-    """Whether it ends before its range, and without a failure. The remaining records need another
-    one.
+    """Whether the answer ends before its range does, without a failure. The remaining records need
+    another answer.
     """

@@ -51,8 +51,8 @@ REFUSALS: Final = {
 RETRIABLE_ERRORS: Final = (
     frozenset(row.number for row in ERRORS.values() if row.retriable) | {BROKER_NOT_AVAILABLE}
 ) - REFUSALS.keys()
-"""Leader, ISR, time-out and storage errors, unknown topic or ID. The partition is checked again,
-then it resumes or stops.
+"""Leader, ISR, time-out and storage errors, unknown topic or ID. After such an error, the partition
+is checked again, and then resumes or stops.
 """
 BROKEN_LOG: Final = frozenset({"GAP_WRITTEN", "EXTRA_RECORDS"})
 OF_A_BATCH: Final = frozenset({CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE})
@@ -119,7 +119,7 @@ def unchecked_log_error(target: TopicPartition) -> PartitionError:
 
 
 def other_writer_error(target: TopicPartition, batch: OutBatch) -> PartitionError:
-    """Return the error for a batch that the target had, although this lane did not send it."""
+    """Return the error for a batch that the target already had before this lane sent it."""
     return PartitionError(
         f"{target} at ordinal {batch.ordinal}: the target already had this batch, though "
         "this lane did not send it: another lane of the flow also writes; reading the log again",
@@ -186,7 +186,7 @@ def unreadable_error(error: TwinlogError, tp: TopicPartition, position: int) -> 
 
 
 def rank(error: PartitionError) -> int:
-    """Return an error's severity: 2 for a log that is wrong, 1 for others, 0 if retriable."""
+    """Return an error's severity: 2 if the target's log is wrong, 0 if it is retriable, else 1."""
     if error.code in BROKEN_LOG:
         return 2
     return 0 if error.fate is Fate.RETRIABLE else 1

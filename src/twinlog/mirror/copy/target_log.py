@@ -1,16 +1,16 @@
-"""What may change a target log beside the copy: late requests of an earlier lane, other clients,
+"""What may change a target log besides the copy: late requests of an earlier lane, other clients,
 and a new leader.
 
 **Late requests**
 
-The previous lane of a partition may have sent requests after this copy's start read the log.
+Requests of a partition's previous lane may arrive after this copy's start has read the log.
 
-That lane is dead, but its requests may still be on their way. Or it only seems dead, and sends
-until it stops by itself (`lane.late_requests`). All its requests begin with the records that this
-copy would write, in the same order and under the same sequences. Of two such batches the target
-accepts the first and rejects the second, as long as it still remembers the producer ID after the
-first. So a batch after which the target would forget the producer ID must wait until all late
-requests have arrived and the log has been checked again.
+Either that lane is dead, and its requests are still on their way. Or it only seems dead, and sends
+until it stops by itself (`lane.late_requests`). All its requests contain records that this copy
+would write, in the same order and under the same sequences. Of two such batches the target accepts
+the first and rejects the second, as long as it still remembers the producer ID after the first. So
+a batch after which the target would forget the producer ID must wait until all late requests have
+arrived and the log has been checked again.
 
 If the target has already forgotten the producer ID, a lane that is still alive is dangerous as
 well. It could append this copy's batch, then an old batch of its own, after which the ID expires
@@ -25,11 +25,11 @@ wait until a living lane has stopped, and the log has been checked again.
 
 **Leader epochs**
 
-They show under which leader a log was checked, and when it must be checked again.
+Leader epochs show under which leader a log was checked, and when it must be checked again.
 
-Kafka counts the elections of a partition's leader in its *leader epoch*. Two statements about a log
-are about the same log only if no election in between can have changed its end. The copy uses epochs
-in four ways:
+Kafka counts the elections of a partition's leader in its *leader epoch*. Two observations of a log
+belong together only if no election in between can have changed its end. The copy uses epochs in
+four ways:
 
 | epoch | known from | used for |
 | --- | --- | --- |
@@ -41,19 +41,19 @@ in four ways:
 **Source.** A position and the epoch of the record right before it are one fact, updated together
 (`PartitionCopy.acked_epoch`, `StartPoint.last_fetched_epoch`). The source's leader compares the
 epoch with its own history. If the epoch ended before the position, the log was truncated and
-rewritten, and the copy stops with `SOURCE_DIVERGED`. The epoch of an older record would not do:
-after an election it ends before the position in a healthy log. If the epoch is unknown, -1 is sent,
-which checks nothing.
+rewritten, and the copy stops with `SOURCE_DIVERGED`. The epoch of an older record must not be sent,
+because after an election that epoch ends before the position even in a healthy log. If the epoch is
+unknown, -1 is sent, which checks nothing.
 
-**Target.** A new leader may lack the end of the log (unclean election). One request in flight is no
-protection then: a leader that lost the producer ID together with the records accepts the next batch
-and leaves a hole. So after an election the log is checked again, before the next batch. A copy with
-nothing to send is not checked, so that a rolling restart of the target costs nothing for idle
-partitions.
+**Target.** A new leader may lack the end of the log (unclean election). Sending one request at a
+time does not help then, because a leader that lost the producer ID together with the records
+accepts the next batch and leaves a hole. So after an election the log is checked again, before the
+next batch. A copy with nothing to send is not checked, so that a rolling restart of the target
+costs nothing for idle partitions.
 
-A leader that crashed may have lost the end of its log, too. When it comes back, it leads under its
+A leader that crashed may have lost the end of its log, too. After its restart, it leads under its
 old epoch for a moment, because it serves requests before the controller knows of the crash. Only a
-connection that was opened before the check certainly leads to the process that was checked. So a
+connection that was opened before the check is certainly one to the process that was checked. So a
 newer connection counts like a new leader (`may_have_restarted`).
 
 | event | consequence |
@@ -75,7 +75,7 @@ from twinlog.model import TopicPartition
 
 
 class EarlierLane:
-    """What a copy must assume about the lane before it."""
+    """What a copy must assume about the partition's previous lane."""
 
     def __init__(self, *, late_requests: bool, may_live: bool) -> None:
         self._late_requests, self._may_live = late_requests, may_live
@@ -84,28 +84,28 @@ class EarlierLane:
         self._waits_for_requests = False
 
     def holds_back(self, *, is_old: bool) -> bool:
-        """Return whether a batch must wait for another check of the log.
+        """Return True if a batch must wait for another check of the log.
 
-        Call it for batches after which the target may not know the producer ID. `is_old`: the
-        target forgets the ID after this batch.
+        Must be called for unprotected batches only. `is_old`: the target forgets the producer ID
+        after this batch.
         """
         self._waits_for_requests = is_old
         return is_old or self._lived
 
     @property
     def may_be_checked(self) -> bool:
-        """Whether the reason for waiting is gone, so that the log can be checked now."""
+        """Whether the batch need not wait any longer, so that the log can be checked now."""
         return not (self._late_requests if self._waits_for_requests else self._may_live)
 
     def on_ended(self, *, is_over: bool) -> None:
-        """Note that the lane has stopped. `is_over`: its requests can no longer arrive either."""
+        """Note that the lane has stopped. `is_over`: its last requests cannot arrive any more."""
         self._may_live = False
         self._late_requests &= not is_over
 
 
 MARK_AFTER: Final = 10_000
-"""A row of the map is written for foreign records after this flow's last record if there are at
-least this many.
+"""If at least this many foreign records follow this flow's last record, a row of the map is written
+whose mark is after them.
 """
 
 
@@ -114,9 +114,9 @@ class OtherWriters:
     """Other writers to the target partition of one copy, in a topic that several clients share."""
 
     has_other_flow: bool
-    """Whether another Twinlog flow writes there, so that K changes all the time."""
+    """Whether another Twinlog flow writes to the partition, so that K changes all the time."""
     unknown: Span | None = None
-    """Foreign offsets between this flow's records. Nothing is sent until their writer is known."""
+    """Offsets of foreign records whose writer is unknown. Until it is known, nothing is sent."""
     ordinal: int = -1
     """Ordinal of this flow's first record after the beginning of `unknown`."""
     passed: int = 0
@@ -137,18 +137,18 @@ class OtherWriters:
     def mark_above(self, acked: int, *, moves: bool) -> int:
         """Return the target offset of a mark if this flow's last record ends at `acked`.
 
-        If nothing is in flight (`moves`), the mark is set after the foreign records, so that a
+        If nothing is in flight (`moves`), the mark is set after many foreign records, so that a
         later start need not read them.
         """
         return self.reach if moves and self.reach - acked >= MARK_AFTER else acked
 
 
 class TargetLeader:
-    """What one copy knows of its target partition's leader."""
+    """What one copy knows about the leader of its target partition."""
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
-        """The newest known epoch; -1: unknown."""
+        """The newest known leader epoch, or -1 if unknown."""
         self.checked_epoch = epoch
         """The epoch under which the log was checked and batches were acknowledged. It is reported
         to the driver and the next lane, which must not replace it by a newer epoch.

@@ -1,5 +1,4 @@
-"""Sums up the latency and age of records, batch by batch, for the metrics that MirrorMaker 2 has,
-too.
+"""Sums up latencies and ages of records, batch by batch, for metrics that MirrorMaker 2 has, too.
 
 A batch counts once, with its newest timestamp, because its records are not decoded.
 """
@@ -28,9 +27,9 @@ class Timings:
 NO_TIMINGS = Timings()
 
 SMALL_MS: Final = 8
-"""Below this, each millisecond has its own bucket."""
+"""Times below this have one bucket per millisecond."""
 OCTAVE: Final = 4
-"""Buckets per power of two. An upper bound is at most a quarter too high."""
+"""Number of buckets per power of two. A bucket's upper bound is at most a quarter too high."""
 
 
 def bucket_of(passed_ms: int) -> int:
@@ -60,10 +59,10 @@ class TimingSum:
         self._spread: dict[int, int] = {}
 
     def add(self, now_ms: int, timestamp_ms: int) -> None:
-        """Count a batch with this timestamp that reached this stage now."""
+        """Add the time from a batch's newest timestamp to now."""
         if timestamp_ms == NO_TIMESTAMP:
             return
-        passed = now_ms - timestamp_ms  # negative when the producer's clock is ahead: as in MM2
+        passed = now_ms - timestamp_ms  # negative if the producer's clock is ahead, as in MM2
         if not self._count or passed < self._least:
             self._least = passed
         if not self._count or passed > self._most:

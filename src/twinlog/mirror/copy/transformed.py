@@ -1,7 +1,7 @@
 """The copy of a partition whose records are transformed (ADR 40).
 
-**Problem.** Code of users changes and filters the records. It runs in another application, which
-may answer late, twice, differently each time, or never. The copy must still append each record that
+**Problem.** User code changes and filters the records. It runs in another application, which may
+answer late, twice, differently each time, or never. The copy must still append each record that
 survives once, in order, and the map must contain its source offset.
 
     source ─fetch─▶ stretches ─ranges─▶ application ─answers─▶ batches ─▶ target
@@ -14,21 +14,22 @@ they get the next ordinals, their map rows are written first, and `PartitionCopy
 
 1. *Ordinals count output records.* K is still constant, because only this flow writes to the target
    partition. A filtered record is a gap like that of a compacted source.
-2. *Each batch announces its last record*, also if it begins no run. A raw start finds its position
-   by comparing records, which is impossible here: a function may give another result next time. So
-   the map is the only evidence for a source offset, and a start uses only ordinals that the map
-   names (`mirror.start.announced`).
-   Rows have a mark, so that a start gets all runs that it may need.
+2. *Each batch announces its last record*, even if no run begins there. A raw start finds its
+   position by comparing records, which is impossible here, because a function may return another
+   result next time. So the map is the only evidence for a source offset, and a start uses only
+   ordinals that the map names (`mirror.start.announced`). Rows have a mark, so that a start gets
+   all runs that it may need.
 3. *A position is announced* if everything after the last record was filtered (`note_position`): all
    offsets below it were read, and the next record gets this ordinal.
-4. *It never runs beside late requests.* Two raw lanes send the same record under the same sequence,
-   so it does not matter which of them the broker accepts. Here the map of one lane would describe
-   records of the other. So such a partition starts only after no request of an earlier lane can
-   arrive (`control.lanes.takes.put_off`), and then the map and the log are read.
+4. *The copy never runs while late requests may arrive.* Two raw lanes send the same record under
+   the same sequence, so it does not matter whose request the broker accepts. With transforms, the
+   map of one lane would describe records of the other lane. So a transformed partition starts only
+   after no request of an earlier lane can arrive (`control.lanes.takes.put_off`), and then the map
+   and the log are read.
 
 **A failure** of the function ends reading at that record. Everything before it is appended, then
-the partition is given back with the record's offset. With `on-error` quarantine, the
-answer lacks the record, and waits until it is in the dead-letter topic
+the partition is given back with the record's offset. With `on-error` quarantine, the answer lacks
+the failed record, and is used only after that record is in the dead-letter topic
 (`mirror.copy.dead_letters`).
 """
 
@@ -55,26 +56,26 @@ class Transformer(Protocol):
     """The application of the transforms, as a lane sees it."""
 
     def offer(self, source_range: SourceRange) -> None:
-        """Have this range transformed."""
+        """Submit this range to be transformed."""
 
     def withdraw(self, number: int) -> None:
-        """Forget this range, because its answer is no longer needed."""
+        """Drop this range, whose answer is no longer needed."""
 
     def answers(self) -> Iterable[RangeAnswer]:
         """Return the answers that have arrived since the last call. Never blocks."""
 
     def unanswered(self, after_s: float) -> Iterable[SourceRange]:
-        """Return the ranges that have waited for `after_s` although it was their turn."""
+        """Return the ranges without an answer for `after_s`, although it was their turn."""
 
 
 class RangeDesk:
-    """Numbers the ranges of a lane, and passes each answer on to its copy, once."""
+    """Numbers a lane's ranges, and passes the first answer to each range on to its copy."""
 
     def __init__(self, transformer: Transformer) -> None:
         self._transformer = transformer
         self._numbers = itertools.count()
         self._given: dict[int, TransformedCopy] = {}
-        """The copies of the ranges without an answer, by number."""
+        """The copy of each range without an answer, by the range's number."""
 
     def offer(self, copy: TransformedCopy, stretch: Stretch) -> int:
         """Offer a stretch of this copy to the transforms' application. Returns the number of its
@@ -90,13 +91,13 @@ class RangeDesk:
             end=stretch.end,
             batches=b"".join(stretch.batches),
         )
-        stretch.batches = [memoryview(lent.batches)]  # nothing is kept twice
+        stretch.batches = [memoryview(lent.batches)]  # the bytes are not stored twice
         self._given[number] = copy
         self._transformer.offer(lent)
         return number
 
     def withdraw(self, number: int) -> None:
-        """Drop the answer of this range when it arrives."""
+        """Withdraw this range. An answer that still arrives is dropped."""
         if self._given.pop(number, None) is not None:
             self._transformer.withdraw(number)
 
@@ -112,7 +113,7 @@ class RangeDesk:
     def deliver(self, now_ms: int) -> Iterator[TransformedCopy]:
         """Give the answers that have arrived to their copies, and yield these copies.
 
-        Answers with unknown numbers are dropped: a second one, or one that nothing waits for.
+        Answers with unknown numbers are dropped, because they are repeats or of withdrawn ranges.
         """
         for answer in self._transformer.answers():
             if answer.number in self._given:
@@ -147,7 +148,7 @@ class TransformedCopy(PartitionCopy):
         self.dead_letters = (
             None if dead_letters is None else DeadLetters(dead_letters, self, **given)
         )
-        """The failed records that go to the dead-letter topic, or None if they do not."""
+        """The writer of dead letters, or None if the flow has no dead-letter topic."""
         self._asked: deque[Stretch] = deque()
         """Stretches that were read and have not become batches yet, in order."""
         self._decided = self.intake.position
@@ -170,7 +171,7 @@ class TransformedCopy(PartitionCopy):
         return self.state is CopyState.COPYING and not has_failed
 
     def _ask(self, stretch: Stretch, index: int | None = None) -> None:
-        """Offer a stretch. `index`: its place among those that were offered before."""
+        """Offer a stretch. `index`: its position in the queue of stretches, by default the last."""
         self._asked.insert(len(self._asked) if index is None else index, stretch)
         self.queued_bytes += stretch.size
         if stretch.batches:
@@ -179,7 +180,7 @@ class TransformedCopy(PartitionCopy):
             stretch.answer = RangeAnswer(number=-1, batches=(), offsets=b"", end=stretch.end)
 
     def on_answer(self, answer: RangeAnswer, now_ms: int) -> None:
-        """Process the answer to a range, or to its beginning. Answers may arrive in any order."""
+        """Process an answer to a range, or to its first part. Answers may arrive in any order."""
         asked = next((stretch for stretch in self._asked if stretch.number == answer.number), None)
         if asked is None or not self._may_read:
             return
@@ -218,14 +219,14 @@ class TransformedCopy(PartitionCopy):
         return self.dead_letters.are_on_target(stretch, answer, self.acked_upstream, now_ms)
 
     def check_dead_letters(self) -> None:
-        """Give the partition back if a dead letter was not written."""
+        """If a dead letter was not written, stop the copy, so that the partition is given back."""
         if (letters := self.dead_letters) is not None:
             self.trouble = self.trouble or letters.trouble
             self.lost_answers |= letters.lost_answers
 
     @property
     def dead_letters_there(self) -> KnownDeadLetters | None:
-        """The dead letters after the position, or None if the flow has no topic for them."""
+        """The dead letters at or after the position, or None if the flow has no topic for them."""
         if (letters := self.dead_letters) is None:
             return None
         return letters.known_from(self.acked_upstream)
@@ -249,12 +250,12 @@ class TransformedCopy(PartitionCopy):
         self._fail(error)
 
     def _fail(self, error: TwinlogError) -> None:
-        """Read nothing more. What was accepted before is still sent."""
+        """Stop reading. Records that were accepted before are still sent."""
         self.source_trouble = self.source_trouble or error
         self.drop_unsent()
 
     def drop_unsent(self) -> None:
-        """Drop everything that has not become a batch."""
+        """Drop all stretches and answers that have not become batches."""
         for asked in self._asked:
             self.queued_bytes -= asked.size
             self._desk.withdraw(asked.number)
@@ -271,7 +272,8 @@ class TransformedCopy(PartitionCopy):
 
     def _clean(self, batch: OutBatch, base_offset: int, now_ms: int) -> None:
         super()._clean(batch, base_offset, now_ms)
-        # a start gets only part of a large map, but all runs from the mark on
+        # The mark moves with each response, because a start gets only the runs from the mark on if
+        # the map is large.
         self.tail.mark = Mark(self.acked_ordinal, self.acked_downstream)
 
     @property
@@ -308,7 +310,7 @@ class TransformedCopy(PartitionCopy):
 
 
 def _unusable_error(copy: TransformedCopy, stretch: Stretch, error: TwinlogError) -> TwinlogError:
-    """Return the error of a partition that cannot use an answer."""
+    """Return the error of a partition for which an answer cannot be used."""
     if not isinstance(error, CorruptData):
         return unreadable_error(error, copy.source, stretch.first)
     return PartitionError(

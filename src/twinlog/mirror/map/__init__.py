@@ -1,11 +1,11 @@
-"""The offset map: which upstream record each target offset is.
+"""The offset map: which upstream offset each target offset has.
 
 Read `offset_map` (its rows and rules) and `runs` first.
 
-- `map_tail` is the end of a map, as a lane writes it.
-- `translation` translates single offsets, and `origins` the records of a batch.
+- `map_tail` has the newest runs of a partition's map, which a lane is still writing.
+- `translation` translates single offsets, and `origins` those of a batch's records.
 - `rebuilt_map` rebuilds a map from the logs.
-- `foreign_records` handles other clients' records between this flow's records and after them.
-- `mm2_offsets` is MirrorMaker 2's knowledge of offsets.
-- `synced_offsets` has the offsets that were set for groups.
+- `foreign_records` handles other clients' records, between this flow's records and after them.
+- `mm2_offsets` translates offsets of records that MirrorMaker 2 copied.
+- `synced_offsets` remembers which group offsets Twinlog has set.
 """

@@ -2,14 +2,14 @@
 
 **Border**
 
-`copy_border` finds where the copy ends if other clients have written after it, for example after a
-promotion. The batches of the flow come first, so the border is bisected by the producer IDs of
-batches. This works even if the leader has forgotten the flow's producer ID. It costs a few small
-fetches per partition.
+`copy_border` finds where the copy ends if other clients have written after its last record, for
+example after a promotion. The batches of the flow come first, so the border is bisected by the
+producer IDs of batches. This works even if the leader has forgotten the flow's producer ID. It
+costs a few small fetches per partition.
 
 **Accepted records**
 
-An operator may accept foreign records between those of the flow. The copy then starts after them.
+An operator can accept foreign records among those of the flow. The copy then resumes after them.
 
     downstream   70 71 72  [73 74]  75 76        73 and 74 were written by another client
     ordinal       0  1  2            3  4        K is 70 before them, 72 after them
@@ -17,22 +17,22 @@ An operator may accept foreign records between those of the flow. The copy then 
 
 Why no record is lost, duplicated or misplaced:
 
-1. An acceptance is exact: all foreign ranges of the log, up to its end, and the K after them
-   (`Accepted`). This flow's batches before, between and after them must have the sequences of one
-   unbroken copy. If one is missing or repeated, nothing can be accepted.
+1. An acceptance is exact: it lists all foreign ranges of the log, up to the log's end, and the K
+   after them (`Accepted`). This flow's batches before, between and after these ranges must have the
+   sequences of one unbroken copy. If a batch is missing or repeated, nothing can be accepted.
 2. A start checks the log again. It uses the acceptance only if exactly the same ranges are foreign.
-   Otherwise it ignores the acceptance, and stops with its code.
+   Otherwise the start ignores the acceptance, and fails with the same code as without it.
 3. The next ordinal is the one after this flow's last batch, and the broker's producer state must
-   agree. A late request of a dead lane is the same batch under the same sequence, before or after
-   the foreign ones, and the broker deduplicates it as usual.
+   agree. A late request of a dead lane has the same batch under the same sequence, whether it
+   arrives before or after the foreign records, so the broker deduplicates it as usual.
 4. The upstream offset comes from the map, and this flow's last records are compared with the
    source's, as in every start, within one stretch in which K is constant.
-5. The first row of the new term is durable before anything is sent. It has the run after each
-   range, so K is in the map from then on, and later starts need no acceptance.
+5. The first row of the new term is durable before anything is sent. The row has the run that begins
+   after each range. So K is in the map from then on, and later starts need no acceptance.
 
-If a process dies before that row is written, the next one finds the acceptance in the state topic
-and does the same. If it dies later, the map has K. If the log then loses its end, the map's runs
-above it are void by the map's own rules, and K has its former value again.
+If a process dies before that row is written, the next process finds the acceptance in the state
+topic and does the same. If it dies later, the map has K. If the log later loses its end, the runs
+above the new end are void by the map's own rules, and K has its former value again.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from twinlog.wire.record_batch import BatchHeader, read_headers
 
 
 class BorderUnknown(Exception):
-    """Raised if the log does not show the border. The text has the reason."""
+    """Raised if the log does not show where the copy ends. The text has the reason."""
 
 
 def copy_border(
@@ -82,9 +82,7 @@ def copy_border(
         ):
             low = header.next_offset
         else:
-            foreign = (
-                middle  # no batch here: the cleaner deleted up to the next batch of another client
-            )
+            foreign = middle  # another client's batch, or none because the cleaner has deleted it
     after = batch_from(low, log[1])
     hole = log[1] if after is None else after.base_offset
     if hole > low:
@@ -100,15 +98,15 @@ accepted.
 
 @dataclass(frozen=True, slots=True)
 class TailStretch:
-    """The end of a log, as far back as K is constant."""
+    """The last part of a target log, in which K is constant."""
 
     k: int
     low: int
-    """Target offset of its first record, or an offset below all of this flow's records."""
+    """Target offset of the stretch's first record, or 0 if the stretch is the whole log."""
 
 
 def last_stretch(runs: Sequence[Run], log_end: int) -> TailStretch:
-    """Return the last stretch by the map. If nothing was ever accepted, it is the whole log."""
+    """Return the last stretch by the map: the whole log unless foreign records were accepted."""
     at, k = max(0, following(runs, log_end, DOWNSTREAM) - 1), k_at(runs, log_end)
     if _k_of(runs[0]) == k:
         return TailStretch(k, 0)
@@ -123,13 +121,13 @@ def _k_of(run: Run) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignWalk:
-    """The content of a log from its first foreign record on."""
+    """The foreign ranges of a target log, and this flow's records between and after them."""
 
     ranges: tuple[tuple[int, int], ...]
     foreign: tuple[BatchHeader, ...]
-    """The batches in these ranges."""
+    """The batches in `ranges`."""
     jumps: tuple[tuple[int, int], ...]
-    """(ordinal, target offset) of this flow's first record after each range that has one."""
+    """(ordinal, target offset) of this flow's first record after each range, if one follows."""
     next_ordinal: int
     end: int
 
@@ -152,8 +150,8 @@ class ForeignWalk:
 def walk(
     read: Callable[[int], memoryview], first: int, end: int, *, k: int, producers: frozenset[int]
 ) -> ForeignWalk | None:
-    """Classify [first, end) of a target log, where `first` begins a foreign batch and K was `k`
-    before it.
+    """Classify the batches in [first, end) of a target log. At `first` a foreign batch begins, and
+    `k` is K of the records before it.
 
     Returns None if a record of this flow is missing or repeated, or if the range is too long to
     read.
@@ -162,7 +160,7 @@ def walk(
     jumps: list[tuple[int, int]] = []
     foreign: list[BatchHeader] = []
     ordinal, reached = first - k, first
-    """Everything below `reached` is classified."""
+    """All batches below `reached` are classified."""
     for header in _batches(read, first, end):
         if header is None:
             return None
@@ -212,9 +210,9 @@ def _batches(
 
 
 def pending(accepted: Sequence[Accepted], stretch: TailStretch, end: int) -> list[Accepted]:
-    """Return acceptances that may not be in the map yet, the last one in the log first.
+    """Return the acceptances that are not in the map yet, in falling order of offsets.
 
-    If the log lost its end, some may be obsolete. Only a check of the log shows that.
+    If the log lost its end, some of these may be obsolete. Only a check of the log shows which.
     """
     candidates = [
         acceptance

@@ -1,16 +1,16 @@
-"""The end of a partition's offset map, as the lane that holds its term writes it.
+"""The newest runs of a partition's offset map, which the lane that copies the partition writes.
 
 Runs are announced in the order of their batches and gathered in chunks. A batch waits until its
-runs are durable. One Fetch response from a half-compacted topic may announce a hundred thousand
-runs, so a chunk is full at a fixed number of runs, durable or not: rows stay small, and several are
-written one after the other.
+runs are durable. One Fetch response from a half-compacted topic may begin a hundred thousand runs.
+So a chunk is closed at a fixed number of runs, even if they are not durable yet. Rows therefore
+stay small, and the rows of several chunks are written one after the other.
 
     closed      full, being written      open
     [chunk 3]   [chunk 4]  [chunk 5]     [chunk 6: grows with each announced run]
     durable     |<- batches of these runs wait ->|
 
-A tail survives its lane: it is handed over with the partition, and the next lane continues the open
-chunk under the same term. After a cold start, a new term begins a new tail.
+A tail can outlive its lane: it is handed over with the partition, and the next lane continues the
+open chunk under the same term. After a cold start, a new term begins a new tail.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, Term
 from twinlog.mirror.map.runs import Run, run_at
 
 RUNS_PER_CHUNK: Final = 400
-"""Runs in a full chunk: about 4 KB of JSON, which are rewritten with each additional run."""
+"""Number of runs in a full chunk, whose row is about 4 KB of JSON. Each added run rewrites the row.
+"""
 
 MOVED_TOGETHER: Final = 64
-"""Number of moved runs that make a row due. A row is also due every few seconds, for the mark."""
+"""A row is written after this many runs were shifted, and every few seconds because of the mark."""
 
 CLOSED_KEPT: Final = 2
-"""Number of durable chunks to remember. A copy that is handed over may end in one of them."""
+"""Number of durable full chunks in memory, because a copy that is handed over may end in one."""
 
 
 @dataclass(slots=True)
@@ -43,7 +44,7 @@ class _Full:
 
 
 class HandedRuns(NamedTuple):
-    """What the next holder of the term continues with."""
+    """The open chunk of a term, as it is handed over to the next lane."""
 
     chunk: int
     runs: tuple[Run, ...]
@@ -52,7 +53,7 @@ class HandedRuns(NamedTuple):
 
 @dataclass(slots=True)
 class MapTail:
-    """The announced runs of a partition, and how many of them are durable."""
+    """The announced runs of a partition in one term, and which of them are durable."""
 
     key: PartitionKey
     topic: str
@@ -64,18 +65,18 @@ class MapTail:
     mark: Mark | None = None
     fingerprint: int | None = None
     durable_ordinal: int = -1
-    """Runs up to this ordinal are in the map topic. Batches of later runs wait."""
+    """Runs up to this ordinal are in the map topic. Batches that begin later runs wait."""
     dirty: bool = False
     writing: int = 0
-    """Number of this tail's rows that are in flight."""
+    """Number of rows of this partition that are in flight."""
     transform: str = ""
-    """Digest of the transform of the open chunk, and of all that is announced from now on."""
+    """Digest of the transform of the open chunk and of all later chunks."""
     _unwritten: int = 0
-    """Number of runs that were moved since the last row."""
+    """Number of runs whose target offset was shifted since the last row was written."""
     _full: list[_Full] = field(default_factory=list)
-    """Full chunks that are not known to be durable, in order."""
+    """Full chunks that are not known to be durable, in rising order."""
     _closed: list[_Full] = field(default_factory=list)
-    """The last full chunks that are durable."""
+    """The newest full chunks that are durable, at most CLOSED_KEPT."""
 
     @classmethod
     def beginning(  # noqa: PLR0913 (keyword-only)
@@ -92,11 +93,11 @@ class MapTail:
         transform: str = "",
         earlier: str = "",
     ) -> Self:
-        """Create the tail of a new term. Its first chunks contain these runs, the last of which is
-        the position.
+        """Create the tail of a new term. Its first chunks contain `runs`, of which the last begins
+        at the position where the copy resumes.
 
-        `earlier`: the transform of the runs before the position. If it is another one, the position
-        begins a chunk, because a chunk has a single transform.
+        `earlier`: the transform of the runs before the position. If it differs from `transform`,
+        the position begins a new chunk, because all runs of a chunk have the same transform.
         """
         tail = cls(
             key=key,
@@ -119,17 +120,18 @@ class MapTail:
         return tail
 
     def announce(self, run: Run, fingerprint: int | None, *, always: bool = False) -> None:
-        """Add the run that a batch begins which is about to be sent. `always`: even if it adds
-        nothing new.
+        """Add a run that begins in the next batch to send. `always`: add the run even if it
+        continues the last run.
         """
         if self.runs and run.continues(self.runs[-1]) and not always:
-            # the position was announced without a record, and so without a fingerprint, which the
-            # batch that begins there has
+            # A position is announced without the fingerprint of its record, which is not read yet.
+            # The batch that begins there has the fingerprint, so the run is announced again.
             is_noted = run.ordinal == self.runs[-1].ordinal and self.fingerprint is None
             if not is_noted or fingerprint is None:
                 return
         if self.runs and run.ordinal == self.runs[-1].ordinal:
-            self.runs[-1] = run  # no record was written for the announced run, so it is replaced
+            # the announced run is replaced, because no record was written for it
+            self.runs[-1] = run
         else:
             self._append(run)
         self.durable_ordinal = min(self.durable_ordinal, run.ordinal - 1)
@@ -151,24 +153,25 @@ class MapTail:
         self._closed = [*self._closed, *durable][-CLOSED_KEPT:]
 
     def _chunks(self) -> list[list[Run]]:
-        """Return all remembered runs of this transform, from durable, full and open chunks."""
+        """Return the runs of each chunk in memory that has the current transform, in order."""
         full = (*self._closed, *self._full)
         return [*(entry.runs for entry in full if entry.transform == self.transform), self.runs]
 
     def shift(self, run: Run, distance: int) -> None:
         """Shift the target offsets of this run and of all later announced runs.
 
-        Their upstream offsets stay true, so no batch waits for the row. If several flows write to a
-        topic, nearly every batch moves, so one row is written for many of them.
+        The runs' upstream offsets stay the same, so no batch waits for the row. If several flows
+        write to a topic, nearly every batch shifts, so one row is written for many.
         """
         if self.runs and self.runs[0].ordinal < run.ordinal:
             self._moved_in_open_chunk(run, distance)
         else:
-            self._rebuild(run, distance)  # if this fails, the next start finds it
+            # if the run's chunk is no longer in memory, the next start corrects the map
+            self._rebuild(run, distance)
 
     def insert(self, run: Run) -> bool:
-        """Announce a run before runs that were already announced. Returns False if its chunk is no
-        longer remembered.
+        """Announce a run before runs that were already announced. Returns False if the chunk for it
+        is no longer in memory.
         """
         return self._rebuild(run, 0)
 
@@ -182,7 +185,7 @@ class MapTail:
             if old_run.ordinal > run.ordinal
         ]
         before = [old_run for old_run in known if old_run.ordinal < run.ordinal]
-        self.chunk += 1  # a new key, because the first run of a chunk never changes
+        self.chunk += 1  # a new key is needed, because the first run of a chunk must not change
         self._full = [full for full in self._full if full.transform != self.transform]
         self._closed, self.runs = [], []
         for old_run in (*before, run, *later):
@@ -207,7 +210,7 @@ class MapTail:
             self.dirty = True
 
     def next_row(self) -> tuple[ChunkRow, Run] | None:
-        """Return a row to write now and the last run in it, or None if nothing is to be written."""
+        """Return the next row to write and its last run, or None if no row is to be written."""
         if not self.dirty:
             return None
         for full in self._full:
@@ -236,7 +239,7 @@ class MapTail:
         )
 
     def on_durable(self, run: Run) -> None:
-        """Note that the row that ends with this run is in the map topic, as are all before it."""
+        """Note that the row that ends with this run, and all earlier rows, are in the map topic."""
         self.writing -= 1
         for full in list(self._full):
             if full.runs[-1] != run and full.runs[-1].ordinal >= run.ordinal:
@@ -247,7 +250,7 @@ class MapTail:
             self.durable_ordinal = max(self.durable_ordinal, run.ordinal)
 
     def _is_announced(self, run: Run) -> bool:
-        """Return False if another run replaced this one after its row was sent."""
+        """Return True unless another run replaced this one after its row was sent."""
         for runs in (*(full.runs for full in self._full), self.runs):
             held = run_at(runs, run.ordinal)
             if held is not None and held.ordinal == run.ordinal:
@@ -255,15 +258,15 @@ class MapTail:
         return True
 
     def on_refused(self) -> None:
-        """Note that a row was rejected: it is not in the topic, or will be written again."""
+        """Note that a row was rejected, so that all rows that are not durable are written again."""
         self.writing -= 1
         for full in self._full:
             full.is_sent = False
         self.dirty = True
 
     def on_lost(self) -> None:
-        """Note that the outcome of a row is unknown and that it may still arrive, so other keys are
-        used from now on (rule D).
+        """Note that the outcome of a row is unknown. The row may still arrive, so all runs that are
+        not durable get new keys (rule D of `offset_map`).
         """
         self.writing -= 1
         for full in self._full:
@@ -273,7 +276,7 @@ class MapTail:
         self.dirty = True
 
     def write_again(self) -> None:
-        """Write the remembered rows again unchanged, because acknowledged rows may be lost."""
+        """Write all rows in memory again unchanged, because acknowledged rows may be lost."""
         self._full = [*self._closed, *self._full]
         self._closed = []
         for full in self._full:
@@ -281,19 +284,20 @@ class MapTail:
         self.dirty = True
 
     def note(self, mark: Mark) -> None:
-        """Note how far the copy got. The mark is written with the next row, or in its own row."""
+        """Set the mark. If it has changed, it is written with the next row, or in its own row."""
         if mark != self.mark:
             self.mark = mark
             self.dirty = True
 
     def hand_over(self, acked_ordinal: int) -> HandedRuns | None:
-        """Return what a drained copy hands over, or None if the runs at its end are no longer
-        remembered.
+        """Return the runs that a drained copy hands over, or None if the runs at its position are
+        no longer in memory.
 
-        Runs above its end were announced for batches that were never sent. If they fill chunks of
-        their own, a chunk above all of these repeats the one in which the copy ends, and voids
-        them. A later reader of these records may find different ones. So the next holder writes its
-        row before anything else, as if nothing were durable.
+        Runs at or above `acked_ordinal` were announced for batches that were never sent. If they
+        fill chunks of their own, the chunk in which the copy ends is repeated under a higher
+        number, which voids these chunks. The source may return different records when the next lane
+        reads them again. So the next lane writes the row of the handed chunk before it sends a
+        batch, as if no run were durable.
         """
         chunks = self._chunks()
         at = next(
@@ -318,11 +322,11 @@ def first_runs(
     *,
     begins_chunk: bool = False,
 ) -> list[Run]:
-    """Return the runs of a new term's first row (rule C of `mirror.map.offset_map`).
+    """Return the runs of a new term's first row, its cut (rule C of `mirror.map.offset_map`).
 
-    These are the valid part of the map's newest chunk, which begins at ordinal `open_from` (-1:
-    there is none), then the corrections of the map, then the position. The position is left out if
-    it adds nothing, unless it begins a chunk (`MapTail.beginning`).
+    These are the valid part of the map's newest chunk, which begins at ordinal `open_from` (-1: no
+    chunk is repeated), then the corrections of the map, then the position. The position is omitted
+    if it continues the run before it, unless it begins a chunk (`MapTail.beginning`).
     """
     merged = [*corrected, position]
     cut = merged[0].ordinal

@@ -1,21 +1,21 @@
-"""Translates offsets of records that MirrorMaker 2 copied before the map begins, by its offset
-syncs.
+"""Translates offsets of records that MirrorMaker 2 copied before the map begins, by MirrorMaker 2's
+offset syncs.
 
 A sync is a pair (u, d): the record at u on the source is at d on the target. Every copied record
 after u has a copy after d, even if a restart of MirrorMaker 2 copied some records twice, because
-each start continues at or before the point where the last one stopped. The take-over by Twinlog
+each start continues at or before the point where the previous one stopped. The take-over by Twinlog
 does the same. So the newest pair at or below an offset yields a position that skips nothing. By
-MirrorMaker 2's own rule it is d for u itself, and d + 1 for later offsets.
+MirrorMaker 2's own rule, u is translated to d, and a later offset to d + 1.
 
     pairs  (0, 0) (101, 101) (202, 198)      the map begins at (300, 290)
     202 -> 198    250 -> 199 (records up to 290 are read again)    100 -> 1
 
 Rules:
 
-A. A pair with an upstream offset at or below that of an earlier pair replaces it: the record was
-   copied again.
-B. A pair with a downstream offset at or below that of an earlier pair belongs to another log: all
-   earlier pairs are void.
+A. A pair with an upstream offset at or below that of an earlier pair replaces the earlier pair,
+   because the record was copied again.
+B. A pair with a downstream offset at or below that of an earlier pair belongs to another target
+   log, so all earlier pairs are void.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 NEWEST_KEPT: Final = 200
 """Number of the newest pairs to keep, because most groups are near the end of the log."""
 OLDER_KEPT: Final = 200
-"""Number of older pairs to keep, evenly spread. Both together are about 4 KB."""
+"""Number of older pairs to keep, evenly spread. All pairs together take about 4 KB."""
 
 
 class Pair(NamedTuple):
@@ -39,7 +39,9 @@ class Pair(NamedTuple):
 
 
 def kept(pairs: Iterable[Pair], upstream: int, downstream: int) -> tuple[Pair, ...]:
-    """Return the pairs to keep, from all pairs in log order, below the begin of the map."""
+    """Return the pairs to keep, from all pairs in log order. None is at or after the map's begin,
+    and older pairs are thinned out.
+    """
     out: list[Pair] = []
     for pair in pairs:
         if out and pair.downstream <= out[-1].downstream:
@@ -54,14 +56,14 @@ def kept(pairs: Iterable[Pair], upstream: int, downstream: int) -> tuple[Pair, .
 
 def downstream_before(pairs: Sequence[Pair], upstream: int) -> int | None:
     """Return a target offset at or before the copies of all records from `upstream` on, or None if
-    no pair shows one.
+    no pair is at or below `upstream`.
     """
     return _offset_after(pairs, upstream, _UPSTREAM, _DOWNSTREAM)
 
 
 def upstream_before(pairs: Sequence[Pair], downstream: int) -> int | None:
-    """Return a source offset at or before all records that are at `downstream` or later, or None if
-    no pair shows one.
+    """Return a source offset at or before all records whose copies are at or after `downstream`, or
+    None if no pair is at or below `downstream`.
     """
     return _offset_after(pairs, downstream, _DOWNSTREAM, _UPSTREAM)
 

@@ -8,8 +8,7 @@
 **Problem.** Source and target offsets drift apart at every gap of the source. After a crash, the
 next lane must know which source record follows the last one on the target, and a consumer group's
 offset must be translated exactly, however old it is. The map is written by lanes that die or only
-seem dead, to a topic that is compacted at any moment. No write of any of them may make the map
-wrong.
+seem dead, to a topic that is compacted at any moment. No write of any lane must make the map wrong.
 
 Rows are written to the compacted topic *ahead* of the data that they announce (`lane.map_writer`).
 A row is a chunk: all runs from its first ordinal on. It is rewritten while it grows, so compaction
@@ -17,39 +16,40 @@ keeps one value per chunk.
 
 **Rules**
 
-A. The key is (topic IDs, partition, term, chunk). A term is one cold start of the partition: the
-   generation of the flow's leader, and a number which that leader never uses twice. Only the holder
-   of a term writes its keys.
+A. The key is (topic IDs, partition, term, chunk). A term is one cold start of the partition. It
+   consists of the generation of the flow's leader and a number that this leader never uses twice.
+   Only the lane that has a term writes its keys.
 B. The map follows from its *table* alone: the newest value of each key, which compaction keeps.
    Chunks are applied in the order of (term, chunk), and the first run of each voids every run at or
    above its ordinal in earlier chunks. The order in which rows arrived, their distribution over the
    topic's partitions, and the progress of the cleaner make no difference.
-C. A new term's first chunk is its *cut*. It repeats the runs of the newest chunk that was read, up
-   to the position that was found (or to the point where the map was wrong). So it begins at or
-   before any chunk that a lane of the previous term may still write. Such a late row, written by a
-   seemingly dead lane, changes only the value of its own key, and everything in it that could be
-   wrong is above the cut. The newest chunk is enough because a lane writes the first row of a chunk
-   after the last row of the chunk before, and repeats the content of a lost write under higher
-   numbers. So if the newest chunk of a term was read, no lower chunk can change any more, unless
-   its content is repeated there.
-D. Within a term chunks only grow and their first ordinal never changes. A write with an unknown
-   outcome is never repeated under its key: runs that are not known to be durable go into new
-   chunks.
+C. A new term's first chunk is its *cut*. The cut repeats the runs of the newest chunk that was
+   read, up to the position that was found (or to the point where the map was wrong). So the cut
+   begins at or before any chunk that a lane of the previous term may still write. Such a late row,
+   written by a seemingly dead lane, changes only the value of its own key, and everything in it
+   that could be wrong is above the cut's first ordinal. Repeating the newest chunk is enough
+   because a lane writes the first row of a chunk after the last row of the previous chunk, and
+   repeats the content of a lost write under higher chunk numbers. So if the newest chunk of a term
+   was read, a lower chunk can change only if the newest chunk repeats its content.
+D. Within a term, chunks only grow, and their first ordinal never changes. A write with an unknown
+   outcome is never repeated under its key. Runs that are not known to be durable go into new chunks
+   instead.
 E. Ordinals rise strictly within a partition after the cut. Upstream and downstream offsets rise
    with them.
-F. A null value deletes a chunk whose runs are below everything that both logs still have (for a
-   branch: below its mark). The very first chunk is never deleted (`control.duties.own_topics`).
+F. A null value deletes a chunk if both logs have deleted the records of its runs (for a branch: if
+   its runs are below the branch's mark). The very first chunk is never deleted
+   (`control.duties.own_topics`).
 G. The very first row fixes where the copy began. `twinlog.start` is never evaluated again for this
-   pair of logs, nor for this source log if its target is created again. The row is written
-   immediately, even if there is nothing to copy: before any record, and before the partition is
-   released cleanly. A lane that dies before the row leaves nothing behind. The next lane evaluates
-   the start again, after no request of the dead one can arrive any more (`control/lanes/takes.py`).
+   pair of logs, nor for this source log if its target is created again. The row is written before
+   any record, and before the partition is released cleanly, even if there is nothing to copy. If a
+   lane dies before it writes the row, it has written nothing. The next lane evaluates the start
+   again, as soon as no request of the dead lane can arrive any more (`control/lanes/takes.py`).
 
 **What a generation voids.** Terms are compared as (generation, start). So the rows of a newer
-generation are above all rows of older ones, whenever those are written. A generation voids nothing
-by being claimed. Its rows do, partition by partition: the first row of a term voids the runs at or
-above its first ordinal, and nothing below it. Records in the logs are never void. They are counted
-by the target's log, whichever generation wrote them.
+generation are above all rows of older generations, no matter when the older rows are written. The
+claim of a generation voids nothing. The rows of the generation do, partition by partition: the
+first row of a term voids the runs at or above its first ordinal, and no runs below it. Records in
+the logs are never void. The target's log counts them, whichever generation wrote them.
 
     term, chunk   ordinals of the runs
     (3, 0), 4         200 230 260 290       a lane announces these, and dies; the log ends at 250
@@ -59,20 +59,20 @@ by the target's log, whichever generation wrote them.
 
 **What may fail at a row**
 
-- *The lane dies before it is written*: no batch that needs it was sent. The next term reads the map
-  without it.
-- *Its response is lost*: everything that is not durable is written to chunks with new numbers. The
-  lost row may arrive at any time.
-- *A lane that was thought dead writes it late*: the newer term's first chunk voids it.
-- *It arrives after the next term has read the map and before its first row*: the same, because that
-  first row repeats what was read.
+- *The lane dies before the row is written*: no batch that needs the row was sent. The next term
+  reads the map without the row.
+- *The response to the row is lost*: all runs that are not durable are written to chunks with new
+  numbers. The lost row may arrive at any time.
+- *A lane that was thought dead writes the row late*: the newer term's first chunk voids the row.
+- *The row arrives after the next term has read the map and before that term's first row*: the first
+  row voids the late row, too, because it repeats the newest chunk that was read.
 - *The cleaner runs at any moment*: the table is the same before and after.
-- *The map's partition loses its end*: lanes that run write their rows again (`lane.map_writer`). A
-  start finds the difference by comparing records (`mirror.start.resume_point`).
+- *The map's partition loses its newest rows*: running lanes write their rows again
+  (`lane.map_writer`). A start detects the loss by comparing records (`mirror.start.resume_point`).
 
-**Rejected:** to fold the rows in log order. The cleaner removes the valid row before a late one, so
-the same log had another meaning after compaction (ADR 17). Also rejected: a separate record for a
-cut, which may be there without the row that it belongs to (ADR 2).
+**Rejected:** to apply the rows in log order. The cleaner removes a valid row if a late row with the
+same key follows, so the same log had another meaning after compaction (ADR 17). Also rejected: a
+separate record for a cut, because it could exist without the row that it belongs to (ADR 2).
 """
 
 from __future__ import annotations
@@ -118,26 +118,26 @@ __all__ = [
 
 ROW_VERSION: Final = 1
 BRANCH_ROW_VERSION: Final = 2
-"""Rows of a branch have longer keys, which the first release cannot read."""
+"""Version of a branch's rows, whose keys are longer. The first release cannot read them."""
 TRANSFORM_ROW_VERSION: Final = 3
-"""Rows of transformed records. A release without transforms would copy the next ones as they are,
-and compare records that differ.
+"""Version of rows of transformed records. A release without transforms must not read them, because
+it would copy the next records untransformed, and report the earlier ones as different.
 """
 END_OF_MAP: Final = (1 << 63) - 1
 
 MAP_PARTITIONS: Final = 8
-"""Partition count with which the topic is created."""
+"""Partition count with which the map topic is created."""
 
 MOST_REPEATED: Final = 1_000
-"""Maximum runs of a chunk that the next term repeats. `mirror.map.map_tail` writes chunks of less
-than half this size.
+"""If the newest chunk has more runs than this, the next term does not repeat it.
+`mirror.map.map_tail` writes chunks of less than half this size.
 """
 
 RUNS_KEY: Final = b'"runs":'
 
 
 class Term(NamedTuple):
-    """One cold start of one partition. Terms are compared as pairs."""
+    """The identity of one cold start of a partition. Terms are compared as (generation, start)."""
 
     generation: int
     start: int
@@ -153,46 +153,46 @@ class PartitionKey(NamedTuple):
     target_topic_id: TopicId
     partition: int
     branch: int = -1
-    """The target partition, if the source partition is distributed to several by key
-    (`mirror.copy.fan_out`).
+    """The target partition, if the source partition's records are distributed by key
+    (`mirror.copy.fan_out`), or -1.
     """
     branches: int = 0
-    """Number of these target partitions. With another number, the same key goes elsewhere, so it is
-    another map.
+    """Number of target partitions, or 0 without distribution by key. If the number changes, a
+    record key may go to another partition, so the rows are those of a different map.
     """
 
 
 class Mark(NamedTuple):
-    """A point that the copy has reached: `ordinal` records are written, all below target offset
-    `downstream`.
+    """A point that the copy has reached: the flow has written `ordinal` records, all below target
+    offset `downstream`.
     """
 
     ordinal: int
     downstream: int
     is_final: bool = False
-    """Whether nothing was in flight, so that no record of this flow is after it. Before a lane
-    sends again, it writes a row with another mark.
+    """Whether nothing was in flight, so that no record of this flow is at or after `downstream`.
+    Before a lane sends another batch, it writes a row with a mark that is not final.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MapRow:
-    """One row of the map topic, without its runs."""
+    """The fields of a row of the map topic, except the runs."""
 
     key: PartitionKey
     term: Term
     chunk: int
     topic: str
-    """The upstream topic, for human readers."""
+    """Name of the upstream topic."""
     mark: Mark | None = None
     fingerprint: int | None = None
-    """CRC32C of the record that the last run announces (`wire.records.fingerprint`)."""
+    """CRC32C of the last run's first record (`wire.records.fingerprint`), or None if unknown."""
     producer_id: int = -1
-    """Producer ID of this flow's records, which identifies them even without the state topic."""
+    """Producer ID of this flow's records, to recognize them even without the state topic."""
     before: tuple[Pair, ...] | None = None
-    """Offsets that MirrorMaker 2 had copied before the first run, or None if it had not."""
+    """Offsets of records that MirrorMaker 2 copied before the first run, or None without any."""
     transform: str = ""
-    """Digest of the transform whose results its runs announce; empty: unchanged records."""
+    """Digest of the transform that made the records of the runs, or empty if they are unchanged."""
 
     def _fields(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _MapRow.__slots__}
@@ -200,12 +200,12 @@ class _MapRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkRow(_MapRow):
-    """A row as it is written."""
+    """A row of the map topic to be written, with its runs as objects."""
 
     runs: tuple[Run, ...]
 
     def encode(self) -> tuple[bytes, bytes]:
-        """Return (key, value) as compact JSON."""
+        """Return the row's key and value as compact JSON."""
         version = BRANCH_ROW_VERSION if self.key.branches else ROW_VERSION
         if self.transform:
             version = TRANSFORM_ROW_VERSION
@@ -230,14 +230,14 @@ class ChunkRow(_MapRow):
         return StoredRow.decode(key, value).unpacked()
 
     def stored(self) -> StoredRow:
-        """Return the row as a reader keeps it."""
+        """Return the row with packed runs, as readers of the map topic store it."""
         runs = PackedChunk.of(self.runs) if self.runs else None
         return StoredRow(runs=runs, **self._fields())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRow(_MapRow):
-    """A row as it was read. Its runs stay packed until they are used."""
+    """A row of the map topic as it was read. Its runs stay packed until they are used."""
 
     runs: PackedChunk | None
     """The packed runs, or None for a row without runs, which is ignored."""
@@ -247,7 +247,8 @@ class StoredRow(_MapRow):
         """Read a row. Raises CorruptData if it is invalid or was written by a newer version."""
         try:
             fields = json.loads(value)
-            version = fields["v"]  # first, because newer releases may have other keys
+            # checked first, because rows of newer releases may lack the other keys
+            version = fields["v"]
             if version > TRANSFORM_ROW_VERSION:
                 raise CorruptData(
                     f"an offset map row has version {version}, this release reads up to "
@@ -280,7 +281,7 @@ class StoredRow(_MapRow):
 
 
 def row_key(key: bytes) -> tuple[PartitionKey, Term, int]:
-    """Return (partition, term, chunk) of a row's key. Raises ValueError or TypeError."""
+    """Return (partition, term, chunk) of a row's key. Raises ValueError or TypeError if invalid."""
     source_id, target_id, partition, generation, start, chunk, *branch = json.loads(key)
     known = PartitionKey(TopicId(source_id), TopicId(target_id), partition, *branch)
     return known, Term(generation, start), chunk
@@ -324,7 +325,7 @@ class _Entry(NamedTuple):
     chunk: int
     runs: PackedChunk
     fingerprint: int | None
-    """Fingerprint of its last run, unless that run is void."""
+    """Fingerprint of the last run's first record, or None if unknown or if the last run is void."""
     transform: str
 
 
@@ -349,7 +350,7 @@ class PartitionMap:
     producers: set[int] = field(default_factory=set)
     """All producer IDs under which this flow wrote records of this partition."""
     before: tuple[Pair, ...] | None = None
-    """Offsets that MirrorMaker 2 had copied before the first run, or None if it had not."""
+    """Offsets of records that MirrorMaker 2 copied before the first run, or None without any."""
     _entries: list[_Entry] = field(default_factory=list)
     """Chunks that are not entirely void, in rising order of (term, chunk) and of first ordinal."""
     _runs: PackedRuns | None = None
@@ -365,7 +366,7 @@ class PartitionMap:
 
     @property
     def fingerprints(self) -> dict[int, int]:
-        """Fingerprints by ordinal, for runs that were announced last in their chunk."""
+        """Fingerprints by ordinal. A chunk has only the one of its last run's first record."""
         return {
             entry.runs.last_ordinal: entry.fingerprint
             for entry in self._entries
@@ -379,14 +380,14 @@ class PartitionMap:
 
     @property
     def transform_begins(self) -> int:
-        """First ordinal of the newest chunks, as far as they have the same transform."""
+        """Lowest ordinal from which on all chunks have the newest chunk's transform."""
         newest = takewhile(lambda entry: entry.transform == self.transform, self._entries[::-1])
         return min(map(_first_ordinal, newest), default=0)
 
     @property
     def transformed(self) -> tuple[tuple[int, int], ...]:
-        """Ordinals [first, next) of transformed records. The last range has no end if the newest
-        chunk belongs to it.
+        """Ordinals [first, next) of transformed records. The last range ends at END_OF_MAP if the
+        newest chunk has transformed records.
         """
         spans: list[tuple[int, int]] = []
         ends = [*map(_first_ordinal, self._entries[1:]), END_OF_MAP]
@@ -403,7 +404,7 @@ class PartitionMap:
     def open_from(self) -> int:
         """First ordinal of the newest chunk, which the next term repeats (rule C).
 
-        -1 if there is no chunk, or one of a size that only earlier releases wrote.
+        -1 if there is no chunk, or if the newest is of a size that only earlier releases wrote.
         """
         newest = self._entries[-1] if self._entries else None
         is_ours = newest is not None and newest.runs.count <= MOST_REPEATED
@@ -413,7 +414,7 @@ class PartitionMap:
         """Apply one row to the table (rules A to D)."""
         stored = row.stored() if isinstance(row, ChunkRow) else row
         if stored.producer_id >= 0:
-            # even a void row names a producer ID of this flow
+            # noted even if the row is void, because the flow may have written records under this ID
             self.producers.add(stored.producer_id)
         if stored.runs is None:
             return
@@ -441,7 +442,7 @@ class PartitionMap:
             until = _first_ordinal(entries[index])
             if first >= until:
                 self._runs = None
-                return  # newer chunks void all of it
+                return  # newer chunks void all runs of this one
             entry = _without_runs_from(entry, until)
         begin = bisect_left(entries, first, hi=index, key=_first_ordinal)
         kept = [_without_runs_from(entries[begin - 1], first)] if begin else []
@@ -449,14 +450,16 @@ class PartitionMap:
         self._runs = None
 
     def remove(self, term: Term, chunk: int) -> None:
-        """Delete a chunk, for which a null value was read (rule F)."""
+        """Remove a chunk after a null value for its key was read (rule F)."""
         at = bisect_left(self._entries, (term, chunk), key=_id)
         if 0 < at < len(self._entries) and _id(self._entries[at]) == (term, chunk):
             del self._entries[at]
             self._runs = None
 
     def prunable(self, ordinal: int) -> list[tuple[Term, int]]:
-        """Return the chunks, except the very first, whose runs all end at or below an ordinal."""
+        """Return the chunks, without the first and the newest, whose runs end at `ordinal` or
+        before.
+        """
         next_entry = self._entries[1:-1]
         following = self._entries[2:]
         return [
@@ -466,7 +469,7 @@ class PartitionMap:
         ]
 
     def copy(self) -> PartitionMap:
-        """Return a copy. It may change while this one is read."""
+        """Return a copy, which can be changed while other threads read this map."""
         return replace(self, producers=set(self.producers), _entries=list(self._entries))
 
 
@@ -477,7 +480,7 @@ def _without_runs_from(entry: _Entry, ordinal: int) -> _Entry:
 
 
 def map_partition(topic: TopicPartition, partitions: int) -> int:
-    """Return the partition of the map topic to which all writers write a partition's rows."""
+    """Return a topic-partition's partition in a map topic with this number of partitions."""
     value = 0
     for byte in topic.topic.encode():
         value = (value * 31 + byte) & 0x7FFFFFFF
@@ -485,15 +488,15 @@ def map_partition(topic: TopicPartition, partitions: int) -> int:
 
 
 def map_home(topic: TopicPartition, partitions: int) -> int:
-    """Return the partition of the map topic to which rows are written.
+    """Return the partition of the map topic to which a topic-partition's rows are written.
 
-    Partitions that were added to the topic later are not used, so that a partition's rows stay
-    together. If they do not, nothing is lost (rule B).
+    Partitions that were added to the map topic later are not used, so that all rows of a
+    topic-partition are in one. If they are in several, nothing is lost (rule B).
     """
     return map_partition(topic, min(partitions, MAP_PARTITIONS))
 
 
 def map_homes(topic: TopicPartition, partitions: int) -> frozenset[int]:
-    """Return the partitions of the map topic that may hold a topic-partition's rows."""
+    """Return all partitions of the map topic in which a topic-partition can have rows."""
     fewest = min(partitions, MAP_PARTITIONS)
     return frozenset(map_partition(topic, count) for count in range(fewest, partitions + 1))

@@ -1,4 +1,4 @@
-"""Finds the source record of each record in a target log, by its batch.
+"""Finds the source offset of each record in a target log, from the header of its batch.
 
 A batch of this flow was written under one of its producer IDs, and its base sequence is the ordinal
 of its first record (mod 2^31). The map gives the upstream offset of each ordinal.
@@ -12,18 +12,18 @@ of its first record (mod 2^31). The map gives the upstream offset of each ordina
 Why the result is either exact or absent:
 
 A. Rows are durable before the data that they announce. So a map that is read after the log end was
-   queried has the runs of all of this flow's records below that end, and its answer for a written
-   ordinal never changes. Only an unclean election on the target in between can remove a written
-   record. Such a read is TRUNCATED, or was of records that the log no longer has.
+   queried has the runs of all of this flow's records below that end. The upstream offset of a
+   written ordinal never changes. Only an unclean election on the target in between can remove a
+   written record. A read then fails with TRUNCATED, or returned records that the log no longer has.
 B. Neither the planned offset of a run nor writers in between matter: only producer ID, sequence and
    offset of the broker's batch decide. A record of another client has another producer ID, even
    after the last run.
-C. The rest of a batch after compaction keeps its base offset and base sequence (Kafka's
-   `MemoryRecords.buildRetainedRecordsInto`), and no batch of this flow spans the wrap of sequences
-   (`mirror.copy.intake`). So offsets within a batch are ordinals plus a constant.
+C. A batch from which compaction has removed records keeps its base offset and base sequence
+   (Kafka's `MemoryRecords.buildRetainedRecordsInto`), and no batch of this flow spans the wrap of
+   sequences (`mirror.copy.intake`). So offsets within a batch are ordinals plus a constant.
 D. A sequence is an ordinal modulo 2^31. Of the possible ordinals, the one nearest to the map's
-   position is used. For another one to be right, other clients would have to write a billion
-   records between two marks.
+   position is used. Another ordinal could be right only if other clients wrote a billion records
+   between two marks.
 E. Records before the first run are not in the map: they were there before this flow.
 """
 
@@ -47,12 +47,12 @@ from twinlog.model import TopicPartition, sequence_of, sequences_ahead
 from twinlog.wire.record_batch import BatchHeader
 
 NOBODY: Final = -1
-"""Marks records that are not copies."""
+"""Value of `OriginStretch.origin` for records that are not copies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The part of a source partition's map for a range of a target log, which is sent to tasks."""
+    """The part of a source partition's map that Spark tasks need for a range of a target log."""
 
     cluster: str
     """Alias of the source cluster."""
@@ -60,15 +60,15 @@ class Origin:
     producers: frozenset[int]
     runs: PackedChunk
     is_cut: bool
-    """Whether the map has runs before these, which were not sent."""
+    """Whether the map has earlier runs, which were not sent to the tasks."""
 
 
 class OriginStretch(NamedTuple):
-    """Records of a batch from a target offset on: `upstream = downstream + distance`."""
+    """Records from target offset `begin` on. Source offset = target offset + `distance`."""
 
     begin: int
     origin: int
-    """Index of the origin, or NOBODY."""
+    """Index in `Origins.known`, or NOBODY."""
     distance: int
 
 
@@ -78,18 +78,18 @@ def origin_of(
     """Return the part of a map that a task needs for target offsets [first, end), or None if no
     record of this flow can be there.
 
-    The log ended at `log_end` or later.
+    `log_end`: the end of the log when it was queried, before the map was read.
     """
     runs = partition_map.runs
-    # other clients' records only move a record of this flow to a later offset than the map's
+    # other clients' records can only move this flow's records to higher offsets than the map's
     until = following(runs, end - 1, DOWNSTREAM)
     if not until or first >= end:
         return None
     if partition_map.mark is None:
         begin = following(runs, first, DOWNSTREAM) - 1
     else:
-        # other clients write, too: this bounds how many of this flow's records are below the mark
-        # and after `first`
+        # at most this many of this flow's records are in [first, mark): other clients' records may
+        # take some of the offsets
         most = max(log_end, partition_map.mark.downstream) - first
         begin = following(runs, partition_map.mark.ordinal - most, ORDINAL) - 1
     begin = max(0, min(begin, until - 1))
@@ -112,10 +112,9 @@ class Origins:
         self._runs = [PackedRuns([origin.runs]) for origin in self.known]
 
     def stretches(self, header: BatchHeader, first: int) -> list[OriginStretch]:
-        """Return the stretches of a data batch's records from a target offset on.
+        """Return the stretches of a data batch from target offset `first` on.
 
-        The first stretch begins with the first of these records. Raises PartitionError if the part
-        of the map that was sent does not cover them.
+        Raises PartitionError if the part of the map that was sent does not cover the batch.
         """
         begin = max(header.base_offset, first)
         number = self._writer(header, begin)

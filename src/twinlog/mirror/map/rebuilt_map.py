@@ -12,29 +12,31 @@ Both logs are followed record by record.
 
 Rules:
 
-A. Every source record between the first and the last copied one was copied: it is the record of its
-   ordinal, or the target has no record at that ordinal any more. So if the source lacks nothing,
-   each record determines the next one's ordinal.
-B. A target record without a source record was cleaned at the source. Between two source records
-   there are at most as many of these as offsets without a record that compaction may have emptied.
-   Offsets of markers and of aborted records were never copied.
-C. If several positions are possible, all are followed. A source record that is found by content
-   within reach is not assumed to be at a cleaned ordinal: a cleaner removes the earlier of two
-   records with the same key, so of two equal records the later one stays, on both sides.
-D. The continuation after a pair of equal records does not depend on how the pair was reached: two
-   paths that meet end alike.
-E. Target records whose source records are gone get the highest offsets that they can have had. A
-   translation across them goes to an earlier record than the true one, never to a later one.
+A. Every source record between the first and the last copied one was copied. The target has it at
+   its ordinal, or has no record at that ordinal any more. So if the source lacks no record, each
+   record determines the ordinal of the next one.
+B. If a target record has no source record, the source's cleaner has removed that one. Between two
+   source records, at most as many target records lack theirs as there are offsets that compaction
+   may have emptied. Markers and aborted records do not count, because they were never copied.
+C. If several positions are possible, all are followed. If an equal target record is within reach,
+   the source record is not assumed to be at a cleaned ordinal. The reason is that a cleaner removes
+   the earlier of two records with the same key, so of two equal records the later one remains on
+   both sides.
+D. The continuation after a pair of equal records does not depend on how the pair was reached, so
+   two paths that meet have the same end.
+E. Target records whose source records are gone get the highest upstream offsets that are possible.
+   An offset among them is translated to an earlier record than the true one, never to a later one.
 
 A rebuild compares a whole log, so only the part between the last compared records and the furthest
-possible match is in memory (`TargetWindow`): nine bytes per target ordinal. An ordinal whose record
-was removed by the target's cleaner or retention is absent.
+possible match is in memory (`TargetWindow`), with nine bytes per target ordinal. If the target's
+cleaner or retention removed the record of an ordinal, the ordinal is marked as absent.
 
 **The rows**
 
-After each row, a mirror could start from the map. Several rows cannot be written atomically: if the
-process dies between two rows, the first ones remain. So every row but the last ends with the newest
-runs of the log. A bridge over all runs that no row contains yet comes before these:
+Several rows cannot be written atomically: if the process dies between two rows, the first ones
+remain. So a mirror must be able to start from the map after each row. For this, every row but the
+last ends with the newest runs of the log. Before these comes a bridge, one run in place of all runs
+that no row contains yet:
 
     row 0    runs 0..299                  bridge              the last 99 runs     "open": 1
     row 1         runs 300..599              bridge           the last 99 runs     "open": 1
@@ -43,9 +45,9 @@ runs of the log. A bridge over all runs that no row contains yet comes before th
 - After each row, the position after the last record is right, and so are K and the last 99 or more
   records, which the tail check compares. Records under the bridge get the highest possible offsets
   (rule E), so a translation of them skips nothing.
-- `"open": 1` means that runs are still missing: the command begins such a partition again, in a
-  newer term, whose first row voids this one's. The last row has `"open": 0`. Readers of the map
-  ignore the field.
+- `"open": 1` means that runs are still missing. If the last row of a partition is open, the command
+  rebuilds the partition again in a newer term, whose first row voids the older rows. The last row
+  of a complete map has `"open": 0`. Readers of the map ignore the field.
 - A repeated row (its response was lost) has the same content. If it arrives after a later chunk, or
   in a later generation, it is void (`offset_map`, rules B and C).
 """
@@ -63,7 +65,7 @@ from twinlog.mirror.map.map_tail import RUNS_PER_CHUNK
 from twinlog.mirror.map.offset_map import ChunkRow, PartitionKey, Run, Term
 
 ABSENT: Final = 0
-"""No record has this identity (`number_of`)."""
+"""Number of an ordinal without a record. `number_of` never returns it."""
 MAX_HELD: Final = 1 << 22
 """Maximum number of ordinals in memory, which take 38 MB."""
 
@@ -72,11 +74,11 @@ _MASK: Final = (1 << 64) - 1
 
 
 class NumberedRecord(NamedTuple):
-    """A record of the target."""
+    """A record of the target, reduced to its ordinal and a number for its content."""
 
     ordinal: int
     number: int
-    """Its identity (`mirror.start.alignment.identity`), never ABSENT."""
+    """The number for the record's content, from `number_of`."""
 
 
 def number_of(identity: int) -> int:
@@ -89,7 +91,7 @@ class TargetWindow:
 
     def __init__(self, records: Iterator[NumberedRecord], first: int, end: int) -> None:
         self.end = end
-        """The ordinal after the last one."""
+        """The ordinal after the log's last record."""
         self._records = records
         self._first = first
         self._numbers = bytearray()
@@ -97,13 +99,13 @@ class TargetWindow:
         self._waiting: NumberedRecord | None = None
 
     def identity_at(self, ordinal: int) -> int:
-        """Return the identity at this ordinal, or ABSENT."""
+        """Return the number of the record at this ordinal, or ABSENT."""
         self._fill(ordinal + 1)
         at = (ordinal - self._first) * _BYTES
         return int.from_bytes(self._numbers[at : at + _BYTES], "little")
 
     def offsets_of(self, number: int, low: int, high: int) -> list[int]:
-        """Return the ordinals in [low, high] with this identity."""
+        """Return the ordinals in [low, high] whose record has this number."""
         self._fill(high + 1)
         pattern = number.to_bytes(_BYTES, "little")
         begin = (low - self._first) * _BYTES
@@ -124,7 +126,7 @@ class TargetWindow:
         return self._present.count(0, low - self._first, high + 1 - self._first)
 
     def forget_below(self, ordinal: int) -> None:
-        """Drop everything below this ordinal, because it is never needed again."""
+        """Drop the records below this ordinal, which are never needed again."""
         count = min(ordinal - self._first, len(self._present))
         if count > 0:
             del self._numbers[: count * _BYTES], self._present[:count]
@@ -153,9 +155,9 @@ class TargetWindow:
 
 
 MAX_CANDIDATES: Final = 1_000
-"""Maximum number of paths that are followed at the same time."""
+"""Maximum number of possible positions that are followed at the same time."""
 FROM_BEGINNING: Final = -1
-"""The ordinal before the first one: nothing was compared yet."""
+"""The ordinal before the first one, at which a path begins if its first ordinal is unknown."""
 
 FORGOTTEN_AT_ONCE: Final = 1 << 12
 
@@ -164,7 +166,7 @@ Pair = tuple[int, int]
 
 
 class Slot(NamedTuple):
-    """A source record, in order. The last slot is no record: its `number` is ABSENT."""
+    """A source record. The last slot is the log's end instead: its `number` is ABSENT."""
 
     holes: int
     """Number of offsets since the previous slot that compaction may have emptied."""
@@ -201,29 +203,29 @@ class FollowedPath:
 
     runs: RunList
     ends: tuple[int, ...]
-    """Upstream offsets at which the copy may resume. A single one is certain."""
+    """Possible upstream offsets at which the copy resumes. If there is only one, it is certain."""
     equal: int
-    """Number of records that both logs still have. If it is 0, the path proves nothing."""
+    """Number of records found equal in both logs. If it is 0, the path proves nothing."""
     differs: Pair | None
-    """The furthest position at which nothing matched."""
+    """The position with the highest ordinal at which no record matched, or None."""
 
 
 _Chain = tuple["_Chain | None", int, int]
 
 
 class _EqualPair(NamedTuple):
-    """A pair of equal records, and what followed it."""
+    """A pair of equal records, and the state of the search after this pair."""
 
     ordinal: int
     upstream: int
     floating: int = 0
-    """Number of source records after it whose target records were cleaned, at unknown ordinals."""
+    """Number of source records after the pair whose copies were cleaned, at unknown ordinals."""
     holes: int = 0
     chain: _Chain | None = None
 
 
 class Follower:
-    """Follows one path, or several that cannot be distinguished yet."""
+    """Follows one path through both logs, or several paths that cannot be distinguished yet."""
 
     def __init__(self, window: TargetWindow, k: int, met: set[Pair]) -> None:
         self._window = window
@@ -235,9 +237,9 @@ class Follower:
         self._differs: Pair | None = None
 
     def follow(self, slots: Iterator[Slot], ordinal: int) -> FollowedPath:
-        """Follow the path from the first slot, which is at this ordinal.
+        """Follow the path to its end.
 
-        FROM_BEGINNING: the ordinal of the first slot is unknown.
+        `ordinal`: that of the first slot, or FROM_BEGINNING if it is unknown.
         """
         states = [_EqualPair(FROM_BEGINNING, -1)]
         if ordinal != FROM_BEGINNING:
@@ -269,10 +271,10 @@ class Follower:
         )
 
     def _simple_step(self, state: _EqualPair, slot: Slot) -> _EqualPair | None:
-        """Return the state after the next record on both sides, or None unless this is the simple
-        case.
+        """Return the state after the next record if it is equal on both sides, without holes before
+        it, else None.
 
-        This fast path has the same result as `_step`.
+        This is a fast path for the usual case. A state is the same as `_step` would return.
         """
         low = state.ordinal + 1
         if slot.holes or state.holes or state.chain or self._ends or not 0 < low < self._window.end:
@@ -291,7 +293,7 @@ class Follower:
         for state in states:
             holes = state.holes + slot.holes
             after = [] if slot.number == ABSENT else list(self._next(state, holes, slot))
-            # rule C: this record was copied
+            # rule C: a record that was found was copied, so the copy does not end before it
             if not any(range_at.floating == 0 for range_at in after):
                 self._search_end(state, holes, slot.offset)
             if slot.number == ABSENT:
@@ -310,7 +312,7 @@ class Follower:
         return list(following.values())
 
     def _search_end(self, state: _EqualPair, holes: int, upstream: int) -> None:
-        """Note the position if all remaining target records may be before this source offset."""
+        """Note `upstream` as an end of the copy if all remaining target records may precede it."""
         left = self._window.end - 1 - state.ordinal
         if state.ordinal == FROM_BEGINNING or not state.floating <= left <= state.floating + holes:
             return
@@ -354,7 +356,7 @@ class Follower:
         if state.ordinal == FROM_BEGINNING or not between:
             chain = (state.chain, ordinal, upstream)
         else:
-            # rule E: the run continues up to this pair
+            # rule E: the records in between get the offsets right before this pair
             chain = (state.chain, state.ordinal + 1, upstream - between)
         return _EqualPair(ordinal, upstream, 0, 0, chain)
 
@@ -372,7 +374,7 @@ class Follower:
 
 
 NEWEST_RUNS: Final = 99
-"""Newest runs in every row. Each has at least one record, and the newest may have any length."""
+"""Number of newest runs at the end of every row, each with at least one record."""
 RUNS_PER_ROW: Final = RUNS_PER_CHUNK - NEWEST_RUNS - 1
 OPEN: Final = "open"
 
@@ -392,7 +394,7 @@ def rows(
             chunk=chunk,
             topic=topic,
             runs=tuple(portion),
-            # a row names one producer ID: several IDs need several rows
+            # a row has only one producer ID, so several IDs need several rows
             producer_id=producer_ids[min(chunk, len(producer_ids) - 1)] if producer_ids else -1,
         )
         chunk += 1
@@ -410,7 +412,7 @@ def _part_of_runs(runs: RunList, begin: int) -> Iterator[Run]:
     yield from (runs[index] for index in range(begin, begin + RUNS_PER_ROW))
     bridged, newest = runs[begin + RUNS_PER_ROW], runs[len(runs) - NEWEST_RUNS]
     upstream = newest.upstream - (newest.ordinal - bridged.ordinal)
-    yield bridged._replace(upstream=upstream)  # the bridged run continues into the newest runs
+    yield bridged._replace(upstream=upstream)  # the bridge is contiguous with the newest runs
     yield from (runs[index] for index in range(len(runs) - NEWEST_RUNS + 1, len(runs)))
 
 
@@ -420,8 +422,8 @@ def _marked(key: bytes, value: bytes, *, is_open: bool) -> tuple[bytes, bytes]:
 
 
 class DescribedMaps:
-    """Finds out which partitions a map describes, without keeping it in memory. Rows are added in
-    log order.
+    """Finds out which partitions have a complete map, without storing the runs. Rows must be added
+    in the order of the map topic.
     """
 
     def __init__(self) -> None:
@@ -443,11 +445,11 @@ class DescribedMaps:
             self._rebuilt[row.key] = row.term, bool(is_open)
 
     def is_complete(self, key: PartitionKey, log_start: int) -> bool:
-        """Return whether the partition is described: by a completed rebuild, or from the target's
-        log start on.
+        """Return True if a rebuild of the partition's map was completed, or if its runs reach back
+        to the target's log start.
 
-        A copy begins in an empty log. If records exist before the first run, and MirrorMaker 2 did
-        not write them, rows were lost, and a lane that survived wrote its newest chunk again.
+        A copy begins in an empty log. So if records exist before the first run, and MirrorMaker 2
+        did not write them, rows were lost, and a surviving lane wrote only its newest chunk again.
         """
         if key in self._rebuilt:
             return not self._rebuilt[key][1]

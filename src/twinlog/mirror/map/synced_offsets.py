@@ -1,4 +1,4 @@
-"""Remembers which offsets were set for groups by a sync.
+"""Remembers which group offsets were set by a sync.
 
 With two flows in opposite directions, a group's offset on one cluster is either the group's own
 progress there, or was set by the sync of the other flow.
@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 from twinlog.model import TopicId, TopicPartition
 
 KEPT: Final = 4
-"""Number of offsets to remember. The last one may not have arrived, and a checkpoint may be newer
-than the offset that was set.
+"""Number of offsets to remember per group and partition. The last one may not be committed yet, and
+a checkpoint may be newer than the committed offset.
 """
 
 
@@ -23,8 +23,8 @@ class _Given(NamedTuple):
     topic_id: TopicId | None
 
     def is_of(self, topic_id: TopicId | None) -> bool:
-        """Return whether it belongs to this topic. In a re-created topic, the same offset is
-        another record.
+        """Return True if the offset was set for this topic, or if an ID is unknown. In a re-created
+        topic, the same offset has a different record.
         """
         return None in (topic_id, self.topic_id) or self.topic_id == topic_id
 
@@ -41,8 +41,8 @@ class SyncedOffsets:
     def note(
         self, cluster: str, group: str, tp: TopicPartition, offset: int, topic_id: TopicId | None
     ) -> None:
-        """Note an offset. Must be called before it is set, so that a reader of the offset knows its
-        origin.
+        """Note an offset before it is committed, so that every reader of the committed offset finds
+        its origin here.
         """
         key, now = (cluster, group, tp), _Given(offset, topic_id)
         before = self._recent.get(key, ())
@@ -52,7 +52,7 @@ class SyncedOffsets:
     def has_offset(
         self, cluster: str, group: str, tp: TopicPartition, offset: int, topic_id: TopicId | None
     ) -> bool | None:
-        """Return whether a sync set this offset, or None if no sync of the group is known."""
+        """Return True if a sync set this offset, or None if no sync of the group is known."""
         recent = self._recent.get((cluster, group, tp), ())
         known = [given.offset for given in recent if given.is_of(topic_id)]
         return offset in known if known else None

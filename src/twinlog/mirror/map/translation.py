@@ -12,40 +12,41 @@ translation is the offset of that record on the other side:
                copied them before, its offset syncs yield an inexact offset (`mm2_offsets`)
 
 **Problem.** If a group's offset on the target is too high, the group skips records, silently. If it
-is too low, the group reads some records twice. So the answer must never be higher than the truth,
-although map, log ends and copy change while they are read, and rows of the map may be lost.
+is too low, the group reads some records twice. So a translation must never be higher than the true
+offset, although map, log ends and copy change while they are read, and rows of the map may be lost.
 
 **Rules**
 
 A. Rows of the map are written ahead of their data, so the map alone does not show how far the copy
-   is. Its `Reach` does, and must be known *before* the map is read: a map that is older than the
-   reach may lack a gap below it, and a translation would skip records.
-B. No answer is after the reach. An offset above it is answered with the reach itself: nothing is
-   skipped, and some records are read again.
-C. In a shared topic, foreign records are between this flow's. The answer is still the offset of
-   this flow's record. The map may learn a moment later that other clients wrote in between. Until
-   then the answer is too low, never too high.
+   is. The copy's `Reach` shows it, and must be known *before* the map is read. Otherwise the map
+   may be older than the reach and lack a gap below it, so that a translation skips records.
+B. No translation is after the reach. An offset above the reach is translated to the reach itself,
+   so nothing is skipped, and some records are read again.
+C. In a shared topic, foreign records are between this flow's records. The translation is still the
+   offset of this flow's record. If another client has just written in between, the map is corrected
+   a moment later. Until then the translation is too low, never too high.
 
 **Why a group is never set ahead of the truth**
 
-- *The map announces records that are not on the target yet*: rule B limits the answer.
-- *The map is older than the end of the copy*: rule A excludes that, by the order of reading
+- *The map announces records that are not on the target yet*: rule B limits the translation.
+- *The map is older than the end of the copy*: rule A prevents this by the order of reading
   (`survey.replica`).
 - *The map lost its newest rows* (unclean election): while a lane copies, no offset is translated
   with rows of a newer leader epoch than the lane has confirmed (`lane.map_writer`). Before a lane
   has compared the last records of both logs, the partition is not translated at all
   (`control.groups.counterparts`).
-- *The map was rebuilt, or corrected by a start*: source records that could not be found get the
-  highest offsets possible, so a translation goes to an earlier record (`rebuilt_map`, rule E).
-- *Records were copied by MirrorMaker 2 before the map begins*: the answer is its last offset sync
-  at or before the offset.
-- *A topic was re-created*: its ID is another one, so its offsets do not match the map, and nothing
-  is set.
-- *The group is active on the target, or further*: it is not set (`checkpoints`). The coordinator
-  rejects the commit if a member joins in the meantime.
+- *The map was rebuilt, or corrected by a start*: target records whose source records were not found
+  get the highest possible upstream offsets. So an offset is translated to an earlier record than
+  the true one (`rebuilt_map`, rule E).
+- *Records were copied by MirrorMaker 2 before the map begins*: MirrorMaker 2's last offset sync at
+  or before the offset is used.
+- *A topic was re-created*: the new topic has another ID, so the map does not apply to it, and no
+  offset is set.
+- *The group has members on the target, or a higher offset there*: its offset is not set
+  (`checkpoints`). The coordinator rejects the commit if a member joins in the meantime.
 
-**Rejected:** MirrorMaker 2's offset syncs as the source of truth. A reader of them keeps 64 pairs,
-so offsets far behind the end are translated to an offset well before them.
+**Rejected:** MirrorMaker 2's offset syncs as the source of truth. A reader of these syncs keeps 64
+pairs, so an offset far before the log's end is translated to an offset well below the true one.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ from twinlog.mirror.map.runs import (
 
 
 class Reach(NamedTuple):
-    """How far a copy is: all records below `upstream` are on the target, below target offset
-    `downstream`.
+    """How far a copy is: all records below upstream offset `upstream` are on the target, below
+    target offset `downstream`.
     """
 
     upstream: int
@@ -76,21 +77,21 @@ class Reach(NamedTuple):
 
 
 class Translation(NamedTuple):
-    """An offset on the other side."""
+    """The translation of an offset to the other side."""
 
     offset: int
     is_exact: bool
     """False if the given offset is after the copied records, or before the records that the map
-    knows. The translation is then lower than the true offset.
+    knows. The translation may then be lower than the true offset.
     """
 
     def within(self, log_start: int, log_end: int) -> int:
-        """Return the offset, limited to the range of the log on that side."""
+        """Return the offset, limited to the given bounds of the log that it belongs to."""
         return min(max(self.offset, log_start), log_end)
 
 
 def downstream_of(runs: Sequence[Run], reach: Reach, upstream: int) -> Translation:
-    """Return the target offset at which to resume, for a resume point on the source."""
+    """Return the target offset that corresponds to a resume point on the source."""
     if upstream > reach.upstream:
         return Translation(offset=reach.downstream, is_exact=False)
     mapped = _counterpart_of(runs, upstream, UPSTREAM, DOWNSTREAM)
@@ -103,7 +104,7 @@ def downstream_within(
 ) -> Translation:
     """Return the same as `downstream_of`, limited to the target's log (start, end).
 
-    The result is never after a record that may be in the log before the map begins.
+    The result never skips a record that MirrorMaker 2 may have copied before the map begins.
     """
     runs = () if partition_map is None else partition_map.runs
     if partition_map is not None and _is_before_map(runs, log[0], upstream):
@@ -114,10 +115,10 @@ def downstream_within(
 
 
 def _is_before_map(runs: Sequence[Run], log_start: int, upstream: int) -> bool:
-    """Return whether the record may be in the part of the target log before the map begins.
+    """Return True if the record may be in the part of the target log before the map begins.
 
-    MirrorMaker 2 copied it to an unknown offset. It must not be skipped. In a shared topic, foreign
-    records may be read again because of this.
+    MirrorMaker 2 copied such a record to an unknown offset, and it must not be skipped. In a shared
+    topic, foreign records may be read again because of this.
     """
     return bool(runs) and upstream < runs[0].upstream and log_start < runs[0].downstream
 
@@ -141,7 +142,7 @@ def upstream_within(
 
 
 def upstream_of(runs: Sequence[Run], reach: Reach, downstream: int) -> Translation:
-    """Return the source offset at which to resume, for a resume point on the target."""
+    """Return the source offset that corresponds to a resume point on the target."""
     if downstream >= reach.downstream:
         return Translation(offset=reach.upstream, is_exact=downstream == reach.downstream)
     mapped = _counterpart_of(runs, downstream, DOWNSTREAM, UPSTREAM)
@@ -150,20 +151,20 @@ def upstream_of(runs: Sequence[Run], reach: Reach, downstream: int) -> Translati
 
 
 def reach_at(runs: Sequence[Run], ordinal: int, downstream: int) -> Reach:
-    """Return how far a copy of `ordinal` records is, if its last record is below target offset
+    """Return the reach of a copy that has written `ordinal` records, all below target offset
     `downstream`.
     """
     first = runs[0]
     if ordinal <= first.ordinal:
         return Reach(first.upstream, max(downstream, first.downstream))
-    # resume after the last record: the next run may be announced without its record being written
+    # resume right after the last record, because the record of the next run may not be written yet
     last = run_at(runs, ordinal - 1) or first
     return Reach(last.upstream_of(ordinal - 1) + 1, downstream)
 
 
 def reach_of(partition_map: PartitionMap, ordinal: int, downstream: int) -> Reach:
-    """Return the same as `reach_at`, or the announced source offset of the next record if a
-    transform decides about the records before it: those after the last record are filtered.
+    """Return the same as `reach_at`. For transformed records, the reach extends to the announced
+    source offset of the next record, because the records in between were filtered.
     """
     reach, run = (
         reach_at(partition_map.runs, ordinal, downstream),
@@ -178,7 +179,8 @@ def reach_of(partition_map: PartitionMap, ordinal: int, downstream: int) -> Reac
 def _counterpart_of(runs: Sequence[Run], offset: int, from_field: int, to_field: int) -> int | None:
     """Return the other side's offset of the first record at or after `offset` on this side.
 
-    A run ends where the next run's ordinal begins. Offsets after that are a gap.
+    A run has as many offsets as there are ordinals up to the next run. The offsets after these are
+    a gap. They map to the begin of the next run.
     """
     if not runs:
         return None

@@ -1,18 +1,19 @@
-"""Decides which ACLs of source topics their remote topics get: MirrorMaker 2's rules, and two more.
+"""Decides which ACLs of source topics are copied to remote topics: MirrorMaker 2's rules, and more.
 
-MirrorMaker 2 copies an ACL if its pattern is LITERAL and its name would be mirrored as a topic.
-Here that topic must also exist and be copied. Otherwise the ACL might grant access to an unrelated
-topic.
+MirrorMaker 2 copies an ACL if its pattern is LITERAL and its name would be mirrored as a topic. In
+Twinlog, that topic must also exist and be copied. Otherwise the ACL might grant access to an
+unrelated topic.
 
 ALLOW WRITE is left out, because a remote topic has one writer. ALLOW ALL becomes ALLOW READ. All
-others, including DENY, are copied unchanged. Nothing is ever removed.
+other ACLs, including DENY, are copied unchanged. By default, no ACL is ever removed.
 
-DENY WRITE for everybody is not copied: on a remote topic it would block the copy itself. A
-switchover sets it on the source, and it must not follow the producers to the target.
+DENY WRITE for every user is not copied, because on a remote topic it would block the copy itself. A
+switchover sets this ACL on the source, and it must not follow the producers to the target.
 
-`twinlog.sync.topic.acls.prefixed` adds PREFIXED patterns, each under the name that its topics get,
-and maps the literal `*` to the prefix of remote topics. `twinlog.sync.topic.acls.removal` removes
-ACLs that the source does not have (any more), if such a sync could have created them.
+`twinlog.sync.topic.acls.prefixed` also copies PREFIXED patterns, each under the name that its
+topics get, and maps the literal `*` to the prefix of remote topics.
+`twinlog.sync.topic.acls.removal` removes ACLs that the source does not have (any more), if such a
+sync could have created them.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class AclRules:
     selector: TopicSelector
     source_alias: str
     stem: str | None
-    """The prefix of every remote name; empty under the identity policy; None if a custom policy
-    names topics.
+    """Prefix of every remote topic's name. Empty under the identity policy, and None if a custom
+    policy names remote topics.
     """
     prefixed: bool
     removal: bool
@@ -69,8 +70,8 @@ class AclRules:
         return {acl for acl in copies if acl is not None}
 
     def _meant(self, acl: TopicAcl, topics: Collection[str]) -> Iterable[TopicAcl]:
-        """Expand `*` to the mirrored topics if they keep their names, because it would match every
-        topic of the target.
+        """Replace `*` by the mirrored topics if topics keep their names, because `*` would match
+        every topic of the target.
         """
         if self.stem == "" and acl.pattern == Pattern.LITERAL and acl.name == EVERY_TOPIC:
             return [acl._replace(name=name) for name in topics]
@@ -101,7 +102,8 @@ class AclRules:
         """Return ACLs that an earlier sync could have created for these remote topics and that are
         not wanted any more.
 
-        Returns nothing if remote names have no prefix, because an ACL may then be the target's own.
+        Returns an empty set if remote names have no prefix, because any ACL may then be the
+        target's own.
         """
         if not self.removal or not self.stem:
             return set()
@@ -131,7 +133,7 @@ def _is_for_writers(acl: TopicAcl) -> bool:
 
 
 def shuts_writers_out(acl: TopicAcl) -> bool:
-    """Return whether the ACL blocks all writers except super users."""
+    """Return True if the ACL blocks all writers except super users."""
     return (acl.permission, acl.operation, acl.principal, acl.host) == (
         Permission.DENY,
         WRITE,

@@ -2,11 +2,11 @@
 
 A config of the source topic is considered if it is not read-only, not sensitive, not excluded, not
 from a broker's own file (STATIC_BROKER_CONFIG), and not set for a single broker
-(DYNAMIC_BROKER_CONFIG: MirrorMaker 2 copies these, and the result depends on the broker that
-responds). A config whose source is DEFAULT_CONFIG is removed from the remote topic, unless
-`use.defaults.from=source`. Every other one is set, also if its value comes from a dynamic setting
-for all of the source's brokers. The target's own configs are only compared, so that no request is
-sent that changes nothing.
+(DYNAMIC_BROKER_CONFIG). MirrorMaker 2 copies the last kind, so that its result depends on which
+broker responds. A config whose source is DEFAULT_CONFIG is removed from the remote topic, unless
+`use.defaults.from=source`. Every other config is set, also if its value comes from a dynamic
+setting for all of the source's brokers. The remote topic's configs are read only to avoid requests
+that change nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _shown(value: str | None) -> str:
 def wanted_configs(
     chosen: ConfigPropertyFilter, source: Iterable[ConfigEntry]
 ) -> dict[str, str | None]:
-    """Return the configs that a sync requires, by name. None: no value of the topic's own."""
+    """Return the configs that a sync requires, by name. None means no value of the topic's own."""
     return {
         entry.name: entry.value if chosen.copies_defaults or not entry.is_default else None
         for entry in source
@@ -60,7 +60,7 @@ def own_values(configs: Mapping[str, str | None]) -> dict[str, str]:
 def differences(
     configs: Mapping[str, str | None], target: Iterable[ConfigEntry]
 ) -> list[ConfigDiff]:
-    """Return the configs to change, without those that the target's older Kafka lacks."""
+    """Return the configs to change, without those that the target's Kafka version lacks."""
     out = []
     for entry in target:
         if entry.name not in configs:
@@ -79,11 +79,12 @@ LIFE: Final = frozenset({"cleanup.policy", *DEFAULT_RETENTION})
 
 
 def shortens_life(diff: ConfigDiff) -> bool:
-    """Return whether the change would delete or compact away records that are kept now."""
+    """Return True if the change would delete or compact away records that are kept now."""
     if diff.name == "cleanup.policy":
         old, new = _policies(diff.old), _policies("delete" if diff.new is None else diff.new)
         return bool(new - old)
-    if diff.name == "remote.storage.enable":  # tiered records may be deleted if it is disabled
+    # tiered records may be deleted if remote storage is disabled
+    if diff.name == "remote.storage.enable":
         return diff.old == "true" and diff.new != "true"
     default = DEFAULT_RETENTION.get(diff.name)
     if default is None:
@@ -94,10 +95,10 @@ def shortens_life(diff: ConfigDiff) -> bool:
 
 
 def may_shorten_life(diff: ConfigDiff) -> bool:
-    """Return the same as `shortens_life`, but True if it is unknown.
+    """Return the same as `shortens_life`, but True if the effect of the change is unknown.
 
-    The value that applies after a removal is up to the target's brokers, which may keep less than
-    Kafka's default.
+    If a config is removed, the default of the target's brokers applies, which may keep less than
+    Kafka's own default.
     """
     return shortens_life(diff) or (diff.new is None and diff.name in LIFE)
 
@@ -120,7 +121,7 @@ def unknown_names(configs: Mapping[str, str | None], target: Iterable[ConfigEntr
 
 
 def unknown_line(target: str, unknown: Iterable[Iterable[str]]) -> str:
-    """Return the log line about configs that the target's brokers lack. `unknown`: by topic."""
+    """Return the log line about configs that the target's brokers lack, listed by topic."""
     names = sorted({name for some in unknown for name in some})
     return (
         f"brokers of {target} do not know these configs of source topics, so remote topics do not "

@@ -19,7 +19,7 @@ from twinlog.wire.topic_settings import ConfigEntry, ConfigSource
 
 
 def policy_from(config: PolicyConfig, source_alias: str | None) -> DefaultReplicationPolicy:
-    """Return the policy. `source_alias`: the assumed origin of topics if names are kept."""
+    """Return the replication policy. `source_alias`: assumed origin if topics keep their names."""
     if config.custom:
         made = custom_instance(
             config.custom,
@@ -56,7 +56,7 @@ def offset_syncs_topic(flow: FlowConfig, syncs: OffsetSyncsConfig) -> str:
 
 
 class Verdict(StrEnum):
-    """Why a source topic is mirrored, or not."""
+    """The reason why a source topic is mirrored or not."""
 
     SELECTED = "selected"
     NOT_INCLUDED = "not in `topics`"
@@ -105,8 +105,8 @@ class TopicSelector:
         return Verdict.CYCLE if self.is_cycle(topic) else Verdict.SELECTED
 
     def is_cycle(self, topic: str) -> bool:
-        """Return whether the topic came from the target, by any cluster alias in its name. Names
-        show nothing under the identity policy.
+        """Return True if a cluster alias in the topic's name shows that the topic came from the
+        target. Under the identity policy, names do not show an origin.
         """
         if self._holds_alias(topic):
             return True
@@ -120,10 +120,10 @@ class TopicSelector:
         return False
 
     def _holds_alias(self, topic: str) -> bool:
-        """Return whether the name contains the target's alias, if that alias contains the
-        separator.
+        """Return True if the target's alias contains the separator, and the name contains the
+        alias.
 
-        Such an alias looks like several clusters, so it is searched as a whole.
+        Split at the separator, such an alias looks like several, so it is searched as a whole.
         """
         policy = self.policy
         if type(policy) is not DefaultReplicationPolicy or not policy.separator:
@@ -137,14 +137,14 @@ class TopicSelector:
 
 
 def is_remote_topic_of(policy: DefaultReplicationPolicy, source_alias: str, topic: str) -> bool:
-    """Return whether a topic on the target is a copy from this source, by its name."""
+    """Return True if a topic on the target is a copy from this source, by its name."""
     return policy.topic_source(topic) == source_alias and topic != policy.checkpoints_topic(
         source_alias
     )
 
 
 OF_ONE_BROKER: Final = (ConfigSource.STATIC_BROKER, ConfigSource.DYNAMIC_BROKER)
-"""Sources of values that are not the topic's own. Another broker might respond differently."""
+"""Sources of config values that belong to one broker. Another broker may report other values."""
 
 
 TIMESTAMP_LIMITS: Final = frozenset(
@@ -155,8 +155,8 @@ OTHER_NAMES_OF_LIMITS: Final = (
     "log.message.timestamp.before.max.ms",
     "log.message.timestamp.after.max.ms",
 )
-"""Names of the limits before Kafka 3.6, and in a broker's configuration file, which no topic has.
-MirrorMaker 2's default list has these three and not the real names, so it copies the limits.
+"""Names of the timestamp limits before Kafka 3.6, and in a broker's configuration file. MirrorMaker
+2's default list has these three instead of today's topic configs, so it copies the limits.
 """
 
 
@@ -165,8 +165,8 @@ class ConfigPropertyFilter:
     """Selects the configs of a source topic that its remote topic gets.
 
     If the list of exclusions has the timestamp limits under any of their names, they are excluded
-    under all names. A remote topic with its source's limits rejects records that became too old
-    while they waited to be copied, and a copy that lagged once would stop permanently.
+    under all names. A remote topic with its source's limits would reject records that became too
+    old while they waited to be copied, so a copy that lagged once would stop permanently.
     """
 
     exclude: NamePattern
@@ -182,7 +182,7 @@ class ConfigPropertyFilter:
         )
 
     def may_be_copied(self, entry: ConfigEntry) -> bool:
-        """Return whether a config may be mirrored, regardless of its value."""
+        """Return True if a config may be mirrored, regardless of its value."""
         return (
             not entry.is_read_only
             and not entry.is_sensitive

@@ -4,8 +4,9 @@ The names are exactly those of MirrorMaker 2's replication policies: the same re
 same internal ones. MirrorMaker 2 considers Twinlog's own topics as internal, too, so it ignores
 them.
 
-Only the name shows where a topic came from: under the default policy a plain topic `foo.bar` looks
-like topic `bar` of a cluster `foo`, and under the identity policy a name shows nothing.
+The policies know a topic's origin only from its name. So under the default policy, any topic
+`foo.bar` looks like a copy of topic `bar` from a cluster `foo`. Under the identity policy, names
+show no origin.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ PROBE_TOPIC: Final = f"{_OWN_PREFIX}probe{_OWN_SUFFIX}"
 def map_topic_of(flow: Flow) -> str:
     """Return the name of the flow's offset map topic, which is on the flow's target.
 
-    It contains the source's name in the configuration file. Remote topics and checkpoints contain
-    `source.cluster.alias`, which may differ: so this function takes a flow, not a string.
+    The name contains the source's name in the configuration file. That may differ from
+    `source.cluster.alias`, which the names of remote topics and checkpoints contain.
     """
     return f"{_OWN_PREFIX}offset-map.{flow.source}{_OWN_SUFFIX}"
 
@@ -42,8 +43,8 @@ def quarantine_topic(flow: Flow) -> str:
 
 
 def dead_letter_topic(flow: Flow, transforms: TransformsConfig) -> str:
-    """Return the topic for records on which a transform of the flow fails, which is on its target;
-    empty if they are not quarantined.
+    """Return the name of the flow's dead-letter topic, which is on its target, or an empty string
+    if records on which a transform fails are not quarantined.
     """
     if not transforms.entries or transforms.on_error is not OnError.QUARANTINE:
         return ""
@@ -51,16 +52,17 @@ def dead_letter_topic(flow: Flow, transforms: TransformsConfig) -> str:
 
 
 def is_own_topic(topic: str) -> bool:
-    """Return whether Twinlog itself created a topic."""
+    """Return True if the name is that of one of Twinlog's own topics."""
     return topic.startswith(_OWN_PREFIX) and topic.endswith(_OWN_SUFFIX)
 
 
 class ReplicationPolicy(Protocol):
-    """Names of remote and internal topics.
+    """A replication policy: it determines the names of remote and internal topics.
 
     Only `format_remote_topic` applies `twinlog.rename` and the routers. A renamed topic cannot be
-    mapped back by its name: under `(.*)-v[12]:$1` it could have several origins. The source's name
-    of a remote topic is found from what was copied (`control.cutover.copies`, `survey.exact_map`).
+    mapped back by its name: under `(.*)-v[12]:$1` it could have several origins. Instead, a remote
+    topic's name on the source is found from what was copied (`control.cutover.copies`,
+    `survey.exact_map`).
     """
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
@@ -78,19 +80,19 @@ class ReplicationPolicy(Protocol):
         """Return a topic's name on the cluster where its records were first written."""
 
     def is_internal_topic(self, topic: str) -> bool:
-        """Return whether a topic is never mirrored."""
+        """Return True if a topic is internal, so that it is never mirrored."""
 
     def is_heartbeats_topic(self, topic: str) -> bool:
-        """Return whether a topic is a heartbeats topic, or was mirrored from one."""
+        """Return True if a topic is a heartbeats topic, or was mirrored from one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefaultReplicationPolicy:
-    """Names remote topics by the source's alias, a separator and the topic."""
+    """Names a remote topic by the source's alias, a separator and the source topic's name."""
 
     separator: str = "."
     internal_separator: str = "."
-    """The separator in names of MirrorMaker 2's own topics: the separator, or a dot (KIP-949)."""
+    """Separator in names of MirrorMaker 2's own topics: `separator`, or a dot (KIP-949)."""
     renames: Renames = NO_RENAMES
     """Renames of one flow, from its source to its target."""
 
@@ -98,18 +100,18 @@ class DefaultReplicationPolicy:
         return self.routed(topic, f"{source_alias}{self.separator}{self.renamed(topic)}")
 
     def renamed(self, topic: str) -> str:
-        """Return a source topic's name before the alias is prepended.
+        """Return a source topic's name after `twinlog.rename`, without the alias.
 
-        Heartbeats keep their name, by which all clients find them.
+        Heartbeats topics are not renamed, because all clients find them by their name.
         """
         if not self.renames or self.is_heartbeats_topic(topic):
             return topic
         return self.renames.name(topic)
 
     def routed(self, topic: str, remote: str) -> str:
-        """Return a source topic's remote name after the routers of Kafka Connect.
+        """Return a source topic's remote name, changed by the routers of Kafka Connect.
 
-        Heartbeats keep the policy's name, and so do names in ACLs that are not topics, such as `*`.
+        Unchanged are remote heartbeats topics, and names in ACLs that are not topics, such as `*`.
         """
         if not self.renames.routers or self.is_heartbeats_topic(topic) or not is_topic_name(topic):
             return remote
@@ -169,8 +171,8 @@ class IdentityReplicationPolicy(DefaultReplicationPolicy):
     """
 
     source_alias: str | None
-    """The alias that is assumed as the origin of every topic, because names do not show it; None if
-    it is not configured.
+    """Alias that is assumed as the origin of every topic, because names do not show the origin, or
+    None if no alias is configured.
     """
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:

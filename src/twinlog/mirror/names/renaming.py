@@ -3,9 +3,9 @@ them, and topics that do not keep their names under the identity policy.
 
 Each discovery compares the new names of all selected topics of a source, before any record is
 written. Topics that would share one name are all refused, even if one of them was copied before the
-other was created: Twinlog cannot know which of them is intended, and records of two topics in one
-remote topic cannot be separated. Copied records are kept, and the copy continues after them when
-the topics have two names.
+other was created. The reason is that Twinlog cannot know which of them is intended, and that
+records of two topics in one remote topic cannot be separated. Records that are already copied are
+kept, and the copy continues after them when the names differ again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def refused_names(flow: FlowConfig, topics: Iterable[str]) -> dict[str, Partitio
 
 
 def is_renamed(flow: FlowConfig, topic: str) -> bool:
-    """Return whether a rule or a router gives a source topic another remote name."""
+    """Return True if a rule or a router gives a source topic another remote name."""
     if not flow.policy.renames:
         return False
     policy, alias = policy_of(flow), flow.source_alias
@@ -54,8 +54,8 @@ def is_renamed(flow: FlowConfig, topic: str) -> bool:
 
 
 def unkept_names(flow: FlowConfig, topics: Iterable[str]) -> list[str]:
-    """Return a line about topics that get the alias as a prefix although the policy is identity, if
-    there are any.
+    """Return a line about topics that get the alias as a prefix although the policy is identity, or
+    an empty list if there are no such topics.
 
     MirrorMaker 2 treats every topic whose name ends in `heartbeats` as a heartbeats topic.
     """
@@ -78,8 +78,8 @@ def unkept_names(flow: FlowConfig, topics: Iterable[str]) -> list[str]:
 
 
 def plain_upstream(config: FlowConfig, remote: str) -> str | None:
-    """Return the upstream name by the remote name alone, or None if the rules of the flow would
-    give another remote name.
+    """Return the upstream name that a remote name implies, or None if the flow's rules would give
+    that upstream topic another remote name.
     """
     policy, alias = policy_of(config), config.source_alias
     if config.policy.kind is PolicyKind.IDENTITY:

@@ -1,8 +1,8 @@
 """Finds which source record a target topic's last record is, if another mirror copied it.
 
-MirrorMaker 2 copies at least once: after the position that it last noted, the target may hold more
-records, and after a restart some of them twice. So the end of the target's log is compared with the
-source, backwards, record by record, in the same way as `tail_check` compares:
+MirrorMaker 2 copies at least once. So the target may have records after the position that
+MirrorMaker 2 noted last, some of them twice after a restart. Therefore the end of the target's log
+is compared with the source, backwards, record by record, in the same way as `tail_check` compares:
 
     source   38 39 40 41 42 43 44            noted: 40
     target   .. 41 42 | 39 40 41 42 43       its last record is 43: the copy resumes at 44
@@ -11,8 +11,8 @@ A source position is accepted if all records before it match as well, up to the 
 compared range, or up to a jump back that a restart explains. (In the example, the record before the
 jump, 42, is at or after the one that follows it, 39.)
 
-If compaction left holes on one side, as many records of the other side may be missing. In a topic
-that is not compacted, holes are transaction markers, and no record is missing.
+If compaction left holes in one log, as many records of the other log may have no counterpart. In a
+topic that is not compacted, holes are transaction markers, and every record has a counterpart.
 
 If several positions match, the lowest is used, so that no record is skipped.
 """
@@ -53,24 +53,24 @@ def identity(record: Record, *, with_timestamp: bool) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class Alignment:
-    """The target's last records, and the source's records read so far, starting before the noted
-    position.
+    """The target's last records, and the source's records read so far, which begin before the
+    position that MirrorMaker 2 noted.
     """
 
     target_offsets: Sequence[int]
     target: Sequence[int]
     """Identities of the target's last records."""
     noted: int
-    """An upstream offset that MirrorMaker 2 has certainly copied; -1: none."""
+    """An upstream offset that MirrorMaker 2 has certainly copied, or -1 if none is known."""
     source_may_lack: bool
-    """Whether the source is compacted, so that records may be missing between its offsets.
-    Otherwise offsets in between are markers or aborted records.
+    """Whether the source is compacted, so that offsets without a record may have had one. Otherwise
+    such offsets are markers or aborted records.
     """
     target_may_lack: bool
     source_offsets: array[int] = field(default_factory=lambda: array("q"))
     source: array[int] = field(default_factory=lambda: array("q"))
     _suspects: list[tuple[int, int]] = field(default_factory=list)
-    """Positions that match up to a jump back that no record explains yet."""
+    """(source, target) indexes of matches up to a jump back that no record explains yet."""
     _jumped: AlignedPosition | None = None
     """The lowest position that matches with a jump back."""
     _jumped_at: int = -1
@@ -89,7 +89,7 @@ class Alignment:
 
         `is_end`: the source has no more records.
         """
-        # the hole after the last record is unknown until more is read
+        # the last record is tried later, because the hole after it is unknown until more is read
         known = len(self.source) - (0 if is_end else 1)
         for index in range(self._searched + 1, known):
             self._searched = index
@@ -120,7 +120,7 @@ class Alignment:
 
     def _skipped(self, index: int, hole: int) -> int | None:
         """Return how many of the target's last records are in the hole after this source record, or
-        None if no record matches.
+        None if no target record equals this one.
         """
         for skipped in range(min(hole, len(self.target) - 1, MOST_SKIPPED) + 1):
             if self.target[-1 - skipped] == self.source[index]:
@@ -137,7 +137,7 @@ class Alignment:
         return self._jumped
 
     def _fits(self, index: int, last: int) -> tuple[bool, bool]:
-        """Return (whether everything before matches, whether there is an explained jump back)."""
+        """Return (whether all earlier records match, whether up to an explained jump back)."""
         source_at, target_at = index, last
         while source_at > 0 and target_at > 0:
             step = self._step_back(source_at, target_at)
@@ -148,10 +148,10 @@ class Alignment:
         return True, False
 
     def _step_back(self, source_at: int, target_at: int) -> tuple[int, int] | None:
-        """Step back to the nearest equal pair before this one, over holes of both sides.
+        """Return how many (source, target) records back the nearest equal pair is, over holes.
 
-        Returns None if there is no such pair. (0, x) ends the comparison, because the remaining
-        records may be in a hole.
+        Returns None if there is no such pair. If the remaining target records may be in a hole, all
+        of them are passed, which ends the comparison.
         """
         if self.source[source_at - 1] == self.target[target_at - 1]:
             return 1, 1

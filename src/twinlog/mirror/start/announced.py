@@ -2,14 +2,14 @@
 
 **Problem.** A raw start compares the target's last records with the source. A transformed record
 differs from its source record, and a function may return another result next time. So only the
-offset map shows from which source record the last one was made, and a start must detect if the map
-lacks it.
+offset map shows from which source record the last target record was made, and a start must detect
+if the map lacks that record.
 
 **Rule.** A transformed copy announces the last record of every batch, before the batch is sent
 (`mirror.copy.transformed`). A log ends after a whole batch, so the map must name the last record on
-the target, or the one after it. If it names neither, rows of the map are lost, and the copy stops
-(`DIVERGED`): it never continues by a guess. If the map has the last record's fingerprint, the
-record must match it.
+the target, or the one after it. If the map names neither, rows are lost, and the copy stops
+(`DIVERGED`). It never continues by a guess. If the map has the last record's fingerprint, the
+target's last record must match it.
 
     ordinal      40   41   42 | 43              the target's log ends after ordinal 42
     runs        (40, 101) (42, 108)             42 is named: resume at 109
@@ -17,8 +17,9 @@ record must match it.
                                                 was filtered, or 43 was announced and not sent
     runs        (40, 101)                       neither: which source record 42 is, is unknown
 
-This is only true if the rows of all records on the target were read. So such a start waits until no
-request of an earlier lane can arrive, and then reads the map (`control.lanes.takes.put_off`).
+The rule is right only if the rows of all records on the target were read. So such a start waits
+until no request of an earlier lane can arrive, and then reads the map
+(`control.lanes.takes.put_off`).
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ from twinlog.wire.records import fingerprint
 
 
 def raw_from(spans: Spans, ordinal: int) -> int:
-    """Return the lowest ordinal from which on no record before `ordinal` was transformed."""
+    """Return the lowest ordinal of the untransformed records directly before `ordinal`."""
     return max((following for _, following in spans if following <= ordinal), default=0)
 
 
 def announced_upstream(request: StartRequest, tail: TargetTail, k: int, ordinal: int) -> int:
     """Return the source offset at which to resume after transformed records.
 
-    Raises DIVERGED if the map does not name it.
+    Raises DIVERGED if the map does not show that offset.
     """
     if request.lost is not None:
         raise not_disproved_error(request.lost, source=request.source)
@@ -56,8 +57,8 @@ def announced_upstream(request: StartRequest, tail: TargetTail, k: int, ordinal:
 
 
 def after_filtered(request: StartRequest, upstream: int, ordinal: int) -> int:
-    """Return where to resume after a raw record, if a transformed copy has followed and has kept no
-    record yet.
+    """Return the source offset at which to resume after a raw record. It is above `upstream` if a
+    transformed copy followed, which has filtered all records since.
     """
     if not is_transformed(request.transformed, ordinal):
         return upstream
@@ -65,11 +66,12 @@ def after_filtered(request: StartRequest, upstream: int, ordinal: int) -> int:
 
 
 def _differs(fingerprints: Mapping[int, int], tail: TargetTail, k: int, ordinal: int) -> bool:
-    """Return whether the target has another record than the one that was announced."""
+    """Return True if the target has another record at this ordinal than was announced."""
     known, last = fingerprints.get(ordinal), tail.records[-1] if tail.records else None
     if known is None or last is None or last.offset != k + ordinal or tail.is_log_append_time:
         return False
-    # a broker that recompresses replaces invalid UTF-8 in header keys
+    # a broker that recompresses replaces invalid UTF-8 in header keys, which changes the
+    # fingerprint
     is_rewritten = any(REPLACED.search(key) for key, _ in last.headers)
     return not is_rewritten and fingerprint(last) != known
 

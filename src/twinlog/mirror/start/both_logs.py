@@ -1,5 +1,6 @@
-"""Both logs of a partition, as its start sees them: earlier ends, current records, and whether part
-of the source log holds records that a reader sees (markers and aborted records do not count).
+"""Reads both logs of a partition for its start, within log ends that were read before. Also finds
+out whether a part of the source log has records that a reader sees, so neither markers nor aborted
+records.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from twinlog.wire.record_batch import BatchHeader, read_headers
 from twinlog.wire.records import Record, control_type
 
 MAX_PENDING_READS: Final = 20
-"""Maximum fetches of about 1 MB. If the range is longer, it is assumed to hold a record."""
+"""Maximum fetches of about 1 MB in `holds_records`. A longer range is assumed to have a record."""
 
 
 def holds_records(
@@ -70,7 +71,7 @@ def holds_records(
 def _decides(
     header: BatchHeader, batch: memoryview, open_producers: set[int], isolation: Isolation
 ) -> bool:
-    """Return True if this batch proves that there is a record."""
+    """Return True if this batch proves that a reader sees a record."""
     if header.magic < 2:
         return True
     if header.is_control:
@@ -86,8 +87,7 @@ def _decides(
 
 
 def rolled_back(answers: Iterable[memoryview]) -> set[int]:
-    """Return the offsets in fetched bytes whose transactions were aborted, by the markers in the
-    same bytes.
+    """Return the offsets of aborted records in fetched bytes, by the markers in the same bytes.
 
     Responses may overlap, and may be in any order.
     """
@@ -123,8 +123,8 @@ def tail_start(target_ends: LogEnds) -> int:
 
 
 def tail_source(runs: Sequence[Run], target_ends: LogEnds) -> int | None:
-    """Return the source offset at which the tail check begins to read, if no record of the tail is
-    missing.
+    """Return the source offset at which the tail check begins to read, or None if there is no tail.
+    If records of the tail are missing, the check begins elsewhere.
     """
     if not runs or target_ends.log_end <= target_ends.log_start:
         return None
@@ -142,7 +142,7 @@ class NearRecords(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class BothLogs:
-    """The source partition and its copy."""
+    """The logs of a source partition and of its target partition."""
 
     request: StartRequest
     source_ends: LogEnds
@@ -152,11 +152,11 @@ class BothLogs:
     isolation: Isolation
 
     def read_source(self, offset: int) -> memoryview:
-        """Return whole batches from an offset on."""
+        """Return whole batches of the source log from an offset on."""
         return _read(self.source, self.request.source, offset)
 
     def read_target(self, offset: int) -> memoryview:
-        """Return whole batches from an offset on."""
+        """Return whole batches of the target log from an offset on."""
         return _read(self.target, self.request.target, offset)
 
     def target_tail(self) -> TargetTail:
@@ -177,7 +177,7 @@ class BothLogs:
         return joined((read_tail(raw, low, end) for raw in answers), whole_from)
 
     def target_records(self, low: int, high: int) -> tuple[Record, ...]:
-        """Return the target's newest records in [low, high), as far as the limits allow."""
+        """Return the target's newest records in [low, high), as far as the read limits allow."""
         answers, whole_from = newest_first(self.read_target, range(low, high))
         tail = joined((read_tail(raw, low, high) for raw in answers), whole_from)
         return tuple(record for record in tail.records if record.offset >= whole_from)
@@ -187,8 +187,8 @@ class BothLogs:
         return next(iter(read_tail(raw, offset, offset + 1).records), None)
 
     def source_record(self, offset: int) -> Known | None:
-        """Return the source's current record at an offset, or None. A truncated log may be refilled
-        at any time.
+        """Return the source's current record at an offset, or None. It is read at every call,
+        because a truncated log may be refilled at any time.
         """
         if offset < self.source_ends.log_start:
             return None
@@ -201,8 +201,8 @@ class BothLogs:
         return self._decode_known(raw, upto=offset)[0].get(offset)
 
     def are_same(self, upstream: int, downstream: int) -> bool | None:
-        """Return whether both offsets hold the same record, or None if one of the logs has no
-        record there.
+        """Return True if both offsets have the same record, or None if one log has no record
+        there.
         """
         source_record, target_record = self.source_record(upstream), self.target_record(downstream)
         if source_record is None or target_record is None:
@@ -213,12 +213,12 @@ class BothLogs:
         """Return the leader epoch of the source's record before an offset, from its batch, or -1 if
         no batch contains it.
 
-        With this epoch the first fetch detects a source that is truncated from now on.
+        With this epoch, the copy's first Fetch detects if the source was truncated since.
         """
         if not self.source_ends.log_start < offset <= self.source_ends.high_watermark:
             return -1
         if (skip := skip_at(self.request.skips, offset - 1)) is not None and skip.is_batch:
-            return -1  # if the bytes are wrong, the epoch may be wrong, too
+            return -1  # unknown, because the epoch in a damaged batch may be wrong, too
         try:
             raw = self.read_source(offset - 1)
         except TwinlogError as error:
@@ -248,7 +248,7 @@ class BothLogs:
         return out
 
     def around(self, offset: int, begin: int | None = None) -> NearRecords:
-        """Return source records before and after an offset, or from `begin` on if that is given."""
+        """Return source records around an offset: from `begin`, or NEIGHBOURHOOD offsets before."""
         records, low, answers = self._records_before(offset, begin)
         records |= self.source_records(offset, offset + NEIGHBOURHOOD, answers)
         committed = self.isolation is Isolation.READ_COMMITTED
@@ -273,7 +273,7 @@ class BothLogs:
         return source_records(raw, upto=upto, skips=self.request.skips)
 
     def _without_skipped(self, records: dict[int, Known]) -> dict[int, Known]:
-        """Return the records without skipped ones, which were not copied."""
+        """Return the records except skipped ones, which were not copied."""
         skips = self.request.skips
         return {at: record for at, record in records.items() if skip_at(skips, at) is None}
 
@@ -309,14 +309,14 @@ def _read(view: LogView, tp: TopicPartition, offset: int) -> memoryview:
 # A Fetch returns about 1 MB of whole batches, and the number of their records is unknown
 # beforehand. So the first read begins at the oldest wanted offset. If it does not reach the end,
 # the next reads begin nearer to the end until one reaches it. Then reads continue backwards from
-# there. If the limit is reached, the oldest records are missing. Logs have holes: a response that
-# begins after a wanted offset shows that there is no record in between.
+# there. If the limit is reached, the oldest records are missing. If a response begins after a
+# wanted offset, the log has a hole there, so no record is missing.
 
 MAX_READS: Final = 20
-"""Maximum fetches for the newest records: a hundred records of 600 KB are 60 MB."""
+"""Maximum fetches for the newest records. A tail of 100 records of 600 KB would be 60 MB."""
 
 MAX_BYTES: Final = 24 << 20
-"""Maximum bytes of these fetches. A single batch may be larger than a response usually is."""
+"""Number of bytes after which no further fetch is made, because a batch may be unusually large."""
 
 
 class NewestRecords(NamedTuple):
@@ -330,8 +330,8 @@ class NewestRecords(NamedTuple):
 def newest_first(
     read: Callable[[int], memoryview], offsets: Sequence[int], *, max_reads: int = MAX_READS
 ) -> NewestRecords:
-    """Return responses with the newest of these offsets (given in rising order), and older ones
-    within the limits.
+    """Read the newest of these offsets (given in rising order), and older ones as far as the read
+    limits allow.
     """
     answers: list[memoryview] = []
     top, step = len(offsets), len(offsets)
@@ -358,7 +358,7 @@ def newest_first(
         return NewestRecords(answers, offsets[top])
     return NewestRecords(
         answers, offsets[-1] + 1 if offsets else 0
-    )  # the limit was reached before the end
+    )  # the read limit was reached before the newest offset
 
 
 def _count_reached(raw: memoryview, offsets: Sequence[int]) -> int:

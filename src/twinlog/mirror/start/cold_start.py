@@ -1,9 +1,9 @@
 """Starts many partitions together, with shared requests.
 
-**Problem.** After a restart, thousands of partitions must find their positions. If each searched by
-itself, each would send about five requests. And what a search reads must belong together: a lane
-that was thought dead may still append a batch between two queries. A log end from before it and a
-producer state from after it would look as if records were missing.
+**Problem.** After a restart, thousands of partitions must find their positions. If each partition
+searched by itself, it would send about five requests. And the results of these requests must be
+consistent: a lane that was thought dead may still append a batch between two of them. A log end
+from before the append and a producer state from after it would look as if records were missing.
 
     check_ids      both clusters   are the topics the ones in the map?
     one_moment     target          producer states, log ends, producer states; again if they differ
@@ -14,17 +14,17 @@ producer state from after it would look as if records were missing.
 **Invariants**
 
 1. The log end and the producer state of a target partition are of one moment (`one_moment`).
-2. The source is read after the target. So what a lane copies in between is at the source.
-3. A missing answer is not an answer: a leader that did not respond has not reported that it knows
-   no producer (`Moment.producer_of`).
+2. The source is read after the target. So records that a lane copies in between are at the source.
+3. A missing response is not evidence: a leader that did not respond may know this flow's producer
+   ID (`Moment.producer_of`).
 4. An error of one partition does not stop the others.
 
 **What may fail**
 
 - *The process dies*: nothing was written. The next start reads everything again.
 - *A topic was deleted or re-created*: `TOPIC_MISSING`, `SOURCE_RECREATED`, `TARGET_RECREATED`.
-- *The producer state changes with each of ATTEMPTS queries*: a lane still writes. The partition is
-  retried (`OTHER_WRITER`).
+- *The producer state changes with each of ATTEMPTS queries*: another lane still writes. The start
+  is retried (`OTHER_WRITER`).
 - *A batch is appended after the last query*: the first request is rejected, or answered as a
   repeat, and the partition is started again.
 """
@@ -56,14 +56,14 @@ from twinlog.wire.record_batch import read_headers
 T = TypeVar("T")
 
 ATTEMPTS: Final = 5
-"""How often a state is queried again that changes during the search."""
+"""Maximum number of times that a changing producer state is queried again."""
 
 AT_ONCE: Final = 32
-"""Number of tails in memory at the same time, of at most about 1 MB each, on both sides."""
+"""Number of partitions whose tails are in memory together, at most about 1 MB per side each."""
 
 
 class ReadAhead:
-    """A view of a cluster's logs with one read per partition already done."""
+    """A view of a cluster's logs with one prefetched read per partition."""
 
     def __init__(self, view: LogView, offsets: Mapping[TopicPartition, int]) -> None:
         self._view = view
@@ -98,9 +98,10 @@ class ReadAhead:
         return out
 
     def _prefetched(self, tp: TopicPartition, offset: int) -> RawRecords | None:
-        """Return the prefetched records from the batch on that contains or follows the offset.
+        """Return the prefetched records from the batch on that contains or follows the offset, or
+        None.
 
-        An empty prefetch is no answer for a later read, because records may have arrived since.
+        An empty prefetch is not used for a later read, because records may have arrived since.
         """
         records, begin = self._read.get(tp), self._offsets.get(tp, offset + 1)
         if records is None or not records.records:
@@ -121,10 +122,10 @@ class ReadAhead:
 def starts_in_groups(
     requests: Sequence[StartRequest], source: LogView, target: LogView, rules: StartRules
 ) -> Iterator[Mapping[TopicPartition, StartPoint | TwinlogError]]:
-    """Yield start points, or the reasons against them, by *source* topic-partition, as they are
-    found.
+    """Yield start points, or errors, by *source* topic-partition, as they are found.
 
-    Partitions need not wait for the tails of all others. The most recently written ones come first.
+    Partitions need not wait for the tails of all others. The most recently written partitions come
+    first.
     """
     out: dict[TopicPartition, StartPoint | TwinlogError] = {}
     source_ids = source.topic_ids({r.source.topic for r in requests})
@@ -137,7 +138,7 @@ def starts_in_groups(
             out[request.source] = error
         else:
             there_still.append(request)
-    # topics that do not exist are left out, because a client waits seconds for each of them
+    # topics that do not exist are left out, because a client would wait seconds for each of them
     moment = read_both(there_still, source, target, rules.producer_id)
     new = {
         request.source: request.start
@@ -208,7 +209,7 @@ class Moment(NamedTuple):
     target_ends: Mapping[TopicPartition, LogEnds]
     """Ends of the target partitions, including those to which an earlier topic was copied."""
     producers: Mapping[TopicPartition, ProducerTail] | None
-    """The target's state of this producer ID, or None if it may not be queried."""
+    """The target's state of this flow's producer ID, or None if it cannot be queried."""
     moving: frozenset[TopicPartition]
     """Target partitions whose state changed with each query."""
 
@@ -218,7 +219,7 @@ class Moment(NamedTuple):
         return -1 if producer is None else producer.last_timestamp
 
     def producer_of(self, tp: TopicPartition, target: LogView) -> ProducerTail | None:
-        """Return the producer state of a target partition. Raises if the answers are unusable."""
+        """Return the producer state of a target partition, or None. Raises if it is uncertain."""
         if tp in self.moving:
             raise PartitionError(
                 f"{tp}: a lane of this flow that was considered dead still writes to it; checking "
@@ -237,8 +238,8 @@ class Moment(NamedTuple):
 def read_both(
     requests: Sequence[StartRequest], source: LogView, target: LogView, producer_id: int
 ) -> Moment:
-    """Read the state of both clusters, the target first: records that a lane copies in between are
-    then at the source.
+    """Read the state of both clusters. The target is read first, so that records that a lane copies
+    in between are at the source.
     """
     targets = {request.target for request in requests}
     target_ends, producers, moving = one_moment(target, targets, producer_id)
@@ -259,8 +260,8 @@ def one_moment(
     changed with each query.
 
     The producer state is queried before and after the log ends, until both are equal. Then no batch
-    of this flow was appended in between, and the log ends belong to that state, whoever else
-    writes. An expiry or a new leader in between changes the state as well.
+    of this flow was appended in between, and the log ends belong to that state, even if other
+    clients write. An expiry or a new leader in between changes the state as well.
     """
     ends: dict[TopicPartition, LogEnds] = {}
     states: dict[TopicPartition, ProducerTail] = {}
@@ -289,7 +290,7 @@ def _sequence(states: Mapping[TopicPartition, ProducerTail], tp: TopicPartition)
 def check_ids(
     request: StartRequest, sources: Mapping[str, TopicId], targets: Mapping[str, TopicId]
 ) -> None:
-    """Raise if one of the topics does not exist any more, or is not the one in the map."""
+    """Raise if the source or target topic does not exist any more, or is not the one in the map."""
     for tp, expected, known, code, side in (
         (request.source, request.source_topic_id, sources, "SOURCE_RECREATED", "source"),
         (request.target, request.target_topic_id, targets, "TARGET_RECREATED", "target"),
@@ -313,7 +314,7 @@ def with_begin(
     begins: Mapping[TopicPartition, int],
     view: LogView,
 ) -> StartRequest:
-    """Return the request with the offset where the copy begins, if it was queried."""
+    """Return the request with the offset where the copy begins if that offset was queried."""
     if request.source not in new:
         return request
     begin = answer_of(begins, request.source, view, "its leader does not report the start offset")
@@ -321,6 +322,6 @@ def with_begin(
 
 
 def batched(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """Return the items in portions (itertools has this from Python 3.12 on)."""
+    """Yield the items in portions (`itertools.batched` needs Python 3.12)."""
     for start in range(0, len(items), size):
         yield items[start : start + size]

@@ -1,9 +1,9 @@
-"""Lost runs: corrects the offset map before its end, if it has lost its newest rows (`LostRuns`).
+"""Corrects the offset map if it has lost its newest rows, by finding the lost runs (`LostRuns`).
 
 **Problem.** An unclean election of the map's topic can lose rows. The tail check then finds the
 target's last 100 records in the source by content, so the copy resumes at the right position. But
-if the map is wrong for the oldest of them, it also lacks runs before it, and groups with offsets
-there would be translated wrongly:
+if the map is wrong for the oldest of these records, it also lacks runs before that record, and
+groups with offsets there would be translated wrongly:
 
     ordinal    0 ... 49 | 50 .......... 299 | 300 ... 399
                the map  |  it lacks runs    |  the tail, found by content
@@ -11,22 +11,25 @@ there would be translated wrongly:
 **Search**
 
 1. The newest remaining run of the map announced its own first record, so that record is trusted.
-2. From the tail backwards, each source record must be the target's next one, or as many records
-   earlier as the source has offsets in between. So each pair is found from a known pair. As soon as
-   the map agrees, the search is done: offsets rise on both sides, and the map has no gap before.
-3. If a record cannot be followed, everything between it and (1) gets the highest offsets that are
-   possible (rule E of `mirror.map.rebuilt_map`). A group is then translated to an earlier record
-   than the true one, never to a later one. If the source has records there, the start reports this
-   (`StartPoint.undecided`).
+2. From the tail backwards, each source record must equal the next target record. If the source has
+   offsets without a record in between, as many target records may be passed over. So each pair is
+   found from a known pair. As soon as the map agrees with a pair, the search is done, because
+   offsets rise on both sides, and the map has no gap before that pair.
+3. If no pair is found for a record, all target records between it and the record of (1) get the
+   highest possible upstream offsets (rule E of `mirror.map.rebuilt_map`). A group is then
+   translated to an earlier record than the true one, never to a later one. If the source has
+   records there, the start reports this (`StartPoint.undecided`).
 
-**Cost.** It reads only if the map is wrong for the oldest tail record: for each 10,000 records at
-most 20 fetches of about 1 MB per log, and as many after them for markers; at most 32 times.
+**Cost.** Logs are read only if the map is wrong for the oldest tail record. Each portion of 10,000
+records takes at most 20 fetches of about 1 MB per log, and as many after the portion for markers.
+There are at most 32 portions.
 
 **What may fail**
 
 - *The process dies before the rows are written*: the map is unchanged, and the next start repeats
-  the correction. Rows of several chunks are written in order. If only the first are there, the last
-  records still differ from the map, so the next start resumes where those end.
+  the correction. Rows of several chunks are written in order. If only the first rows are written,
+  the last records still differ from the map, so the next start continues the correction where these
+  rows end.
 - *The response to a row is lost*: the lane writes all rows again under higher chunks (`map_tail`).
   The late row has the same content.
 - *A lane that was thought dead writes late rows of an older term*: the corrected runs are of a
@@ -63,7 +66,7 @@ from twinlog.mirror.start.tail_check import TargetTail, same_record
 from twinlog.wire.records import Record
 
 PORTION: Final = 10_000
-"""Number of records that are followed at a time, with both logs in memory."""
+"""Number of records that are searched at a time, with both logs in memory."""
 MOST_PORTIONS: Final = 32
 
 Pair = tuple[int, int]
@@ -75,13 +78,13 @@ class ResumePoint(NamedTuple):
 
     upstream: int
     leader_epoch: int
-    """Source leader epoch of the offset before it, or -1 if unknown."""
+    """Source leader epoch of offset `upstream` - 1, or -1 if unknown."""
     corrected: tuple[Run, ...] = ()
-    """Runs before it that replace those of the map."""
+    """Runs before this point that replace those of the map."""
     compared: int = 0
     """Number of last records that are the same on both sides."""
     undecided: tuple[int, int] | None = None
-    """Target offsets [first, next) before it whose source records are unknown."""
+    """Target offsets [first, next) before this point whose source records are unknown, or None."""
 
 
 def next_upstream(runs: Sequence[Run], ordinal: int, log_start: int) -> int:
@@ -104,13 +107,13 @@ def next_upstream(runs: Sequence[Run], ordinal: int, log_start: int) -> int:
 def without_newest(
     runs: Sequence[Run], fingerprints: Mapping[int, int], count: int
 ) -> tuple[Sequence[Run], dict[int, int]]:
-    """Return the first `count` runs, and the fingerprints of records that they announce."""
+    """Return the first `count` runs, and the fingerprints of their records."""
     dropped = runs[count].ordinal
     return runs[:count], {at: crc for at, crc in fingerprints.items() if at < dropped}
 
 
 def run_continued_at(runs: Sequence[Run], ordinal: int) -> Run:
-    """Return the last run that begins at or before `ordinal`, as a run that begins there."""
+    """Return the run that contains `ordinal`, without its records before `ordinal`."""
     run = run_at(runs, ordinal)
     assert run is not None  # noqa: S101 (the first run begins the partition)
     return Run(ordinal, run.upstream_of(ordinal), run.downstream_of(ordinal))
@@ -135,9 +138,9 @@ def pairs_in_order(
     """Return the target's last records with their upstream offsets, continuing after upstream
     offset `after`, or None if they do not follow from there.
 
-    A lane copies records in order, so each record that the source has after `after` is one of
-    these, up to the last. Records that the source no longer has are passed over. No record is left
-    out.
+    A lane copies records in order. So each source record from `after` up to the target's last
+    record must be one of these target records. Target records that the source no longer has are
+    passed over.
     """
     pairs: list[tuple[Record, int]] = []
     left = iter(records)
@@ -171,8 +174,8 @@ class ReplacementRuns(NamedTuple):
 
 
 class LostRuns:
-    """Finds missing runs before the last records, in a topic to which only this flow writes. K is
-    the same for everything that is compared.
+    """Finds missing runs before the last records, in a topic to which only this flow writes. K must
+    be the same for all records that are compared.
     """
 
     def __init__(self, logs: BothLogs, k: int, *, compare_timestamp: bool) -> None:
@@ -182,7 +185,7 @@ class LostRuns:
         self._own_time = compare_timestamp
 
     def before(self, tail_runs: tuple[Run, ...]) -> ReplacementRuns:
-        """Return the target's last records with the missing runs before them."""
+        """Return the runs of the target's last records, with the missing runs before them."""
         begin, upstream = tail_runs[0].ordinal, tail_runs[0].upstream
         if begin <= self._runs[0].ordinal or self._mapped_upstream(begin) == upstream:
             return ReplacementRuns(tail_runs)
@@ -194,7 +197,7 @@ class LostRuns:
         pairs = self._followed_back(low, least, (begin, upstream))
         oldest, oldest_upstream = pairs[-1]
         if self._mapped_upstream(oldest) == oldest_upstream:
-            low, least = oldest, oldest_upstream  # the map is right before it
+            low, least = oldest, oldest_upstream  # the map is right before this pair
         runs = self._runs_of(low, pairs[::-1])
         gaps = (oldest_upstream - least) - (oldest - low)
         if gaps < 0:
@@ -243,7 +246,7 @@ class LostRuns:
         return pairs
 
     def _runs_of(self, low: int, pairs: Sequence[Pair]) -> list[Run]:
-        """Return runs from `low` on. Records without a pair get the offsets before the next."""
+        """Return runs from `low` on. Unpaired records get the offsets before the next pair."""
         runs: list[Run] = []
         for ordinal, upstream in pairs:
             run = Run(low, upstream - (ordinal - low), self._k + low)
@@ -262,8 +265,9 @@ def paired_back(
 ) -> list[tuple[int, int]]:
     """Return (target offset, upstream offset) of records before a known pair, in falling order.
 
-    Each source record must be the target's next one, or as many records earlier as the source has
-    offsets in between. The search ends at the first record for which this is not so.
+    Each source record must equal the next target record. If the source has offsets without a record
+    in between, as many target records may be passed over. The search ends at the first source
+    record without an equal target record.
     """
     pairs: list[tuple[int, int]] = []
     offset, upstream = known_pair

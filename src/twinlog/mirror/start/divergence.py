@@ -26,9 +26,9 @@ class Break(NamedTuple):
     """The first batch at a wrong offset."""
 
     offset: int
-    """Its target offset."""
+    """Target offset of the batch."""
     distance: int
-    """Number of records missing before it; negative: surplus records; 0: the batch is foreign."""
+    """Number of missing records before the batch (negative: surplus records; 0: it is foreign)."""
 
 
 def find_break(
@@ -70,7 +70,7 @@ Known = tuple[Record, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logs:
-    """Both logs for the search, by ordinal."""
+    """Access to both logs by ordinal, for the binary search."""
 
     runs: Sequence[Run]
     k: int
@@ -83,15 +83,15 @@ class Logs:
     """Whether the source is known to have lost copied records."""
     target_at: Callable[[int], Record | None]
     source_at: Callable[[int], Known | None]
-    """Returns the record at an upstream offset, or None if there is none now."""
+    """Returns the source's record at an upstream offset, or None if it has none there now."""
     source_before: Callable[[int], Known | None]
-    """Returns the newest remaining record before an offset: compaction may have left a gap."""
+    """Returns the source's newest record before an offset, which need not be the previous one."""
 
     def upstream_of(self, ordinal: int) -> int:
         return (run_at(self.runs, ordinal) or self.runs[0]).upstream_of(ordinal)
 
     def are_equal(self, ordinal: int) -> bool:
-        """Return whether both records are equal. Records missing on one side count as equal."""
+        """Return True if both records of an ordinal are equal, or if one side has none."""
         target_record = self.target_at(self.k + ordinal)
         source_record = self.source_at(self.upstream_of(ordinal))
         if target_record is None or source_record is None:
@@ -106,11 +106,11 @@ class Divergence(NamedTuple):
     upstream: int
     downstream: int
     was_rewritten: bool
-    """Whether a newer leader epoch of the source begins there, so its log was rewritten."""
+    """Whether a newer source leader epoch begins at `upstream`: the source was rewritten."""
 
 
 def find_divergence(logs: Logs) -> Divergence:
-    """Find the first difference by binary search: everything copied before it is equal."""
+    """Find the first difference by binary search. All records copied before it are equal."""
     low, high = logs.low, logs.high
     if logs.upstream_of(low) < logs.source_start:
         first = run_at_upstream(logs.runs, logs.source_start) or logs.runs[0]
@@ -134,7 +134,7 @@ def source_diverged_error(
 ) -> PartitionError:
     """Return the error for a source that lost the copied records [first, next).
 
-    `span`: their target offsets, if known.
+    `span`: target offsets of these records, if known.
     """
     error = findings.LogFinding(code="SOURCE_DIVERGED", what=what, target=target, span=span).error()
     error.lost = lost
@@ -142,12 +142,12 @@ def source_diverged_error(
 
 
 def not_disproved_error(lost: tuple[int, int], *, source: TopicPartition) -> PartitionError:
-    """Return the error for a source that is known to have lost records, if no evidence is left.
+    """Return the error for a source that is known to have lost copied records.
 
-    A later check may see less, because the replacing records may have been compacted or deleted.
-    That the source's log was truncated remains a fact, which only the copied records themselves,
-    found again at the source, can disprove. A new target topic begins again, and a new generation
-    checks without this memory.
+    A later check may find no difference, because the records that replaced the lost ones may have
+    been compacted or deleted. The loss still counts, unless the copied records are found at the
+    source again. A copy to a new target topic begins again, and a new generation does not remember
+    the loss.
     """
     first, following = lost
     error = PartitionError(
@@ -168,7 +168,7 @@ def diverged_error(
     upstream: int,
     downstream: int,
 ) -> PartitionError:
-    """Return the error. `upstream` and `downstream` are where the copy would have continued."""
+    """Return the error. Without it, the copy would resume at `upstream` and `downstream`."""
     held = f"target offsets [{divergence.downstream}, {downstream})"
     copied = f"upstream records [{divergence.upstream}, {upstream})"
     if divergence.was_rewritten:

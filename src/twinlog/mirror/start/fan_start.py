@@ -1,14 +1,14 @@
-"""Determines where the branches of a source partition resume, in topics that all source partitions
-write to.
+"""Determines where the branches of a source partition resume, in keyed topics, where every source
+partition is copied to every target partition.
 
 The end of each branch is found as in any topic to which other clients may write (`our_end`). Three
 things differ from the start of a whole partition:
 
 - Other source partitions write between a branch's batches all the time, which is normal.
 - The map has single positions (the last record of each batch, and how far the source was read), not
-  every record in between. A log ends after a whole batch, so its end is such a position, unless
-  another lane wrote a batch that this map does not announce. In that case the batch's last record
-  is searched at the source.
+  every record in between. A log ends after a whole batch, so the end of the log is such a position,
+  unless another lane wrote a batch that this map does not announce. In that case the batch's last
+  record is searched at the source.
 - A branch without a row has written nothing, and begins where the other branches did.
 """
 
@@ -48,8 +48,8 @@ def find_fan_start(
 ) -> FanStart:
     """Return where each branch resumes. All requests are for one source partition.
 
-    Raises TwinlogError if one branch cannot continue. The other branches then wait for it, because
-    they are read together.
+    Raises TwinlogError if one branch cannot continue. The other branches then wait for that one,
+    because the source is read once for all of them.
     """
     tp = requests[0].source
     requests = _beginning_together(requests)

@@ -4,11 +4,11 @@ target hold the copy of an earlier topic?
 A source topic that was deleted and created again is a different topic, and its remote topic holds
 the copy of the earlier one. Records of the new topic are not appended to that copy. All partitions
 wait, because one remote topic must not hold copies of both topics. This includes partitions that
-the earlier topic did not have, and those whose own target partition is empty. They begin when the
-remote topic is a different one, or holds no records of the earlier topic any more. Each start
-checks all logs to which the earlier topic was copied, so it does not matter when the topic was
-created again or which process died in between. Until the first row of the new topic exists, each
-partition is judged by the logs alone.
+the earlier topic did not have, and those whose own target partition is empty. All partitions begin
+when the remote topic is a different one, or has no records of the earlier topic any more. Each
+start checks all logs to which the earlier topic was copied, so it does not matter when the topic
+was created again or which process died in between. Until the first row of the new topic exists,
+each partition is judged by the logs alone.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from twinlog.wire.record_batch import read_headers
 def check_is_new(logs: BothLogs, *, is_alone: bool, is_listed: bool) -> None:
     """Raise if the copy had already begun, or if the target holds records of another writer.
 
-    The first row is written before any record. So the row was lost if the state topic lists it
-    (`StartRequest.had_row`), or if the broker lists this producer ID (`is_listed`). This applies to
-    every kind of topic. An earlier topic of this name may explain why the producer ID is listed,
-    but not why a row of this very pair of topics is missing.
+    The first row is written before any record. So the row was lost if the state topic notes that
+    there was one (`StartRequest.had_row`), or if the broker lists this flow's producer ID
+    (`is_listed`). This applies to every kind of topic. An earlier topic of this name may explain
+    why the producer ID is listed, but not why a row of this very pair of topics is missing.
     """
     request, target_ends = logs.request, logs.target_ends
     had_other_life = request.began_at >= 0 or request.is_another
@@ -109,7 +109,7 @@ def _map_missing_error(logs: BothLogs, *, is_alone: bool) -> PartitionError:
 
 
 def _lacks_its_beginning(logs: BothLogs) -> bool:
-    """Return whether the oldest batch is this flow's, and its earlier records were never here."""
+    """Return True if the oldest batch is this flow's, but its earlier records were never there."""
     raw = logs.read_target(logs.target_ends.log_start)
     first = next((header for header, _ in read_headers(raw)), None)
     if first is None or first.producer_id not in logs.request.our_producers:
@@ -124,9 +124,10 @@ def _written_by_name_error(logs: BothLogs) -> PartitionError:
     identifies topics only by name (Produce below version 13). The batch is now at the beginning of
     the new topic, where the records before it belong.
 
-    Those records cannot be inserted before it, and the batch must not be appended twice. So nothing
-    is written until these records are gone. The copy then begins with the first record. Twinlog
-    does not delete them itself: an operator must check whether the source still has them.
+    The missing records cannot be inserted before the batch, and the batch must not be appended
+    twice. So nothing is written until the batch is gone from the target. The copy then begins with
+    the first record. Twinlog does not delete the batch itself, because an operator must check
+    whether the source still has its records.
     """
     target = logs.request.target
     holds = findings.Span(logs.target_ends.log_start, logs.target_ends.log_end)
@@ -145,7 +146,7 @@ def _written_by_name_error(logs: BothLogs) -> PartitionError:
 
 
 def former_targets(requests: Iterable[StartRequest]) -> set[TopicPartition]:
-    """Return further target partitions whose log ends are needed."""
+    """Return the target partitions of earlier source topics, for `check_former`."""
     return {tp for request in requests for tp in _former(request)}
 
 

@@ -10,26 +10,27 @@ distributed by key.
 **Problem.** In a topic to which only this flow writes, K is constant, so the log end determines the
 position (`position`). Here K changes with each foreign record. So the walk begins at the map's
 mark, which states how far the copy certainly got, and reads the batch headers after it. A batch of
-one of this flow's producer IDs moves the end, and its sequences must follow those before it. The
-broker's producer state is the cross-check and ends the walk: when every remembered record was seen,
-no record of this flow follows. A *final* mark ends it, too, because it was written with nothing in
-flight (`Mark.is_final`). No mark states that the log still has what was written before it.
+one of this flow's producer IDs moves the end of the copy, and its sequences must follow those of
+the batches before. The broker's producer state is the cross-check and ends the walk, because no
+record of this flow follows the last remembered one. A *final* mark ends the walk, too, because it
+was written with nothing in flight (`Mark.is_final`). But no mark proves that the log still has the
+records before it.
 
-**A target that lost its end** (unclean election) and was then written to by other clients may be
-longer than the mark again, although nothing after the mark is this flow's. While the broker knows
-this flow's producer ID, its state shows the position. If the broker has forgotten the ID, the
-offset of this flow's last record decides: a log assigns an offset once, so a foreign batch that
-contains that offset proves the loss (`TARGET_TRUNCATED`). This requires that
+**A target that lost its end** (unclean election) and was then written to by other clients may reach
+beyond the mark again, although no record after the mark is this flow's. While the broker knows this
+flow's producer ID, its state shows the position. If the broker has forgotten the ID, the offset of
+this flow's last record decides. A log assigns an offset once, so a foreign batch that contains that
+offset proves the loss (`TARGET_TRUNCATED`). This requires that
 
 - the offset is known, from the map, up to the mark;
-- the record at that offset is not equal to the source's record. An equal one was there before this
-  flow: a reverse flow begins after the records that both sides have;
+- the record at that offset is not equal to the source's record. An equal record was there before
+  this flow began, because a reverse flow begins after the records that both sides have;
 - in a compacted topic, both records exist and differ. A record that was cleaned away may have been
   equal.
 
-**Cost.** Other clients may have written any amount since the mark. A search of many partitions
-reads only a little of it. If that is not enough (`LongSearch`), the partition gets a search of its
-own.
+**Cost.** Other clients may have written any amount since the mark. A search for many partitions
+reads only a little of each log. If that is not enough (`LongSearch`), the partition gets a search
+of its own.
 
 A Fetch ends at the high watermark. This flow's records above it were sent, and are neither missing
 nor durable, so a walk that could not read so far has no result yet (`TARGET_UNDER_MIN_ISR`).
@@ -63,9 +64,9 @@ Fetch takes a round trip.
 """
 
 READS_FOR_STRANGERS: Final = 4
-"""Maximum fetches after this flow's last batch in search of a foreign one, if other Twinlog flows
-write to the cluster, too: they may have written any amount. The watch checks the rest
-(`lane.watches.foreign_records`).
+"""Maximum fetches after this flow's last batch in search of a foreign batch, if other Twinlog flows
+also write to the cluster, because these may have written any amount. The watch checks the rest of
+the log (`lane.watches.foreign_records`).
 """
 
 
@@ -76,14 +77,15 @@ class OurEnd:
     ordinal: int
     """The next ordinal of this flow."""
     downstream: int
-    """Target offset after this flow's last record; -1: none, or unknown."""
+    """Target offset after this flow's last record, or -1 if there is none or it is unknown."""
     foreign: int | None = None
     """Target offset of the first foreign record after this flow's last one."""
     has_company: bool = False
-    """Whether another Twinlog flow writes there."""
+    """Whether another Twinlog flow writes to the partition."""
     jumps: tuple[Run, ...] = ()
-    """Runs for batches of this flow whose offset differs from the map. Other clients wrote between
-    its records, and the lane that noticed it may have died before it wrote the row.
+    """Runs for batches of this flow whose offset differs from the map. The reason is that other
+    clients wrote in between, and that the lane that noticed this may have died before it wrote the
+    row.
     """
 
 
@@ -95,10 +97,10 @@ def find_end(
     known_producers: frozenset[int],
     is_copy: Callable[[int, int], bool | None],
 ) -> OurEnd:
-    """Find how far this flow's records go, from the map's mark on.
+    """Find the end of this flow's records, from the map's mark on.
 
-    `known_producers`: the producer IDs of all known flows. `is_copy`: returns whether an upstream
-    offset and a target offset hold the same record, or None if one of them holds no record.
+    `known_producers`: the producer IDs of all known flows. `is_copy`: returns True if an upstream
+    offset and a target offset have the same record, or None if either has none.
     """
     walk = _Walk(request, target_ends, target, known_producers)
     remembered = _remembered(walk.mark, producer)
@@ -108,7 +110,8 @@ def find_end(
         _check_forgotten(walk, is_copy)
     if expected is None:
         return walk.end(walk.ordinal)
-    if expected < walk.mark.ordinal:  # a repeat after the mark would have raised
+    # records are lost: a repeat after the mark would have raised an error in the walk
+    if expected < walk.mark.ordinal:
         lost = f"{walk.mark.ordinal - expected} records that were acknowledged"
         raise truncated_error(request, lost, target_ends)
     if expected < walk.ordinal:
@@ -118,11 +121,11 @@ def find_end(
 
 
 class LongSearch(TwinlogError):
-    """Raised if the end is further away than may be read here (`StartRequest.most_reads`)."""
+    """Raised if the copy's end is not found within `StartRequest.most_reads` fetches."""
 
 
 class _Walk:
-    """Reads the batch headers from the mark on."""
+    """Reads the batch headers from the mark on, and keeps track of the end of the copy."""
 
     def __init__(
         self,
@@ -141,7 +144,8 @@ class _Walk:
         self._check_log_reaches()
         begin = self.mark.downstream
         if begin > target_ends.log_end and self.last is not None:
-            # the log lost only records of other clients, because this flow's last one is there
+            # the log lost only records of other clients, because this flow's last record is still
+            # there
             begin = self.last + 1
         self.begin = max(begin, target_ends.log_start)
         self.is_whole = self.begin <= self.mark.downstream and not request.may_lose_batches
@@ -155,7 +159,7 @@ class _Walk:
     def _check_log_reaches(self) -> None:
         """Raise if the target's log ends before this flow's last record at the mark.
 
-        A mark may be further: the offsets in between were written by other clients.
+        The mark may be after the log's end if other clients wrote the records in between.
         """
         reached = self.mark.downstream if self.last is None else self.last + 1
         if reached > self.target_ends.log_end:
@@ -163,8 +167,8 @@ class _Walk:
             raise truncated_error(self.request, lost, self.target_ends)
 
     def run(self, expected: int | None) -> None:
-        """Read on until no record of this flow can follow. `expected`: the next ordinal at which
-        that is certain.
+        """Read on until no record of this flow can follow. `expected`: the next ordinal after this
+        flow's last record, or None if unknown.
         """
         tp, end, reads = self.request.target, self.target_ends.log_end, -1
         headers = Headers(self._target, tp, self.begin, end, self.request.most_reads)
@@ -183,7 +187,7 @@ class _Walk:
                 self._has_company |= not header.is_control
             elif self._foreign is None:
                 self._foreign = max(header.base_offset, self.begin)
-        if self.ordinal != expected:  # if they are equal, only foreign records are unread
+        if self.ordinal != expected:  # if both are equal, all unread records are foreign
             headers.check_all_read()
 
     def _is_ours(self, header: BatchHeader) -> bool:
@@ -222,8 +226,8 @@ class _Walk:
             yield Run(first, run.upstream_of(first), header.base_offset)
 
     def end(self, ordinal: int) -> OurEnd:
-        """Return the result for this next ordinal."""
-        # the log was read up to its end at the time of the broker's producer state
+        """Return the result of the walk, if `ordinal` is the next one of this flow."""
+        # the walk has read everything up to the log end that belongs to the producer state
         is_gone = ordinal > self.ordinal  # the last batch was deleted, so its offset is unknown
         is_nothing = ordinal == self.first
         return OurEnd(
@@ -249,7 +253,7 @@ def last_before_mark(request: StartRequest) -> tuple[int | None, int]:
 def _offset_of(request: StartRequest, ordinal: int) -> int | None:
     """Return the target offset of a record of this flow by the map, or None if unknown.
 
-    Rows of a branch only locate a record at the source. Their K is a guess.
+    Rows of a branch show only the source offset of a record. Their target offset is a guess.
     """
     run = run_at(request.runs, ordinal)
     if run is None or request.is_branch or not is_record(run):
@@ -300,9 +304,9 @@ def _check_forgotten(walk: _Walk, is_copy: Callable[[int, int], bool | None]) ->
 
 
 def _may_be_further(request: StartRequest, mark: Mark) -> bool:
-    """Return whether a batch after the mark may have been written.
+    """Return True if a batch after the mark may have been written.
 
-    Every batch of a branch is announced. Elsewhere only batches that begin a run are.
+    Every batch of a branch is announced. In other copies, only batches that begin a run are.
     """
     if not request.is_branch:
         return True
@@ -311,8 +315,8 @@ def _may_be_further(request: StartRequest, mark: Mark) -> bool:
 
 
 def truncated_error(request: StartRequest, what: str, target_ends: LogEnds) -> PartitionError:
-    """Return the error for a target that lost the end of the copy, because the mark is further than
-    the log.
+    """Return the error for a target that lost the end of the copy: the mark is after the log's
+    end.
     """
     missing = f"{what} are gone from the target's log, which ends at {target_ends.log_end}"
     return target_error(request.target, missing, code="TARGET_TRUNCATED")
@@ -391,10 +395,10 @@ class Headers:
                     yield header
                     self._offset = header.next_offset
             if self._offset == before:
-                return  # cleaned up to the end, or the high watermark was reached
+                return  # the rest of the log was cleaned, or the high watermark is reached
 
     def search_is_over(self) -> None:
-        """End the search. Everything that is read from now on is a sample."""
+        """End the search. Later reads may stop before the log's end without an error."""
         self._is_search, self._size = False, READ_BYTES
 
     def check_all_read(self) -> None:
@@ -407,7 +411,7 @@ class Headers:
 
 
 def under_min_isr_error(target: TopicPartition, count: int) -> PartitionError:
-    """Return the error for records that may disappear with their leader; no copy resumes."""
+    """Return the error for records that may disappear with their leader, so no copy resumes."""
     return PartitionError(
         f"{target}: {count} records are not on enough replicas; waiting until the in-sync replicas "
         "have them",
@@ -417,7 +421,7 @@ def under_min_isr_error(target: TopicPartition, count: int) -> PartitionError:
 
 
 def is_foreign(header: BatchHeader, known_producers: frozenset[int]) -> bool:
-    """Return whether the batch was written by none of the known flows."""
+    """Return True if the batch was written by none of the known flows."""
     if header.magic < 2:
         return True
     return not header.is_control and header.producer_id not in known_producers

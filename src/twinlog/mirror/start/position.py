@@ -1,11 +1,11 @@
 """Determines where one partition resumes, by checking both logs.
 
 **Problem.** A start must find the first source record that is not on the target. If it resumes too
-low, records are copied twice; if it resumes too high, they are lost. It trusts no memory: neither a
-lane's, nor the driver's, nor a committed offset, because each may be older than the log. And any of
-the logs may be damaged: the target lost its end, the source was truncated or re-created, the offset
-map lost rows or announces records that were never written, other clients wrote to the target, or a
-lane that was thought dead still writes during the check.
+low, records are copied twice; if it resumes too high, they are lost. A start relies on nothing that
+a lane or the driver remembers, and on no committed offset, because each may be older than the log.
+And any of the logs may be damaged: the target lost its end, the source was truncated or re-created,
+the offset map lost rows or announces records that were never written, other clients wrote to the
+target, or a lane that was thought dead still writes during the check.
 
     target's log end --(b)--  minus K  --(c)-->  ordinal  --(d) map-->  upstream offset
                                  |                                          |
@@ -34,30 +34,30 @@ between.
 **The map is ahead of the log.** That is normal after a crash, because rows are written before their
 data. The ordinal comes from the log, so runs at or above it are ignored, and the cut voids them.
 
-**The map is behind the log**, or wrong about its end. Either its topic lost the newest rows by an
-unclean election, or a lane that was thought dead wrote records with rows that were not read, or are
-void. The ordinal is right even then, but the newest run that is left continues too far, so (d) is
-wrong. The records show it (`resume_point`):
+**The map is behind the log**, or wrong about the log's end. Either the map topic lost its newest
+rows by an unclean election, or a lane that was thought dead wrote records whose rows were not read,
+or are void. The ordinal is right even then. But the newest remaining run is assumed to continue too
+far, so (d) is wrong. A comparison of records detects this (`resume_point`):
 
 1. The last 100 records of the target are compared with the source records that the map gives for
    them. If they are equal, the map is right.
 2. Otherwise the newest runs of the map are left out, up to three, if the last record then matches.
 3. If that does not explain the records, or the source has no record where the map has the last one,
    the last records are searched in the source, within 2,000 offsets of the expected position. They
-   must match one after the other at exactly one position. The copy resumes after it, and
+   must match one after the other at exactly one position. The copy resumes after that position, and
    `corrections` finds the runs before it that the map lost.
 4. If no position matches, the partition stops (`DIVERGED`). It never continues by a guess.
 
 **If nothing can be compared**, because the source or the target has deleted its records, K, the
-producer state and the map are the only evidence. That is no error: a topic that is idle for longer
-than its retention has no records. The log line of the start says so.
+producer state and the map are the only evidence. That is no error, because a topic that is idle for
+longer than its retention has no records. The log line of the start reports it.
 
 **Transformed records** cannot be compared, so their position follows from the map alone, under
 stricter conditions (`announced`). Raw records after them are compared as above.
 
-**A start may fail at any step.** It only reads, so nothing remains of it. The first thing that is
-written is the row of the cut, and every batch waits for it. If a batch of another lane is appended
-during the check, the log ends do not match the producer state, and the check is repeated
+**A start may fail at any step.** A start only reads, so no cleanup is needed. The first thing that
+is written is the row of the cut, and every batch waits for it. If a batch of another lane is
+appended during the check, the log ends do not match the producer state, and the check is repeated
 (`cold_start.one_moment`). If it is appended after the check, the first request is rejected, or
 answered as a repeat, and the partition is started again.
 
@@ -65,8 +65,8 @@ A partition that has a row never uses the configured start again. So retention, 
 producer state cannot send it back to the beginning or, with `latest`, past records that were not
 copied.
 
-**Rejected:** to treat a missing answer as a confirmation. Four real faults came from that, and the
-rules above are their result (ADR 13).
+**Rejected:** to treat a missing answer as a confirmation. Four real faults were caused by that, and
+led to the rules above (ADR 13).
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ from twinlog.wire.records import Record
 
 @dataclass(eq=False)
 class StartSearch:
-    """The search for the start of one partition, by the first answers of both clusters."""
+    """The search for the start of one partition, from the state that was read of both clusters."""
 
     request: StartRequest
     source_ends: LogEnds
@@ -129,14 +129,14 @@ class StartSearch:
     target: InitVar[LogView]
     rules: StartRules
     lost: tuple[int, int] | None = None
-    """Records that the source deleted before they were copied, if the copy resumes after them."""
+    """Source offsets [first, next) that were deleted uncopied, if the copy resumes after them."""
 
     def __post_init__(self, source: LogView, target: LogView) -> None:
         ends = self.source_ends, self.target_ends
         self.logs = BothLogs(self.request, *ends, source, target, self.rules.isolation)
 
     def resume(self) -> StartPoint:
-        """Return where the copy resumes, or begins. Raises the reason why it must not."""
+        """Return where the copy resumes or begins. Raises TwinlogError if it must do neither."""
         if self._is_alone:
             self._check_replicated(self.target_ends.log_end)
         if not self.request.runs:
@@ -148,8 +148,8 @@ class StartSearch:
         return self.rules.is_ours_alone and not self.request.is_branch
 
     def _check_replicated(self, end: int) -> None:
-        """Require that this flow's records are on enough replicas. Records of other clients may
-        come and go.
+        """Raise TARGET_UNDER_MIN_ISR if records below `end` are on too few replicas. Later records
+        are of other clients, and may disappear.
         """
         if self.target_ends.high_watermark < end:
             raise under_min_isr_error(self.request.target, end - self.target_ends.high_watermark)
@@ -196,8 +196,8 @@ class StartSearch:
         return resume_point._replace(leader_epoch=self._epoch(upstream, resume_point.leader_epoch))
 
     def _after_accepted(self, stretch: TailStretch) -> StartPoint | None:
-        """Return a start point after foreign records that are exactly as they were accepted, or
-        None if the map already has all of them.
+        """Return a start point after foreign records that are exactly as accepted and not in the
+        map yet, or None if there are none.
         """
         runs, end = self.request.runs, self.target_ends.log_end
         low = max(self.target_ends.log_start, stretch.low)
@@ -233,13 +233,14 @@ class StartSearch:
         begin = begin_of(request, self.source_ends.log_end)
         is_group = request.group_at >= 0 > max(request.siblings_at, request.began_at)
         if is_group and begin < upstream:
-            # the group would have skipped these records, too; that is reported
+            # reported as lost, although the group would have skipped these records, too
             self.lost = begin, upstream
         upstream = max(upstream, begin)
         ordinal = 0
         if self.producer is not None:
-            # this producer ID wrote here before: for an earlier source topic of this name, or
-            # because a broker identifies topics by name only (`first_start`)
+            # The flow has written to this partition before. It copied an earlier source topic of
+            # this name, or a broker that identifies topics by name only accepted a batch for an
+            # earlier target topic (`first_start`).
             self._check_replicated(self.target_ends.log_end)
             ordinal = sequence_of(self.producer.last_sequence + 1)
         return StartPoint(
@@ -345,11 +346,11 @@ class StartSearch:
         )
 
     def _k(self, ordinal: int, foreign: int | None = None) -> int:
-        """Return K, estimated from below if other clients write to the topic.
+        """Return K, or a lower bound of K if other clients write to the topic.
 
-        Foreign records above the high watermark may disappear with their leader without a record of
-        this flow missing. For a copy that was taken over, K states where it ended: before the first
-        foreign record.
+        The bound is computed from the high watermark, because foreign records above it may
+        disappear with their leader. If other clients have ended the copy, K is computed from their
+        first record.
         """
         return (self.target_ends.high_watermark if foreign is None else foreign) - ordinal
 
@@ -363,7 +364,8 @@ class StartSearch:
             )
         upstream = next_upstream(runs, own_end.ordinal, self.source_ends.log_start)
         if own_end.foreign is not None:
-            stable = self._stable_end()  # read before the check: everything below it is decided
+            # read before the check, so that no transaction below this offset is open
+            stable = self._stable_end()
             end = max(stable, self.source_ends.high_watermark)
             self._check_taken_over(upstream, own_end.foreign, end)
         checked = self._check_source(upstream)
@@ -382,8 +384,8 @@ class StartSearch:
         return ResumePoint(checked, epoch, jumps, 0 if last is None else 1)
 
     def _stable_end(self) -> int:
-        """Return the source offset below which no transaction is open, if only committed records
-        are copied.
+        """Return the source's last stable offset, or its high watermark if uncommitted records are
+        copied.
         """
         tp = self.request.source
         if self.rules.isolation is Isolation.READ_UNCOMMITTED:
@@ -397,8 +399,8 @@ class StartSearch:
         """Raise TAKEN_OVER if other writers ended the copy but the source still has records to
         copy.
 
-        `end`: end of the part of the source to check. The marker of a decided transaction may be
-        after the end that the source had before.
+        `end`: upper bound of the source offsets to check. It may be above the log end that was read
+        earlier, because the marker of a decided transaction may follow.
         """
         if holds_records(
             self.logs.read_source,
@@ -415,8 +417,8 @@ class StartSearch:
             )
 
     def _check_last(self, own_end: OurEnd) -> EqualRecord | None:
-        """Run the tail check of a shared topic: only the last record, because other clients may
-        write in between.
+        """Run the tail check of a shared topic, which compares only the last record, because other
+        clients may write in between.
 
         Returns None if there is nothing to compare.
         """
@@ -445,8 +447,8 @@ class StartSearch:
     ) -> EqualRecord | None:
         """Find this flow's last record at a later source offset, after a gap that no row announced.
 
-        A lane that was thought dead may have written it. A single record is proof only if its own
-        timestamp is kept.
+        A lane that was thought dead may have written it. A single equal record is proof only if the
+        target keeps the source's timestamps.
         """
         record, has_own_time = target_record
         epochs = {
@@ -462,8 +464,8 @@ class StartSearch:
     # -- topics of either kind
 
     def _epoch(self, upstream: int, known_epoch: int = -1) -> int:
-        """Return the leader epoch of the source record before a position. An idle copy would learn
-        it only with its next record.
+        """Return the leader epoch of the source record before a position. It is read now, because
+        an idle copy would get it only with its next record.
         """
         return known_epoch if known_epoch >= 0 else self.logs.epoch_before(upstream)
 

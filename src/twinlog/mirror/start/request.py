@@ -1,4 +1,4 @@
-"""What is known about a partition before its logs are checked."""
+"""What a start knows about a partition before its logs are checked."""
 
 from __future__ import annotations
 
@@ -15,45 +15,45 @@ from twinlog.model import EARLIEST, Isolation, StartAt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartFacts(PartitionPair):
-    """The part of the map that a start needs, and what the driver remembers of the partition."""
+    """What the driver knows about a partition that is to be started, including part of its map."""
 
     runs: tuple[Run, ...]
-    """The first run, and all runs from ordinal `runs_from` on."""
+    """The map's first run, and all its runs from ordinal `runs_from` on."""
     runs_from: int = -1
-    """The ordinal from which on the runs are complete; -1: all runs are here."""
+    """Ordinal from which on `runs` is complete, or -1 if `runs` has all runs of the map."""
     mark: Mark | None = None
-    """The map's mark: a point that the copy has certainly reached."""
+    """The map's mark, a point that the copy has certainly reached, or None."""
     transformed: tuple[tuple[int, int], ...] = ()
-    """Ordinals [first, next) of transformed records, which differ from the source's
-    (`mirror.start.announced`).
+    """Ranges [first, next) of ordinals of transformed records, which differ from their source
+    records (`mirror.start.announced`).
     """
     had_row: bool = False
-    """Whether the offset map is known to have had a row of this copy. If it has none now, the row
+    """Whether the offset map is known to have had a row of this copy. If `runs` is empty, the row
     was lost.
     """
     fingerprints: dict[int, int] = field(default_factory=dict)
     """Fingerprints of announced records, by ordinal."""
     start: StartAt = EARLIEST
-    """Where the copy begins if the map has no row of it. Ignored otherwise."""
+    """Where the copy begins if the map has no row of this copy. Ignored otherwise."""
     group_at: int = -1
-    """Committed offset of the source's consumer group, which replaces `start`; -1: none."""
+    """Offset of the source's consumer group, which replaces `start`, or -1 without a group."""
     began_at: int = -1
-    """Where an earlier copy of this source partition began, to a target topic that was deleted
-    since; -1: none.
+    """Upstream offset at which an earlier copy of this source partition began, whose target topic
+    was deleted since, or -1 if there is none.
     """
     former: tuple[int, ...] = ()
-    """Target partitions with the copy of an earlier, deleted source topic of this name."""
+    """Target partitions to which an earlier, deleted source topic of this name was copied."""
     is_another: bool = False
-    """Whether the partition of this number of such an earlier source topic was copied to this
+    """Whether the partition with the same number of such an earlier source topic was copied to this
     target topic.
     """
     acked_ordinal: int = -1
-    """The highest next ordinal that was acknowledged in this generation."""
+    """The next ordinal after the last record acknowledged in this generation, or -1."""
     acked_epoch: int = -1
-    """The target's leader epoch at that time."""
+    """The target's leader epoch at the time of that acknowledgement."""
     lost: tuple[int, int] | None = None
-    """[first, next) of copied upstream offsets that the source has lost, as found earlier in this
-    generation.
+    """Copied upstream offsets [first, next) that the source has lost, as found earlier in this
+    generation, or None.
     """
     skips: tuple[Skip, ...] = ()
     """Upstream records to skip, as configured by the operator."""
@@ -61,31 +61,31 @@ class StartFacts(PartitionPair):
     """Foreign records in the target's log that an operator accepted."""
 
     def facts(self) -> dict[str, Any]:
-        """Return these fields by name."""
+        """Return the fields of `StartFacts` by name."""
         return {field.name: getattr(self, field.name) for field in fields(StartFacts)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRequest(StartFacts):
-    """A partition to be started."""
+    """A request to determine where one partition resumes."""
 
     is_branch: bool = False
-    """Whether this is a branch of a keyed topic: it gets the source records that belong here by key
-    (`mirror.copy.fan_out`).
+    """Whether this is a branch of a keyed topic, which gets only the source records that belong to
+    its target partition by key (`mirror.copy.fan_out`).
     """
     our_producers: frozenset[int] = frozenset()
-    """Producer IDs under which this flow may have written here, also the current one."""
+    """All producer IDs, including the current one, under which this flow may have written."""
     begin: int = -1
-    """The offset that `start` means in the current log. It is determined once, and fixed by the
-    first row.
+    """The upstream offset that `start` means in the current log, or -1 if not determined. The first
+    row of the map fixes it permanently.
     """
     siblings_at: int = -1
-    """Where the other branches of the source partition began; -1: none has begun."""
+    """Upstream offset where the source partition's other branches began, or -1 if none has."""
     may_lose_batches: bool = False
     """Whether the target topic is, or may be, compacted, so that batches may be missing."""
     most_reads: int | None = None
-    """Maximum fetches after the mark of a shared topic, if other partitions wait for the same
-    search; None: no limit.
+    """Maximum fetches after the mark of a shared topic, or None without a limit. A limit is set if
+    other partitions wait for the same search.
     """
     accept_source_loss: bool = False
     """Whether to continue after records that the source deleted before they were copied."""
@@ -104,15 +104,15 @@ class StartRules:
     is_ours_alone: bool
     isolation: Isolation
     known_producers: frozenset[int] = frozenset()
-    """Producer IDs of all known flows. Their records are not foreign."""
+    """Producer IDs of all known Twinlog flows. Records of these flows are not foreign."""
 
 
 def runs_for_start(partition_map: PartitionMap, limit: int) -> tuple[tuple[Run, ...], int]:
-    """Return the part of a map that a start needs, and the ordinal from which on it is complete
-    (-1: from the first).
+    """Return the runs of a map that a start needs, and the ordinal from which on they are complete,
+    or -1 if they are all runs.
 
-    The part is the first run, which has K, and the newest runs: all of the newest chunk, and all
-    from the last record before the mark on.
+    These are the first run, which has K, and the newest runs: at least `limit`, all of the newest
+    chunk, and all from the last record before the mark on.
     """
     runs = partition_map.runs
     begin = max(0, len(runs) - limit)

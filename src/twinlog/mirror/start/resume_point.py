@@ -1,7 +1,7 @@
 """Determines where a copy resumes, from the map and from the target's last records.
 
-`position` explains what it means that the map is ahead or behind. This module has the order in
-which explanations of a mismatch are tried:
+`position` explains why the map can be ahead of the log or behind it. This module tries the
+explanations of a mismatch in this order:
 
     compare the last 100 records with the map
       |-- equal, and the last one is among them ----> resume by the map
@@ -57,14 +57,15 @@ class TailCheck:
         self._ordinal = ordinal
 
     def resume_point(self) -> ResumePoint:
-        """Return where the source is read next: by the map or, if the records contradict it, by the
+        """Return where the copy resumes: by the map or, if the records contradict the map, by the
         records.
 
-        There are three results. The last records are those in the map (`ResumePoint.compared` of
-        them). They are different ones (DIVERGED, SOURCE_DIVERGED). Or no record can be compared,
-        because the target or the source has deleted its tail. Then K, the producer state and the
-        map are the only evidence, which is right unless one of them lost its end as well. A start
-        is not refused merely because records are old.
+        There are three results. First, the last records are those in the map
+        (`ResumePoint.compared` has their number). Second, they are different records (DIVERGED,
+        SOURCE_DIVERGED). Third, no record can be compared, because the target or the source has
+        deleted its tail. In the third case, K, the producer state and the map are the only
+        evidence, which is right unless one of them lost its end as well. A start is not refused
+        only because records are old.
         """
         logs, lost = self._logs, self._request.lost
         upstream = next_upstream(self._runs, self._ordinal, logs.source_ends.log_start)
@@ -106,14 +107,14 @@ class TailCheck:
         )
 
     def _corrected(self, upstream: int, known_records: dict[int, Known]) -> ResumePoint | None:
-        """Return another resume point that the last records prove, or None without evidence.
+        """Return another resume point, which the last records prove, or None if they prove none.
 
         The newest rows of a map may announce records that were never written, because another lane
         was first. Without these rows, the records follow the earlier rows, or fall into a gap of
         the source where nothing can be compared. So the shortened map is accepted if the last
-        record is found equal. If the source no longer has that record, it is accepted if a row's
-        fingerprint shows that the record there is not the announced one, and the last record is
-        nowhere nearby.
+        record is found equal. If the source no longer has that record, two conditions must be met:
+        a row's fingerprint shows that the target has another record than the announced one, and no
+        source record nearby equals the last record.
         """
         fallback: ResumePoint | None = None
         runs, prints = self._runs, self._request.fingerprints
@@ -121,7 +122,8 @@ class TailCheck:
             dropped = runs[count]
             void = is_void(dropped, self._tail, self._k, prints)
             if void is False:
-                break  # the announced record is there, so this row and all before it are right
+                # the target has the announced record, so this row and all before it are right
+                break
             earlier, fewer = without_newest(runs, prints, count)
             known_records |= self._logs.sources(self._tail, earlier, self._k)
             comparison = self._compare(earlier, known_records, fewer)
@@ -146,7 +148,7 @@ class TailCheck:
         if not records or records[-1].offset != self._k + self._ordinal - 1:
             return accepted
         if self._ordinal <= first:
-            return accepted  # no record there is this flow's: another mirror wrote them
+            return accepted  # another mirror, not this flow, wrote the target's records
         near = self._logs.around(accepted.upstream)
         around = near.records
         newest = search(self._tail, around)
@@ -160,21 +162,22 @@ class TailCheck:
     def _resume_after(
         self, newest: int, around: Mapping[int, Known], runs: tuple[Run, ...], compared: int
     ) -> ResumePoint:
-        """Return the resume point after this source record. `runs` are the target's last records.
+        """Return the resume point after source record `newest`. `runs`: those of the last records.
 
-        If the map is wrong for the first of them, it lacks runs before it as well.
+        If the map is wrong for the first of these runs, it also lacks runs before that one.
         """
         own_time = not self._tail.is_log_append_time
         refound = LostRuns(self._logs, self._k, compare_timestamp=own_time).before(runs)
         return ResumePoint(newest + 1, around[newest][1], refound.runs, compared, refound.undecided)
 
     def _near_by(self, upstream: int, fallback: ResumePoint | None) -> ResumePoint | None:
-        """Return the only nearby position whose records equal the target's last ones, `fallback`
-        if no nearby record equals the last one, or None.
+        """Return the only nearby position whose records equal the target's last ones. Without one,
+        return `fallback` if no nearby record equals the last one, else None.
         """
         logs, last = self._logs, self._tail.records[-1]
         if last.offset != self._k + self._ordinal - 1:
-            return None  # the last record was cleaned away, so the position cannot be derived
+            # the cleaner removed the last record, so the position cannot be derived from it
+            return None
         near = logs.around(upstream)
         around = near.records
         newest = search(self._tail, around)
@@ -189,8 +192,8 @@ class TailCheck:
         return fallback
 
     def _in_order(self, near: NearRecords) -> ResumePoint | None:
-        """Match the last records in order, after the newest record that is where the map has it, or
-        from the source's first record on.
+        """Match the last records in order, or return None if they do not match. The match begins
+        after the newest record for which the map is right, or else at the source's first record.
         """
         tail, around, own_time = self._tail, near.records, not self._tail.is_log_append_time
         start, behind = self._logs.source_ends.log_start, list(tail.records)

@@ -1,9 +1,9 @@
 """The tail check: the target's last records must equal the source records given by the map.
 
-It makes a start safe even if everything else is wrong: a map that lost its newest row, a source
-that was truncated and refilled, or records of another writer. Key, value, headers and timestamp are
-compared. Bytes are not, because a target may recompress, set its own timestamps, or have been
-compacted.
+The check makes a start safe even if everything else is wrong: if the map lost its newest row, if
+the source was truncated and refilled, or if another writer appended records. Key, value, headers
+and timestamp are compared. Bytes of batches are not, because a target may recompress them, set its
+own timestamps, or have been compacted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from twinlog.wire.record_batch import BatchHeader, read_headers
 from twinlog.wire.records import Headers, Record, decode_batch, decode_legacy, fingerprint
 
 TAIL_RECORDS: Final = 100
-"""Number of last offsets of the target whose records are compared."""
+"""Number of offsets at the end of the target's log whose records are compared."""
 REPLACED: Final = re.compile("\ufffd+")
 
 
@@ -34,7 +34,7 @@ class TargetTail:
     last_header: BatchHeader | None
     is_log_append_time: bool
     whole_from: int = 0
-    """From this offset on, no record is missing. Before it, large records may be."""
+    """`records` is complete from this offset on. Before it, large records may be missing."""
 
 
 class EqualRecord(NamedTuple):
@@ -55,7 +55,7 @@ class Comparison:
     differing: tuple[tuple[int, int], ...]
     """(target offset, upstream offset) of records that differ or never existed at the source."""
     newest: EqualRecord | None
-    """The last record of the tail, if it is equal: the position is right after it."""
+    """The tail's last record if it is equal (the position is right after it), else None."""
 
     @property
     def is_consistent(self) -> bool:
@@ -63,14 +63,14 @@ class Comparison:
         return not self.differing
 
     def proves(self, ordinal: int) -> bool:
-        """Return whether the record before this ordinal is confirmed to be the one in the map."""
+        """Return True if the record before this ordinal was compared, and is the one in the map."""
         return self.is_consistent and self.newest is not None and self.newest.ordinal == ordinal - 1
 
     def epoch_before(self, ordinal: int, upstream: int) -> int:
-        """Return the source leader epoch of offset `upstream` - 1, or -1 unless that is exactly the
-        record before `ordinal`.
+        """Return the source leader epoch of offset `upstream` - 1, or -1 unless the record before
+        `ordinal` is known to be at that offset.
 
-        The epoch of an older record would not do: the source may have had a new leader after it,
+        The epoch of an older record must not be used. The source may have had a new leader since,
         and would then report that the older epoch ends before the position, as if its log had been
         truncated.
         """
@@ -122,9 +122,9 @@ def upstream_offsets(tail: TargetTail, runs: Sequence[Run], k: int) -> list[int]
 
 
 def is_void(run: Run, tail: TargetTail, k: int, fingerprints: Mapping[int, int]) -> bool | None:
-    """Return whether the target has a different record than this run announced.
+    """Return True if the target has a different record than this run announced.
 
-    False: it has the announced one, so the run is right. None: unknown.
+    Returns False if it has the announced record, so that the run is right, or None if unknown.
     """
     known = fingerprints.get(run.ordinal)
     record_at = next((record for record in tail.records if record.offset - k == run.ordinal), None)
@@ -144,7 +144,7 @@ def source_records(
     """Return (offset -> (record, leader epoch), the next offset) for fetched source bytes.
 
     Batches after offset `upto` are not decoded, nor batches that are skipped as a whole, so that a
-    corrupt batch does not prevent reading those before it.
+    corrupt batch does not prevent reading earlier batches.
     """
     out: dict[int, tuple[Record, int]] = {}
     after = -1
@@ -165,7 +165,7 @@ def source_records(
 
 
 def same_record(source: Record, target: Record, *, compare_timestamp: bool) -> bool:
-    """Return whether a consumer sees the same record, apart from offsets."""
+    """Return True if both are the same record to a consumer, apart from their offsets."""
     return (
         source.key == target.key
         and source.value == target.value
@@ -188,7 +188,8 @@ def comparable_headers(headers: Headers) -> Headers:
 
 def _as_brokers_decode(key: str) -> str:
     replaced = key.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    return REPLACED.sub("\ufffd", replaced)  # decoders differ in the number per sequence
+    # decoders differ in how many they write per invalid sequence
+    return REPLACED.sub("\ufffd", replaced)
 
 
 def compare(
@@ -208,7 +209,7 @@ def compare(
         ordinal = record.offset - k
         run = run_at(runs, ordinal)
         if run is None:
-            continue  # written before the given part of the map
+            continue  # the record is older than the given part of the map
         upstream = run.upstream_of(ordinal)
         source_record = source.get(upstream)
         if source_record is None:

@@ -1,13 +1,13 @@
-"""The copies on a cluster: which topics are copies, and which copies have rows in the offset map.
-Rows of the state topic.
+"""Rows of the state topic about the copies on a cluster: which topics are copies, and which copies
+have rows in the offset map.
 
 **Copies**
 
 A topic's name shows its origin only under the default policy, and only to clients that use the same
-aliases and separators. A row shows it by ID: this topic of this cluster holds records of that topic
-of that cluster. The flow that copies writes the row on its target before the topic is created, and
-again, with the topic's ID, before a lane uses the topic. So a reader of the topic finds the row
-before the topic's first record:
+aliases and separators. A row of the state topic shows the origin by IDs: those of a copy and its
+cluster, and those of the source topic and its cluster. The flow that copies writes the row on its
+target before the topic is created, and again, with the topic's ID, before a lane uses the topic. So
+a reader of the topic finds the row before the topic's first record:
 
 - *The writer dies after the row, or its response is lost*: the row announces a topic that may not
   exist yet. The next start of the flow writes the same row, and until then a reader only ignores a
@@ -18,30 +18,33 @@ before the topic's first record:
 - *The topic is deleted and created again by another client*: it has a different ID, so the row is
   void.
 
-`lineage` lists the clusters that the records passed before they were at the source. The flow takes
-it from the rows of its source. So no ring of flows can arise: a flow that would bring records back
-to a cluster finds that cluster's ID there, whatever the aliases and topics are called.
+`lineage` lists the clusters that the records passed before they were at the source. The flow reads
+it from the rows on its source. So no ring of flows can arise, because a flow that would bring
+records back to a cluster finds that cluster's ID in the lineage, whatever the names of aliases and
+topics are.
 
-A row that has `ended` is void, too: the flow no longer writes to that topic. This allows a topic to
-change its direction (ADR 12).
+A row with `ended` is void, too, because the flow no longer writes to the topic. So the direction in
+which a topic is mirrored can change (ADR 12).
 
 **Copies with a map** (`MappedCopies`)
 
-A partition without a row in the map begins again. That must not happen to one whose rows were lost
-because their topic was not compacted for a while, lost its end, or was deleted: everything would be
-copied a second time. So the flow notes which partitions of a copy have rows, as soon as it has seen
-them. A copy is a pair of topic IDs: a topic that is re-created on either side is a different copy.
+A partition without a row in the map is copied from its beginning. That must not happen to a
+partition whose rows were lost, or all its records would be copied a second time. Rows can be lost
+if the map topic was not compacted for a while, lost its end, or was deleted. So the flow notes
+which partitions of a copy have rows, as soon as it has seen the rows. A copy is identified by both
+topic IDs, so if either topic is re-created, its copy is a different one.
 
-- *The process dies before the row*: the next round writes it. It dies after the row, or its
-  response is lost: the row is written again with the same content.
-- *A process that no longer leads writes an older row*: it lists fewer partitions, never too many.
-  So all rows that compaction leaves are combined.
-- *The state topic loses the row, or is re-created*: less is known, as before it was written. The
-  running flow writes it again.
+- *The process dies before the row*: the next round writes it. If the process dies after the row, or
+  the response is lost, the row is written again with the same content.
+- *A process that no longer leads writes an older row*: the row lists fewer partitions, never too
+  many. So readers combine all rows that compaction has left.
+- *The state topic loses the row, or is re-created*: fewer partitions are known to have rows until
+  the running flow writes the row again.
 
-A row has the number of consecutive partitions with rows in the map, from the first one on, and
-lists the others, because a partition that waits for its leader must not hide later ones. `map-lost`
-states the same for all partitions of a topic, if the map topic itself was found deleted.
+A row states how many consecutive partitions, from the first one on, have rows in the map, and lists
+the other ones, because a partition that waits for its leader must not hide later ones. A `map-lost`
+row states that all partitions of some topics had rows, because the map topic itself was found
+deleted.
 """
 
 from __future__ import annotations
@@ -63,25 +66,25 @@ class CopyRow(StateRow, frozen=True, kw_only=True):
     """One topic to which a flow writes, or is about to write."""
 
     topic: str
-    """Name on the target, or empty if only its ID is known."""
+    """Name on the target, or empty if only the topic's ID is known."""
     topic_id: TopicId
-    """ID on the target; the zero ID for a topic that is not created, or without an ID."""
+    """ID on the target, or the zero ID if the topic is not created yet or has no ID."""
     target_cluster_id: str
     source_cluster_id: str
     source_topic: str
     source_topic_id: TopicId
     lineage: tuple[str, ...]
-    """Cluster IDs, sorted, without the source's own."""
+    """Sorted IDs of the clusters that the records passed before they were at the source."""
     begun: bool
-    """Whether lanes may have written to it. Before that the row may be withdrawn."""
+    """Whether lanes may have written to the topic. If not, the row may still be withdrawn."""
     ended: bool
-    """Whether the flow has stopped writing to it, which voids the row."""
+    """Whether the flow has stopped writing to the topic, which voids the row."""
     source_alias: str = ""
-    """The source's alias in names of remote topics; empty and not written if it is the source's
-    name in the flow's name.
+    """The source's alias in names of remote topics. Empty, and not written, if the alias is the
+    same as in the flow's name.
     """
     renamed: bool = False
-    """Whether `twinlog.rename` gave the topic another name. Only written if it did, so that rows of
+    """Whether `twinlog.rename` gave the topic another name. Only written if True, so that rows of
     other topics do not change.
     """
 
@@ -91,7 +94,7 @@ class CopyRow(StateRow, frozen=True, kw_only=True):
         return self.begun and not self.ended
 
     def is_of(self, topic: str, topic_id: TopicId) -> bool:
-        """Return whether it is for this topic, and not for an earlier one of the same name."""
+        """Return True if the row is for this topic, not for an earlier one of the same name."""
         if self.topic and self.topic != topic:
             return False
         if NO_TOPIC_ID in (self.topic_id, topic_id):
@@ -105,7 +108,7 @@ class CopyRow(StateRow, frozen=True, kw_only=True):
 
     @property
     def origins(self) -> frozenset[str]:
-        """All clusters that these records passed before."""
+        """IDs of all known clusters that the topic's records have passed, including the source."""
         return frozenset(
             cluster_id for cluster_id in (self.source_cluster_id, *self.lineage) if cluster_id
         )
@@ -114,7 +117,7 @@ class CopyRow(StateRow, frozen=True, kw_only=True):
 def copy_rows(
     records: Iterable[tuple[bytes | None, bytes | None]],
 ) -> dict[tuple[str, str], CopyRow]:
-    """Return the newest row by flow and topic, also ended ones, from (key, value)."""
+    """Return the newest row of each flow and topic, including those of copies that have ended."""
     out: dict[tuple[str, str], CopyRow] = {}
     for parts, fields in read_rows(records):
         if parts[2] == COPY:
@@ -132,19 +135,19 @@ Copy = tuple[TopicId, TopicId]
 
 @dataclass(slots=True)
 class MappedCopies:
-    """The copies of one flow that are known to have rows."""
+    """The copies of one flow that are known to have rows in the offset map, or to have had them."""
 
     partitions: dict[Copy, frozenset[int]] = field(default_factory=dict)
-    """Partitions that have rows."""
+    """Partitions that have rows, by copy."""
     lost: set[TopicId] = field(default_factory=set)
     """IDs of target topics whose rows were lost with the map topic."""
 
     def has_row(self, source: TopicId, target: TopicId, partition: int) -> bool:
-        """Return whether this partition of the copy between the two topics had a row."""
+        """Return True if this partition of the copy between the two topics had a row."""
         return target in self.lost or partition in self.partitions.get((source, target), ())
 
     def was_copied_to(self, target: TopicId, partition: int) -> bool:
-        """Return whether any copy had a row for this partition of the target topic."""
+        """Return True if any copy had a row for this partition of the target topic."""
         noted = (
             noted_partitions
             for (_, target_id), noted_partitions in self.partitions.items()
@@ -166,13 +169,13 @@ def losing_map(flow: str, generation: int, targets: Iterable[TopicId]) -> tuple[
     """Return the row stating that this generation found the offset map topic deleted and re-creates
     it.
 
-    The topic had rows of these target topics.
+    `targets`: IDs of the target topics whose rows the map topic had.
     """
     return encode_row(["flow", flow, _LOST, generation], {"targets": sorted(targets)})
 
 
 def is_mapped_row(key: bytes, flow: str) -> bool:
-    """Return whether a row of the state topic is of this kind and flow."""
+    """Return True if a state topic row notes which copies of this flow have, or had, map rows."""
     try:
         parts = json.loads(key)
         return bool(parts[1] == flow and parts[2] in (_KIND, _LOST))
@@ -181,7 +184,7 @@ def is_mapped_row(key: bytes, flow: str) -> bool:
 
 
 def mapped_copies(flow: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> MappedCopies:
-    """Return everything that is noted for a flow, from (key, value) in any order."""
+    """Combine a flow's rows about copies with a map. `records`: (key, value) in any order."""
     out = MappedCopies()
     for parts, fields in read_rows(records):
         if parts[1] != flow:
@@ -196,5 +199,5 @@ def mapped_copies(flow: str, records: Iterable[tuple[bytes | None, bytes | None]
 
 
 def is_known(source: TopicId, target: TopicId) -> bool:
-    """Return whether the IDs identify this copy: brokers without topic IDs have none."""
+    """Return True if both IDs are known, so that they identify a copy. Old brokers have no IDs."""
     return NO_TOPIC_ID not in (source, target)

@@ -2,8 +2,8 @@
 
 **Problem.** Two processes may both consider themselves the leader of a flow: a group coordinator
 elects them, but a frozen process continues without noticing that its session has ended. If both
-started lanes with the same number, their terms in the offset map would be equal, and one could
-overwrite rows of the other.
+started lanes with the same generation, their terms in the offset map would be equal, and a lane of
+one leader could overwrite rows of the other's.
 
 **Rule.** A claim is a row of the compacted state topic, which has one partition. It contains the
 next generation number and the claimant. The first claim of a number in the log wins, whatever each
@@ -16,8 +16,8 @@ process read before. So two processes find out which of them leads before either
     56       generation 8, claimant p2     <- wins; its lanes need not wait for late requests
 
 Keys contain the claimant, so that compaction keeps both claims in order. For that reason no claim
-is written twice (`internal_log.append_once`). The process that wins a claim removes the claims
-below it.
+is written twice (`internal_log.append_once`). The process whose claim wins removes the claims of
+all earlier generations.
 
 **What a newer generation voids.** It voids the older leadership: the older leader finds the newer
 claim and stops (`control.leading.claims`), and rows that its lanes write to the offset map are void
@@ -72,8 +72,8 @@ def closing_row(flow: str, generation: int) -> tuple[bytes, bytes]:
 
 
 def producer_row(flow: str, number: int, claimant: str, producer_id: int) -> tuple[bytes, bytes]:
-    """Return the row that assigns a producer ID to the source partitions of this number in keyed
-    topics (`mirror.copy.fan_out`).
+    """Return the row that assigns a producer ID to source partition `number` of every keyed topic
+    (`mirror.copy.fan_out`).
     """
     key = ["flow", flow, "producer", number, claimant]
     return encode_row(key, {"producer_id": producer_id})
@@ -82,18 +82,20 @@ def producer_row(flow: str, number: int, claimant: str, producer_id: int) -> tup
 def rows_to_remove(
     flow: str, generation: int, records: Iterable[tuple[bytes | None, bytes | None]]
 ) -> list[tuple[bytes, bytes | None]]:
-    """Return the rows that remove the flow's claims below a generation that has won, and the rows
-    that closed them. Before them is a row for each producer ID that no other row would contain
-    then.
+    """Return tombstones for the flow's claims below a generation that has won, and for the rows
+    that closed these claims. The tombstones follow a row for each producer ID that no remaining row
+    has.
 
-    Only the newest claim decides. It is closed only when no request of an earlier generation can
-    arrive any more. So earlier claims may be removed at any time, closed or not:
+    Only the newest claim determines the leader. A claim is closed only when no request of an
+    earlier generation can arrive any more. So earlier claims may be removed at any time, closed or
+    not:
 
     - *The leader dies between these rows*: some producer IDs are in two rows, and the next leader
       removes the rest.
-    - *A process that no longer leads writes the rows late*: they are about generations below its
+    - *A process that no longer leads writes the rows late*: the rows concern generations below its
       own, and so below that of its successor.
-    - *A claimant that was frozen claims a number that was removed*: the newest claim is above it.
+    - *A claimant that was frozen claims a number whose claims were removed*: the newest claim has a
+      higher number.
     - *The topic loses its end*: the tombstones are after the winning claim, so they are lost first.
     """
     keys: list[bytes] = []
@@ -117,7 +119,7 @@ def rows_to_remove(
 def fan_producers(
     records: Iterable[tuple[bytes | None, bytes | None]],
 ) -> dict[tuple[str, int], int]:
-    """Return the producer IDs by flow and number. The first row in the log wins."""
+    """Return keyed topics' producer IDs by flow and partition. The first row in the log wins."""
     out: dict[tuple[str, int], int] = {}
     for parts, fields in read_rows(records):
         if parts[2] == "producer":
@@ -127,11 +129,11 @@ def fan_producers(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowHistory:
-    """The leadership of one flow, as the state topic shows it."""
+    """The newest leadership of one flow, according to the state topic."""
 
     latest: Claim | None
     is_closed: bool
-    """Whether the latest generation ended cleanly."""
+    """Whether the latest generation has ended cleanly, with all lanes drained."""
 
 
 def winning_claims(records: Iterable[tuple[bytes | None, bytes | None]]) -> dict[str, FlowHistory]:
@@ -175,9 +177,9 @@ def producers_of_others(
 def has_written_row(flow: str, producer_id: int) -> tuple[bytes, bytes]:
     """Return the row stating that the flow has written under this ID.
 
-    It is needed if the claim is gone: a later leader removed it, or the state topic lost it or was
-    re-created. The row stays true, so it may be written twice, late, and by a process that no
-    longer leads.
+    The row replaces a claim that a later leader removed, or that the state topic has lost. Its
+    statement always stays true, so it may be written twice, late, or by a process that no longer
+    leads.
     """
     key = ["flow", flow, WROTE, producer_id]
     return encode_row(key, {"producer_id": producer_id})

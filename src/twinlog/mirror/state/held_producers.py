@@ -1,6 +1,6 @@
 """The quota that a flow has set for its source's producers, as a row of the state topic.
 
-The next leader, or a command, uses it to remove a quota that a killed process left.
+The next leader, or a command, uses the row to remove a quota that a killed process has left.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ _KIND: Final = "producers-held"
 
 @row(_KIND)
 class HeldProducers(StateRow, frozen=True, kw_only=True):
-    """The quotas of one flow. The newest row counts."""
+    """The producer quotas that one flow has set on its source. The newest row counts."""
 
     rates: tuple[int, ...]
-    """Every quota that was set or was about to be set, in bytes per second, newest last. Empty:
-    there is no quota any more.
+    """Every quota that was set or was about to be set, in bytes per second, newest last. Empty if
+    the quota was removed.
     """
     at_ms: int
 
@@ -32,7 +32,7 @@ def is_held_row(key: bytes | None, flow: str) -> bool:
 
 
 def held_producers(key: bytes, value: bytes | None) -> HeldProducers | None:
-    """Return the row's content, or None if producers are not throttled. Raises CorruptData."""
+    """Decode the row. Returns None if no quota is set. Raises CorruptData if it is invalid."""
     if value is None:
         return None
     held = HeldProducers.decode(*read_row(key, value))

@@ -1,35 +1,35 @@
 """The operators' intents for a flow: rows of the state topic that the flow's leader applies.
 
-An intent is set or revoked. The newest row of a key counts, and compaction keeps it. So an intent
-outlives every process, and writing one twice has no effect:
+A row sets or revokes an intent. Only the newest row of a key counts, and compaction keeps it. So an
+intent outlives every process, and writing a row twice has no effect:
 
 - *The writer dies before the row*: nothing happened.
-- *The writer dies after the row, or its response is lost*: the row is written. The same command
-  finds it and writes nothing.
+- *The writer dies after the row, or its response is lost*: the row is written. If the command is
+  repeated, it finds the row and writes nothing.
 - *A leader was frozen, or has lost its leadership*: it applies the intent later or not at all. Its
   lanes end by the rules of leadership, as always.
-- *Two operators want different things*: the later row counts, for all.
-- *A row cannot be read, or is of a newer release*: the intent is unknown. Nothing running is
-  stopped because of it, and nothing is started (`RunState.holds_back`).
+- *Two operators want different things*: the later row counts.
+- *A row cannot be read, or is of a newer release*: the intent is unknown. So no running copy is
+  stopped, and no copy is started (`RunState.holds_back`).
 
 **Single records.** A skip of a source record, and the acceptance of foreign records in a remote
-topic, are intents that cannot be revoked. A release that does not know such rows starts nothing new
-(`STATE_CORRUPT`): it would stop at the record, or copy it, and another record would have its
-ordinal. Writing a row twice has no effect.
+topic, are intents that cannot be revoked. A release that does not know such rows starts no copy
+(`STATE_CORRUPT`), because it would stop at a skipped record, or give the record the ordinal of the
+next one. Writing a row twice has no effect.
 
     key    ["flow", FLOW, "intent", "skip", TOPIC, TOPIC_ID, PARTITION, FIRST]
     value  {"v": 1, "next": ..., "is_batch": ..., "code": ..., "who": ..., "at_ms": ..., ...}
 
-The key is the position, with the topic's ID: nothing of a re-created topic is skipped. Two
-operators who skip the same record want the same. The row stays as long as the state topic exists:
-every later reader of that part of the source (a new leader, a new remote topic, a rebuild of the
-map) skips the same records.
+The key contains the position and the topic's ID, so no record of a re-created topic is skipped. Two
+operators who skip the same record write the same key. The row is kept as long as the state topic
+exists, because every later reader of that part of the source (a new leader, a new remote topic, a
+rebuild of the map) must skip the same records.
 
     key    ["flow", FLOW, "intent", "accept", TOPIC, TOPIC_ID, PARTITION, FIRST]
     value  {"v": 1, "ranges": [first, next, ...], "k": ..., "digest": ..., "who": ..., ...}
 
-Topic and ID are those of the target: a re-created topic has different records. An acceptance of
-more records of the same log from the same first record replaces it.
+Topic and ID are those of the target, because a re-created topic has different records. A later
+acceptance for the same log and first record has the same key, so it replaces this row.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class WantedAcceptance(StateRow, frozen=True, kw_only=True):
     partition: int
     first: int
     ranges: tuple[int, ...]
-    """First and next offset of each range."""
+    """First and next target offset of each range, in one list."""
     k: int
     digest: int
     who: str
@@ -85,7 +85,7 @@ class WantedAcceptance(StateRow, frozen=True, kw_only=True):
         return self.topic, str(self.topic_id), self.partition, self.first
 
     def is_of(self, tp: TopicPartition, topic_id: str) -> bool:
-        """Return whether it is for this log. Always False if brokers have no topic IDs."""
+        """Return True if the row is for this log. Always False if brokers have no topic IDs."""
         known = self.topic_id != NO_TOPIC_ID and self.topic_id == topic_id
         return known and tp == (self.topic, self.partition)
 
@@ -109,7 +109,7 @@ class WantedSkip(StateRow, frozen=True, kw_only=True):
     next: int
     is_batch: bool
     code: str
-    """Code with which the partition had stopped there."""
+    """Code with which the partition had stopped at the skipped record."""
     who: str
     at_ms: int
     reason: str
@@ -127,7 +127,7 @@ class WantedSkip(StateRow, frozen=True, kw_only=True):
         return self.topic, str(self.topic_id), self.partition, self.first
 
     def is_of(self, tp: TopicPartition, topic_id: str) -> bool:
-        """Return whether it is for a record of this partition."""
+        """Return True if the row is for this partition. An unknown topic ID matches any topic."""
         known = NO_TOPIC_ID in (self.topic_id, topic_id) or self.topic_id == topic_id
         return known and tp == (self.topic, self.partition)
 
@@ -141,21 +141,21 @@ INTENT: Final = "intent"
 
 class IntentKind(StrEnum):
     PAUSE = "pause"
-    """For a flow or a topic: nothing is copied until it is revoked."""
+    """For a flow or a topic: nothing is copied until the pause is revoked."""
     RELEASE = "release"
-    """For a topic: it is no longer mirrored, and its remote topic is left alone."""
+    """For a topic: it is no longer mirrored, and the flow no longer writes to its remote topic."""
     LIMIT = "limit"
-    """For a flow: bytes per second, which replace the configured value."""
+    """For a flow: the maximum number of bytes per second, in place of the configured one."""
     PROMOTE = "promote"
-    """For a topic: its remote topic is now the original, and is left alone. For a flow: no topic is
-    copied any more.
+    """For a topic: its remote topic is now the original, so the flow no longer writes to it. For a
+    flow: no topic is copied any more.
     """
     FENCE = "fence"
-    """For a topic: Twinlog has created an ACL that blocks its producers on the source, and may
-    remove it.
+    """For a topic: Twinlog has created an ACL that blocks its producers on the source, so Twinlog
+    may also remove that ACL.
     """
     REPLAY = "replay"
-    """For a topic: appending the divergent tail of its source to its remote topic has begun."""
+    """For a topic: a failback has begun to append the tail of the source to the remote topic."""
 
     @property
     def participle(self) -> str:
@@ -169,11 +169,11 @@ RESUMED: Final = (IntentKind.PAUSE, IntentKind.RELEASE)
 
 @row(INTENT, key=("kind", "topic"))
 class Intent(StateRow, frozen=True, kw_only=True):
-    """One intent, set or revoked."""
+    """A row that sets or revokes one intent."""
 
     kind: IntentKind
     topic: str = ""
-    """Name on the source, or empty for the whole flow."""
+    """Name of the source topic, or empty for the whole flow."""
     is_set: bool
     """False if the intent was revoked."""
     bytes_per_second: Annotated[int, Meta(gt=0)] | None
@@ -190,7 +190,7 @@ class Intent(StateRow, frozen=True, kw_only=True):
 
     @property
     def whose(self) -> str:
-        """Who set it, and why."""
+        """The operator who wrote the row, and the reason."""
         return f"{self.who}: {self.reason}" if self.reason else self.who
 
 
@@ -203,12 +203,12 @@ class FlowIntents:
     """Accepted foreign records in remote topics. Acceptances cannot be revoked."""
 
     def get(self, kind: IntentKind, topic: str = "") -> Intent | None:
-        """Return the intent if it is currently set."""
+        """Return the intent if it is currently set, else None."""
         return self._set.get((kind, topic))
 
     @property
     def pause(self) -> Intent | None:
-        """Pause of the whole flow."""
+        """The pause of the whole flow, or None."""
         return self.get(IntentKind.PAUSE)
 
     @property
@@ -218,11 +218,11 @@ class FlowIntents:
         return None if intent is None else intent.bytes_per_second
 
     def pause_of(self, topic: str) -> Intent | None:
-        """Return why the topic is not copied: its own pause, or that of the flow."""
+        """Return the pause that applies to the topic: its own or the flow's, or None."""
         return self.get(IntentKind.PAUSE, topic) or self.pause
 
     def paused(self, topic: str = "") -> str:
-        """Return by whom and why the flow, or the topic by name, is paused; empty if it is not."""
+        """Return who paused the flow, or the topic by name, and why; empty if it is not paused."""
         pause = self.get(IntentKind.PAUSE, topic)
         return "" if pause is None else f"paused {pause}"
 
@@ -232,24 +232,24 @@ class FlowIntents:
 
     @property
     def promotion(self) -> Intent | None:
-        """Promotion of the whole flow."""
+        """The promotion of the whole flow, or None."""
         return self.get(IntentKind.PROMOTE)
 
     @property
     def released(self) -> frozenset[str]:
-        """Topics that are not mirrored."""
+        """Topics that are not mirrored because they were released or promoted."""
         kinds = (IntentKind.RELEASE, IntentKind.PROMOTE)
         return frozenset(topic for kind in kinds for topic in self.topics(kind))
 
     @property
     def new_owners(self) -> Callable[[str], bool]:
-        """A function that returns True if other clients may write to the copy of a source topic. A
-        status calls it for each partition.
+        """A function that returns True if other clients are permitted to write to the copy of a
+        source topic. It is created once per status, which calls it for each partition.
         """
         return self.released.__contains__ if self.promotion is None else lambda _: True
 
     def topics(self, kind: IntentKind) -> list[str]:
-        """Return the topics for which an intent of this kind is set, apart from the flow's own."""
+        """Return the topics for which an intent of this kind is set by name."""
         return sorted(topic for set_kind, topic in self._set if set_kind is kind and topic)
 
     @property
@@ -260,7 +260,7 @@ class FlowIntents:
         return frozenset(self.topics(IntentKind.REPLAY)) - self.released
 
     def after(self, intents: Iterable[Intent]) -> FlowIntents:
-        """Return the intents as they will be when these rows are written."""
+        """Return the intents that are set after these rows are written."""
         changed = dict(self._set)
         for intent in intents:
             changed.pop(intent.key, None)
@@ -269,7 +269,7 @@ class FlowIntents:
         return replace(self, _set=changed)
 
     def rows(self) -> list[tuple[bytes, bytes]]:
-        """Return (key, value) of all intents."""
+        """Return (key, value) of the rows of all intents, skips and acceptances."""
         repairs = [
             *(skip.encode() for skip in self.skips),
             *(acceptance.encode() for acceptance in self.accepted),
@@ -294,7 +294,7 @@ def topic_promoted(promotion: Intent) -> str:
 
 
 def is_intent_row(key: bytes | None, flow: str) -> bool:
-    """Return whether a row is, or may be (unreadable key), an intent of this flow."""
+    """Return True if a row is an intent of this flow, or may be one (unreadable key)."""
     try:
         parts = json.loads(key or b"null")
         return bool(parts[1] == flow and parts[2] == INTENT)
@@ -308,12 +308,12 @@ def flow_intents(
     earlier: FlowIntents | None = None,
     corrupt: set[tuple[IntentKind, str]] | None = None,
 ) -> FlowIntents:
-    """Return the intents, from (key, value) in log order. Raises CorruptData if a newest row cannot
-    be read.
+    """Return a flow's intents from rows (key, value) in log order. Raises CorruptData if the newest
+    row of a key cannot be read.
 
-    `earlier`: earlier intents, which stay set unless a row revokes them, because the topic may have
-    been re-created. `corrupt`: receives kind and topic of pauses and limits that are STATE_CORRUPT.
-    These then do not raise.
+    `earlier`: earlier intents, which stay set unless a row revokes them, because the state topic
+    may have been re-created. `corrupt`: if given, pauses and limits that are STATE_CORRUPT do not
+    raise. Instead, their kind and topic are added to this set.
     """
     earlier = earlier or FlowIntents()
     intents = dict(earlier._set)
@@ -364,8 +364,8 @@ def fenced_since_promotion(
 
 
 def _replaceable(key: bytes) -> tuple[IntentKind, str] | None:
-    """Return kind and topic of a pause or limit, from its key, because the next row of that key
-    replaces it.
+    """Return kind and topic of a pause or limit from its key, or None for other kinds. An
+    unreadable pause or limit is replaced by the next row of its key.
     """
     try:
         _, _, _, kind, topic = json.loads(key)

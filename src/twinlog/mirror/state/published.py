@@ -8,12 +8,12 @@ A row has totals and the partitions that are not normal. A row older than `lives
 which process led the flow last.
 
 A process that cannot set the flow up has no generation, and so no rank among leaders. It writes the
-same fields under its own key, which replaces no leader's row:
+same fields under another key, so that no leader's row is replaced:
 
     key    ["flow", FLOW, "setup"]
 
-Events are a separate row, because it is written when something has happened, and not every few
-seconds. An event stays true whichever process leads the flow now, so every row counts:
+Events have a separate row, which is written when something has happened, not every few seconds. An
+event stays true whichever process leads the flow later, so every row counts:
 
     key    ["flow", FLOW, "events"]
     value  {"v": 1, "host": ..., "pid": ..., "run": ...,
@@ -33,7 +33,7 @@ from twinlog.mirror.skips import Poison
 from twinlog.mirror.state.state_row import BEYOND, Bounded, StateRow, one_of, read_row, row, row_key
 
 LIVE_MS: Final = 45_000
-"""A leader that has written nothing for this long, and for three of its intervals, may be gone."""
+"""A leader may be gone if it has written no row for this long and for three of its intervals."""
 
 LONGEST_LIFE_MS: Final = 600_000
 MOST_UNUSUAL: Final = 50
@@ -53,7 +53,7 @@ class Unusual(Struct, frozen=True, kw_only=True):
     code: str
     message: str
     poison: Poison | None = None
-    """The record that stops it, if known exactly. Earlier releases do not write it."""
+    """The record that has stopped the partition, if known. Rows of earlier releases have none."""
 
     def __post_init__(self) -> None:
         skip = self.poison and self.poison.skip
@@ -69,7 +69,7 @@ class Behind(Struct, frozen=True, kw_only=True):
     upstream: Bounded
     """All records below this upstream offset were on the target."""
     end: Bounded
-    """End of the source's log."""
+    """Log end of the source partition."""
 
 
 class Proof(Struct, frozen=True, kw_only=True):
@@ -78,9 +78,9 @@ class Proof(Struct, frozen=True, kw_only=True):
     mode: str
     """Value of twinlog.verify."""
     at_ms: Bounded
-    """Time of the last comparison; 0: none yet."""
+    """Time of the last comparison, or 0 before the first one."""
     records: Bounded
-    """Records that are equal on both sides."""
+    """Number of records that are equal on both sides."""
     differences: Bounded
     is_complete: bool
     """Whether all copied records were compared."""
@@ -90,9 +90,9 @@ class Kept(Struct, frozen=True, kw_only=True):
     """How soon the source deletes records that wait to be copied."""
 
     ms: Bounded | None
-    """How long waiting records are certainly kept. None: no deletion is expected."""
+    """Time for which waiting records are certainly kept, or None if no deletion is expected."""
     topic: str
-    """The topic with that time."""
+    """The topic whose waiting records are kept for this time."""
     near_deletion: tuple[str, ...]
     """Topics of which records will be deleted before they are copied, at the current rate. Only the
     first ones are listed.
@@ -111,19 +111,19 @@ class Kept(Struct, frozen=True, kw_only=True):
     ),
 )
 class PublishedStatus(StateRow, frozen=True, kw_only=True):
-    """One flow at one moment, as its leader sees it, or a process that could not set it up.
+    """The status of a flow, written by its leader or by a process that could not set the flow up.
 
-    Unknown figures are None, in the row -1.
+    Unknown figures are None, which is stored as -1.
     """
 
     at_ms: Bounded
-    """Wall clock of the leader's host."""
+    """Time of the status, by the wall clock of the writer's host."""
     every_ms: Bounded
-    """Interval at which it is written."""
+    """Interval at which the writer updates its status."""
     host: str
     pid: Bounded
     generation: Bounded | None
-    """The writer's generation, or None if it could not set the flow up."""
+    """The writer's generation, or None if the writer could not set the flow up."""
     state: Annotated[str, one_of(FlowState)]
     reason: str
     guarantee: str
@@ -136,10 +136,10 @@ class PublishedStatus(StateRow, frozen=True, kw_only=True):
     loss_unknown: Bounded
     partitions: Bounded
     unusual_partitions: Bounded
-    """Total number of such partitions, of which `unusual` has the first."""
+    """Number of partitions that are not copied normally. `unusual` has only the first ones."""
     unusual: tuple[Unusual, ...]
     behind: tuple[Behind, ...] = ()
-    """The partitions that lack most records. Rows of earlier releases have neither these nor the
+    """The partitions that lack most records. Rows of earlier releases lack this field and all
     fields below.
     """
     lag: Bounded | None = None
@@ -149,39 +149,39 @@ class PublishedStatus(StateRow, frozen=True, kw_only=True):
     rpo_ms: Bounded | None = None
     """The configured twinlog.rpo.seconds in ms, or None if it is not set."""
     rpo_excess: str = ""
-    """Why the RPO is exceeded."""
+    """The reason why the RPO is exceeded, or empty."""
     proof: Proof | None = None
     p50_ms: Bounded | None = None
     """Median latency of the batches of the last minute, or None if there were none."""
     p99_ms: Bounded | None = None
-    """99th percentile of the same latencies."""
+    """99th percentile of the latencies of the last minute."""
     code: str = ""
-    """Code of the problem because of which the flow does not work."""
+    """Code of the problem because of which the flow does not work, or empty."""
     kept: Kept | None = None
-    """How soon the source deletes waiting records; None from an earlier release."""
+    """How soon the source deletes waiting records, or None in rows of earlier releases."""
 
     @property
     def where(self) -> str:
-        """The host and process that wrote it."""
+        """The host and process that wrote the status."""
         return f"{self.host} (process {self.pid})"
 
     @property
     def rank(self) -> int:
-        """The generation, or -1, which is below every generation, if it has none."""
+        """The generation, or -1 if the writer has none, which is below every generation."""
         return -1 if self.generation is None else self.generation
 
     @property
     def is_of_leader(self) -> bool:
-        """Whether its writer was the leader, and not a process that could not set the flow up."""
+        """Whether the writer was the leader, and not a process that could not set the flow up."""
         return self.generation is not None
 
     @property
     def lives_ms(self) -> int:
-        """Maximum age at which it is still considered current."""
+        """Maximum age in ms at which the status is considered current."""
         return max(LIVE_MS, min(3 * self.every_ms, LONGEST_LIFE_MS))
 
     def is_of(self, now_ms: int) -> bool:
-        """Return whether its writer is still running, as far as the row shows."""
+        """Return True if the writer is still running at this time, as far as the status shows."""
         return self.state != FlowState.STOPPED and abs(now_ms - self.at_ms) <= self.lives_ms
 
     @property
@@ -192,10 +192,10 @@ class PublishedStatus(StateRow, frozen=True, kw_only=True):
 def published_status(
     flow: str, rows: Iterable[tuple[bytes | None, bytes | None]]
 ) -> PublishedStatus | None:
-    """Return the newest status of the newest leader.
+    """Return the newest status of the newest leader, or None if there is no row.
 
-    A leader that has lost its leadership without knowing it may write after its successor. Raises
-    CorruptData if there are rows but none can be read.
+    The last row may be of an earlier leader that has not noticed its successor. Raises CorruptData
+    if there are rows but none can be read.
     """
     wanted = row_key("flow", flow, _KIND)
     statuses: list[PublishedStatus] = []
@@ -219,10 +219,11 @@ def published_status(
 def failed_set_up(
     flow: str, rows: Iterable[tuple[bytes | None, bytes | None]]
 ) -> PublishedStatus | None:
-    """Return the last status of a process that cannot set the flow up, if no leader wrote after it.
+    """Return the last status of a process that cannot set the flow up, or None if there is none or
+    a leader wrote after it.
 
-    The order of the log decides, whatever clocks show. A process that no longer fails says nothing
-    about the others. Raises CorruptData if the last row cannot be read.
+    The order of the log decides, not the clocks. If one process no longer fails, the failures of
+    other processes still count. Raises CorruptData if the last row cannot be read.
     """
     leaders, wanted = row_key("flow", flow, _KIND), row_key("flow", flow, _SET_UP)
     since: list[bytes] = []
@@ -269,9 +270,9 @@ class PublishedEvent(Struct, frozen=True, kw_only=True):
     code: str
     topic: str
     partition: Bounded | None
-    """The partition, or None if the event concerns none; in the row -1."""
+    """The partition, or None if the event concerns none. None is stored as -1."""
     person: str
-    """The operator who requested it, if any."""
+    """The operator whose command caused the event, or empty."""
 
 
 @row(
@@ -291,12 +292,12 @@ class PublishedEvents(StateRow, frozen=True, kw_only=True):
 
     @property
     def where(self) -> str:
-        """The host and process that wrote them."""
+        """The host and process that wrote the events."""
         return f"{self.host} (process {self.pid})"
 
 
 def within_bounds(events: Iterable[PublishedEvent]) -> tuple[PublishedEvent, ...]:
-    """Return the newest events that fit into one row, in order like the input."""
+    """Return the newest events that fit into one row, in their given order."""
     kept: list[PublishedEvent] = []
     left = MOST_CHARACTERS
     for event in reversed([*events][-MOST_EVENTS:]):

@@ -1,4 +1,4 @@
-"""The rows of the state topic as one reading of it found them, by flow and kind.
+"""All rows of the state topic at the time of one reading, by flow and kind.
 
 The newest row of each key counts, as after compaction. A tombstone removes a claim (`generations`).
 The tombstone of any other row is kept, because it revokes an intent or a fact.
@@ -36,7 +36,7 @@ Copies = Mapping[tuple[str, str], CopyRow]
 
 
 class StateRows(Iterable[Row]):
-    """All rows at one moment, in log order within each kind. Later readings do not change it.
+    """All rows of the state topic at one moment, in log order within each kind. Immutable.
 
     A row that cannot be read may be about any flow. So each selection contains it, and decoding the
     selection raises CorruptData.
@@ -57,7 +57,7 @@ class StateRows(Iterable[Row]):
         return (row for flow in self._kept for row in self._rows_of(flow))
 
     def of(self, flow: str, *kinds: str) -> list[Row]:
-        """Return the rows of one flow: all of them, or those of these kinds."""
+        """Return a flow's rows of all kinds, or of these kinds, and all unreadable rows."""
         return [*self._rows_of(flow, *kinds), *self._unreadable.items()]
 
     def of_alone(self, flow: str, *kinds: str) -> list[Row]:
@@ -68,7 +68,7 @@ class StateRows(Iterable[Row]):
         return [*self._rows_of(flow, *kinds), *unread]
 
     def of_kinds(self, *kinds: str) -> list[Row]:
-        """Return the rows of these kinds of all flows."""
+        """Return the rows of these kinds of all flows, and all unreadable rows."""
         rows = (row for flow in self._kept for row in self._rows_of(flow, *kinds))
         return [*rows, *self._unreadable.items()]
 
@@ -122,14 +122,14 @@ NO_ROWS: Final = StateRows({}, {}, {})
 
 
 class RowFolder:
-    """Collects rows in log order. For one thread at a time."""
+    """Collects rows of the state topic, which are added in log order. Not thread-safe."""
 
     def __init__(self) -> None:
         self._kept: dict[str, dict[str, Bucket]] = {}
         self._unreadable: dict[bytes, bytes] = {}
         self._decoded: dict[str, tuple[Bucket, Copies]] = {}
         self._fresh: set[tuple[str, str]] = set()
-        """Buckets that no returned `StateRows` shares."""
+        """(flow, kind) of buckets that no returned `StateRows` shares, so they may be changed."""
 
     def add(self, key: bytes, value: bytes | None) -> None:
         """Add the next row of the log."""
@@ -139,7 +139,7 @@ class RowFolder:
             kinds = self._kept[flow] = dict(self._kept.get(flow, {}))
             kinds[kind] = dict(kinds.get(kind, {}))
         bucket = self._kept[flow][kind]
-        bucket.pop(key, None)  # the newest is the last in the log
+        bucket.pop(key, None)  # added again below, so that buckets stay in log order
         if value is not None or kind not in CLAIMS:
             bucket[key] = value
         if value is not None and not _is_readable(key, value):
@@ -156,7 +156,7 @@ class RowFolder:
 
 
 def _flow_and_kind(key: bytes) -> tuple[str, str]:
-    """Return flow and kind of a row; both are empty if its key names none."""
+    """Return flow and kind of a row, or two empty strings if the key does not show them."""
     try:
         _, flow, kind, *_ = json.loads(key)
     except (ValueError, TypeError, RecursionError):

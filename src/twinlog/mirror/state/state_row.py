@@ -10,8 +10,8 @@
     value  {"v": 1, "who": ..., "note": ...}
 
 The fields are written in this order. A row that lacks a field is invalid unless the field has a
-default, because rows of earlier releases lack it. Unknown fields are of later releases and are
-ignored. Values must have the types and bounds of the declaration.
+default, because rows of earlier releases lack it. Unknown fields were written by later releases,
+and are ignored. Values must have the types and bounds of the declaration.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ T = TypeVar("T", bound="StateRow")
 
 
 def one_of(texts: Iterable[str]) -> Meta:
-    """Return the bounds of a text that is one of these."""
+    """Return the constraint that a string is one of these texts."""
     return Meta(pattern=rf"\A(?:{'|'.join(texts)})\Z")
 
 
 class StateRow(Struct, frozen=True, kw_only=True):
-    """A row of one flow. Subclasses are declared with `row`."""
+    """A row of one flow in the state topic. Subclasses are declared with `row`."""
 
     _kind: ClassVar[tuple[str, ...]]
     _key: ClassVar[tuple[str, ...]]
@@ -57,7 +57,7 @@ class StateRow(Struct, frozen=True, kw_only=True):
         return self._kind
 
     def encode(self) -> tuple[bytes, bytes]:
-        """Return (key, value)."""
+        """Return the row's key and value as JSON."""
         fields = to_builtins(self, enc_hook=str)
         key = ["flow", fields.pop("flow"), *self.row_kind, *map(fields.pop, self._key)]
         for name in self._sparse:
@@ -67,8 +67,8 @@ class StateRow(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def decode(cls, parts: Sequence[Any], fields: Mapping[str, Any]) -> Self:
-        """Return the row for the parts of its key and the fields of its value (`read_row`). Raises
-        CorruptData if they are invalid.
+        """Return the row with these parts of its key and fields of its value (`read_row`). Raises
+        CorruptData if any of them is invalid.
         """
         try:
             _, flow, *rest = parts
@@ -86,7 +86,7 @@ class StateRow(Struct, frozen=True, kw_only=True):
 
 
 def _replaced(value: Any, names: tuple[str, ...], before: object, after: object) -> Any:
-    """Return the row with other values in these fields, also in its parts."""
+    """Return a row's fields with `before` replaced by `after` in `names`, also in nested values."""
     if names and isinstance(value, list | tuple):
         return [_replaced(part, names, before, after) for part in value]
     if not names or not isinstance(value, Mapping):
@@ -106,9 +106,9 @@ def row(
     advice: str = "",
 ) -> Callable[[type[T]], type[T]]:
     """Declare a kind of row. `key`: the fields in its key; `sparse`: fields that are not written if
-    they are empty; `as_minus_one`: fields, also of its parts, in which None is written as -1 for
-    earlier releases; `code`: code of the error for an invalid row; `advice`: end of that error's
-    message.
+    they are empty; `as_minus_one`: fields, also of nested values, in which None is written as -1
+    for earlier releases; `code`: code of the error for an invalid row; `advice`: end of that
+    error's message.
     """
 
     def declare(cls: type[T]) -> type[T]:
@@ -129,7 +129,7 @@ def read_rows(
 
 
 def read_row(key: bytes, value: bytes) -> tuple[list, dict]:  # type: ignore[type-arg]
-    """Return the parts of the key and the fields of the value of a state topic record."""
+    """Return a record's key parts and value fields. Raises CorruptData if it cannot be read."""
     try:
         fields = json.loads(value)
         version = fields["v"]

@@ -3,9 +3,10 @@
     key    ["flow", FLOW, "transformed", ENTRIES, COMPARES, IS_NEGATED]
     value  {"v": 1, "at_ms": ...}
 
-The offset map shows which records were transformed, but not that a topic that appears later has a
-transform. So a process writes the patterns of its file before it leads the flow, or waits for that.
-A process whose file lacks one of them does not begin to copy such a topic.
+The offset map shows which records were transformed, but not that a topic that is created later
+needs a transform. So each process writes the topic patterns of its file's transforms before it
+leads the flow or waits as a standby. If the file of a process lacks one of these patterns, the
+process does not begin to copy a topic that matches the pattern.
 
 Rows are never removed, and writing one twice has no effect. If the process dies before the row is
 written, it has copied nothing.
@@ -26,11 +27,11 @@ TRANSFORMED: Final = "transformed"
 
 @row(TRANSFORMED, key=("entries", "compares", "is_negated"))
 class TransformedTopics(StateRow, frozen=True, kw_only=True):
-    """The topics of one transform."""
+    """The pattern of the topics of one transform."""
 
     entries: tuple[str, ...]
     compares: RemoteName
-    """The name of a topic that is compared with the entries."""
+    """Which name of a topic is compared with the entries: the upstream or the remote one."""
     is_negated: bool
     at_ms: int
 
@@ -51,5 +52,5 @@ class TransformedTopics(StateRow, frozen=True, kw_only=True):
 def transformed_topics(
     records: Iterable[tuple[bytes | None, bytes | None]],
 ) -> list[TransformedTopics]:
-    """Return a flow's rows of this kind, from (key, value)."""
+    """Decode a flow's rows of transformed topics. `records` are (key, value)."""
     return [TransformedTopics.decode(*read) for read in read_rows(records)]

@@ -3,9 +3,9 @@
     key    ["flow", FLOW, "verified", "whole" | "part"]
     value  {"v": 1, "began_ms": ..., "who": ..., "answer": ..., "counts": {...}, ...}
 
-The result for a part of the flow does not replace the result for all of it. These rows are only
-shown, so a row that cannot be read is ignored. Earlier releases ignore them, as they ignore every
-unknown kind.
+The result for a part of the flow does not replace the result for the whole flow. These rows are
+only displayed, so a row that cannot be read is ignored. Earlier releases ignore this kind of row,
+as every unknown kind.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class VerifyRun(StateRow, frozen=True, kw_only=True):
     ended_ms: int
     who: str
     answer: str
-    """`identical`, `different` or `not compared`."""
+    """The result: `identical`, `different` or `not compared`."""
     topics: str | None
-    """A regular expression, or None for all topics."""
+    """Regular expression of the verified topics, or None for all topics."""
     since: str | None
-    """Times of the source's records, as requested."""
+    """Lower bound of the compared records' timestamps, as requested, or None."""
     until: str | None
     deep: bool
     partitions: int
@@ -51,14 +51,14 @@ class VerifyRun(StateRow, frozen=True, kw_only=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether it covers all topics, from the beginning of their logs to the end."""
+        """Whether the verification covers all topics and the whole of their logs."""
         return self.topics is None and self.since is None and self.until is None
 
     def is_outdated_by(self, other: VerifyRun) -> bool:
-        """Return whether `other`, which is already on the target, began later.
+        """Return True if the verification `other`, whose row already exists, began later.
 
-        If `other` began after this one ended, its clock is ahead of the local one. Then it does not
-        count as newer, and the later row replaces it.
+        If `other` seems to have begun after this one ended, its host's clock is ahead. Then `other`
+        does not count as newer, and is replaced by this one.
         """
         return self.began_ms < other.began_ms <= self.ended_ms
 

@@ -27,14 +27,14 @@ _OFFSET_AND_TIME: Final = struct.Struct(">qq")
 
 DAY_MS: Final = 86_400_000
 NO_DAY: Final = -1
-"""The day of records without a timestamp, and of all further days if there are too many."""
+"""Stands for the day of records without a timestamp, and for all days after the first MOST_DAYS."""
 MOST_DAYS: Final = 10_000
-"""Maximum number of days, because producers may set any timestamp."""
+"""Maximum number of days with their own counts, because producers can set any timestamp."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """Counts for some records of one side."""
+    """Counts of records, their bytes, and the sum of their digests."""
 
     records: int = 0
     digested: int = 0
@@ -54,17 +54,17 @@ class Tally:
         self.digest = (self.digest + other.digest) % _MODULUS
 
     def add_batch(self, records: int, size: int) -> None:
-        """Count a batch that was not decoded."""
+        """Add a batch that was not decoded."""
         self.records += records
         self.batch_bytes += size
 
     def add_records(self, records: int, size: int) -> None:
-        """Count decoded records without a digest."""
+        """Add decoded records that are not digested."""
         self.records += records
         self.record_bytes += size
 
     def add_digest(self, offset: int, timestamp: int, rest: bytes) -> None:
-        """Count a record with its digest. `rest`: key, value and headers, as stored in a batch."""
+        """Add a record and its digest. `rest`: key, value and headers, as stored in a batch."""
         self.records += 1
         self.digested += 1
         self.record_bytes += len(rest)
@@ -78,13 +78,13 @@ class Day:
     """The counts of one day, for both sides."""
 
     both: Tally = field(default_factory=Tally)
-    """Records that are equal."""
+    """Counts of records that are equal on both sides."""
     source: Tally = field(default_factory=Tally)
-    """Source records that are not equal."""
+    """Counts of source records without an equal copy."""
     target: Tally = field(default_factory=Tally)
 
     def add(self, other: Day) -> None:
-        """Add the same day of another section."""
+        """Add the counts of the same day in another section of the logs."""
         self.both.add(other.both)
         self.source.add(other.source)
         self.target.add(other.target)
@@ -94,7 +94,7 @@ class _Days(Container[int], Sized, Protocol): ...
 
 
 def day_of(timestamp_ms: int, known: _Days) -> int:
-    """Return the number of days since 1970, in UTC, or NO_DAY."""
+    """Return the UTC day of a timestamp, as days since 1970, or NO_DAY."""
     if timestamp_ms < 0:
         return NO_DAY
     number = timestamp_ms // DAY_MS
@@ -113,7 +113,7 @@ class DifferenceKind(StrEnum):
     EXTRA = "extra"
     """The target has records that are not copies of the source's."""
     DIFFERENT = "different"
-    """Both have a record there, with different content for a consumer."""
+    """Both have a record at the position, with different content for a consumer."""
     REORDERED = "reordered"
     """Both have the records, in different order."""
     SHIFTED = "shifted"
@@ -163,7 +163,7 @@ class Compared:
 
     differences: list[Difference] = field(default_factory=list)
     unkept: int = 0
-    """Number of differences after the first MOST_KEPT."""
+    """Number of differences after the first MOST_KEPT, which are not in the list."""
     equal: int = 0
     """Number of records that are equal and at the offsets in the map."""
     by_bytes: int = 0
@@ -173,7 +173,7 @@ class Compared:
     gaps: Counter[GapCause] = field(default_factory=Counter)
     """Number of records by cause; for deleted records and markers, number of offsets."""
     pending: Range | None = None
-    """Source offsets from the first record that is not copied yet."""
+    """Source offsets from the first record that is not copied yet to the log's end, or None."""
     days: dict[int, Day] = field(default_factory=dict)
     """Counts by the timestamps of the records, with days numbered by `day_of`."""
     _is_open: bool = False
@@ -217,7 +217,7 @@ class Compared:
         records: int,
         why: str = "",
     ) -> None:
-        """Report a difference, merged with an adjacent last one of the same kind."""
+        """Report a difference. If it continues the last one, both are merged."""
         difference = Difference(kind=kind, source=source, target=target, records=records, why=why)
         last = self.differences[-1] if self.differences else None
         joined = None if last is None or not self._is_open else _merged(last, difference)

@@ -1,6 +1,6 @@
-"""Which records of two logs belong together: by the offset map, and after a difference by content.
+"""Pairs the records of two logs: by the offset map, or by content after a difference.
 
-Realignment finds where two logs match again, and classifies the records before that.
+Realignment finds the position at which two logs match again, and classifies the records before it.
 
     source   5 6 7 8 9 ..            target   5 5 6 7 8 9 ..
                ^ 6 is not 5                     ^ one is extra: all later ones are shifted by 1
@@ -24,35 +24,35 @@ ENDLESS: Final = 1 << 62
 
 
 class MappedOffset(NamedTuple):
-    """The offset on the other side that corresponds to an offset."""
+    """The translation of an offset to the other side."""
 
     offset: int
     is_known: bool
-    """Whether the map has a record at that offset. If not, `offset` is where it would be if the map
-    had no gap.
+    """Whether the map has a record at the given offset. If not, `offset` is where the counterpart
+    would be if the map had no gap there.
     """
     room: int
-    """Number of records from this one on that are contiguous on both sides."""
+    """Number of records from this one on that are contiguous on both sides, or 0 if unknown."""
 
 
 class OffsetPairs:
-    """Translates offsets in both directions. Needs at least one run."""
+    """Translates offsets between source and target, by at least one run."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self.runs = runs
         self._at = [0, 0, 0]
-        """The run of the last lookup, by field, because lookups rise."""
+        """Index of the run of the last lookup, by field, because the offsets of lookups rise."""
 
     @property
     def first(self) -> Run:
         return self.runs[0]
 
     def counterpart(self, upstream: int) -> MappedOffset | None:
-        """Return the target offset for a source offset, or None before the map begins."""
+        """Return the target offset for a source offset, or None if it is before all runs."""
         return self._mapped(upstream, UPSTREAM, DOWNSTREAM)
 
     def origin(self, downstream: int) -> MappedOffset | None:
-        """Return the source offset for a target offset, or None before the map begins."""
+        """Return the source offset for a target offset, or None if it is before all runs."""
         return self._mapped(downstream, DOWNSTREAM, UPSTREAM)
 
     def first_counterpart(self, upstream: int) -> int:
@@ -97,11 +97,12 @@ class OffsetPairs:
 def with_own_batches(
     runs: Sequence[Run], mark: Mark, headers: Iterable[BatchHeader], producers: frozenset[int]
 ) -> tuple[list[Run], Mark]:
-    """Return the runs of a shared topic with actual offsets after the mark, and how far they reach.
+    """Return a shared topic's runs, with actual offsets after the mark, and a mark at their end.
 
     Rows announce a record at its planned offset. If other clients wrote first, the map is corrected
     a moment later, or never if the lane died. But the sequences of this flow's batches are ordinals
-    (mod 2^31), so their headers identify the records. `headers`: of all batches from the mark on.
+    (mod 2^31), so batch headers identify the records. `headers`: those of all batches from the mark
+    on.
     """
     out = [run for run in runs if run.ordinal < mark.ordinal] or [runs[0]]
     reached = mark
@@ -129,29 +130,28 @@ def _pieces(runs: Sequence[Run], ordinal: int, end: int, downstream: int) -> Ite
 
 ALIKE: Final = 8
 WINDOWS: Final = (64, 512, 4096)
-"""Number of records of each side to compare. A larger window is used only if a smaller one does not
-suffice.
+"""Numbers of records per side that are searched for a realignment. A larger number is used only if
+the search in a smaller one fails.
 """
 END: Final = object()
 
 
 class SideRecord(NamedTuple):
-    """A record of one side."""
+    """A record of one side, reduced to its position and a number for its content."""
 
     offset: int
     at: int
-    """Its offset on the target, or the one where it should be."""
+    """Target offset of the record or, for a source record, the one that its copy should have."""
     number: int
-    """Equal for records with equal content."""
+    """A number that is equal for records with equal content."""
 
 
 def find_realignment(
     source: Sequence[SideRecord], target: Sequence[SideRecord], *, is_whole: bool, may_lack: bool
 ) -> tuple[int, int] | None:
-    """Return the indexes at which both sides match again, or None if they do not within these
-    records.
+    """Return the index in each list at which both sides match again, or None if there is none.
 
-    `is_whole`: no records follow. `may_lack`: single records may be missing on either side.
+    `is_whole`: both lists end with their log. `may_lack`: either side may lack single records.
     """
     source_indexes, target_indexes = range(len(source)), range(len(target))
     if may_lack:
@@ -208,7 +208,7 @@ class ClassifiedRecords(NamedTuple):
 
 
 def classify(source: Sequence[SideRecord], target: Sequence[SideRecord]) -> ClassifiedRecords:
-    """Classify records that do not match. Each record is in one list."""
+    """Classify records that do not match. Each record is put into exactly one list."""
     same = list(_at_their_offset(source, target, is_equal=True))
     done_here = {seen.offset for seen, _ in same}
     done_there = {seen.offset for _, seen in same}
@@ -239,8 +239,8 @@ def classify(source: Sequence[SideRecord], target: Sequence[SideRecord]) -> Clas
 def _at_their_offset(
     source: Sequence[SideRecord], target: Sequence[SideRecord], *, is_equal: bool
 ) -> Iterator[tuple[SideRecord, SideRecord]]:
-    """Yield pairs at the same position. Each record is used once, because a wrong map may contain a
-    position twice.
+    """Yield the equal (or different) pairs of records at the same position. Each record is used
+    once, because a wrong map may contain a position twice.
     """
     by_offset = {seen.at: seen for seen in target}
     for seen in source:

@@ -1,4 +1,4 @@
-"""One log during a walk: batch by batch as bytes, as table rows, or record by record."""
+"""One of two logs that are compared, read as whole batches, as table rows, or record by record."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Piece(NamedTuple):
     header: BatchHeader
     data: memoryview
     hides: GapCause | None = None
-    """Why readers do not see its records, or None if they do."""
+    """The reason why readers do not see the batch's records, or None if they see them."""
 
 
 class Entry(NamedTuple):
@@ -48,7 +48,7 @@ class Entry(NamedTuple):
 
 
 class RecordTable:
-    """Records of one batch as a table, from `at` on, without an object per record."""
+    """Records of one batch: rows [at, end) of a table, without an object per record."""
 
     __slots__ = ("at", "end", "is_own_time", "table")
 
@@ -67,7 +67,7 @@ class RecordTable:
 
 
 class ReadSide:
-    """One log during a walk. `start` returns its current log start, which may rise."""
+    """One of two logs that are compared. `start` returns its log start, which may rise."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class ReadSide:
         self.may_lack = may_lack
         """Whether the log is compacted, so that offsets without a record may have had one."""
         self.hidden: deque[Range] = deque(maxlen=HIDDEN_KEPT)
-        """Ranges of offsets that were passed and that no reader sees."""
+        """The last ranges of markers and aborted batches before the position."""
         self._pieces = pieces
         self._compared = result
         self._piece: Piece | None = None
@@ -106,7 +106,7 @@ class ReadSide:
 
     def rows(self) -> RecordTable | None:
         """Return the next records of one batch as a table, or None if they must be read one by one,
-        or at the limit.
+        or if the limit is reached.
         """
         while not self._entries and self._rows is None:
             piece = self._next_piece()
@@ -155,16 +155,16 @@ class ReadSide:
         self._entries.popleft()
 
     def give_back(self, entries: Iterable[Entry]) -> None:
-        """Put entries back in front, in this order."""
+        """Put entries back, so that the next reads return them in this order."""
         self._entries.extendleft(reversed(list(entries)))
 
     def has_hidden(self, offset: int) -> bool:
-        """Return whether a marker or an aborted record is at an offset before the position."""
+        """Return True if a marker or aborted record is at `offset`, before the position."""
         return any(hidden_range.first <= offset < hidden_range.next for hidden_range in self.hidden)
 
     def _first_of(self, piece: Piece) -> int:
-        # for messages of old formats this may be the last offset: they are decoded to find the
-        # first
+        # the header of an old message format may have the last offset, so only decoding shows the
+        # first one
         return piece.header.base_offset if piece.header.magic >= 2 else self.begin
 
     def _next_piece(self) -> Piece | None:

@@ -4,17 +4,18 @@ Nearly every batch of the target equals the source's, apart from its header: bas
 epoch, producer fields, checksum. Such pairs are compared as bytes, from the header's timestamps on,
 without decompression. If batches do not line up (joined, holes, recompressed, size limits,
 LogAppendTime), records are decoded and compared: as table rows while they are equal, else as a
-consumer sees them. The walk returns to whole batches at the next two batches that begin together.
-Batches of the same records in another codec are decompressed and compared as bytes, too. In a deep
-walk all batches are decoded, and each of their records is added to the digest of its day.
+consumer sees them. The walk returns to whole batches at the next two batches that begin with the
+same record. Batches of the same records in another codec are decompressed and compared as bytes,
+too. In a deep walk all batches are decoded, and each of their records is added to the digest of its
+day.
 
 The offset map pairs the records. If it has no record for an offset, both logs are read on until
-they match again (`matching`). From there on, records are compared at their distance to the map,
-and are `SHIFTED`, until the map is right again.
+they match again (`matching`). From there on, records are compared at a fixed distance to their
+offsets in the map, and reported as `SHIFTED`, until the map is right again.
 
-Records that one side lacks are a difference, unless there is a reason: the side is compacted, its
-log begins later, an operator skipped or accepted the records, or other clients write to the topic,
-too.
+Records that one side lacks are a difference unless there is a valid reason: that side is compacted,
+its log begins later, an operator skipped or accepted the records, or other clients write to the
+topic, too.
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ NO_SUCH_SOURCE: Final = "the source has no such record there"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Exceptions for one partition that are no differences."""
+    """Settings of the walk over one partition, including exceptions that are no differences."""
 
     skips: Sequence[Skip] = ()
     accepted: Sequence[tuple[int, int]] = ()
-    """[first, next) of target offsets."""
+    """Ranges [first, next) of target offsets of accepted foreign records."""
     is_shared: bool = False
     """Whether other clients may write to the target's topic."""
     is_deep: bool = False
@@ -75,14 +76,14 @@ class LogWalk:
         result: Compared,
         on_step: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """`on_step` gets the target offset that was reached."""
+        """`on_step` is called with the target offset that the walk has reached."""
         self._pairs = pairs
         self._source, self._target = source, target
         self._rules = rules
         self._compared = result
         self._on_step = on_step
         self._shift = 0
-        """Distance of records to their positions in the map."""
+        """Distance of the current target records to their offsets in the map."""
 
     def walk(self) -> None:
         """Walk to the limit of both sides."""
@@ -99,7 +100,7 @@ class LogWalk:
         """Return the number of source records from the source's limit to `end`, which are not
         copied yet.
 
-        Without `count_all`, stop after the first one.
+        Without `count_all`, stop after the first batch or record that is not copied.
         """
         source, self._source.limit = self._source, end
         records = 0
@@ -173,8 +174,8 @@ class LogWalk:
         return True
 
     def _is_counterpart(self, header: BatchHeader, other: BatchHeader) -> bool:
-        """Return whether all records of one batch should be where the other batch is, and none is
-        to be skipped.
+        """Return True if the map has all records of this source batch at the offsets of the other
+        batch, and none of these records is skipped.
         """
         mapped = self._pairs.counterpart(header.base_offset)
         if mapped is None or not mapped.is_known or mapped.room < header.count:
@@ -229,7 +230,9 @@ class LogWalk:
             self._compared.same(1)
 
     def _count(self, entry: Entry, offset: int, side: Callable[[Day], Tally]) -> None:
-        """Count a record in its day. `offset`: its position for the digest."""
+        """Count a record in its day. `offset`: the offset in its digest, which is `~offset` for a
+        target record without an equal source record.
+        """
         record = entry.record
         if record is None:
             return  # the record cannot be decoded, so it is in no digest
@@ -252,7 +255,7 @@ class LogWalk:
         )
 
     def _count_valid_gap(self, reason: GapCause | None, pass_entry: Callable[[], None]) -> bool:
-        """Count and pass a record that one side lacks for a valid reason, or return False."""
+        """Count and pass a record that one side lacks for a valid reason, else return False."""
         if reason is None:
             return False
         self._compared.gaps[reason] += 1
@@ -324,7 +327,8 @@ class LogWalk:
                 break
         until = self._as_far_as_both(*entries) if met is None else met
         if met == (0, 0) and not self._shift_changes(source_entries, target_entries):
-            # equal except for timestamps, among records with the target's own
+            # the records differ only in timestamps, which the realignment ignores if any of its
+            # records has the target's own timestamp
             pair = (
                 Range(source_entries[0].offset, source_entries[0].offset + 1),
                 Range(target_entries[0].offset, target_entries[0].offset + 1),
@@ -347,7 +351,7 @@ class LogWalk:
             self._on_step(target_entries[until[1] - 1].offset + 1)
 
     def _shift_at(self, source_entries: Sequence[Entry], target_entries: Sequence[Entry]) -> int:
-        """Return the distance of the first of these records to their positions in the map."""
+        """Return the distance of the first of these target records to its offset in the map."""
         mapped = None
         if source_entries and target_entries:
             mapped = self._pairs.counterpart(source_entries[0].offset)
@@ -362,7 +366,7 @@ class LogWalk:
         )
 
     def _fill(self, side: ReadSide, entries: list[Entry], size: int) -> bool:
-        """Read up to `size` entries. Returns whether there may be more."""
+        """Read on until there are `size` entries. Returns False if the side ends before."""
         while len(entries) < size:
             entry = side.entry()
             if entry is None:
@@ -393,8 +397,8 @@ class LogWalk:
     def _as_far_as_both(
         self, source_seen: Sequence[SideRecord], target_seen: Sequence[SideRecord]
     ) -> tuple[int, int]:
-        """Return how far both sides reach, if the sides do not match again within the records that
-        were read.
+        """Return the number of records of each side up to the last position that both sides reach.
+        Used if the sides do not match again within the records that were read.
         """
         last = min((side[-1].at for side in (source_seen, target_seen) if side), default=0)
         until = (
@@ -436,11 +440,11 @@ class LogWalk:
         for record in (*sorts.moved_source, *(record for record, _ in sorts.different), *lost):
             self._count(source_by_offset[record.offset], record.offset, lambda day: day.source)
         for other in (*sorts.moved_target, *(other for _, other in sorts.different), *added):
-            # this is not a source offset, so that the digests of both sides differ
+            # `~offset` is never a source offset, so the digests of both sides differ
             self._count(target_by_offset[other.offset], ~other.offset, lambda day: day.target)
 
     def _sort_out_missing(self, record: SideRecord) -> bool:
-        """Report a missing record. Returns False if there is a valid reason for it."""
+        """Report a missing record. Returns False if there is a valid reason why it is missing."""
         mapped = self._pairs.counterpart(record.offset)
         reason = None if mapped is None else self._why_gone_on_target(mapped, record.at)
         if reason is not None:
@@ -451,7 +455,7 @@ class LogWalk:
         return True
 
     def _sort_out_extra(self, other: SideRecord, last: int | None, problem: str) -> bool:
-        """Report an extra record. Returns False if there is a valid reason for it."""
+        """Report an extra record. Returns False if the source lacks it for a valid reason."""
         origin = self._pairs.origin(other.at - self._shift)
         if origin is not None and origin.is_known and origin.offset < self._source.start():
             self._compared.gaps[GapCause.SOURCE_DELETED] += 1
@@ -492,17 +496,17 @@ def _span(records: Sequence[SideRecord]) -> Range:
 
 
 # The functions below compare two batches, or rows of them, without creating an object per record.
-# Equal headers give equal bytes after them the same meaning. So batches of the same codec are
-# compared as stored, and others uncompressed. A deep comparison also reads each record of equal
-# batches.
+# If the headers are equal, equal bytes after them mean equal records. So batches of the same codec
+# are compared as stored, and batches of different codecs uncompressed. A deep comparison also reads
+# each record of equal batches.
 
 
 def are_equal(source: Piece, target: Piece, result: Compared, *, is_deep: bool) -> bool:
-    """Count equal batches by day and return True, or False if records must be compared."""
+    """If both batches are equal, count them by day and return True, else return False."""
     if not _may_be_equal(source.header, target.header):
         return False
     try:
-        verify_crc(target.data, 0, target.header)  # consumers check it, too
+        verify_crc(target.data, 0, target.header)  # consumers check this CRC, too
         if is_deep:
             return _by_records(source, target, result)
         if source.header.attributes & CODEC_MASK == target.header.attributes & CODEC_MASK:
@@ -513,7 +517,7 @@ def are_equal(source: Piece, target: Piece, result: Compared, *, is_deep: bool) 
 
 
 def _may_be_equal(header: BatchHeader, other: BatchHeader) -> bool:
-    """Return whether the batches' records are equal if their uncompressed bytes are equal."""
+    """Return True if both headers are such that equal uncompressed bytes mean equal records."""
     return (
         not (header.is_log_append_time or other.is_log_append_time)
         and header.is_dense
@@ -525,7 +529,7 @@ def _may_be_equal(header: BatchHeader, other: BatchHeader) -> bool:
 
 def _by_bytes(source: Piece, target: Piece, result: Compared) -> bool:
     header = source.header
-    # copies, because memoryviews are compared value by value
+    # copied to `bytes`, because memoryviews are compared slowly, value by value
     if bytes(source.data[HEADER_BYTES:]) != bytes(target.data[HEADER_BYTES:]):
         return False
     result.by_bytes += header.count
@@ -556,8 +560,8 @@ def _by_records(source: Piece, target: Piece, result: Compared) -> bool:
 def count_equal(
     source: RecordTable, target: RecordTable, limit: int, result: Compared, *, is_deep: bool
 ) -> int:
-    """Count, by day, how many of the next records (at most `limit`) are equal and contiguous on
-    both sides.
+    """Return how many of the next records (at most `limit`) are equal and contiguous on both sides,
+    and count them by day.
     """
     if source.is_own_time or target.is_own_time:
         return 0
@@ -568,7 +572,7 @@ def count_equal(
     if any(
         offsets[-1] - offsets[0] != count - 1 for offsets in (source_columns[0], target_columns[0])
     ):
-        return 0  # holes
+        return 0  # one side has no record at an offset in between
     data, other = source.table.data, target.table.data
     equal = 0
     rows = zip(*source_columns[1:], *target_columns[1:], strict=True)
@@ -581,7 +585,7 @@ def count_equal(
 
 
 def _columns(rows: RecordTable, count: int) -> tuple[Sequence[int], ...]:
-    """Return offset, timestamp, and begin and end of key, value and headers."""
+    """Return columns of the next rows: offset, timestamp, begin and end of the content."""
     columns = (OFFSET, TIMESTAMP, REST, END)
     return tuple(rows.table.column(column, rows.at, rows.at + count) for column in columns)
 
