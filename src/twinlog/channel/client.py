@@ -34,8 +34,8 @@ class ChannelClient:
     """The lane's connection to the driver, which never blocks the lane.
 
     The lane calls `receive` when the socket is readable, `flush` while `wants_write`, and any of
-    `send`, `flush`, `receive` at least once a second, which keeps the pings going. `last_heard` is
-    the time by `boot_clock` up to which the driver provably received data from this lane (see
+    `send`, `flush`, `receive` at least once a second, so that pings are sent. `last_heard` is the
+    time by `boot_clock` up to which the driver provably received data from this lane (see
     `frames`).
     """
 
@@ -59,7 +59,8 @@ class ChannelClient:
         If the hello is not admitted, the first `receive` raises Disconnected, because the driver
         just closes the connection.
         """
-        # the driver counts from when it receives the hello, so the lane must count from before that
+        # the driver counts silence from the arrival of the hello, so the lane must count from an
+        # earlier time
         started = boot_clock()
         frames = FrameSocket(_dial(address, timeout))
         try:
@@ -75,7 +76,7 @@ class ChannelClient:
 
     @property
     def host(self) -> str:
-        """Return the address of this machine from which the driver is connected."""
+        """Address of this machine from which the lane is connected to the driver."""
         return str(self._frames.socket.getsockname()[0])
 
     @property
@@ -137,7 +138,7 @@ def _dial(address: ChannelAddress, timeout: float) -> socket.socket:
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return sock if address.fingerprint is None else _secured(sock, address)
-    except OSError as error:  # this includes ssl.SSLError
+    except OSError as error:  # OSError includes ssl.SSLError
         sock.close()
         raise _unreachable_error(address, str(error)) from None
     except TwinlogError:
@@ -146,8 +147,8 @@ def _dial(address: ChannelAddress, timeout: float) -> socket.socket:
 
 
 def _secured(sock: socket.socket, address: ChannelAddress) -> ssl.SSLSocket:
-    """Connect by TLS to exactly the certificate whose fingerprint the Spark job contains, without a
-    certificate authority.
+    """Connect by TLS. Accept only the certificate whose fingerprint the Spark job contains, so no
+    certificate authority is needed.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3

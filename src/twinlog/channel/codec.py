@@ -1,12 +1,12 @@
 """Encodes messages of the channel: tagged JSON of an explicit list of classes, by their type hints.
 
-JSON is used rather than pickle, because data from a peer must never run code. It is used rather
-than a binary format, because there are only a few messages a second, and people can read them.
+JSON is used rather than pickle, because data from a peer must never run code. JSON is also
+preferred to a binary format, because there are only a few messages a second, and JSON is readable.
 
-A message is a `Message`. Its fields may contain other Structs, dataclasses and named tuples, which
-msgspec converts. Reading is strict: a message is rejected unless the sender would have written it
-with exactly these fields. An error names the position and never the value, because messages contain
-passwords.
+Each message is a subclass of `Message`. Its fields may contain other Structs, dataclasses and named
+tuples, which msgspec converts. Reading is strict: a message is rejected unless the sender would
+have written it with exactly these fields. An error names the position and never the value, because
+messages contain passwords.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Message(Struct, frozen=True, kw_only=True, tag=True, tag_field="type"):
 
 
 class MessageCodec:
-    """Writes and reads messages of exactly the given classes. Both ends must use the same ones."""
+    """Writes and reads messages of exactly these classes. Both ends must use the same classes."""
 
     def __init__(self, classes: Sequence[type]) -> None:
         for kind in classes:
@@ -49,7 +49,7 @@ class MessageCodec:
     def decode(self, data: bytes | bytearray | memoryview) -> Any:
         try:
             tree = json.loads(bytes(data))
-        except (ValueError, RecursionError):  # this includes UnicodeDecodeError
+        except (ValueError, RecursionError):  # ValueError includes UnicodeDecodeError
             raise _corrupt_error(f"a message of {len(data)} bytes is not JSON") from None
         try:
             message = convert(tree, self._any, str_keys=True, dec_hook=_value_of)

@@ -6,7 +6,7 @@ r"""The bytes of the channel: frames, the opening hello, and the driver's addres
     MESSAGE    one message of the codec, in either direction
     PING       8 bytes from the lane: its own clock; the driver answers PONG with the same bytes
 
-**Silence.** When the driver gives up a silent lane, it gives the lane's partitions to another one.
+**Silence.** When the driver gives up a silent lane, it gives the lane's partitions to another lane.
 So the lane must have stopped sending by then, although the two processes have different clocks and
 the network may delay anything. Both therefore count the same 10 s from the same ping:
 
@@ -52,12 +52,12 @@ HELLO_BYTES: Final = _LENGTH.size + HELLO_FRAME_BYTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelAddress:
-    """The driver's address, and a lane's secret. Without the secret it is part of the Spark job."""
+    """The driver's address, and a lane's secret. The Spark job has the address, but no secret."""
 
     host: str
     port: int
     token: str = ""
-    """The secret of one lane, only in that lane's address."""
+    """The secret of one lane, or empty in the address that all lanes share."""
     fingerprint: str | None = None
     """SHA-256 of the driver's certificate in hex, or None on loopback, which has no TLS."""
 
@@ -68,7 +68,7 @@ class ChannelAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneIdentity:
-    """Which lane this is: lease, lane number, Spark's attempt number and process."""
+    """Identifies a lane by its lease, lane number, Spark's attempt number and process ID."""
 
     lease: int
     lane: int
@@ -128,7 +128,7 @@ def read_clock(payload: bytes) -> float:
 
 
 class FrameReader:
-    """Splits a stream of bytes into frames. Input may come in pieces of any size."""
+    """Splits a stream of bytes into frames. Each `feed` adds any number of bytes."""
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         self.max_frame_bytes = max_frame_bytes
@@ -139,7 +139,7 @@ class FrameReader:
 
     @property
     def waiting_bytes(self) -> int:
-        """Number of bytes fed that are not a whole frame yet."""
+        """Number of bytes in the buffer that are not returned as a frame yet."""
         return len(self._buffer)
 
     def next_frame(self) -> Frame | None:
@@ -164,14 +164,12 @@ READ_BYTES = 256 << 10
 """Maximum bytes per read from the socket."""
 
 SEND_BYTES = 16 << 10
-"""Size of one TLS record. A TLS write that would block must be repeated with at least as many
-bytes. With a fixed size per attempt, a buffer that only grows at its end satisfies this.
+"""Maximum bytes per write: one TLS record. A TLS write that would block must be repeated with at
+least as many bytes. With a fixed maximum, a buffer that only grows at its end satisfies this.
 """
 
 MAX_UNSENT_BYTES = 2 * MAX_FRAME_BYTES
-"""Maximum bytes that may wait for a peer. A peer with more has stopped reading: it is
-disconnected.
-"""
+"""Maximum bytes that wait for a peer. A peer with more has stopped reading, and is disconnected."""
 
 _WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -202,14 +200,12 @@ class FrameSocket:
             pass
 
     def read_first(self, limit: int) -> bool:
-        """Read what has arrived of the first `limit` bytes, and leave the rest in the socket.
-        Return False if nothing has arrived.
-        """
+        """Read at most `limit` of the bytes that have arrived. Return False if there are none."""
         try:
             data = self.socket.recv(limit)
         except _WOULD_BLOCK:
             return False
-        except OSError as error:  # this includes ssl.SSLError
+        except OSError as error:  # OSError includes ssl.SSLError
             raise ClosedByPeer(str(error) or type(error).__name__) from None
         if not data:
             raise ClosedByPeer("the other end closed the connection")

@@ -21,13 +21,14 @@ attempts of that lane.
 
 **Invariants**
 
-1. Before its proof was checked, a connection gets no data, and after the TLS handshake nothing but
-   a hello of fixed length is read from it (`server.Stranger`).
-2. A proof works once. The proof of a later attempt cannot be derived from it, because that takes
-   the secret.
+1. Before its proof was checked, a connection gets no data, and after the TLS handshake only a hello
+   of fixed length is read from the connection (`server.Stranger`).
+2. A proof works once. The proof of a later attempt cannot be derived from an earlier proof, because
+   that requires the secret.
 3. A secret is worthless after its lease.
-4. A connected lane is never replaced. A later attempt waits, and receives nothing, until that
-   lane's connection has ended or it has been silent for 10 s (`control.lanes.lanes`).
+4. A connected lane is never replaced. A later attempt waits, and receives nothing, until the
+   connected lane's connection has ended, or the connected lane has been silent for 10 s
+   (`control.lanes.lanes`).
 5. On any host but loopback the channel is TLS 1.3, and the lane accepts exactly the certificate
    whose fingerprint came with the job. The certificate is created for one run of the driver.
 
@@ -38,15 +39,16 @@ attempts of that lane.
   which has a different proof.
 - *A process of an older attempt sends its hello late*: it is rejected, as is any repetition of a
   hello that was seen.
-- *A client has read the secret itself* (from Spark, which gives it only to authenticated
-  executors): it can send the hello of a next attempt, for this lane in this lease only. While the
-  true lane lives, that attempt waits (4). If the true lane dies, the client can take its place. So
-  Spark must be authenticated, or a flag must permit that it is not (ADR 11).
-- *A client opens many connections, or sends nothing*: they are limited in number, time and bytes,
-  and lanes still get through (`server.Stranger`).
+- *A client has read the secret itself* (Spark gives it only to authenticated executors): the client
+  can send the hello of a later attempt, but only for this lane in this lease. While the true lane
+  lives, that attempt waits (4). If the true lane dies, the client can take its place. So Spark must
+  use authentication, unless a flag permits an unauthenticated Spark (ADR 11).
+- *A client opens many connections, or sends nothing*: unauthenticated connections are limited in
+  number, time and bytes, so lanes can still connect (`server.Stranger`).
 
-**Rejected:** one token for all lanes (one leak gives everything, for as long as the driver runs),
-and certificates of an authority (the job already carries the fingerprint, so none is needed).
+**Rejected:** one token for all lanes, because a single leak would expose all credentials for as
+long as the driver runs. Also rejected: a certificate authority, because the job already contains
+the fingerprint.
 """
 
 from __future__ import annotations
@@ -72,7 +74,7 @@ class LaneSecrets:
         self._nobodys = secrets.token_urlsafe(SECRET_BYTES)
 
     def open(self, lease: int, lanes: int) -> tuple[str, ...]:
-        """Begin a lease, and return a secret for each of its lanes."""
+        """Begin a lease, and return a new secret for each of its lanes, by lane number."""
         new_secrets = tuple(secrets.token_urlsafe(SECRET_BYTES) for _ in range(lanes))
         with self._lock:
             self._secrets.update(((lease, lane), secret) for lane, secret in enumerate(new_secrets))
@@ -86,16 +88,14 @@ class LaneSecrets:
                 self._newest.pop(key, None)
 
     def admit(self, first: Frame) -> LaneIdentity:
-        """Return the sender of this hello. Raises AuthenticationFailed if it must not
-        be admitted.
-        """
+        """Return the sender of a hello. Raises AuthenticationFailed if it must not be admitted."""
         if first.kind != HELLO:
             raise AuthenticationFailed("no hello", code="CHANNEL_TOKEN")
         identity, shown = read_hello(first)
         key = identity.lease, identity.lane
         with self._lock:
-            # a proof for an unknown lane is computed, too, so that timing does not reveal which
-            # lanes there are
+            # a proof is computed for unknown lanes, too, so that timing does not reveal which lanes
+            # exist
             secret = self._secrets.get(key, self._nobodys)
             same = hmac.compare_digest(shown, hello_proof(secret, identity))
             if not same or key not in self._secrets:

@@ -7,12 +7,12 @@
       | -- TakeRange ------------------->|
       | <- Lent -------------------------|   the range, or none if it needs no answer
       | -- Answered -------------------->|
-      | <- AnswerAccepted ---------------|   the lane has it, or had one before
+      | <- AnswerAccepted ---------------|   the lane has this or an earlier answer
 
-Frames and authentication are those between driver and lanes. The content is MessagePack and not
-JSON, because it is mostly batches. The lane offers a range again if the application's connection
-ends, or if no answer arrives in time. The end of a task's connection means nothing: workers keep
-theirs for later tasks.
+Frames and authentication are the same as between driver and lanes. The content is MessagePack and
+not JSON, because most of it is batches. The lane offers a range again if the application's
+connection ends, or if no answer arrives in time. If a task's connection ends, this has no effect,
+because workers use one connection for several tasks.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _TICK_S: Final = 0.25
 
 
 class _Tagged(Struct, frozen=True, tag=True):
-    """Base class of the messages."""
+    """Base class of the messages between application and lane."""
 
 
 class Subscribe(_Tagged, frozen=True):
-    """Requests the offers of ranges."""
+    """Requests offers of all ranges without an answer, now and later."""
 
 
 class RangeOffer(RangeBounds, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ class RangeOffer(RangeBounds, frozen=True, kw_only=True):
 
     transform: str
     size: int
-    """Bytes of its batches."""
+    """Total bytes of the range's batches."""
 
 
 class Offered(_Tagged, frozen=True):
@@ -67,7 +67,7 @@ class Offered(_Tagged, frozen=True):
 
 
 class TakeRange(_Tagged, frozen=True):
-    """Requests a range."""
+    """Requests the range with this number."""
 
     number: int
 
@@ -85,7 +85,7 @@ class Answered(_Tagged, frozen=True):
 
 
 class AnswerAccepted(_Tagged, frozen=True):
-    """The lane has an answer to the range."""
+    """The lane has an answer to the range with this number."""
 
     number: int
 
@@ -94,7 +94,7 @@ LendingMessage = Subscribe | Offered | TakeRange | Lent | Answered | AnswerAccep
 
 
 class LendingCodec(MessageCodec):
-    """Writes and reads these messages as MessagePack."""
+    """Writes and reads `LendingMessage`s as MessagePack."""
 
     def __init__(self) -> None:
         self._encoder = msgpack.Encoder()
@@ -106,7 +106,7 @@ class LendingCodec(MessageCodec):
     def decode(self, data: bytes | bytearray | memoryview) -> Any:
         try:
             return self._decoder.decode(data)
-        except MsgspecError:  # its text may have values
+        except MsgspecError:  # the error's text may contain data of records
             raise CorruptData(
                 f"a message of {len(data)} bytes is not valid; both ends must run the same Twinlog "
                 "version",
@@ -117,15 +117,16 @@ class LendingCodec(MessageCodec):
 class PortTicket:
     """Admits every connection that has the ticket of a lane's port, any number of times.
 
-    Workers come and go as Spark needs them. A ticket gives access to the ranges of one lane, which
-    code of users gets anyway, and to no cluster.
+    Spark starts and ends workers as needed, so a ticket is valid for any number of connections. A
+    ticket gives access to no cluster, only to the ranges of one lane, which users' code gets
+    anyway.
     """
 
     def __init__(self) -> None:
         self.text = secrets.token_urlsafe(SECRET_BYTES)
 
     def admit(self, first: Frame) -> LaneIdentity:
-        """Return the sender of this hello. Raises AuthenticationFailed without the ticket."""
+        """Return the sender of a hello. Raises AuthenticationFailed if it lacks the ticket."""
         identity, shown = read_hello(first)
         proof = hello_proof(self.text, identity)
         if first.kind != HELLO or not hmac.compare_digest(shown, proof):
@@ -137,7 +138,7 @@ class LendingClient:
     """One connection to the port of a lane."""
 
     def __init__(self, address: ChannelAddress) -> None:
-        """Connect. Raises TwinlogError."""
+        """Connect to the port. Raises TwinlogError if that fails."""
         identity = LaneIdentity(lease=0, lane=0, attempt=secrets.randbits(31), pid=os.getpid())
         self._channel = ChannelClient.connect(address, identity, LendingCodec())
         self._messages: list[Any] = []
@@ -152,23 +153,23 @@ class LendingClient:
         self._channel.close()
 
     def subscribe(self) -> None:
-        """Request offers, which `offers` returns. Raises TwinlogError."""
+        """Request offers, which `offers` then returns. Raises TwinlogError."""
         self._channel.send(Subscribe())
 
     def offers(self, within_s: float) -> tuple[RangeOffer, ...]:
-        """Return the next offers, or none within that time. Raises TwinlogError."""
+        """Return the next offers, or () if none arrive within `within_s`. Raises TwinlogError."""
         message = self._next(within_s)
         return message.offers if isinstance(message, Offered) else ()
 
     def request_range(self, number: int) -> SourceRange | None:
-        """Return a range, or None if it needs no answer. Raises TwinlogError."""
+        """Return a range, or None if it needs no answer any more. Raises TwinlogError."""
         self._channel.send(TakeRange(number))
         lent = self._reply(Lent)
         taken: SourceRange | None = lent.range
         return taken
 
     def send_answer(self, answer: RangeAnswer) -> None:
-        """Send an answer, and wait until the lane has it. Raises TwinlogError."""
+        """Send an answer, and wait until the lane has accepted it. Raises TwinlogError."""
         self._channel.send(Answered(answer))
         self._reply(AnswerAccepted)
 
@@ -179,7 +180,7 @@ class LendingClient:
         return message
 
     def _next(self, within_s: float) -> LendingMessage | None:
-        """Return the next message, or None within that time."""
+        """Return the next message, or None if none arrives within `within_s`."""
         channel, deadline = self._channel, time.monotonic() + within_s
         while not self._messages:
             self._messages = channel.receive()

@@ -3,13 +3,14 @@ events.
 
 An error on one connection ends only that connection: a reset before or during its handshake, bytes
 that are no hello, or any unexpected exception. Only an error in the thread itself ends the thread,
-and then the process (`threads`), because without the channel no lane could be heard any
-more.
+and then the process (`threads`), because without the channel the driver receives nothing from any
+lane.
 
-`Peer` is the connection to one lane. A `Stranger` is a connection before authentication, with a TLS
-handshake and one hello, no more. Any client can open such connections. So they are limited in
-number, time and bytes, and if there are too many, the oldest are closed. A lane sends its hello
-immediately, so a client that opens many silent connections loses those, and does not block lanes.
+`Peer` is the connection to one lane. A `Stranger` is a connection before authentication, which can
+only make a TLS handshake and send one hello. Any client can open such connections. So they are
+limited in number, time and bytes, and if there are too many, the oldest are closed. A lane sends
+its hello immediately, so if a client opens many silent connections, only these are closed, and
+lanes are not blocked.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ log = logging.getLogger(__name__)
 
 
 class Peer:
-    """An authenticated lane. Any thread may send to it.
+    """The connection to an authenticated lane. Any thread may send to the lane.
 
-    The lock covers reading, too: a TLS connection is one state machine for both directions.
+    The lock covers reading, too, because a TLS connection is one state machine for both directions.
     """
 
     def __init__(
@@ -66,8 +67,8 @@ class Peer:
         self.identity = identity
         self.last_heard = boot_clock()
         self.ending: str | None = None
-        """Why the connection must be closed, or None. Any thread sets it, the server's processes
-        it.
+        """The reason why the connection must be closed, or None. Any thread may set it. The
+        server's thread then closes the connection.
         """
         self._frames = frames
         self._codec = codec
@@ -85,9 +86,9 @@ class Peer:
         return self._frames.wants_write
 
     def send(self, message: Any) -> None:
-        """Send what the socket accepts now, and the rest later. Does nothing if the lane is gone.
+        """Send a message: now, or later if the socket is full. Does nothing if the lane is gone.
 
-        A lane that reads nothing while more than two full frames wait for it is disconnected.
+        A lane is disconnected if it reads nothing while more than two full frames wait for it.
         """
         payload = self._codec.encode(message)
         with self._lock:
@@ -147,8 +148,8 @@ MAX_STRANGERS: Final = 512
 """Maximum number of unauthenticated connections, which is more than a start of lanes opens."""
 
 MAX_OF_ONE_ADDRESS: Final = 128
-"""Maximum number from one address, which may be a machine with many lanes. If it is exceeded, only
-connections from the same address are closed.
+"""Maximum number of unauthenticated connections from one address, which may be a machine with many
+lanes. If there are more, only connections from the same address are closed.
 """
 
 
@@ -163,7 +164,7 @@ class Stranger:
         self.handshaken = not isinstance(sock, ssl.SSLSocket)
 
     def read(self) -> None:
-        """Read what has arrived of a hello. Data after it is read only after authentication."""
+        """Read the hello as far as it has arrived. Later data is read after authentication."""
         self.frames.read_first(HELLO_BYTES - self.frames.reader.waiting_bytes)
 
     def shake_hands(self) -> int:
@@ -195,7 +196,7 @@ class Strangers:
         return stranger in self._all
 
     def add(self, stranger: Stranger) -> list[Stranger]:
-        """Add a connection. Returns the connections that must be closed because of it."""
+        """Add a connection. Returns the connections that must be closed, because of the limits."""
         self._all[stranger] = None
         of_one = [other for other in self._all if other.host == stranger.host]
         surplus = of_one[: max(0, len(of_one) - MAX_OF_ONE_ADDRESS)]
@@ -264,12 +265,11 @@ ChannelEvent = LaneConnected | LaneMessage | LaneGone
 
 
 class ChannelServer:
-    """Listens from `start` to `close`. All events are passed to `deliver`, in order, from its own
-    thread.
+    """Listens from `start` to `close`. Its own thread passes all events to `deliver`, in order.
 
-    For each lane there are LaneConnected, any number of LaneMessage, and LaneGone once. On a
-    loopback `host` the channel is plain. Anywhere else it is TLS, and `address` has the
-    fingerprint.
+    For each lane there is one LaneConnected, then any number of LaneMessage, then one LaneGone. On
+    a loopback `host` the channel is not encrypted. On any other host it is TLS, and `address` has
+    the fingerprint.
     """
 
     def __init__(
@@ -282,7 +282,7 @@ class ChannelServer:
         advertised_host: str | None = None,
         admit: Callable[[Frame], LaneIdentity] | None = None,
     ) -> None:
-        """`admit` checks the first frame of each connection, instead of `secrets`."""
+        """`admit` checks the first frame of each connection. By default, `secrets` checks it."""
         self._codec = codec
         self._deliver = deliver
         self._tls: ssl.SSLContext | None = None
@@ -318,7 +318,7 @@ class ChannelServer:
 
     @property
     def is_alive(self) -> bool:
-        """Whether connections are served."""
+        """True if the server's thread runs, which serves all connections."""
         return self._thread.is_alive()
 
     def start(self) -> None:
@@ -350,7 +350,9 @@ class ChannelServer:
     def _ring(self) -> None:
         try:
             self._alarm.send(b"!")
-        except OSError:  # full: the thread wakes anyway; closed: the thread has ended
+        # the alarm socket is full, so the thread wakes anyway, or closed, because the thread has
+        # ended
+        except OSError:
             return
 
     # --- the server's own thread
@@ -386,11 +388,11 @@ class ChannelServer:
                     self._dismiss(stranger, f"{type(error).__name__}: {error}")
                 else:
                     if known is not None:
-                        # read data that came with the hello now: a TLS socket may have bytes that
-                        # a selector does not show
+                        # read data that came with the hello now, because a TLS socket may have
+                        # bytes that a selector does not show
                         self._serve(known, selectors.EVENT_READ)
             case Stranger():
-                return  # it was closed earlier in this turn
+                return  # an earlier event of this turn has closed it
             case _ if key.fileobj is self._listener:
                 self._accept()
             case _:
@@ -414,7 +416,8 @@ class ChannelServer:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is not None:
-                # raises if a reset, or bytes and then a reset, arrived before this line
+                # this raises an error if the client has already reset the connection, even after
+                # sending bytes
                 sock = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
             stranger = Stranger(sock, host, port)
             self._selector.register(stranger.frames, selectors.EVENT_READ, stranger)
@@ -444,7 +447,7 @@ class ChannelServer:
                 return None
             identity = self._admit(first)
         except (ClosedByPeer, AuthenticationFailed, CorruptData) as error:
-            # this includes frames that have another length than a hello
+            # CorruptData also means a frame with another length than a hello
             self._dismiss(stranger, str(error.args[0]))
             return None
         self._strangers.discard(stranger)
@@ -483,7 +486,7 @@ class ChannelServer:
             peer.flush()
 
     def _update_selector(self, peer: Peer) -> None:
-        """Update the selector for the peer, or close the connection if it is to end."""
+        """Update the selector for the peer, or close the connection if `ending` is set."""
         if peer not in self._peers:
             return
         if peer.ending is not None:
@@ -504,13 +507,13 @@ class ChannelServer:
             self._update_selector(peer)
 
 
-# The channel's certificate is created for one run. Lanes know it by its fingerprint, which the
-# Spark job that starts them carries, so no certificate authority is needed.
+# The channel's certificate is created for one run. Lanes recognize it by its fingerprint, which is
+# in the Spark job that starts them. So no certificate authority is needed.
 
 
 def make_server_context() -> tuple[ssl.SSLContext, str]:
     """Return a TLS context with a new key and certificate, and the certificate's SHA-256 in hex."""
-    # commands that start no lane import this module too
+    # imported here, because commands that start no lane also import this module
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -532,8 +535,8 @@ def make_server_context() -> tuple[ssl.SSLContext, str]:
     )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.num_tickets = 0  # no lane resumes a session
-    # ssl reads keys only from files: one private file, for the duration of this call
+    context.num_tickets = 0  # not needed, because no lane resumes a TLS session
+    # ssl reads keys only from files, so a private file exists for the duration of this call
     pem = key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -547,7 +550,7 @@ def make_server_context() -> tuple[ssl.SSLContext, str]:
 
 
 def address_for_executors(master: str | None) -> str:
-    """Return the address at which the channel listens for this master (None: this machine)."""
+    """Return the address at which the channel listens for a Spark master (None: this machine)."""
     if master is None or master.startswith("local"):
         return "127.0.0.1"
     return os.environ.get("SPARK_LOCAL_IP") or _outward_address()
@@ -555,6 +558,6 @@ def address_for_executors(master: str | None) -> str:
 
 def _outward_address() -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        # no packet is sent: connecting a datagram socket only selects the interface
+        # no packet is sent, because connecting a datagram socket only selects the interface
         probe.connect(("192.0.2.1", 9))
         return str(probe.getsockname()[0])

@@ -1,12 +1,12 @@
 """Reads records of one partition of one cluster from its log, to save them before a copy is made
 again.
 
-It only sends Fetch requests: there is no group and no commit, and a running mirror is not affected.
-Offset ranges are half open, [first, next), as in the messages that suggest an export.
+An export only sends Fetch requests. It uses no group and commits nothing, so a running mirror is
+not affected. Offset ranges are half open, [first, next), as in the messages that suggest an export.
 
 Records that are not written are counted by reason, so that a partial export is not mistaken for a
-complete one: requested offsets outside the log, offsets without a record (compacted, or a
-transaction marker), and records of aborted transactions.
+complete one. The reasons are offsets outside the log, offsets without a record (compacted, or a
+transaction marker), and aborted transactions.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ from twinlog.survey.ends import log_bounds, log_starts
 from twinlog.wire.record_batch import read_headers, verify_crc
 from twinlog.wire.records import Record
 
-# A record as one line of JSON without loss: UTF-8 as text, other bytes as base64.
+# Records as lines of JSON without loss: bytes that are UTF-8 become text, other bytes base64.
 
 
 def record_line(partition: int, exported: ExportedRecord, *, with_batch: bool = False) -> str:
-    """Return one line without the line break, in ASCII, so that it has no terminal control codes.
+    """Return a record as a line of JSON, without the line break. The line is ASCII, so it has no
+    terminal control codes.
 
-    `with_batch`: also the leader epoch and the outcome of the transaction.
+    `with_batch`: add the leader epoch and the outcome of the transaction.
     """
     record = exported.record
     batch = {"leader_epoch": exported.leader_epoch, "transaction": exported.transaction.value}
@@ -50,7 +51,7 @@ def record_line(partition: int, exported: ExportedRecord, *, with_batch: bool = 
             **(batch if with_batch else {}),
             "key": plain_value(record.key),
             "value": plain_value(record.value),
-            # names that are not UTF-8 were decoded byte by byte (surrogateescape)
+            # invalid UTF-8 in names was decoded byte by byte (surrogateescape)
             "headers": [
                 [plain_value(name.encode("utf-8", "surrogateescape")), plain_value(value)]
                 for name, value in record.headers
@@ -61,9 +62,7 @@ def record_line(partition: int, exported: ExportedRecord, *, with_batch: bool = 
 
 
 def record_of(fields: Mapping[str, Any]) -> Record:
-    """Return the record of a line that was parsed. Raises ValueError, TypeError or KeyError if the
-    line is invalid.
-    """
+    """Return the record of a parsed line. Raises ValueError, TypeError or KeyError."""
     headers = tuple((_as_name(name), _as_bytes(value)) for name, value in fields["headers"])
     return Record(
         offset=int(fields["offset"]),
@@ -101,7 +100,9 @@ def plain_value(data: bytes | None) -> Any:
 
 READ_BYTES: Final = 4 << 20
 PROBED_BYTES: Final = 65_536
-"""Bytes per fetch, enough for many markers. A broker returns the whole first batch anyway."""
+"""Bytes per fetch of `first_records`. They are enough for many markers, and a broker returns a
+larger first batch anyway.
+"""
 OUTSIDE: Final = "OUTSIDE_LOG"
 NO_EPOCH: Final = -1
 
@@ -116,12 +117,12 @@ class Transaction(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedRecord:
-    """A record, with facts from its batch."""
+    """A record, and properties of the batch that contained it."""
 
     record: Record
     is_log_append_time: bool
     leader_epoch: int
-    """Epoch of the leader that appended it, or -1 if the format has none."""
+    """Epoch of the leader that appended the record, or -1 if the batch's format has no epoch."""
     transaction: Transaction
 
 
@@ -147,7 +148,7 @@ class Counts:
 
 
 class Export:
-    """One range of one partition, read once from beginning to end."""
+    """Exports one range of one partition, which is read once from beginning to end."""
 
     def __init__(
         self,
@@ -158,7 +159,7 @@ class Export:
         *,
         with_aborted: bool = False,
     ) -> None:
-        """`first` and `until` default to the log start and end.
+        """`first` and `until` are the log start and end if they are None.
 
         Raises FlowError if none of the offsets is in the log.
         """
@@ -199,8 +200,8 @@ class Export:
                 self._end_early()
 
     def _fetch(self) -> FetchedRecords | None:
-        """Fetch at the position. Return None if these records have just been deleted, after moving
-        the position to the new log start.
+        """Fetch from the position on. If the records there have just been deleted, move the
+        position to the new log start, and return None.
         """
         counts = self.counts
         wanted = {self.tp: (counts.position, READ_BYTES)}
@@ -226,8 +227,8 @@ class Export:
             counts.position = after
 
     def _end_early(self) -> None:
-        """Record that the broker returns no more records before the end. This is not caused by
-        compaction: a fetch of a compacted offset returns the next batch after it.
+        """Note in `counts` why the broker returns no more records. Compaction is not the cause,
+        because a fetch from a compacted offset returns the next batch.
         """
         counts = self.counts
         stable = readable_ends(self._client, [self.tp], self._isolation)[self.tp]
@@ -237,8 +238,8 @@ class Export:
 
 
 def exported(answer: FetchedRecords, span: Span) -> Iterator[tuple[list[ExportedRecord], int]]:
-    """Yield the records of each batch in this range, and the offset after the batch, at most the
-    end of the range.
+    """Yield for each batch its records in this range, and the offset after the batch (at most the
+    end of the range).
 
     Raises CorruptData for a wrong CRC.
     """
@@ -299,7 +300,7 @@ def first_records(
 def _cut_to_logs(
     cluster: ClusterClient, spans: Mapping[TopicPartition, Span]
 ) -> dict[TopicPartition, Span]:
-    """Return each range cut to its log. Ranges that are then empty are left out."""
+    """Return the part of each range that is in the log. Empty ranges are left out."""
     starts, ends = log_starts(cluster, spans), readable_ends(cluster, spans)
     inside = {
         tp: Span(max(span.first, starts[tp]), min(span.next, ends[tp]))

@@ -31,7 +31,7 @@ from twinlog.survey.exact_map import ExactMap
 from twinlog.wire.mm2_records import Checkpoint
 
 SOURCE_ANSWERS_WITHIN_S: Final = 15.0
-"""Time limit for the source. It is short, because groups often move when the source is lost."""
+"""Timeout of source requests. It is short, because groups often move when the source is lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +45,8 @@ class TranslatedOffset:
     to_offset: int | None
     """The target offset, or None if Twinlog has copied nothing of the partition."""
     is_exact: bool
-    """False if the offset is ahead of the copy, and `to_offset` is the end of the copy; or if
-    MirrorMaker 2 copied this part, and `to_offset` is somewhat before the exact offset.
+    """False in two cases: `offset` is ahead of the copy, so `to_offset` is the end of the copy; or
+    MirrorMaker 2 copied the record, so `to_offset` is somewhat before the exact offset.
     """
 
     @property
@@ -60,15 +60,15 @@ class TranslatedOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranslatedGroup:
-    """The translated offsets of a group, and where its offsets come from."""
+    """The translated offsets of a group, and whether they are from its checkpoints."""
 
     offsets: tuple[TranslatedOffset, ...]
     from_checkpoints: bool = False
-    """True if the group's own cluster did not respond."""
+    """True if checkpoints were translated, because the group's own cluster did not respond."""
 
 
 class FlowTranslation:
-    """Translates offsets of one flow; for one thread."""
+    """Translates offsets of one flow. Not thread-safe."""
 
     def __init__(
         self, config: FlowConfig, source: ClusterSettings, target: ClusterSettings
@@ -104,7 +104,7 @@ class FlowTranslation:
     def all_of(
         self, offsets: Mapping[TopicPartition, int], *, reverse: bool
     ) -> tuple[TranslatedOffset, ...]:
-        """Translate like `translate`, sorted; `to_offset` is None if nothing was copied.
+        """Translate many offsets, sorted by partition. `to_offset` is None if nothing was copied.
 
         An offset of the source that is ahead of the copy is exact if the source has no records in
         between, as after a transaction marker. Raises FlowError (SOURCE_RECREATED) like
@@ -149,7 +149,7 @@ class FlowTranslation:
         return TranslatedGroup(offsets=self._to_target(offsets))
 
     def sides(self, *, reverse: bool) -> tuple[ClusterClient, ClusterClient]:
-        """Return the cluster that offsets are translated from, and the one they lead to."""
+        """Return the clients of the clusters to translate from, and to translate to."""
         return (self._target, self._source) if reverse else (self._source, self._target)
 
     def close(self) -> None:
@@ -175,7 +175,8 @@ class FlowTranslation:
         try:
             records = first_records(self._source, spans, with_aborted=not committed)
         except Unreachable:
-            self._is_lost = True  # it is also unknown which records the source has there
+            # without the source, its records after the copy are unknown, so no offset is exact
+            self._is_lost = True
             return set()
         return {offset for offset in inexact if offset.tp not in records}
 
@@ -204,7 +205,7 @@ class FlowTranslation:
         )
 
     def _source_names(self, topics: Collection[str]) -> dict[str, str]:
-        """Return the source's names of target topics, by the map or else by their names."""
+        """Return the source topics of target topics: from the map, or else by the target names."""
         plain = {topic: plain_upstream(self._config, topic) for topic in topics}
         known = {topic: name for topic, name in plain.items() if name is not None}
         return known | self._map.names_at_source(topics)
@@ -250,7 +251,7 @@ class FlowTranslation:
 def _committed(client: ClusterClient, group: str) -> dict[TopicPartition, int]:
     coordinators = Coordinators(client)
     committed = fetch_offsets(coordinators, [group])[group]
-    if not committed:  # the group may be a share group
+    if not committed:  # then the group may be a share group
         with suppress(Unsupported):
             committed = fetch_start_offsets(coordinators, [group])[group]
     offsets = or_raise(committed)

@@ -1,9 +1,9 @@
-"""`MirrorClient`: information about the mirrors of one cluster, from topics that mirrors keep
+"""`MirrorClient`: information about the mirrors of one cluster, from the topics that mirrors write
 there.
 
 The methods and results are those of Java's class `MirrorClient`, for mirrors of Twinlog and of
-MirrorMaker 2. One thing differs: after the timeout Java returns what it has read so far, but this
-class raises, because a part of a group's offsets looks like all of them.
+MirrorMaker 2. One thing differs: after the timeout, Java's class returns the offsets that it has
+read so far. This class raises an error, because incomplete offsets of a group look complete.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DEFAULT_TIMEOUT_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOffset:
-    """Where a group resumes in one partition of this cluster."""
+    """The offset at which a group resumes in one partition of this cluster."""
 
     offset: int
     upstream_offset: int
@@ -50,7 +50,7 @@ GroupOffsets = dict[TopicPartition, GroupOffset]
 
 
 class MirrorClient:
-    """A client of one cluster, for one thread; `with MirrorClient({...}) as client`.
+    """A client of one cluster, not thread-safe. Use it with `with MirrorClient({...}) as client`.
 
     `config` has the keys of Java's clients: `bootstrap.servers`, `security.protocol`, `ssl.*`,
     `sasl.*` (also with the prefixes `admin.` and `consumer.`), and `replication.policy.class`,
@@ -74,31 +74,29 @@ class MirrorClient:
         return self._policy
 
     def replication_hops(self, upstream_alias: str) -> int:
-        """Return the fewest flows from that cluster to this one, or -1 if there is no path.
+        """Return the least number of flows from a cluster to this one, or -1 if there is no path.
 
-        With flows A->B and B->C it is 2 from A to C.
+        With flows A->B and B->C, the result for A on C is 2.
         """
         return fewest_hops(self._policy, self.heartbeat_topics(), upstream_alias)
 
     def heartbeat_topics(self) -> set[str]:
-        """Return this cluster's heartbeats topic, and those mirrored from other clusters."""
+        """Return this cluster's heartbeats topic, and those that were mirrored here."""
         return {topic for topic in self._topics() if self._policy.is_heartbeats_topic(topic)}
 
     def checkpoint_topics(self) -> set[str]:
-        """Return the topics of translated group offsets, one for each cluster mirrored here."""
+        """Return the checkpoints topics, one for each cluster that is mirrored here."""
         return {topic for topic in self._topics() if self._policy.is_checkpoints_topic(topic)}
 
     def upstream_clusters(self) -> set[str]:
-        """Return the aliases of all clusters whose heartbeats arrive here over any
-        number of flows.
-        """
+        """Return the aliases of all clusters whose heartbeats arrive here, over any path."""
         return {alias for topic in self.heartbeat_topics() for alias in chain(self._policy, topic)}
 
     def remote_topics(self, source_alias: str | None = None) -> set[str]:
-        """Return topics whose names say that they were mirrored here, from `source_alias` or from
-        any cluster.
+        """Return the topics that were mirrored here from `source_alias`, or from any cluster,
+        according to their names.
 
-        Under the identity policy these are all topics that are not internal.
+        Under the identity policy, these are all topics that are not internal.
         """
         sources = {
             topic: self._policy.topic_source(topic)
@@ -128,11 +126,11 @@ class MirrorClient:
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> GroupOffsets | dict[str, GroupOffsets]:
-        """Return where a group of that cluster resumes here, from the newest checkpoints; {} if
-        there are none.
+        """Return the offsets at which a group of another cluster resumes here, from its newest
+        checkpoints. The result is {} if there are no checkpoints.
 
-        For a compiled pattern, return this for each group whose whole name matches, with one read
-        of the checkpoints.
+        For a compiled pattern, return such offsets by group, for each group whose whole name
+        matches. The checkpoints are read only once.
         """
         if isinstance(group, re.Pattern):
             return self._checkpoints(remote_alias, group, timeout_s)
@@ -144,8 +142,8 @@ class MirrorClient:
     ) -> GroupOffsets:
         """Return the result of `remote_consumer_offsets`, translated again by Twinlog's offset map.
 
-        It differs if MirrorMaker 2 wrote the checkpoint, which is before the exact offset by up to
-        the group's lag. Partitions that Twinlog did not copy are left out.
+        The result differs if MirrorMaker 2 wrote the checkpoint, whose offset is before the exact
+        offset by up to the group's lag. Partitions that Twinlog did not copy are left out.
         """
         exact, alias = self._exact_map(remote_alias)
         known = self.remote_consumer_offsets(group, alias, timeout_s=timeout_s)
@@ -160,17 +158,17 @@ class MirrorClient:
     def to_downstream(
         self, remote_alias: str, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Translation]:
-        """Return where to resume here, for offsets of that cluster, old or new.
+        """Translate offsets of another cluster, old or new, to offsets at which to resume here.
 
-        `offsets` has the partitions' names there, the result their names here. If `is_exact` is
-        False, either the offset was not copied yet, and the result is the end of the copy, or
-        MirrorMaker 2 copied this part, and the result is somewhat before the exact offset.
-        Partitions that Twinlog did not copy are left out.
+        `offsets` has partitions of the other cluster, and the result partitions of this cluster. A
+        translation has `is_exact=False` in two cases: the offset was not copied yet, so the result
+        is the end of the copy; or MirrorMaker 2 copied the record, so the result is somewhat before
+        the exact offset. Partitions that Twinlog did not copy are left out.
         """
         exact, alias = self._exact_map(remote_alias)
         format_remote = self._policy.format_remote_topic
         plain = {tp.topic: format_remote(alias, tp.topic) for tp in offsets}
-        names = exact.local_names(plain)  # the flow may have renamed them
+        names = exact.local_names(plain)  # with the flow's renames
         remote = {
             TopicPartition(names[tp.topic], tp.partition): offset
             for tp, offset in offsets.items()
@@ -181,9 +179,9 @@ class MirrorClient:
     def to_upstream(
         self, remote_alias: str, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Translation]:
-        """Return where to resume on that cluster, for offsets of this cluster.
+        """Translate offsets of this cluster to offsets at which to resume on another cluster.
 
-        `offsets` has partitions of this cluster, the result their names there.
+        `offsets` has partitions of this cluster, and the result partitions of the other cluster.
         """
         exact, _ = self._exact_map(remote_alias)
         translations = exact.upstream(offsets)
@@ -197,14 +195,15 @@ class MirrorClient:
         }
 
     def _exact_map(self, remote_alias: str) -> tuple[ExactMap, str]:
-        """Return the offset map of the flow from a cluster, and the cluster's alias in topics."""
+        """Return the offset map of the flow from a cluster, and the alias in its topic names."""
         known = self._maps.get(remote_alias)
         if known is not None:
             return known
         upstream = find_upstream(self._consumer, remote_alias)
         flow, alias = upstream or (Flow(remote_alias, self._consumer.alias), remote_alias)
         known = ExactMap(self._consumer, self._policy, flow), alias
-        if upstream is not None:  # otherwise a flow may be created later
+        # an unknown flow is not stored, because it may be created later
+        if upstream is not None:
             self._maps[remote_alias] = known
         return known
 
@@ -219,7 +218,7 @@ class MirrorClient:
         topic = self._policy.checkpoints_topic(remote_alias)
         out: dict[str, GroupOffsets] = {}
         for checkpoint in Checkpoint.all_in(self._read(topic, timeout_s)):
-            # MirrorMaker 2 may have translated offsets of Twinlog's own groups
+            # without Twinlog's own groups, whose offsets MirrorMaker 2 may have translated
             if groups.fullmatch(checkpoint.group) and not is_own_group(checkpoint.group):
                 out.setdefault(checkpoint.group, {})[checkpoint.topic_partition] = GroupOffset(
                     offset=checkpoint.downstream_offset,
@@ -254,8 +253,8 @@ class MirrorClient:
 
 
 # Java's MirrorClientConfig: one cluster's properties become a policy and client settings.
-# Connection keys (`bootstrap.servers`, `security.protocol`, `ssl.*`, `sasl.*`) are read, and
-# overridden by the same keys with the prefix `admin.` or `consumer.`. Other keys are not read.
+# Connection keys (`bootstrap.servers`, `security.protocol`, `ssl.*`, `sasl.*`) are read. The same
+# keys with the prefix `admin.` or `consumer.` override them. Other keys are not read.
 
 _WHERE: Final = "MirrorClient"
 _SOURCE_ALIAS: Final = "source.cluster.alias"
@@ -330,8 +329,6 @@ def translate_offsets(
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> GroupOffsets | dict[str, GroupOffsets]:
-    """Return where a group resumes on this cluster. For a compiled pattern, return this for each
-    group that matches.
-    """
+    """Return the result of `MirrorClient.remote_consumer_offsets`."""
     with MirrorClient(config) as client:
         return client.remote_consumer_offsets(group, remote_alias, timeout_s=timeout_s)

@@ -7,18 +7,20 @@ of records; with the semantics of Kafka's `kafka-consumer-groups.sh --reset-offs
   records on both clusters.
 - A group with members is refused, and its members are reported.
 - A group's offsets are set in one request, all or none. Everything that may fail for single
-  partitions is checked before. If one fails nevertheless, the others are set back.
+  partitions is checked before. If a partition fails nevertheless, the other partitions are set
+  back.
 
-Between the plan and its execution the user may think for minutes. Events in between, and after:
+Between the plan and its execution, the user may think for minutes. What may happen then, and during
+the execution:
 
 - The group got members: the coordinator itself rejects the commit.
 - The group's offsets moved: they are read again, and the group is refused.
 - Retention moved the log start, or the log was truncated: the offset is moved into the log, because
   otherwise consumers would resume according to `auto.offset.reset`.
 - A topic was deleted or re-created: the group is refused.
-- This process died, or a response was lost: each group has all of its new offsets or none. The same
-  command sets the same offsets again, except for a shift, which starts at the new offsets; its plan
-  shows the current ones.
+- This process died, or a response was lost: each group has all of its new offsets or none. If the
+  command is repeated, it sets the same offsets again. Only a shift is different: it starts at the
+  new offsets, which its plan shows.
 """
 
 from __future__ import annotations
@@ -66,8 +68,8 @@ class GoalKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """A kind and its number: an offset, a number of records (backwards if negative), or
-    milliseconds since 1970. It is 0 for a log end.
+    """The target of a reset. `value` is an offset, a number of records (negative for backwards),
+    milliseconds since 1970, or 0 for a log end.
     """
 
     kind: GoalKind
@@ -90,19 +92,21 @@ class ResetBounds:
     start: int
     end: int
     at_time: int | None = None
-    """The first offset at or after the time; None without such a record or a time."""
+    """Offset of the first record at or after the requested time, or None without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetOffset:
-    """The effect on one partition of a group."""
+    """The effect of a reset on one partition of a group."""
 
     topic: str
     partition: int
     before: int | None
-    """The group's offset, or None if it has none there yet."""
+    """The group's current offset, or None if it has none in this partition."""
     metadata: str = ""
-    """The commit's metadata, with which it can be restored. Kafka Streams stores its time there."""
+    """Metadata of the current commit, needed to restore the commit. Kafka Streams stores its time
+    in this metadata.
+    """
     after: int
     start: int
     end: int
@@ -115,7 +119,7 @@ class ResetOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupReset:
-    """The effect on one group: all of `offsets`, or nothing if it is refused."""
+    """The effect of a reset on one group: all of `offsets`, or nothing if it is refused."""
 
     FIELDS = "group is_share is_done refused=refusal offsets"
 
@@ -139,7 +143,9 @@ class GroupReset:
 
 
 def fit_to_log(goal: Goal, before: int | None, log: ResetBounds) -> tuple[int, Fit] | None:
-    """Return the new offset within the log, or None for a shift if the group has no offset."""
+    """Return the new offset and how it was chosen. Return None for a shift if the group has no
+    offset.
+    """
     match goal.kind:
         case GoalKind.EARLIEST:
             return log.start, Fit.AS_ASKED
@@ -173,14 +179,14 @@ class _Now:
 
 
 class OffsetReset:
-    """Resets groups of one cluster: first `plan`, then `execute` the plan; for one thread."""
+    """Resets groups of one cluster: first `plan`, then `execute` the plan. Not thread-safe."""
 
     def __init__(self, client: ClusterClient) -> None:
         self._client = client
         self._coordinators = Coordinators(client)
 
     def names(self, matches: Callable[[str], bool]) -> list[str]:
-        """Return the names of the cluster's groups that can be reset and match."""
+        """Return the names of the groups that can be reset and that `matches` accepts."""
         groups = list_groups(self._coordinators).values()
         return sorted(g.name for g in groups if _can_be_reset(g) and matches(g.name))
 
@@ -192,10 +198,10 @@ class OffsetReset:
         topics: Collection[str] = (),
         matches: Callable[[str], bool] = lambda _: True,
     ) -> list[GroupReset]:
-        """Return a plan for each group. `topics`: all of their partitions are reset. Without it,
-        the partitions are reset for which the group has offsets and whose topics match. Raises
-        FlowError or ClusterError if a topic of `topics` is missing, or the cluster does not
-        respond.
+        """Return a plan for each group. If `topics` is given, all partitions of these topics are
+        reset. Otherwise, all partitions are reset for which the group has offsets and whose topic
+        `matches`. Raises FlowError or ClusterError if a topic of `topics` is missing, or the
+        cluster does not respond.
         """
         listed_groups = list_groups(self._coordinators)
         named_topics = self._partitions(topics)
@@ -219,7 +225,7 @@ class OffsetReset:
         return [self._group(goal, group, wanted.get(group, ()), now) for group in groups]
 
     def execute(self, plan: GroupReset) -> GroupReset:
-        """Set a group's offsets. Return the plan with the result, or the reason of a refusal."""
+        """Set a group's offsets. Return the plan with `is_done`, or with the error in `refused`."""
         if plan.refused is not None:
             return plan
         try:
@@ -366,9 +372,7 @@ class OffsetReset:
             raise self._set_back(plan, refused, commit)
 
     def _error_with_members(self, plan: GroupReset, error: TwinlogError) -> TwinlogError:
-        """Return the error to report: if members joined the group after the check, one that names
-        them.
-        """
+        """Return the error to report. It names the members if the group has become active."""
         if not is_refused_as_active(error):
             return error
         listed = list_groups(self._coordinators).get(plan.group)
@@ -427,6 +431,6 @@ def _can_be_reset(group: Group) -> bool:
 
 
 def _within_current_log(offset: ResetOffset, log: ResetBounds | TwinlogError) -> ResetOffset:
-    """Return the offset within the current log."""
+    """Return the planned offset, limited to the current log."""
     after, fit = _clamped(offset.after, or_raise(log))
     return offset if fit is Fit.AS_ASKED else replace(offset, after=after, fit=fit)

@@ -2,23 +2,24 @@
 
 The quota is the default of users (`producer_byte_rate`), which applies to every user without a
 quota of its own. Brokers keep it until it is removed. So before the quota is set, a row in the
-state topic of the target records that it belongs to this flow. For each step:
+state topic of the target records that the quota belongs to this flow. What may fail:
 
-- If the process dies after the row, before the quota, there is a row without a quota. A broker with
-  stale metadata looks the same just after the quota was set. So the next process removes the quota
-  in any case, and clears the row.
-- If it dies after the quota, the flow's next leader finds the row and decides again. Without a
-  mirror, `twinlog flow unthrottle` removes the quota.
-- If it dies after the removal, before the row is cleared, the result is the same as after the row.
-- If a response is lost, every step may be repeated.
-- If the target is unavailable, this process removes the quotas that it has set or read of
-  (`remove_quota`), and clears the row when the target is back.
+- If the process dies after writing the row, before setting the quota, there is a row without a
+  quota. A row without a visible quota may also mean that a broker has stale metadata. So the next
+  process removes the quota in any case, and clears the row.
+- If the process dies after setting the quota, the flow's next leader finds the row and decides
+  again. Without a mirror, `twinlog flow unthrottle` removes the quota.
+- If the process dies after removing the quota, before clearing the row, there is again a row
+  without a quota.
+- If a response is lost, the step is repeated. Every step can be repeated.
+- If the target is unavailable, this process removes the quotas that it has set, or knows from the
+  row (`remove_quota`). It clears the row when the target is back.
 - If the state topic is deleted, the quotas that this process knows still count as its own.
 - A process that has lost leadership may set the quota once more. The leader reads the row in its
   next round.
 - If another client has set a default quota of users, nothing is set. If another client changes this
-  flow's quota, it belongs to that client and is left alone. With two flows from one source, the
-  second flow finds the quota of the first and sets none.
+  flow's quota, it belongs to that client and is left alone. If two flows have the same source, the
+  second flow finds the quota of the first flow, and sets none.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class RemovalResult(Enum):
 
 
 class ProducerHold:
-    """The quota of one flow. Not thread-safe."""
+    """The producer quota that one flow sets on its source. Not thread-safe."""
 
     def __init__(
         self,
@@ -64,11 +65,11 @@ class ProducerHold:
         self._held = held_producers
         self._is_over = False
         self._let_go: HeldProducers | None = None
-        """The row of the quota that was removed. It may still be in the state topic."""
+        """The row whose quota was removed, or None. It may still be in the state topic."""
 
     @property
     def last_row(self) -> HeldProducers | None:
-        """Return the row that was read last or is about to be written."""
+        """Return the row that was read last, or is about to be written, or None."""
         return self._held
 
     def read(self) -> HeldProducers | None:
@@ -82,7 +83,7 @@ class ProducerHold:
                     self._held = held_producers(row.key, row.value)
                 self._position = row.offset + 1
         except BrokerRefused:
-            self._position = 0  # the topic's log was truncated, or the topic was re-created
+            self._position = 0  # read from the start, as the log was truncated or replaced
             raise
         return self._held
 
@@ -100,11 +101,11 @@ class ProducerHold:
         return None
 
     def end(self) -> None:
-        """Keep a blocked `set_quota` from setting a quota. May be called from any thread."""
+        """Prevent a blocked `set_quota` from setting a quota later. Any thread can call it."""
         self._is_over = True
 
     def remove_quota(self) -> RemovalResult:
-        """Remove the known quota of this flow without the target, which may be unavailable."""
+        """Remove the quota that this process knows. The target, which may be down, is not used."""
         known = self._held
         if known is None or known == self._let_go:
             return RemovalResult.NOTHING
@@ -132,8 +133,8 @@ class ProducerHold:
             set_producer_quota(self._source, None)
         except Unauthorized:
             if now is not None:
-                # if there is none, the error does not matter: this user could not have set a quota
-                # either
+                # without a quota the error is ignored, because a user who is not permitted to
+                # remove a quota cannot have set one
                 raise
         return RemovalResult.REMOVED
 

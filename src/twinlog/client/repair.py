@@ -1,10 +1,10 @@
 """Accepts records of other clients in remote topics, so that copying resumes after them.
 
-The records are read first, then shown, and only the shown records are accepted: if the log has
+The records are read first, then shown, and only the shown records are accepted. If the log has
 changed in between, the command is refused. One row is written for each partition
 (`mirror.state.intents`); no log is changed. If this process dies before writing a row, that
-partition is still stopped. If it dies after that, the leader resumes the partition, and the next
-run finds nothing to repair.
+partition is still stopped. If the process dies after writing the row, the leader resumes the
+partition, and the next run finds nothing to repair.
 
 Records that a failback has replayed are copies, too, but under the producer ID of the replay. If
 they were accepted, the copy would resume after them with the first record of the tail, and append
@@ -59,7 +59,7 @@ INSTEAD: Final = {
         "the logs do not show which side is right: save both (twinlog export) and compare"
     ),
 }
-"""Reasons why these codes are not accepted, and what to do."""
+"""By code, the reason why records cannot be accepted, and what to do instead."""
 REPLAYED: Final = (
     "a failback has begun to append the source's tail to it. If the copy resumed, it would append "
     "these records again. Promote the topic (twinlog topic promote). If the failback was "
@@ -70,7 +70,7 @@ REPLAYED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairLine:
-    """One partition that has stopped."""
+    """The planned repair of one partition that has stopped."""
 
     standing: Unusual
     source: TopicPartition
@@ -79,11 +79,11 @@ class RepairLine:
     """The acceptance to write, or None if nothing can be accepted."""
     found: ForeignWalk | None = None
     resumes_at: int | None = None
-    """The upstream offset at which copying would resume."""
+    """The upstream offset at which copying would resume after the acceptance."""
     problem: str = ""
 
     def printed(self) -> dict[str, Any]:
-        """Return what is printed for programs."""
+        """Return the plan as an object for JSON output."""
         walk = self.found
         body: dict[str, Any] = {
             "topic": self.source.topic,
@@ -108,7 +108,7 @@ class RepairLine:
         }
 
     def lines(self) -> Iterator[str]:
-        """Yield the plan as text."""
+        """Yield the plan as lines of text."""
         yield f"{self.source} -> {self.target} [{self.standing.code}]"
         if self.found is None:
             yield f"  cannot be accepted: {self.problem}"
@@ -129,7 +129,7 @@ class RepairLine:
 
 
 class TopicRepair:
-    """The repair of one flow. Must be closed."""
+    """Plans and writes acceptances for the stopped partitions of one flow. Must be closed."""
 
     def __init__(
         self, config: FlowConfig, source: ClusterSettings, target: ClusterSettings, reason: str
@@ -141,8 +141,8 @@ class TopicRepair:
         self._source = prompt_client(source, api_timeout_s=GIVES_UP_S)
 
     def plan(self, topics: NamePattern | None) -> list[RepairLine]:
-        """Return a line for each partition that has stopped with a repairable code, as reported by
-        the leader.
+        """Return the plan: a line for each partition that has stopped with a repairable code,
+        according to the leader.
         """
         target = self._steering.target
         status = leader_status(target, self._steering.flow)
@@ -162,7 +162,7 @@ class TopicRepair:
         return self._lines(standing) if standing else []
 
     def accept(self, lines: list[RepairLine]) -> None:
-        """Write the planned acceptances. All are refused if one of the logs has changed since."""
+        """Write the planned acceptances, or refuse all of them if a log has changed since."""
         shown = [line for line in lines if line.found is not None]
         for line, again in zip(shown, self._lines([line.standing for line in shown]), strict=True):
             if again.found is None or again.found != line.found:
@@ -193,7 +193,7 @@ class TopicRepair:
         ]
 
     def _why_not_acceptable(self, unusual: Unusual, replayed: list[str]) -> str:
-        """Return why no record of the partition can be accepted, or an empty text if some may."""
+        """Return why no record of the partition can be accepted, or "" without such a reason."""
         if unusual.topic in replayed:
             return REPLAYED
         if unusual.code not in INSTEAD and self._config.policy.kind is PolicyKind.IDENTITY:

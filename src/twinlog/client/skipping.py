@@ -1,18 +1,19 @@
-"""Skips one record at which a copy has stopped: first checked, then written.
+"""Skips the one record at which a partition has stopped. The skip is first checked, then written.
 
 A record is only skipped if the leader reports that its partition is stopped at exactly this offset.
 Otherwise the error describes the state, and nothing is written. If this process dies:
 
-- before the row, nothing has happened, except that the record may be in quarantine (`Quarantine`);
-- after the row, or if its response is lost, the leader applies it, and the same command finds it
-  and writes nothing.
+- before writing the row, nothing has happened, except that the record may be in quarantine
+  (`Quarantine`);
+- after writing the row, or if its response is lost, the leader applies the row. If the command is
+  repeated, it finds the row and writes nothing.
 
 If the record was copied between the check and the row, because its topic accepts larger records
-now, the position is already after it, and nothing is skipped.
+now, the position is already after the record, and nothing is skipped.
 
 **Quarantine.** The skipped record is first written to the quarantine topic. Key, value and headers
 are the record's own, as far as they can be read. For a batch that cannot be decoded, the value is
-the batch's bytes. After its own headers come these, as text:
+the batch's bytes. These headers follow after the record's own headers, as text:
 
     twinlog.topic       on the source        twinlog.code     why the partition had stopped
     twinlog.topic.id    of that topic        twinlog.reason   the value of --reason
@@ -68,8 +69,8 @@ class RecordOrigin(NamedTuple):
 
 
 def quarantined(wanted_skip: WantedSkip, record: Record, *, is_batch: bool, now_ms: int) -> Record:
-    """Return the record to write. Its timestamp is the current time, so that brokers remember its
-    producer.
+    """Return the record to append to the quarantine topic. Its timestamp is the current time, so
+    that brokers remember its producer.
     """
     origin = {
         "topic": wanted_skip.topic,
@@ -96,8 +97,9 @@ def origin_in(wanted_skip: WantedSkip, offset: int) -> RecordOrigin:
 
 
 def origin_of(record: Record) -> RecordOrigin | None:
-    """Return the origin of a record of the quarantine topic; None if it is not Twinlog's."""
-    headers = dict(record.headers)  # the last of a name: the record's own headers come first
+    """Return the origin of a record in the quarantine topic, or None if it has no origin."""
+    # the record's own headers are first, so the last header of a name is the one that was added
+    headers = dict(record.headers)
     fields = [headers.get(_PREFIX + name) for name in _ORIGIN]
     if any(value is None for value in fields):
         return None
@@ -106,7 +108,7 @@ def origin_of(record: Record) -> RecordOrigin | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkipChange:
-    """What the command changes."""
+    """The effect of a skip command: the intent that it writes, unless one exists already."""
 
     FIELDS = (
         "flow=wanted.flow topic=wanted.topic topic_id=wanted.topic_id "
@@ -116,7 +118,7 @@ class SkipChange:
 
     wanted: WantedSkip
     before: WantedSkip | None
-    """The intent, if the record is already skipped."""
+    """The existing intent if the record is already skipped, else None."""
 
     @property
     def is_needed(self) -> bool:
@@ -128,7 +130,7 @@ class SkipChange:
 
 
 class RecordSkip:
-    """The skips of one flow. Must be closed."""
+    """Checks and writes skips for one flow. Must be closed."""
 
     def __init__(
         self, config: FlowConfig, source: ClusterSettings, target: ClusterSettings, reason: str
@@ -143,7 +145,7 @@ class RecordSkip:
         return quarantine_topic(self._config.flow)
 
     def check(self, tp: TopicPartition, offset: int) -> SkipChange:
-        """Return what would be skipped. Raises FlowError (SKIP_REFUSED) with the reason."""
+        """Return the planned skip. Raises FlowError (SKIP_REFUSED) if it is not permitted."""
         topic_id = self._topic_id(tp)
         for known in self._steering.intents().skips:
             if known.is_of(tp, topic_id) and known.skipped.covers(offset):
@@ -248,7 +250,9 @@ class RecordSkip:
 
 READ_BYTES: Final = 4 << 20
 TRIES: Final = 5
-"""Maximum number of attempts. After each one, this record or another command's is in the log."""
+"""Maximum attempts to append a record. After each attempt, this record or the record of another
+command is in the log.
+"""
 
 NOT_NEXT: Final = frozenset({OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER})
 
@@ -256,7 +260,8 @@ NOT_NEXT: Final = frozenset({OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NU
 class Quarantine:
     """The quarantine topic of one flow: skipped records of its source, each appended exactly once.
 
-    The record is written before the intent to skip it, and searched for before it is written:
+    The record is written before the intent to skip it. Before writing, the topic is searched for
+    the record:
 
     - If the command dies before writing, nothing has happened, and the partition is still stopped.
     - If the command dies after writing, or the response is lost, the next run finds the record by
@@ -268,8 +273,8 @@ class Quarantine:
       with the next sequence. The broker's producer state is queried before the log is read, so
       every known sequence belongs to a record that is seen. Records have the current time as
       timestamp, so that the broker remembers the producer ID for as long as a request can be late.
-    - If the topic is deleted, its records are lost. They are still on the source, for as long as it
-      retains them.
+    - If the topic is deleted, its records are lost. They are still on the source until its
+      retention deletes them.
 
     The quarantine topic has no part in the copy: lanes write to other topics and never read this
     one.
@@ -291,8 +296,8 @@ class Quarantine:
         self._replication_factor = replication_factor
 
     def put(self, wanted_skip: WantedSkip) -> list[int]:
-        """Append all skipped records that are missing, and return the offsets of all of them in the
-        quarantine topic.
+        """Append the skipped records that the quarantine topic lacks, and return the offsets of all
+        skipped records in that topic.
         """
         records = self.read(wanted_skip)
         ensure_kept_topic(
@@ -314,7 +319,8 @@ class Quarantine:
                     break
                 if header.next_offset <= position:
                     continue
-                if skip.is_batch:  # a lane may have sent several batches of the source as one
+                # the skipped range may have several batches, because a lane may have joined them
+                if skip.is_batch:
                     begin = max(header.base_offset, skip.first)
                     out.append(Record(begin, header.max_timestamp, None, bytes(batch)))
                     position = header.next_offset
@@ -365,14 +371,15 @@ class Quarantine:
             base_sequence=sequence,
         )
         try:
-            # a repeated batch with the same sequence is appended once
+            # if the batch is repeated, the broker appends it only once, because the sequence is the
+            # same
             self._target.retrying(lambda: produce_batch(self._target, self.home, batch))
         except BrokerRefused as refusal:
             if refusal.kafka_error not in NOT_NEXT:
                 raise
 
     def _search(self, origin: RecordOrigin) -> tuple[int | None, int]:
-        """Return the record's offset, or None, and the flow's next sequence in this log."""
+        """Return the offset of the record of this origin, or None, and the flow's next sequence."""
         offset: int | None = None
         sequence = self._remembered()
         (end,) = readable_ends(self._target, [self.home]).values()
@@ -397,8 +404,8 @@ class Quarantine:
         return offset, sequence or 0
 
     def _remembered(self) -> int | None:
-        """Return the next sequence that the broker remembers, which is needed if records were
-        deleted. Older brokers do not respond.
+        """Return the next sequence according to the broker, or None if it is unknown, as on older
+        brokers. The broker's sequence is needed if records were deleted.
         """
         try:
             known = describe_producers(self._target, [self.home])[self.home]

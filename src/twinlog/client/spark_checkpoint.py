@@ -2,24 +2,24 @@
 
 Before micro-batch N runs, Spark writes the end offsets of each source (`offsets/N`); after N is in
 the sink, it writes `commits/N`. A restart resumes at the newest offsets if they are committed. Else
-it runs N again, from `offsets/N-1` to `offsets/N`. So only these files decide where a query
-resumes. Translated exactly, they name the same records on the other cluster. No record is missed,
-and a repeated micro-batch has the same rows.
+the query runs N again, from `offsets/N-1` to `offsets/N`. So only these files decide where a query
+resumes. If their offsets are translated exactly, they name the same records on the other cluster.
+No record is missed, and a repeated micro-batch has the same rows.
 
     offsets/7    v1
                  {"batchWatermarkMs":0, ...}
                  {"orders":{"0":23,"1":17}}        a line for each source of the query
 
-Lines whose topics the flow does not copy belong to other sources, and stay unchanged. All other
-files are copied as they are: state, watermarks, the query's ID. The old checkpoint is not changed,
+Lines whose topics the flow does not copy belong to other sources, and are not changed. All other
+files are copied unchanged: state, watermarks, the query's ID. The old checkpoint is not changed,
 and the new one is created completely or not at all.
 
-- Offsets that were not copied yet have no counterpart. When the mirror copies these records later,
-  they would be read again. So such offsets are refused, unless the flow's source is lost
+- Offsets that were not copied yet have no counterpart. When the mirror copies their records later,
+  the query would read these again. So such offsets are refused, unless the flow's source is lost
   (`may_repeat`).
 - If nothing of a partition was read yet (offset 0), it needs no translation.
-- If the query still runs and plans another micro-batch, this is detected after the copy, and
-  refused.
+- If the query still runs and plans another micro-batch, this is detected after the files are
+  copied, and the rewrite is refused.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from twinlog.quantities import first_few
 
 FORMAT: Final = "v1"
 HEAD_LINES: Final = 2
-"""Lines before those of the sources: the format version, and the query's own metadata."""
+"""Number of lines before the first source: the format version, and the query's own metadata."""
 
 Offsets = Mapping[TopicPartition, int]
 
@@ -59,17 +59,17 @@ class NotedBatch:
 
     @property
     def deciding(self) -> tuple[int, ...]:
-        """Return the micro-batches whose end offsets matter, the newest last."""
+        """Return the micro-batches whose end offsets must be translated, the newest last."""
         return (self.batch,) if self.is_committed else (self.batch - 1, self.batch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewritten:
-    """A new checkpoint, and where it resumes."""
+    """The result of a rewrite: where the query resumes on the other cluster."""
 
     noted: NotedBatch
     offsets: tuple[TranslatedOffset, ...]
-    """End offsets of the newest micro-batch."""
+    """Translated end offsets of the newest micro-batch."""
     other_sources: int
 
 
@@ -82,10 +82,11 @@ def rewrite_checkpoint(
     reverse: bool = False,
     may_repeat: bool = False,
 ) -> Rewritten:
-    """Create `new`, for a query that has read one cluster of the flow and will read the other.
+    """Create the checkpoint `new` for a query that has read one cluster of the flow, and will read
+    the other.
 
-    `reverse`: it has read the target. Raises UsageError if `old` is not a checkpoint or its query
-    runs, and FlowError (NOT_COPIED) for offsets without a counterpart.
+    `reverse`: the query has read the target. Raises UsageError if `old` is not a checkpoint or its
+    query runs, and FlowError (NOT_COPIED) for offsets without a counterpart.
     """
     noted = _noted(old)
     if new.exists():
@@ -228,7 +229,7 @@ def _rewrite_refused(
 
 
 def _write(old: Path, new: Path, texts: Mapping[int, str]) -> None:
-    """Write to a temporary folder first, without Hadoop's checksums of the files that change."""
+    """Write to a temporary folder, then rename it. Changed files lose their Hadoop checksums."""
     partial_folder = new.with_name(f".{new.name}.part")
     shutil.rmtree(partial_folder, ignore_errors=True)
     try:
@@ -242,8 +243,7 @@ def _write(old: Path, new: Path, texts: Mapping[int, str]) -> None:
         raise
 
 
-# The move of the mark of a query that writes with `format("twinlog")` to the other cluster of a
-# flow.
+# If a query writes with `format("twinlog")`, its mark is moved to the other cluster of the flow.
 #
 # The mark (`cluster.groups.commit_mark`) is the number of the last micro-batch in the query's
 # topics. No mirror translates it. If the flow has copied these topics completely, the mark is also
@@ -251,17 +251,16 @@ def _write(old: Path, new: Path, texts: Mapping[int, str]) -> None:
 # there.
 #
 #     read the mark -> read the topics' log ends -> check that all is copied -> set the mark there
-#
-# - The ends are read after the mark, so they include its rows, even if a transaction marker is
-#   late.
-# - A mark only moves forward. So the move may be repeated, and may precede the new checkpoint.
+# - The ends are read after the mark, so they include the micro-batch's rows, even if a transaction
+#   marker is late.
+# - A mark only moves forward. So the move can be repeated, and can precede the new checkpoint.
 # - If a topic is not copied completely, the mark is not set, and the reason is returned. The writer
 #   then refuses the next micro-batch (MARK_DIFFERS).
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedMark:
-    """The mark of one query under one transactional id."""
+    """The mark of one query under one transactional ID, and whether it was moved."""
 
     FIELDS = "group batch topics why_left?"
 
@@ -274,17 +273,19 @@ class MovedMark:
 
     @property
     def transactional_id(self) -> str:
-        """The ID that the writer derives from the checkpoint's location if the query has none."""
+        """The transactional ID of the writer. If the query sets none, the writer derives the ID
+        from the checkpoint's location.
+        """
         return self.group.rpartition(".")[0].removeprefix("__")
 
 
 @dataclass(slots=True, kw_only=True)
 class MovedMarks:
-    """The marks of a query's micro-batches that were moved to the other cluster."""
+    """The marks of a query that were found, and moved to the other cluster if possible."""
 
     moved: list[MovedMark] = field(default_factory=list)
     problem: str = ""
-    """Why some marks may not have been found, or empty."""
+    """Why some marks may not have been found or moved, or empty if there was no error."""
 
 
 def move_marks(translation: FlowTranslation, query: str, *, reverse: bool) -> MovedMarks:
@@ -311,7 +312,8 @@ def move_marks(translation: FlowTranslation, query: str, *, reverse: bool) -> Mo
                 topics = {tp.topic for tp in known}
                 out.moved.append(_move_mark(translation, group, mark, topics, reverse=reverse))
     except TwinlogError as error:
-        out.problem = str(error)  # without a mark the writer refuses to resume on the other cluster
+        # not raised, because without a mark the writer refuses to resume on the other cluster
+        out.problem = str(error)
     return out
 
 
@@ -323,7 +325,7 @@ def _move_mark(
     *,
     reverse: bool,
 ) -> MovedMark:
-    """Move one mark. `topics`: all topics of the group, also those of earlier micro-batches."""
+    """Move one mark. `topics`: all topics of the group, also of earlier micro-batches."""
     try:
         why_left = _move(translation, group, mark, topics, reverse=reverse)
     except TwinlogError as error:
@@ -339,7 +341,7 @@ def _move(
     *,
     reverse: bool,
 ) -> str:
-    """Set the mark. Return why it was not set, or an empty text if it was."""
+    """Set the mark on the other cluster. Return why it was not set, or "" if it was."""
     old_client, new_client = translation.sides(reverse=reverse)
     seen = old_client.metadata(sorted(topics), allow_missing=False)
     tps = [tp for topic in seen.topics.values() for tp in topic.tps]

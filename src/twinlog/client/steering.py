@@ -1,23 +1,24 @@
-"""Writes intents for a flow: pause, resume, limit, release, promote. The leader applies them.
+"""Writes intents for a flow (pause, limit, release, promote), which the flow's leader applies.
 
 An intent that is already set is not written again. No mirror needs to run; a flow that starts later
 applies the intents when it starts. But only a mirror creates the state topic, and nothing is
 written if the target is not the cluster that the flow's newest claim names.
 
-A promotion or release is not taken back for a topic whose tail a failback has begun to append to
-the target (REPLAYED), because the copy would append these records again. The demotion and the
-intent `replay` are rows of one log, so if two commands run at the same time, one sees the other's:
+If a failback has begun to append the tail of a topic to the target, the topic's promotion or
+release is not taken back (REPLAYED), because the copy would append these records again. The
+demotion and the intent `replay` are rows of one log, so if two commands run at the same time, one
+sees the row of the other:
 
     demotion: check for `replay`, write the row, check again
     replay:   write `replay`, check the promotion before each commit (`control.failback.replay`)
 
 - If `replay` is written before the demotion, the demotion finds it before or after writing its own
-  row. It then writes the promotion again, as a new row. A run that relied on the old row stops.
+  row. It then writes the promotion again, as a new row. A replay that relied on the old row stops.
 - If `replay` is written after the demotion, the replay finds that the promotion is gone. It commits
   nothing, and takes its intent back.
-- If the demotion dies right after its row, the flow is demoted. A replay that has appended nothing
-  stops, as above. If a replay has appended records, the copy stops after them (EXTRA_RECORDS,
-  TAKEN_OVER), and `repair` does not accept them.
+- If the process of the demotion dies right after writing the row, the flow is demoted. A replay
+  that has appended nothing stops, as above. If a replay has appended records, the copy stops after
+  them (EXTRA_RECORDS, TAKEN_OVER), and `repair` does not accept them.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ from twinlog.survey.state_reader import state_rows_if_any
 
 GIVES_UP_S: Final = 60.0
 OF_A_COPY: Final = frozenset((IntentKind.PROMOTE, IntentKind.FENCE, IntentKind.REPLAY))
-"""Kinds of intents that need a copy. The others may be set before a flow first runs."""
+"""Kinds of intents that need a copy. Other kinds can be set before the flow first runs."""
 
 Corrupt = set[tuple[IntentKind, str]]
 """Kind and topic (empty for the flow) of intents that cannot be read."""
@@ -126,12 +127,12 @@ class FlowSteering:
 
     def intents(self, corrupt: Corrupt | None = None) -> FlowIntents:
         """Return the flow's current intents. Pauses and limits that cannot be read are added to
-        `corrupt`; without it they raise CorruptData.
+        `corrupt`, or raise CorruptData if `corrupt` is None.
         """
         return state_rows_if_any(self._target).intents(self.flow, corrupt=corrupt)
 
     def limit(self, bytes_per_second: int | None) -> list[Change]:
-        """Return the change that limits the flow; None means the configured limit."""
+        """Return the change that sets the flow's limit; None restores the configured limit."""
         corrupt: Corrupt = set()
         return [
             self._change(
@@ -144,8 +145,8 @@ class FlowSteering:
         ]
 
     def want_topics(self, kind: IntentKind, names: Sequence[str]) -> list[Change]:
-        """Return the changes for matching topics of the source, and for matching topics that were
-        copied and that the source does not list.
+        """Return the changes that set an intent for all matching topics: topics of the source, and
+        copied topics that the source does not list.
         """
         pattern = name_pattern(names)
         rows = state_rows_if_any(self._target).copies.values()
@@ -155,8 +156,8 @@ class FlowSteering:
         )
 
     def take_back_topics(self, kinds: Iterable[IntentKind], names: Sequence[str]) -> list[Change]:
-        """Return the changes for matching topics that have one of these intents. The source is not
-        queried.
+        """Return the changes that remove intents of these kinds from matching topics. The source is
+        not queried.
         """
         corrupt: Corrupt = set()
         intents, pattern = self.intents(corrupt), name_pattern(names)
@@ -176,8 +177,8 @@ class FlowSteering:
     def changes(
         self, kind: IntentKind, topics: Iterable[str] = ("",), *, is_set: bool = True
     ) -> list[Change]:
-        """Return a change that sets or removes the intent for each of these topics, which must be
-        known. An empty name means the flow; then intents of single topics remain.
+        """Return a change for each topic, which sets or removes the intent. The topics are not
+        checked. An empty name means the flow itself; intents of single topics then remain.
         """
         corrupt: Corrupt = set()
         intents = self.intents(corrupt if kind is IntentKind.PAUSE else None)
@@ -186,7 +187,7 @@ class FlowSteering:
         ]
 
     def set(self, kind: IntentKind, topics: Iterable[str], *, is_set: bool = True) -> None:
-        """Set or remove the intent for each of these topics (`wanted`)."""
+        """Set or remove the intent for each of these topics (see `changes`)."""
         self.write(self.changes(kind, topics, is_set=is_set))
 
     def require_no_replay(self, changes: Iterable[Change]) -> None:
@@ -198,10 +199,10 @@ class FlowSteering:
             self._refuse(after.copied_replays - now.copied_replays)
 
     def write(self, changes: Iterable[Change]) -> None:
-        """Append the needed changes in few batches; appending them twice changes nothing more.
+        """Append the changes that are not in effect yet. Appending a change twice has no effect.
 
-        Raises FlowError (REPLAYED) if a replay began before these rows, and they would let its
-        topics be copied; the rows are then taken back.
+        Raises FlowError (REPLAYED) if a replay began before these rows, and the rows would let its
+        topics be copied. The rows are then taken back.
         """
         needed = [change for change in changes if change.is_needed]
         if not needed:
@@ -215,9 +216,9 @@ class FlowSteering:
             self._end_fences(demoted)
 
     def _end_fences(self, demoted: Collection[str]) -> None:
-        """Remove the intents of fences whose ACLs an operator has removed. `demoted`: their topics;
-        an empty name means all. A DENY ACL that is created there later is then the operator's. A
-        fence whose ACL still exists remains this flow's.
+        """Remove the intents of fences whose ACLs an operator has removed, so that a DENY ACL that
+        is created later belongs to the operator. A fence whose ACL still exists remains this
+        flow's. `demoted`: the topics to check; an empty name means all.
         """
         intents = self.intents(set())
         topics = [
@@ -229,18 +230,20 @@ class FlowSteering:
             with closing(prompt_client(self._source, api_timeout_s=GIVES_UP_S)) as source:
                 standing = fenced_topics(topic_acls(source))
         except TwinlogError:
-            return  # no source or no ACLs: switchover abort removes them
+            # the source or its ACLs are not available, so `switchover abort` must remove the
+            # intents
+            return
         kind, ended = IntentKind.FENCE, [topic for topic in topics if topic not in standing]
         rows = [self._change(intents, kind, topic, is_set=False).intent.encode() for topic in ended]
         if rows:
             self.append(rows)
 
     def _require_no_replay_began(self, undone: Sequence[Change]) -> None:
-        """Set the promotions and releases again if a replay began before they were taken back, and
-        raise FlowError (REPLAYED).
+        """If a replay began before these promotions and releases were taken back, set them again
+        and raise FlowError (REPLAYED).
         """
         at_ms = int(time.time() * 1000)
-        # a new row, so that a replay that relied on the old one detects the change
+        # a new row, so that a replay that relied on the old row detects the change
         again = [
             structs.replace(change.before, who=self.who, at_ms=at_ms)
             for change in undone
@@ -268,8 +271,8 @@ class FlowSteering:
         )
 
     def append(self, rows: Sequence[tuple[bytes, bytes]], *, is_of_copy: bool = True) -> None:
-        """Append rows to the state topic. They are durable when this returns. `is_of_copy`: they
-        have a meaning only if the flow has copied something.
+        """Append rows to the state topic. They are durable when the method returns. `is_of_copy`:
+        the rows are meaningless unless the flow has copied something.
 
         Raises FlowError: CLUSTER_CHANGED if the target is not the cluster of the flow's newest
         claim; NOT_COPIED if the target has no state topic, or if `is_of_copy` and it has no claim
@@ -283,7 +286,8 @@ class FlowSteering:
         cluster_id = self._target.metadata([]).cluster_id or ""
         if changed := target_changed_error(self._config, claim, cluster_id):
             raise changed
-        with suppress(Unauthorized):  # the mirror also checks this
+        # this user may not be permitted to read the policy, and the mirror checks it as well
+        with suppress(Unauthorized):
             check_policy(self._target, STATE_TOPIC)
         append_rows(self._target, TopicPartition(STATE_TOPIC, 0), rows, int(time.time() * 1000))
 
@@ -329,7 +333,7 @@ def _undoing_changes(changes: Iterable[Change]) -> list[Change]:
 
 
 def name_pattern(names: Sequence[str]) -> NamePattern:
-    """Return the pattern of entries in the syntax of the key `topics`. Raises UsageError."""
+    """Compile names and patterns in the syntax of the key `topics`. Raises UsageError."""
     try:
         return compile_names(names)
     except (RegexProblem, ConfigError) as problem:

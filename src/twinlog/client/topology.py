@@ -1,5 +1,5 @@
-"""The flows that lead to one cluster, according to heartbeats: topic names, and the records in
-them.
+"""The flows that lead to one cluster, according to its heartbeats topics: their names, and the
+records in them.
 
 A topic `B.A.heartbeats` on C was mirrored A->B and B->C. A record in it was written to A's
 `heartbeats` by a flow into A, and names that flow and the time. MirrorMaker 2 also runs flows that
@@ -28,7 +28,7 @@ UNREACHABLE: Final = -1
 
 
 def chain(policy: ReplicationPolicy, topic: str) -> Iterator[str]:
-    """Yield aliases from the nearest cluster to the farthest, each once.
+    """Yield the clusters in a topic's name, from the nearest to the farthest, each once.
 
     Under the identity policy the chain never ends, so it stops at the first repeated cluster.
     """
@@ -44,7 +44,7 @@ def chain(policy: ReplicationPolicy, topic: str) -> Iterator[str]:
 
 
 def hops(policy: ReplicationPolicy, topic: str, alias: str) -> int:
-    """Return the number of flows that the topic passed from a cluster, or UNREACHABLE."""
+    """Return the number of flows that mirrored the topic from cluster `alias`, or UNREACHABLE."""
     for count, source in enumerate(chain(policy, topic), start=1):
         if source == alias:
             return count
@@ -52,13 +52,13 @@ def hops(policy: ReplicationPolicy, topic: str, alias: str) -> int:
 
 
 def fewest_hops(policy: ReplicationPolicy, topics: Iterable[str], alias: str) -> int:
-    """Return the smallest number of hops of any of the topics."""
+    """Return the least number of hops of the topics from cluster `alias`, or UNREACHABLE."""
     counts = (hops(policy, topic, alias) for topic in topics)
     return min((count for count in counts if count != UNREACHABLE), default=UNREACHABLE)
 
 
 NEWEST_RECORDS: Final = 20_000
-"""Maximum records read of each topic: hours of heartbeats, one per second, of a few flows."""
+"""Maximum records read per partition: hours of heartbeats of a few flows, one per second."""
 
 
 class KnownFlow(Struct, frozen=True, kw_only=True):
@@ -70,33 +70,33 @@ class KnownFlow(Struct, frozen=True, kw_only=True):
     hops: int | None
     """Number of flows from its source to the queried cluster, or None if no path is known."""
     copies: bool
-    """True if it mirrored heartbeats; False if only its own heartbeats are known."""
+    """True if the flow mirrored heartbeats, False if only its own heartbeats are known."""
     last_heartbeat_ms: int | None = None
     """Time of the newest heartbeat, or None if there is no recent one."""
 
 
 class KnownCluster(Struct, frozen=True, kw_only=True):
-    """One cluster upstream, and the shortest path from it."""
+    """An upstream cluster, and the shortest path from there to the queried cluster."""
 
     alias: str
     hops: int
     way: tuple[str, ...]
-    """The path from that cluster to the queried one, both included."""
+    """Aliases of the clusters on the path, including both ends."""
 
 
 class Topology(Struct, frozen=True, kw_only=True):
-    """The flows and clusters that one cluster knows."""
+    """The flows and clusters that the heartbeats topics of one cluster show."""
 
     cluster: str
     clusters: tuple[KnownCluster, ...]
     """The known clusters, the nearest first."""
     flows: tuple[KnownFlow, ...]
     unread: tuple[str, ...]
-    """Heartbeats topics that the user may not read; only their names are used."""
+    """Heartbeats topics that the user is not permitted to read. Only their names are used."""
 
 
 def read_topology(client: ClusterClient, policy: ReplicationPolicy, alias: str) -> Topology:
-    """Query the cluster with this alias. Raises ClusterError."""
+    """Read the heartbeats topics of the cluster with this alias. Raises ClusterError."""
     metadata = client.metadata().topics
     topics = sorted(name for name in metadata if policy.is_heartbeats_topic(name))
     beats: dict[Flow, int] = {}
@@ -128,7 +128,7 @@ def topology(
     beats: Mapping[Flow, int],
     unread: Iterable[str] = (),
 ) -> Topology:
-    """Combine the names and the records of heartbeats topics."""
+    """Return the topology from the names of heartbeats topics and the newest time per flow."""
     copying: set[Flow] = set()
     for topic in topics:
         target = alias

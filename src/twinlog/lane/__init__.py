@@ -7,7 +7,7 @@ partition in the lane) and `cold_starts`.
 - `watches` detect problems that no response shows.
 - `messages` are all messages between driver and lane.
 - `late_requests` bounds how long requests of a lost lane may still arrive, and explains the number.
-  These wait for it: `cold_starts` and `mirror.copy.target_log` (batches that must not be sent
-  yet), `control.lanes.takes.put_off` (partitions that never began), `control.leading.claims`, and
-  promotion and rebuild in `control`.
+  The following code waits for that time: `cold_starts` and `mirror.copy.target_log` (batches that
+  must not be sent yet), `control.lanes.takes.put_off` (partitions that never began),
+  `control.leading.claims`, and promotion and rebuild in `control`.
 """

@@ -16,23 +16,24 @@
 **Problem.** A partition moves between lanes at every change of leases, at every retry, and when a
 lane is lost. Two lanes must never write to it at the same time (`control.running.giving` explains
 why), and no lane may continue from a position that is not on the target. Lanes die at any line of
-this code, and a frozen lane continues when its partitions already belong to another one.
+this code, and a frozen lane may resume when its partitions already belong to another lane.
 
 **Invariants**
 
 1. A partition enters a lane by a Take and leaves it by exactly one message: Released or Troubled.
    After that message the lane sends nothing for it.
-2. It leaves only when nothing of it is unanswered: no batch, and no row of the map (`settle`,
+2. A partition leaves the lane only when none of its batches and map rows is unanswered (`settle`,
    `_is_waiting`). If answers were lost with a connection, Troubled states how long those requests
    may still arrive (`wait_ms`).
-3. It leaves with a position (`handed`) only if that position is certain: every request was
-   answered, no request of an earlier lane can arrive any more, and the writer of every record
-   between the flow's own is known (`reporting.hand_over`). Otherwise the next lane searches both
-   logs.
+3. A partition leaves with a position (`handed`) only if that position is certain: every request was
+   answered, no request of an earlier lane can arrive any more, and the writer of each foreign
+   record between this flow's records is known (`reporting.hand_over`). Otherwise the next lane
+   searches both logs.
 4. Nothing is repaired in a lane. After an error the partition sends nothing more, drains, and goes
    back to the driver. The next start checks both logs, whatever the error was.
 5. If the source fails, records that were read before the failure are still sent and acknowledged
-   (`source_trouble`). If the target fails, they are dropped and read again (`trouble`).
+   (`source_trouble`). If the target fails, records that were read are dropped and read again
+   (`trouble`).
 
 **A lane may die at each step**
 
@@ -51,9 +52,9 @@ this code, and a frozen lane continues when its partitions already belong to ano
 - *After Released has arrived*: the next lane resumes at the position in the message.
 
 A Release first drains the partition. Then some rows must become durable before Released is sent
-(`_finish_release`): the position after the last record, the very first row of a copy, which fixes
-where it began, and in a shared topic a final mark. A search that is still running is abandoned,
-because it only reads.
+(`_finish_release`). These are the position after the last record, the very first row of a copy,
+which fixes where the copy began, and the final mark of a shared topic. A search that is still
+running is abandoned, because it only reads.
 
 **Rejected:** to retry a failed batch in the lane. Each such path would have to be as careful as a
 start, and would need what only the driver has: the newest map, and whether another lane wrote. It
@@ -113,9 +114,7 @@ Part = TypeVar("Part", bound=PartitionCopy)
 
 
 class Assignments:
-    """All partitions of this lane. The lane's loop calls it; the methods after "one partition" are
-    `LaneEvents`.
-    """
+    """All partitions of this lane, as its loop uses them. Implements `LaneEvents`."""
 
     def __init__(self, work: Work, ports: LanePorts) -> None:
         self._work = work
@@ -163,9 +162,9 @@ class Assignments:
         )
         self._partitions: dict[TopicPartition, LanePartition] = {}
         self._leaving: dict[TopicPartition, LanePartition] = {}
-        """The partitions that are released as soon as they are drained."""
+        """Partitions that are draining. Each is released as soon as it is drained."""
         self._unsettled: set[TopicPartition] = set()
-        """Partitions to check in `settle`, because an event may end their time in the lane."""
+        """Partitions that `settle` must check, because they may now be ready to leave."""
         self.reporter = Reporter(self.source, self._gaps, self.map.epoch_of)
         source.on_leaders = self.source.on_new_leaders
         target.on_leaders = self.target.on_new_leaders
@@ -191,23 +190,23 @@ class Assignments:
 
     @property
     def is_releasing(self) -> bool:
-        """Whether partitions are draining, so that the loop should turn quickly."""
+        """True if partitions are draining, so that the loop should turn quickly."""
         return bool(self._leaving)
 
     @property
     def responses_can_wait(self) -> bool:
-        """Whether the target's responses can be read with the next records of the source.
+        """True if the target's responses can be read later, with the next records of the source.
 
-        Each response would otherwise wake the lane once more. More records are then due within
-        milliseconds, and nothing waits for a response.
+        This saves a turn per response. It is possible while more records are due within
+        milliseconds and no batch waits for a response.
         """
         return not (self._leaving or self.target.is_blocked) and self.source.is_steady
 
     def set_known_producers(self, producers: frozenset[int]) -> None:
         """Update the producer IDs of all Twinlog flows.
 
-        A copy that ended because of an unknown writer is checked again, because that writer may be
-        one of these flows.
+        A copy that ended because of an unknown writer is given back, because that writer may be one
+        of these flows. The next start checks it again.
         """
         self._starter.set_known_producers(producers)
         self._others.known_producers = producers
@@ -219,7 +218,7 @@ class Assignments:
                 self._unsettled.add(copy.source)
 
     def pump(self, *, hurry: bool) -> None:
-        """Send everything that can be sent now."""
+        """Send all map rows, batches and fetches that can be sent now."""
         now_ms = self._ports.clock.wall_ms()
         self._starter.tick()
         self._note_ended_lanes()
@@ -240,9 +239,7 @@ class Assignments:
         self.release(list(self._partitions))
 
     def on_take(self, take: Take) -> None:
-        """Start these partitions: search the position of each, or continue at the position that was
-        handed over.
-        """
+        """Start these partitions. Search the start point of each, unless it was handed over."""
         cold = []
         for partition in take.partitions:
             held = self._partitions[partition.source] = LanePartition(ColdStart(partition))
@@ -261,7 +258,7 @@ class Assignments:
     def on_started(self, take: TakePartition, result: StartResult) -> None:
         partition = self._partitions.get(take.source)
         if partition is None or partition.take is not take:
-            return  # released during the search
+            return  # the partition was released during the search, so the result is dropped
         if isinstance(result, TwinlogError):
             self._give_back(partition, result, wait_ms=0)
             return
@@ -282,8 +279,8 @@ class Assignments:
             producer_id=self._work.producer_id,
             mark=mark,
             fingerprint=take.fingerprints.get(runs[-1].ordinal),
-            # these rows are written even if there is nothing to copy: the very first row,
-            # corrections of the map, and the end of a copy that other clients ended
+            # the very first row, corrections of the map, and the end of a copy that other clients
+            # ended are written even if there is nothing to copy
             dirty=not take.runs or bool(result.jumps) or (result.taken_over and mark != take.mark),
             transform=take.transform,
             earlier=take.written_by,
@@ -383,7 +380,7 @@ class Assignments:
         self._check_done(copy)
 
     def _pass_on_answers(self, now_ms: int) -> None:
-        """Pass on what the application of the transforms has answered."""
+        """Pass the answers of the application of the transforms to their copies."""
         desk = self._transforming.desk
         for copy in () if desk is None else desk.deliver(now_ms):
             if copy.source_trouble is not None:
@@ -426,7 +423,7 @@ class Assignments:
         copy = self._copy(tp)
         if copy is None:
             return
-        # records before the bad offset are good: they are sent and acknowledged first
+        # the records before the bad offset are good, so they are still sent and acknowledged
         self.source.remove(tp)
         copy.source_trouble = error
         self._unsettled.add(tp)
@@ -464,8 +461,8 @@ class Assignments:
                 self._unsettled.discard(tp)
                 continue
             if _is_waiting(copy):
-                continue  # it stays in the set; the response brings it here again
-            if copy.trouble is not None:  # before `_leaving`, or the error would be lost
+                continue  # it stays in `_unsettled`, so the next turn checks it again
+            if copy.trouble is not None:  # checked before `_leaving`, so that the error is not lost
                 late_ms = USER_TIMEOUT_MS + self._throttle().longest_ms
                 wait_ms = late_ms if copy.lost_answers else 0
                 self._give_back(partition, copy.trouble, wait_ms)
@@ -480,7 +477,7 @@ class Assignments:
         for partition in [
             partition for partition in self._leaving.values() if partition.copy is None
         ]:
-            self._finish_release(partition)  # a search only reads: its result is dropped
+            self._finish_release(partition)  # a search only reads, so its result can be dropped
 
     def _begin_release(self, tp: TopicPartition, *, is_done: bool) -> None:
         held = self._partitions.get(tp)
@@ -499,12 +496,12 @@ class Assignments:
         if unwritten:
             for part in unwritten:
                 self.map.note(part)
-            return  # the mark, or the first row, which fixes the start, is not durable yet
+            return  # wait until the mark, or the first row, is durable
         if self._gaps.must_stay(take.source):
             return
         handed = None
         if isinstance(copy, PartitionCopy):
-            # only a whole partition is handed over; branches are always searched
+            # branches are never handed over: their start is always searched
             handed = hand_over(copy, self.map.epoch_of(copy))
         last = ReleasedPartition(
             source=take.source,
@@ -551,7 +548,7 @@ class Assignments:
                 self.target.remove(part)
 
     def note_marks(self) -> None:
-        """Write positions, and in shared topics marks, to the offset map, so that the next cold
+        """Write positions, and the marks of shared topics, to the offset map, so that the next cold
         start has less to read.
         """
         self._note_marks(self._copies())
@@ -574,7 +571,8 @@ class Assignments:
         self._stop_leaderless()
         for copy, error in self._transforming.unanswered():
             self.on_troubled(copy.source, error)
-        # what a filter drops is read again after a crash, unless its position is in the map
+        # positions of these copies are written every second, because records that a filter drops
+        # would otherwise be read again after a crash
         self._note_marks(copy for copy in self._copies() if isinstance(copy, TransformedCopy))
         self._unsettled.update(self._partitions)
         self._stalls.poll()
@@ -599,7 +597,7 @@ class Assignments:
                 part.intake.ordinal - part.acked_ordinal
                 for copy in self._copies()
                 for part in copy.parts
-                if part.state is CopyState.COPYING  # in other states, unsent batches are dropped
+                if part.state is CopyState.COPYING  # other copies have dropped unsent batches
             ),
             free_bytes=max(0, self.source.room_bytes),
             received_bytes=self._ports.source.traffic.pop().received,
@@ -613,7 +611,7 @@ class Assignments:
 
 
 def _is_waiting(copy: Copy) -> bool:
-    """Return whether a request or a map row of the copy is unanswered."""
+    """Return True if a batch or a map row of the copy is unanswered."""
     if isinstance(copy, FanOut) and copy.trouble is not None:
         copy.halt()
     if isinstance(copy, TransformedCopy):
@@ -622,6 +620,6 @@ def _is_waiting(copy: Copy) -> bool:
 
 
 def _writers(copy: Copy) -> tuple[PartitionCopy, ...]:
-    """Return everything that writes record batches for a source partition."""
+    """Return all copies that write for a source partition: its parts, and its dead letters."""
     letters = copy.dead_letters if isinstance(copy, TransformedCopy) else None
     return copy.parts if letters is None else (*copy.parts, letters)

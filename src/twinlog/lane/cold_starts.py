@@ -1,14 +1,14 @@
 """Cold starts of a lane: many partitions are searched together, in the background.
 
 A partition without a leader does not delay the others: it is searched when it has a leader, or
-given back. Partitions whose broker does not respond are searched separately, and so is each
-partition whose end may be far beyond foreign records.
+given back. Partitions whose broker does not respond are searched separately. So is each partition
+for which many foreign records may have to be read to find the end of this flow's records.
 
-**Dead letters.** A partition that quarantines records must know which of them are in the
-dead-letter topic already (`mirror.copy.dead_letters`). A start reads the whole log: no index says
-where the dead letters of a partition are, and their timestamps are those of the records. All
-quarantining partitions of a search share one reading, so they start after the other partitions of
-the search.
+**Dead letters.** A partition that quarantines records must know which of them are already in the
+dead-letter topic (`mirror.copy.dead_letters`). A start reads the whole dead-letter topic, because
+no index shows where a partition's dead letters are: their timestamps are those of the source
+records. All quarantining partitions of a search share one reading, so they start after the other
+partitions of the search.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ def with_dead_letters(
     target: ClusterClient,
     work: Work,
 ) -> Mapping[TopicPartition, StartResult]:
-    """Add to these starts the dead letters of their partitions that are on the target."""
+    """Return these starts with the dead letters that are already on the target. If these cannot be
+    read, return the error for each start.
+    """
     origins = {
         take.source: origin_of_copy(
             work.flow, take.source, take.source_topic_id, take.target_topic_id
@@ -82,10 +84,11 @@ def with_dead_letters(
 def find_dead_letters(
     client: ClusterClient, home: TopicPartition, positions: Mapping[LetterOrigin, int]
 ) -> dict[LetterOrigin, KnownDeadLetters]:
-    """Return the dead letters of each copy that are at or after its position. Raises TwinlogError.
+    """Return each copy's dead letters for source records at or after the copy's position.
 
-    Records above the high watermark count as well: a response may have been lost because replicas
-    were behind. They cannot be read, so this waits until there are none.
+    Records above the high watermark count as well, because the response to them may be lost. They
+    cannot be read, so the function waits until there are none. Raises TwinlogError if that takes
+    too long.
     """
     topic_id = client.metadata([home.topic]).topics[home.topic].topic_id
     end = or_raise(log_ends(client, [home])[home])
@@ -114,28 +117,28 @@ def find_dead_letters(
 Start = StartPoint | FanStart
 
 SEARCHES_AT_ONCE: Final = 3
-"""Maximum parallel searches of each sort, because each holds the ends of logs in memory."""
+"""Maximum parallel searches per sort. It is low, because searches need memory for log ends."""
 
 FEW_READS: Final = 2
-"""Maximum fetches after the mark of a shared topic's partition in a search of many partitions."""
+"""Maximum fetches per partition beyond the mark of a shared topic, if many are searched."""
 
 MANY: Final = 256
-"""Partitions of one search, which takes seconds if brokers are far away. More partitions are split
-into two searches.
+"""Least number of partitions per search if waiting partitions are split into two parallel searches.
+A search takes seconds if brokers are far away.
 """
 
 TOGETHER_S: Final = 0.25
-"""Searches that are due within this time start together."""
+"""Delayed searches begin at multiples of this time (seconds), so that they can be combined."""
 
 
 class Sort(Enum):
-    """Sorts of searches. A search of one sort never waits for one of another."""
+    """Sorts of searches. A search never waits for a search of another sort."""
 
     SOUND = auto()
     SLOW = auto()
-    """The brokers of these partitions do not respond."""
+    """Searches of partitions whose brokers do not respond in time."""
     LONG = auto()
-    """One partition per search, because its end is far away (`LongSearch`)."""
+    """Searches of a single partition, which needs many reads (`LongSearch`)."""
 
 
 NEARLY_STARTED: Final = (StartPhase.WAITING, StartPhase.SEARCHED, StartPhase.DELAYED)
@@ -144,8 +147,9 @@ NEARLY_STARTED: Final = (StartPhase.WAITING, StartPhase.SEARCHED, StartPhase.DEL
 class ColdStarts:
     """Finds start points without blocking the loop.
 
-    Waiting partitions are searched together, because one search of hundreds needs as many requests
-    as a search of one. While SEARCHES_AT_ONCE are running, further partitions gather.
+    Waiting partitions are searched together, because a search of hundreds of partitions needs as
+    many requests as a search of one partition. While SEARCHES_AT_ONCE searches are running, further
+    partitions gather.
     """
 
     def __init__(
@@ -165,11 +169,11 @@ class ColdStarts:
         self._in: dict[StartPhase, dict[TopicPartition, ColdStart]] = {
             phase: {} for phase in StartPhase
         }
-        """Starts by phase, in order of arrival."""
+        """The starts in each phase, in order of arrival."""
         self._running = dict.fromkeys(Sort, 0)
-        """Number of running searches."""
+        """Number of running searches, by sort."""
         self._late_from = math.inf
-        """The earliest end of a wait for an earlier holder among partitions that have begun."""
+        """Earliest time at which `earlier_lanes_ended` has a partition to return."""
         self._rules = StartRules(
             producer_id=work.producer_id,
             is_ours_alone=work.is_ours_alone,
@@ -183,11 +187,11 @@ class ColdStarts:
 
     @property
     def is_busy(self) -> bool:
-        """Whether partitions are about to start, so that fetches should not wait long."""
+        """True if partitions are about to start, so that fetches should wait only briefly."""
         return any(self._in[phase] for phase in NEARLY_STARTED)
 
     def start(self, starts: Iterable[ColdStart]) -> None:
-        """Search the start points of these partitions now."""
+        """Search the start points of these partitions as soon as they have leaders."""
         until = self._ports.clock.monotonic() + NO_LEADER_AFTER_S
         for start in starts:
             self._ports.source.need_topics((start.take.source.topic,))
@@ -208,7 +212,7 @@ class ColdStarts:
             self._late_from = min(self._late_from, start.next_end)
 
     def expect_late_requests(self, start: ColdStart) -> None:
-        """Note for how long requests of an earlier holder may arrive, as stated in the Take."""
+        """Note until when requests of an earlier lane may arrive, according to the Take."""
         take = start.take
         if take.late_requests_ms:
             now, late_s = self._ports.clock.monotonic(), take.late_requests_ms / 1000
@@ -218,10 +222,11 @@ class ColdStarts:
             self._set_phase(start, StartPhase.FOUND)
 
     def earlier_lanes_ended(self) -> list[tuple[TopicPartition, bool]]:
-        """Return the partitions that have begun and whose earlier lane has stopped since the last
-        call, even if it was alive.
+        """Return the partitions that have begun, and for which a wait has ended since the last
+        call.
 
-        True for a partition means that requests of that lane can no longer arrive either.
+        The boolean is False if the earlier lane has stopped, even if it was alive until then, and
+        True if requests of that lane can no longer arrive either.
         """
         now = self._ports.clock.monotonic()
         if now < self._late_from:
@@ -238,8 +243,8 @@ class ColdStarts:
         return ended
 
     def searched_at(self, start: ColdStart) -> float:
-        """Return when the last search of the target's log began; now for a
-        handed-over partition.
+        """Return when the last search of the target's log began, or the current time if there was
+        no search.
         """
         searched_at = start.searched_at
         return self._ports.clock.monotonic() if searched_at is None else searched_at
@@ -249,15 +254,17 @@ class ColdStarts:
         searched again later.
 
         Most partitions need not wait: the copy itself holds back batches that must not be sent yet
-        (`PartitionCopy`), and a partition at its end has nothing to send. These wait:
+        (`PartitionCopy`), and a partition at its end has nothing to send. The following partitions
+        wait:
 
-        - *LogAppendTime, or unreadable topic configs.* A late request may contain other records
-          than this copy's, if the source was compacted since. This copy's batch would then be
-          answered as a repeat of it, and here the response does not show that.
+        - *LogAppendTime, or unreadable topic configs.* If the source was compacted since, a late
+          request may contain other records than this copy's batch. The broker would then treat this
+          copy's batch as a duplicate, and with LogAppendTime its response does not show that.
         - *Partitions that other clients took over*, because the end of the copy is recorded
           permanently.
         - *Shared topics and branches, if the target may have forgotten the producer ID*: a mark is
-          final only after late requests, and the map of a branch has single positions only.
+          final only if no late request can arrive, and the map of a branch names only the last
+          record of each batch.
         """
         if not start.may_have_missed:
             return False
@@ -273,7 +280,7 @@ class ColdStarts:
         return True
 
     def forget(self, start: ColdStart) -> None:
-        """Forget a start that left the lane. The result of a running search is dropped."""
+        """Remove a partition that left the lane. The result of its running search is dropped."""
         self._in[start.phase].pop(start.take.source, None)
         start.phase = StartPhase.ABANDONED
 
@@ -312,7 +319,7 @@ class ColdStarts:
             if sort is Sort.LONG:
                 groups: Iterable[Sequence[ColdStart]] = batched(starts[:free], 1)
             else:
-                # one search stays free for later partitions
+                # one search is left free for partitions that arrive later
                 count = max(1, min(free - 1, len(starts) // MANY))
                 groups = batched(starts, -(-len(starts) // count))
             for some in groups:
@@ -367,7 +374,9 @@ class ColdStarts:
         most_reads: int | None,
         deliver: Callable[[Mapping[TopicPartition, StartResult]], None],
     ) -> None:
-        """Search both logs, and report each result as soon as it is known, in the background."""
+        """Search both logs, and deliver each result as soon as it is known. Runs in the background,
+        not in the loop's thread.
+        """
         all_requests = {
             take.source: replace(self._request(take), most_reads=most_reads) for take in takes
         }
@@ -383,7 +392,7 @@ class ColdStarts:
                 self._say_compared(some)
                 last |= quarantining(some, takes, self._work)
                 deliver({tp: point for tp, point in some.items() if tp not in last})
-            if last:  # the dead-letter topic is read once for all of them
+            if last:  # one reading of the dead-letter topic serves all of these starts
                 deliver(with_dead_letters(last, takes, target_client, self._work))
             for take in takes:
                 if take.fan is not None:

@@ -1,7 +1,8 @@
-"""The state of one partition in a lane, from its Take to Released or Troubled, and the events that
-the parts of a lane report about it. `assignments` reacts to them.
+"""The state of one partition in a lane, from its Take to Released or Troubled, and the events of
+partitions, to which `assignments` reacts.
 
-Its state on the two clusters is in separate classes: `SourceState` and `TargetState`.
+The state of the partition on the two clusters is in separate classes, `SourceState` and
+`TargetState`.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ StartResult = StartPoint | FanStart | TwinlogError
 
 
 class LaneEvents(Protocol):
-    """Called in the lane's own thread, immediately and without a queue."""
+    """Events of partitions, called in the lane's own thread, immediately and without a queue."""
 
     def on_started(self, take: TakePartition, result: StartResult) -> None:
-        """The start point was found, or the reason why there is none."""
+        """The search has ended with a start point, or with the error that prevents the start."""
 
     def on_arrived(self, copy: Copy) -> None:
-        """More records of the source were read, or the end of its log has moved."""
+        """More source records were read, or the end of the source's log has moved."""
 
     def on_jumped(self, tp: TopicPartition, jumps: Iterable[tuple[int, int]]) -> None:
-        """The source returned no records for these offsets: [first, next)."""
+        """The source returned no records for these upstream ranges [first, next)."""
 
     def on_durable(self, copy: PartitionCopy) -> None:
         """A row of the copy's map is on the target."""
@@ -41,7 +42,7 @@ class LaneEvents(Protocol):
         """The target has responded to a batch of the copy, or will never respond to it."""
 
     def on_writer_known(self, copy: PartitionCopy) -> None:
-        """The writer of the foreign records before the copy's last batch is known, so the copy may
+        """The writer of the foreign records before the copy's last batch is known, so the copy can
         send again.
         """
 
@@ -58,16 +59,16 @@ class LaneEvents(Protocol):
 class StartPhase(Enum):
     """The phases of a partition until its start point is known."""
 
-    __hash__ = object.__hash__  # faster than Enum's: the members are keys on every turn
+    __hash__ = object.__hash__  # faster than Enum's hash; the members are dict keys on every turn
 
     LEADERLESS = auto()
-    """The partition has no leader. It is given back at `until`."""
+    """The partition has no leader. It is given back at `until` if it still has none."""
     WAITING = auto()
-    """It waits until a search can begin."""
+    """The partition waits until a search can begin."""
     SEARCHED = auto()
-    """A search is running."""
+    """The partition's start point is being searched."""
     DELAYED = auto()
-    """It is searched again at `until`, because late requests may change the result."""
+    """The start point is searched again at `until`, because late requests may change it."""
     FOUND = auto()
     """The start point was found, or was handed over."""
     ABANDONED = auto()
@@ -81,29 +82,29 @@ class ColdStart:
     take: TakePartition
     phase: StartPhase = StartPhase.FOUND
     until: float = 0.0
-    """When the phase ends, for phases with a time limit."""
+    """When the phase ends, if the phase has a time limit."""
     late_until: float = 0.0
-    """End of the time in which requests of the partition's earlier holder may arrive."""
+    """Time until which requests of the partition's earlier lane may arrive; 0 if none can."""
     lane_until: float = 0.0
-    """End of the time in which the lane that held the partition may send, if it is alive."""
+    """Time until which the partition's earlier lane, if alive, may send; 0 if it cannot."""
     searched_at: float | None = None
-    """When the last search began, or None. The search may have missed what was written since."""
+    """When the last search began, or None. It may have missed records that were written later."""
     is_long: bool = False
-    """Whether the search needs more reads than a common search may make (`LongSearch`)."""
+    """True if the partition needs a search of its own, with many reads (`LongSearch`)."""
 
     @property
     def may_have_missed(self) -> bool:
-        """Whether late requests may arrive after the last search began, or after the hand-over."""
+        """True if late requests may arrive after the last search began, or after the hand-over."""
         return self.late_until > (self.searched_at or 0.0)
 
     @property
     def has_old_lane(self) -> bool:
-        """Whether an earlier lane that is alive may have sent something since the last search."""
+        """True if an earlier lane that is still alive may have sent after the last search began."""
         return self.lane_until > (self.searched_at or 0.0)
 
     @property
     def next_end(self) -> float:
-        """When the next of the two waits ends: first the lane's, then that of its requests."""
+        """When the next wait ends: `lane_until`, or `late_until` once `lane_until` is over."""
         return self.lane_until or self.late_until
 
 
@@ -113,11 +114,11 @@ class LanePartition:
     copy: Copy | None = None
     """The running copy, or None until the start point is found."""
     is_done: bool = False
-    """Whether the partition leaves because its end (`--once`) is reached."""
+    """True if the partition leaves the lane because its end (`--once`) is reached."""
     reported: PartitionProgress | None = None
     """The last progress reported to the driver."""
     lost: tuple[tuple[int, int], ...] = ()
-    """Ranges that the source had deleted before the start point, until they are reported."""
+    """Upstream ranges below the start point that the source deleted; cleared once reported."""
 
     @property
     def take(self) -> TakePartition:

@@ -55,29 +55,29 @@ log = logging.getLogger(__name__)
 
 IDLE_TURN_S: Final = 0.25
 PACED_TURN_S: Final = 0.05
-"""Turn length with a byte budget, because buckets fill although no socket is ready."""
+"""Maximum turn length with a byte budget, which grows with time and causes no socket event."""
 
 SATURATED_BYTES: Final = 512 * 1024
 GATHER_S: Final = 0.001
-"""Pause in which responses gather while at least SATURATED_BYTES are in flight.
+"""Pause before a turn while at least SATURATED_BYTES are in flight, so that responses gather.
 
-A turn for each response would cost more than the copy itself. Together with the frame pool and
-combined requests, this reduced a lane's CPU per GB of backlog from 1.00 to 0.75 s with one lane,
-and from 1.36 to 1.13 s with two. It limits a lane to about 512 MB/s if brokers respond immediately.
+A separate turn for each response would cost more than the copy itself. Together with the frame pool
+and combined requests, this reduced a lane's CPU per GB of backlog from 1.00 to 0.75 s with one
+lane, and from 1.36 to 1.13 s with two. The pause limits a lane to about 512 MB/s if brokers respond
+immediately.
 """
 
 RELEASING_TURN_S: Final = 0.01
 PROGRESS_S: Final = 1.0
 HURRY_S: Final = 1.0
-"""For how long after a Take fetches do not wait at the broker."""
+"""Time after a Take during which fetches wait only briefly at the broker, in seconds."""
 
 MARK_S: Final = 5.0
-"""Interval at which marks of shared topics are written."""
+"""Interval at which positions, and the marks of shared topics, are written to the offset map."""
 
 FREE_SHARE: Final = 4
-"""In addition to a lane's memory, a quarter as much may be buffers waiting for the next response.
-With this size, 5 % of the 4 MB responses of a backlog need a fresh buffer; with half of it 30 %,
-with a quarter 50 %.
+"""Free buffers for the next responses may use a quarter of a lane's memory in addition. With a
+divisor of 4, 5 % of the 4 MB responses of a backlog need a new buffer; with 8, 30 %; with 16, 50 %.
 """
 
 
@@ -90,7 +90,7 @@ class LaneLoop:
         self._work = work
         self._selector = selectors.EpollSelector()
         self._target_selector = selectors.EpollSelector()
-        """The target's connections. The loop waits for them unless their responses can wait."""
+        """Selects the target's connections. The loop waits for them unless responses can wait."""
         self._waits_for_target = False
         self._background = LaneJobs()
         self._selector.register(channel, selectors.EVENT_READ, self._on_channel)
@@ -126,7 +126,8 @@ class LaneLoop:
         self._is_stopping = False
 
     def _open_range_port(self) -> RangePort:
-        # the server needs modules for TLS, which other lanes do not load
+        # imported here, because the server loads modules for TLS, which lanes without transforms do
+        # not need
         from twinlog.lane.sides.range_port import RangePort
 
         return RangePort(
@@ -136,8 +137,8 @@ class LaneLoop:
     # -- turning
 
     def run(self) -> None:
-        """Run until the driver ends the lane. Raises Disconnected or DriverSilent
-        without a driver.
+        """Run until the driver ends the lane. Raises Disconnected if the connection to the driver
+        ends, or DriverSilent if the driver sends nothing.
         """
         self._source_cluster.need_topics(self._work.source_topics)
         self._target_cluster.need_topics((*self._work.target_topics, self._work.map_topic))
@@ -151,7 +152,7 @@ class LaneLoop:
                 self._pump()
                 now = self._clock.monotonic()
                 if now >= next_progress:
-                    self._on_channel()  # also sends signs of life
+                    self._on_channel()  # reading the channel also sends pings
                     next_progress = now + PROGRESS_S
                     self._assignments.report()
                 if now >= next_mark:
@@ -205,8 +206,8 @@ class LaneLoop:
         return turn_s
 
     def _check_silence(self) -> None:
-        # checked before every single send: the process may have been frozen, and its partitions may
-        # belong to another lane now
+        # checked before every send, because the process may have been frozen in the meantime, and
+        # its partitions may belong to another lane now
         silent = self._clock.boot() - self._channel.last_heard
         if silent * 1000 > self._work.silence_ms:
             raise DriverSilent(f"the driver has been silent for {silent:.1f} s")
@@ -243,11 +244,12 @@ class LaneLoop:
         self.accept(self._channel.receive())
 
     def accept(self, messages: Sequence[object]) -> None:
-        """Process messages of the driver."""
+        """Process messages from the driver."""
         for message in messages:
             match message:
                 case Take():
-                    # more Takes may follow: a fetch that waits long at the broker would delay them
+                    # more Takes may follow, and a fetch that waits long at the broker would delay
+                    # their partitions
                     self._hurry_until = self._clock.monotonic() + HURRY_S
                     self._assignments.on_take(message)
                 case Pace():

@@ -2,10 +2,10 @@
 
 **Problem.** The map must have the row of a record before the record is on the target. Otherwise a
 lane that dies in between leaves records whose source offsets nobody knows. But a row is a write of
-its own, which takes a round trip. A source with transactions has a gap after each of them, so
-nearly every batch needs a row, and a wait per batch would limit the copy to a few batches per
-second over a long distance. And a row that was acknowledged may be lost by an unclean election of
-the map's partition, like any record.
+its own, which takes a round trip. A source with transactions has a gap after each transaction, so
+nearly every batch needs a row. A wait per batch would limit the copy to a few batches per second
+over a long distance. And a row that was acknowledged may be lost by an unclean election of the
+map's partition, like any record.
 
     time ---------------------------------------------------------->
     rows      [-- round 1 --][-- round 2 --][-- round 3 --]
@@ -26,17 +26,19 @@ more round trip, not one more wait per batch.
    of an older term, and the first row of the newer term voids them.
 4. A write with an unknown outcome is never repeated under its key (rule D). Its runs go into chunks
    with new numbers.
-5. Rows are never written to another topic of the map's name, which lacks the earlier rows.
+5. Rows are never written to a re-created topic with the map's name, because that topic lacks the
+   earlier rows.
 
 **What may fail**
 
 - *The lane dies before a round is sent*: no batch that needs these rows was sent.
-- *The lane dies after the round, before the batches*: the map announces records that do not exist;
-  the next start resumes at the end of the target's log, and its first row voids them.
-- *The connection breaks*: everything is written again, in new chunks. If the lost row arrives as
-  well, it has the same runs.
+- *The lane dies after the round, before the batches*: the map announces records that do not exist.
+  The next start resumes at the end of the target's log, and its first row voids these
+  announcements.
+- *The connection breaks*: the rows in flight are written again, in new chunks. If the lost row
+  arrives as well, it has the same runs.
 - *The map's partition has no leader, or too few in-sync replicas*: the round is retried with
-  growing pauses (0.05 to 5 s). After 5 s, copies that wait for it are given back
+  growing pauses (0.05 to 5 s). After 5 s, copies that wait for the round are given back
   (`MAP_UNWRITABLE`), so that the problem is visible and the driver retries.
 - *A round is larger than the topic accepts*: it is written row by row, so that only a row that is
   too large by itself is rejected.
@@ -47,8 +49,8 @@ more round trip, not one more wait per batch.
 **New leaders.** A new leader may lack rows that the previous one had acknowledged. So with each new
 leader epoch, every copy writes its newest rows again. Until they are acknowledged, the copy reports
 the old epoch (`PartitionProgress.map_epoch`), and the driver does not translate offsets with rows
-that were read under a newer epoch than that. A copy that is handed over takes the epoch of its rows
-along, because the next lane may be the first to see a newer one. A leader change breaks no
+that were read under a newer epoch than the reported one. The hand-over of a copy includes the epoch
+of its rows, because the next lane may be the first to see a newer one. A leader change breaks no
 connection, so leaders are queried every 5 s, even if nothing is written.
 
 **Rejected:** one wait per batch (too slow), and rows after the data (a crash leaves records without
@@ -85,14 +87,12 @@ ROUND_BYTES: Final = 512 * 1024
 NO_LEADER: Final = "has no leader"
 
 LEADERS_EVERY_S: Final = 5.0
-"""Interval of queries for the leader, because a leader change breaks no connection. No group is
-translated until the lane knows the new leader.
+"""Interval at which the leaders of the map's partitions are queried, because a leader change breaks
+no connection. After a change, no group is translated until the lane knows the new leader.
 """
 
 STUCK_AFTER_S: Final = 5.0
-"""After this time without a successful round, waiting copies are given back. The election of a new
-leader takes less.
-"""
+"""Copies that wait this long without a successful round are given back. An election is faster."""
 
 
 @dataclass(slots=True)
@@ -113,11 +113,9 @@ class _MapPartition:
 
     waiting: dict[PartitionCopy, None] = field(default_factory=dict)
     copies: dict[PartitionCopy, int] = field(default_factory=dict)
-    """All copies with rows in this partition, and the leader epoch under which these rows certainly
-    exist; -1: unknown.
-    """
+    """By copy, the leader epoch under which its rows in this partition exist, or -1 if unknown."""
     again: dict[PartitionCopy, int] = field(default_factory=dict)
-    """Copies that write their rows again, with the ordinal that the newest epoch must have."""
+    """Copies that write rows again, each with the ordinal that must be written under `epoch`."""
     epoch: int = -1
     """The newest known leader epoch."""
     is_writing: bool = False
@@ -139,7 +137,8 @@ class _MapPartition:
         self.waiting[copy] = None
 
     def on_written(self, copy: PartitionCopy, run: Run, epoch: int) -> None:
-        """Note that a row that ends with this run was written, and all rows before it.
+        """Note that the row that ends with this run, and all rows before it, were written under
+        `epoch`.
 
         Only runs that existed when the leader changed must be written again. A copy of a source
         with many gaps always has a newer run, so waiting for its newest run would never end.
@@ -171,9 +170,10 @@ class MapWriter:
     _next_leaders: float = 0.0
 
     def add(self, copy: PartitionCopy, epoch: int = -1) -> None:
-        """Write the rows of this copy from now on.
+        """Start writing the rows of this copy.
 
-        `epoch`: the leader epoch under which another lane wrote the existing rows; -1: unknown.
+        `epoch`: the leader epoch under which another lane wrote the copy's existing rows,
+        or -1 if unknown.
         """
         home = self._map_partition(copy)
         home.copies[copy] = home.epoch if epoch < 0 else epoch
@@ -186,7 +186,7 @@ class MapWriter:
         return self._map_partition(copy).copies.get(copy, -1)
 
     def note(self, copy: PartitionCopy) -> None:
-        """Queue the copy if its tail has something to write."""
+        """Queue the copy if its map tail has rows to write."""
         if copy.tail.dirty:
             self._map_partition(copy).waiting[copy] = None
 
@@ -229,7 +229,7 @@ class MapWriter:
                 home.write_again(copy)
 
     def _pump_one(self, tp: TopicPartition, home: _MapPartition, now_ms: int) -> bool:
-        """Send one round. Returns False if it could not be sent for a reason that may last."""
+        """Send one round. Returns False if a problem that may last prevents it."""
         if self._is_another_topic():
             home.on_failure("", self.clock.monotonic())
             return False
@@ -273,8 +273,8 @@ class MapWriter:
         return True
 
     def _is_another_topic(self) -> bool:
-        """Return whether the topic was deleted. It may have been created again, without the rows
-        that lanes rely on.
+        """Return True if the map topic was deleted, even if it was created again, because the new
+        topic lacks the rows that lanes rely on.
         """
         if self.topic in self.side.missing:
             return True
@@ -300,9 +300,9 @@ class MapWriter:
         )
 
     def on_answer(self, sent: Round, view: memoryview) -> int:
-        """Process the response to a round: its runs are durable, or are written again.
+        """Process the response to a round: its runs become durable, are written again, or fail.
 
-        Returns for how many ms the broker will not read from this connection.
+        Returns the time in ms for which the broker will not read from this connection.
         """
         throttle_ms, answers = produce_answer(sent.version, view, self.side.names)
         if [answer.tp for answer in answers] != [sent.home]:

@@ -53,66 +53,65 @@ class Work(Message, frozen=True, kw_only=True):
     """All producer IDs that Twinlog flows have ever used on this target."""
     map_topic: str
     map_topic_id: TopicId
-    """ID of the map topic. Rows are not written to another topic of that name, because it lacks the
-    earlier rows.
+    """ID of the map topic. Rows are not written to a re-created topic of the same name, because
+    that topic lacks the earlier rows.
     """
     map_partitions: int
     source_topics: tuple[str, ...]
-    """Topics whose leaders the lane finds before it is ready."""
+    """Source topics whose leaders the lane finds, and connects to, before it sends Ready."""
     target_topics: tuple[str, ...]
     memory_bytes: int
     accept_source_loss: bool
     has_budget: bool
-    """Whether Pace limits the fetches."""
+    """True if Pace messages limit the lane's fetches."""
     tuning: Tuning
     has_transforms: bool = False
-    """Whether lanes lend ranges to an application of transforms."""
+    """True if the flow has transforms, so that lanes lend ranges to their application."""
     dead_letters: str = ""
-    """The topic for records on which a transform fails; empty: they are not quarantined."""
+    """Topic for records on which a transform fails, or empty if they are not quarantined."""
     silence_ms: int
-    """A lane that receives nothing from the driver for this long stops."""
+    """Time in ms without any data from the driver after which the lane stops."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakePartition(StartFacts):
-    """One partition to copy. `handed` comes from a Released. Without it the lane searches the start
-    point.
-    """
+    """One partition to copy. The lane searches for the start point unless `handed` contains it."""
 
     term: Term
     limit_bytes: int
     """The target's max.message.bytes for this topic."""
     stamps_own_time: bool | None
-    """Whether the target topic has LogAppendTime; None if its configs may not be read."""
+    """True if the target topic has LogAppendTime, or None if reading its configs is denied."""
     is_picky: bool
-    """Whether the target topic may reject single records for another reason than size: compaction,
-    timestamp limits.
+    """True if the target topic may reject single records for a reason other than their size, that
+    is, because of compaction or timestamp limits.
     """
     end: int
-    """First upstream offset that is not copied; 2^63-1: the copy never ends."""
+    """First upstream offset that is not copied, or 2^63-1 if the copy never ends."""
     open_from: int
-    """First ordinal of the map's newest chunk, which a new term repeats; -1: none."""
+    """First ordinal of the map's newest chunk, which a new term repeats, or -1 if there is none."""
     our_producers: tuple[int, ...]
     """Producer IDs under which earlier generations of this flow wrote to this partition."""
     handed: HandOver | None = None
     fan: Fan | None = None
-    """The branches, if the records go to several target partitions by key. The fields above for a
-    single target partition are then unused.
+    """The branches if records go to several target partitions by key, else None. With branches, the
+    fields above that describe a single target partition are unused.
     """
     compresses: bool = False
-    """Whether the target recompresses, and may then reject batches as too large."""
+    """True if the target recompresses batches, so that it may reject them as too large."""
     transform: str = ""
-    """Digest of the topic's transforms, in hex; empty: its records are copied unchanged."""
+    """Digest of the topic's transforms in hex, or empty if its records are copied unchanged."""
     written_by: str = ""
-    """Transform of the map's newest chunk; empty: none."""
+    """Digest of the transforms of the map's newest chunk, or empty if it was copied unchanged."""
     late_requests_ms: int = 0
-    """For how long from now requests of a dead lane or connection may still arrive. This matters if
-    the target may have forgotten the producer ID (`lane.cold_starts`).
+    """Time in ms, from the arrival of the Take, during which requests of a dead lane or connection
+    may still arrive. It matters if the target may have forgotten the producer ID
+    (`lane.cold_starts`).
     """
 
 
 class FanBranch(Struct, frozen=True, kw_only=True):
-    """The map of one branch."""
+    """One branch of a fan: its target partition, and its runs and mark in the offset map."""
 
     target: TopicPartition
     runs: tuple[Run, ...]
@@ -121,16 +120,16 @@ class FanBranch(Struct, frozen=True, kw_only=True):
 
 
 class Fan(Struct, frozen=True, kw_only=True):
-    """A source partition that is copied to several target ones by key (`mirror.copy.fan_out`)."""
+    """A source partition copied to several target partitions by key (`mirror.copy.fan_out`)."""
 
     producer_id: int
-    """The producer ID of this source partition, which no other one uses."""
+    """The producer ID for this source partition. No other source partition uses it."""
     branches: tuple[FanBranch, ...]
-    """Branches, by target partition."""
+    """The branches, one per target partition."""
 
 
 class HandOver(Struct, frozen=True, kw_only=True):
-    """A drained partition and its resume point. Every request was answered."""
+    """The resume point of a drained partition, all of whose requests were answered."""
 
     start: StartPoint
     chunk: int
@@ -138,39 +137,41 @@ class HandOver(Struct, frozen=True, kw_only=True):
     """Runs of the open chunk, which the next lane continues."""
     durable_ordinal: int
     map_epoch: int = -1
-    """Leader epoch of the map's partition under which these runs are durable; -1: unknown."""
+    """Leader epoch of the map's partition under which `runs` are durable, or -1 if unknown."""
     transform: str = ""
-    """Transform of the records of these runs; empty: none. A lane with another one must search."""
+    """Digest of the transforms that made the records of `runs`, or empty if they were copied
+    unchanged. If the next Take has another digest, the start point must be searched.
+    """
 
 
 class Take(Message, frozen=True, kw_only=True):
-    """Start these partitions."""
+    """Tells the lane to start copying these partitions."""
 
     partitions: tuple[TakePartition, ...]
 
 
 class Pace(Message, frozen=True, kw_only=True):
-    """Maximum fetch rate per topic until the next Pace. Other topics fetch nothing."""
+    """Maximum fetch rates by topic until the next Pace. Topics without a rate fetch nothing."""
 
     bytes_per_second: dict[str, int]
 
 
 class Release(Message, frozen=True, kw_only=True):
-    """Drain these partitions and report where they ended."""
+    """Tells the lane to drain these partitions, and to report where each of them resumes."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 class EndLane(Message, frozen=True, kw_only=True):
-    """Release everything, then end the lane."""
+    """Tells the lane to release all its partitions, and then to end."""
 
 
 class Ready(Message, frozen=True, kw_only=True):
     """The lane is connected to both clusters."""
 
     range_port: ChannelAddress | None = None
-    """Where the application of the transforms takes ranges, with the ticket for it (a secret); None
-    if the flow has no transforms.
+    """Address at which the application of the transforms gets ranges, with a ticket (a secret), or
+    None if the flow has no transforms.
     """
 
 
@@ -184,19 +185,21 @@ class Renewed(Message, frozen=True, kw_only=True):
 
 
 class KnownProducers(Message, frozen=True, kw_only=True):
-    """The current producer IDs, which replace those in Work: another flow has begun to write."""
+    """The current producer IDs of all Twinlog flows, which replace `Work.known_producers`. The
+    message is sent after another flow has begun to write.
+    """
 
     producers: tuple[int, ...]
 
 
 class ReleasedPartition(Struct, frozen=True, kw_only=True):
-    """One drained partition. Without `handed`, the next lane searches its start point."""
+    """One drained partition. If `handed` is None, the next lane searches for the start point."""
 
     source: TopicPartition
     term: Term
     handed: HandOver | None
     done: bool
-    """Whether everything below its end (`--once`) was copied."""
+    """True if all records below the partition's `end` (`--once`) were copied."""
 
 
 class Released(Message, frozen=True, kw_only=True):
@@ -206,42 +209,44 @@ class Released(Message, frozen=True, kw_only=True):
 
 
 class Troubled(Message, frozen=True, kw_only=True):
-    """A partition has failed and needs a new Take."""
+    """A partition has failed and left the lane. Only a new Take can start it again."""
 
     source: TopicPartition
     code: str
     message: str
     is_retriable: bool
     wait_ms: int
-    """For how long requests of this lane may still arrive, if responses were lost."""
+    """Time in ms during which this partition's unanswered requests may still arrive, or 0."""
     had_begun: bool = False
-    """Whether the lane had found where to start, and had begun to copy."""
+    """True if the lane had found the start point and had begun to copy."""
     lost: tuple[int, int] | None = None
-    """Copied upstream offsets that the source lost."""
+    """[first, next) of the copied upstream offsets that the source has lost, or None."""
     poison: tuple[int, int] | None = None
-    """[first, next) of the upstream offsets that caused the failure, if they are known exactly."""
+    """[first, next) of the upstream offsets that caused the failure, or None if unknown."""
     finding: LogFinding | None = None
-    """A finding that an operator must decide. The driver, which knows the flow, words it."""
+    """A finding on which an operator must decide. The driver words it, as it knows the flow."""
 
     def worded(self, flow: str, *, is_shared: bool) -> Troubled:
-        """Return the message with the wording of its finding, for this flow and kind of topic."""
+        """Return this Troubled with the message of its finding for this flow, or unchanged if there
+        is no finding. `is_shared`: the remote topics keep the names of the source topics.
+        """
         if self.finding is None:
             return self
         return replace(self, message=self.finding.worded(flow, is_shared=is_shared))
 
 
 class Gap(Struct, frozen=True, kw_only=True):
-    """Upstream offsets without records, although the topic is not compacted."""
+    """A range of upstream offsets that has no records although the topic is not compacted."""
 
     first: int
     next: int
     """The first offset after the gap."""
     offsets: int
-    """Number of missing offsets: fewer than `next - first` for several gaps."""
+    """Number of missing offsets: less than `next - first` if several gaps were merged."""
 
 
 class PartitionProgress(Struct, frozen=True, kw_only=True):
-    """Progress of one partition. Totals count since the Take."""
+    """Progress of one partition. Totals are counted from the Take on."""
 
     source: TopicPartition
     state: str
@@ -257,34 +262,34 @@ class PartitionProgress(Struct, frozen=True, kw_only=True):
     bytes: int
     last_timestamp: int
     is_protected: bool
-    """Whether the target certainly remembers the producer ID (`mirror.copy.partition`)."""
+    """True if the target certainly remembers the producer ID (`mirror.copy.partition`)."""
     target_epoch: int
     sees_end: bool = True
-    """Whether the source's broker responds, so that `source_end` is current."""
+    """True if the partition's source broker responds, so that `source_end` is current."""
     waits_for_map: bool = False
-    """Whether it waits for a row in the offset map."""
+    """True if batches cannot be sent until a row of the offset map is written."""
     batches: int = 0
-    """Batches read and not skipped."""
+    """Number of batches that were read from the source and not skipped."""
     recoded: int = 0
-    """Batches among them that were decoded, or recompressed with another codec."""
+    """Number of `batches` that were decoded, or recompressed with another codec."""
     age: Timings = NO_TIMINGS
     """Ages of the batches read since the last report."""
     latency: Timings = NO_TIMINGS
     """Latencies of the batches acknowledged since the last report."""
     gap: Gap | None = None
-    """A gap found since the last report."""
+    """A gap that was found since the last report, or None."""
     map_epoch: int = -1
-    """Leader epoch of the map's partition under which the copy's rows certainly exist, or -1."""
+    """Leader epoch of the map's partition under which the copy's rows exist, or -1 if unknown."""
     lost: tuple[tuple[int, int], ...] = ()
-    """[first, next) of upstream offsets that the source deleted before they were copied, since the
-    last report. They were skipped because the operator accepts that (`twinlog.source.loss`).
+    """Since the last report: [first, next) of upstream offsets that the source deleted before they
+    were copied. They were skipped, because the operator accepts that (`twinlog.source.loss`).
     """
     left_out: tuple[tuple[int, int], ...] = ()
-    """[first, next) of upstream records that were skipped as configured, since the last report."""
+    """Since the last report: [first, next) of upstream records that were skipped as configured."""
 
 
 class Away(Struct, frozen=True, kw_only=True):
-    """Why a cluster cannot be reached."""
+    """The reason why a cluster cannot be reached."""
 
     code: str
     message: str
@@ -294,14 +299,12 @@ class Away(Struct, frozen=True, kw_only=True):
 
 
 def away(error: TwinlogError) -> Away:
-    """Return the error as a message field."""
+    """Return the code and message of an error, as a field of a lane's message."""
     return Away(code=error.code, message=error.message)
 
 
 class Throttle(Struct, frozen=True, kw_only=True):
-    """Duration in ms, per cluster, for which brokers do not read from the lane's connections
-    because of quotas.
-    """
+    """Time in ms for which each cluster's brokers do not read from the lane because of quotas."""
 
     source_ms: int = 0
     target_ms: int = 0
@@ -315,12 +318,12 @@ NO_THROTTLE: Final = Throttle()
 
 
 class LaneLoad(Struct, frozen=True, kw_only=True):
-    """The records in a lane's memory, and its traffic since the last report."""
+    """A lane's load: the records in its memory, and its traffic since the last report."""
 
     waiting_records: int = 0
-    """Number of records that were read and are not acknowledged."""
+    """Number of records that were read and are not yet acknowledged by the target."""
     free_bytes: int = 0
-    """Memory for records that is not in use."""
+    """Unused bytes of the lane's memory for records."""
     received_bytes: int = 0
     """Bytes received from the source's brokers."""
     sent_bytes: int = 0
@@ -331,16 +334,16 @@ NO_LOAD: Final = LaneLoad()
 
 
 class Progress(Message, frozen=True, kw_only=True):
-    """Progress of a lane's partitions, without those that did not change since the last report."""
+    """Progress of the lane's partitions that have changed since the last report."""
 
     partitions: tuple[PartitionProgress, ...]
     degraded: Away | None
     """Why a cluster cannot be reached, or None if both can."""
     throttle: Throttle = NO_THROTTLE
     cpu_ms: int = 0
-    """CPU time used since the last report."""
+    """CPU time in ms that the lane has used since the last report."""
     load: LaneLoad | None = None
-    """The load, except in a report that a partition's release caused between two regular ones."""
+    """The lane's load, or None in an extra report for a partition that leaves the lane."""
 
 
 MESSAGES = (

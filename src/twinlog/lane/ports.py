@@ -25,7 +25,7 @@ class Channel(Protocol):
 
     @property
     def host(self) -> str:
-        """Address of this machine that the driver can reach."""
+        """Address at which the driver can reach this machine."""
 
     @property
     def wants_write(self) -> bool: ...
@@ -37,7 +37,7 @@ class Channel(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanePorts:
-    """Passed in, so that tests can use in-memory clusters and a manual clock."""
+    """A lane's connections. Tests pass in-memory clusters and a manual clock instead."""
 
     clock: Clock
     source: ClusterSide

@@ -27,7 +27,7 @@ class Reporter:
     def __init__(
         self, source: SourceSide, gaps: GapWatch, map_epoch: Callable[[PartitionCopy], int]
     ) -> None:
-        """`map_epoch`: the leader epoch under which a copy's rows certainly are in the map."""
+        """`map_epoch` returns the leader epoch under which a copy's rows are in the map."""
         self._source = source
         self._gaps = gaps
         self._map_epoch = map_epoch
@@ -47,10 +47,9 @@ class Reporter:
                 yield progress
 
     def used_cpu_ms(self, process_ms: int) -> int:
-        """Return the CPU time used since the last report.
+        """Return the CPU time in ms that was used since the last call; 0 at the first call.
 
-        `process_ms` is the CPU time of this process, which may have run other lanes before, so the
-        first report is 0.
+        `process_ms` is the CPU time of this process, which may have run other lanes before.
         """
         before, self._cpu_ms = self._cpu_ms, process_ms
         return 0 if before is None else process_ms - before
@@ -94,7 +93,7 @@ def troubled_message(
     tp: TopicPartition, error: TwinlogError, copy: Copy | None, wait_ms: int
 ) -> Troubled:
     """Return the message for a partition that failed."""
-    # either error may state that the source lost copied records; the driver must remember that
+    # either error may name copied records that the source lost, which the driver must remember
     both = (error, None if copy is None else copy.source_trouble)
     lost = [
         problem.lost for problem in both if isinstance(problem, PartitionError) and problem.lost
@@ -114,7 +113,8 @@ def troubled_message(
 
 def _source_end(copy: Copy, state: SourceState | None) -> int:
     if copy.state is CopyState.TAKEN_OVER:
-        # a copy that other clients ended reads nothing, and began only because nothing was missing
+        # a copy that other clients ended reads nothing, and is started only if it lacks no record,
+        # so the position of the copy is the end
         return copy.acked_upstream
     return -1 if state is None else state.source_end
 
@@ -122,8 +122,8 @@ def _source_end(copy: Copy, state: SourceState | None) -> int:
 def handed_tail(key: PartitionKey, take: TakePartition, handed: HandOver, work: Work) -> MapTail:
     """Return the map tail with which a lane continues a partition that was handed over.
 
-    In a shared topic, the mark in the map is final. So another mark must be durable before anything
-    is sent.
+    In a shared topic, the mark in the map is a final one. So a new mark must be durable before the
+    lane sends anything.
     """
     start, mark, durable = handed.start, take.mark, handed.durable_ordinal
     if not work.is_ours_alone:
@@ -144,11 +144,11 @@ def handed_tail(key: PartitionKey, take: TakePartition, handed: HandOver, work: 
 
 
 def hand_over(copy: PartitionCopy, map_epoch: int = -1) -> HandOver | None:
-    """Return where the next lane resumes, or None if it must search. The copy has no request in
-    flight.
+    """Return the position at which the next lane resumes, or None if that lane must search.
 
-    `map_epoch`: the leader epoch under which the copy's rows are in the map. The position and the
-    source leader epoch of the offset before it are updated together (`PartitionCopy.acked_epoch`).
+    The copy must have no request in flight. `map_epoch`: the leader epoch under which the copy's
+    rows are in the map. The position and the source leader epoch of the offset before it are
+    updated together (`PartitionCopy.acked_epoch`).
     """
     handed = copy.tail.hand_over(copy.acked_ordinal)
     if handed is None or copy.late_requests or copy.others.unknown is not None:

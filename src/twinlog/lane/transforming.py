@@ -1,4 +1,4 @@
-"""The transforms of a lane: which partitions it may transform, and whose ranges get no answer."""
+"""A lane's transforms: which partitions it may transform, and which ranges get no answer."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from twinlog.mirror.copy.transformed import RangeDesk, TransformedCopy, Transfor
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 
 UNANSWERED_AFTER_S: Final = 180.0
-"""If a range waits for so long, its partition is given back. A job of the application ends before,
-and its ranges are offered again (`sides.range_port`).
+"""Time without an answer to a range after which its partition is given back to the driver. A job of
+the application ends earlier, and its ranges are then offered again (`sides.range_port`).
 """
 
 
 class Transforming:
-    """The application of the transforms, as the lane's partitions use it."""
+    """Gives the lane's partitions access to the application of the transforms."""
 
     def __init__(self, work: Work, application: Transformer | None, target: ClusterSide) -> None:
         self._work, self._target = work, target
         self.desk = None if application is None else RangeDesk(application)
 
     def refusal(self, take: TakePartition) -> PartitionError | None:
-        """Return why this lane must not begin a partition now, or None if it may.
+        """Return the error because of which this lane must not begin a partition now, or None if it
+        can begin.
 
-        A partition with a transform is never copied raw instead.
+        A partition with a transform is never copied untransformed instead.
         """
         handed_by = "" if take.handed is None else take.handed.transform
         if not (take.transform or take.written_by or handed_by):
@@ -63,14 +64,14 @@ class Transforming:
         return self._target.topic_ids.get(self._work.dead_letters, NO_TOPIC_ID)
 
     def dead_letters(self) -> DeadLetterTarget | None:
-        """Return where failed records go, or None if they are not quarantined."""
+        """Return the target of failed records, or None if failed records are not quarantined."""
         if not self._work.dead_letters:
             return None
         partition = TopicPartition(self._work.dead_letters, 0)
         return DeadLetterTarget(partition, self._letters_id, self._work.flow)
 
     def unanswered(self) -> Iterator[tuple[TransformedCopy, PartitionError]]:
-        """Yield the copies whose ranges are not answered, so that the problem becomes visible."""
+        """Yield each copy whose range is unanswered after UNANSWERED_AFTER_S, with its error."""
         for copy, source_range in (
             () if self.desk is None else self.desk.unanswered(UNANSWERED_AFTER_S)
         ):

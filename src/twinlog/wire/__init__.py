@@ -4,7 +4,7 @@ There are two ways through a record batch. The *shallow* path (`record_batch`) r
 only its header, which is enough for most batches of a copy. The *deep* path decodes the records:
 read `rows`, then `records`. `kernels` has the compiled loops of the deep path.
 
-`joining` combines small batches, and `compression` also changes the codec of one. `fetch` and
-`produce` are these requests as lanes send them, without a schema. `error_codes` is the table of
-Kafka's error codes.
+`joining` combines small batches, and `compression` also changes the codec of a batch. `fetch` and
+`produce` encode the requests of these names, as lanes send them, without a schema. `error_codes` is
+the table of Kafka's error codes.
 """

@@ -3,9 +3,9 @@
 
 Kafka's data differs from the plain formats in three ways:
 
-- snappy has the frame of a Java library: a magic, two version numbers, then blocks of raw snappy,
-  each preceded by its length. Some clients write one raw block without a frame. Readers accept
-  both.
+- snappy data has the frame of a Java library: a magic and two version numbers, then blocks of raw
+  snappy, each preceded by its length. Some clients write one raw block without a frame. Readers
+  accept both.
 - lz4 frames must have independent blocks, because Kafka's reader rejects linked ones, which lz4
   libraries write by default. So the frame is written here, with the same header bytes as Kafka's
   own writer.
@@ -25,8 +25,8 @@ from twinlog.errors import CorruptData
 from twinlog.wire.record_batch import HEADER_BYTES, BatchHeader, Buffer, Codec, with_payload
 
 DECOMPRESSED_LIMIT_BYTES = 256 << 20
-"""Far above the size of any normal batch: brokers accept 1 MiB by default. A decompression bomb
-fails here, before it uses up the memory of the process.
+"""Maximum size of decompressed data. It is far above any normal batch, because brokers accept 1 MiB
+by default, and stops a decompression bomb before it uses up the process's memory.
 """
 
 ZSTD_LEVEL = 3  # Kafka's default; the default of the library, 11, is ten times slower
@@ -35,11 +35,13 @@ GZIP_LEVEL = 6
 _LEAST_GUESS_BYTES = 64 << 10
 _GUESSED_RATIO = 8
 _LARGE_BYTES = 1 << 20
-"""Buffers of at least this size are mapped: only written pages take memory."""
+"""Buffers of at least this size are mapped, so that only written pages use memory."""
 _PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 _SMALL_BYTES = 1 << 10
 _LEAST_OF_SMALL_BYTES = 4 << 10
-"""Enough for one or two records. Clearing a larger buffer takes longer than decompressing them."""
+"""Size of the first output buffer for small data, enough for one or two records. Clearing a larger
+buffer would take longer than decompressing these.
+"""
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -79,7 +81,7 @@ def decompress(
     data: Buffer,
     limit_bytes: int = DECOMPRESSED_LIMIT_BYTES,
 ) -> Buffer:
-    """Return the decompressed data. Raises CorruptData if damaged or larger than `limit_bytes`."""
+    """Return decompressed data. Raises CorruptData if it is damaged or exceeds `limit_bytes`."""
     if codec is Codec.NONE:
         if len(data) > limit_bytes:
             raise _too_large_error(codec, limit_bytes)
@@ -133,7 +135,7 @@ def _decompress_stream(codec: Codec, data: Buffer, limit_bytes: int) -> memoryvi
 def _mapped(size: int) -> mmap.mmap:
     try:
         return mmap.mmap(-1, size, _PRIVATE)
-    except OSError as error:  # the process has reached its limit
+    except OSError as error:  # the process has reached its limit of memory or mappings
         raise MemoryError(str(error)) from None
 
 
@@ -152,7 +154,7 @@ def _decompress_snappy(data: memoryview, limit_bytes: int) -> bytes | bytearray:
     out = bytearray()
     position = 0
     while position < len(data):
-        # concatenated streams each begin with the magic; with its first bit set, it is no length
+        # each concatenated stream begins with the magic, whose first bit shows that it is no length
         if bytes(data[position : position + len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC:
             position += len(_XERIAL_HEADER)
             if position > len(data):
@@ -213,15 +215,15 @@ def _xxh32(data: bytes | bytearray) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recompression:
-    """The codec for batches, and whether it also replaces an existing codec (`every`)."""
+    """The codec for uncompressed batches, and for all batches if `every` is True."""
 
     codec: Codec
     every: bool = False
 
     def of(self, header: BatchHeader, batch: memoryview, limit_bytes: int) -> memoryview:
-        """Return the batch with the codec, or the same object if it is not changed.
+        """Return the batch with this codec, or the same object if it is not recompressed.
 
-        A batch that would exceed `limit_bytes` is not changed. The CRC is not set, because
+        A batch that would exceed `limit_bytes` is not recompressed. The CRC is not set, because
         `rewrite_header` does that.
         """
         if header.codec is self.codec or (header.codec is not Codec.NONE and not self.every):

@@ -1,9 +1,10 @@
 """Kafka's error codes in one table: name, whether a retry can help, and Twinlog's error.
 
-A response of a broker has a number. `error_for` turns it into the exception that callers catch. Its
-class is the kind of error, its `fate` shows whether the same request may succeed later, and its
-`code` is the stable name for scripts and alerts. Names, `retriable` and `stale` are those of Java's
-`Errors`, `RetriableException` and `InvalidMetadataException` (Kafka 4.3); a test compares them.
+A broker's response contains an error number. `error_for` turns the number into the exception that
+callers catch. The class of the exception is the kind of error. Its `fate` shows whether the same
+request may succeed later, and its `code` is the stable name for scripts and alerts. Names,
+`retriable` and `stale` are those of Java's `Errors`, `RetriableException` and
+`InvalidMetadataException` (Kafka 4.3); a test compares them.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class KafkaError:
     name: str
     retriable: bool
     stale: bool
-    """Whether it shows outdated metadata of leaders or topics (Java: invalid metadata)."""
+    """True if the error shows outdated metadata of leaders or topics (Java: invalid metadata)."""
     kind: type[ClusterError]
     code: str
     """The stable code of Twinlog's error."""
@@ -298,11 +299,11 @@ ERRORS: Final = {row.number: row for row in _ROWS}
 STALE_LEADER: Final = frozenset(
     {row.number for row in _ROWS if row.stale} | {UNKNOWN_LEADER_EPOCH, OFFSET_NOT_AVAILABLE}
 )
-"""The leader has changed, or a new leader is not ready: look up the leader again."""
+"""Errors after which the leader must be looked up again, because it changed or is not ready."""
 
 
 def lookup(number: int) -> KafkaError:
-    """Return the row of a code. A code newer than this table is fatal, and named by its number."""
+    """Return the row of an error number. For an unknown number, the row is a fatal error."""
     return ERRORS.get(number) or _row(number, f"ERROR_{number}")
 
 
@@ -318,8 +319,8 @@ def error_for(
     """Return Twinlog's error for an error code in a response.
 
     `doing` describes the request, for example "creating topic orders". `acl` is the permission that
-    it needs. `detail` is the broker's own text. A denial has no `detail` if `acl` is given, because
-    `acl` is more precise. `advice` replaces that of the table.
+    the request needs. `detail` is the broker's own text. If a denial has an `acl`, its message
+    omits `detail`, because `acl` is more precise. `advice` replaces the advice in the table.
     """
     row = lookup(number)
     message = f"cluster {cluster}: {doing} failed with {row.name}"

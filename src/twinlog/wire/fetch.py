@@ -2,17 +2,17 @@
 them.
 
 The broker remembers the wanted partitions in a session, so a request names only partitions that
-have changed since the last one. A thousand idle partitions thus cost one empty request twice a
+have changed since the last request. A thousand idle partitions thus cost one empty request twice a
 second.
 
-    request   all partitions (first), later only changed ones, and those to remove
+    request   all partitions (first), later only changed partitions, and partitions to remove
     response  partitions with new records, a new end or an error
     epoch     number of the request in its session; after an error a new session begins
 
-Version 13 identifies topics by ID (KIP-516), so that a re-created topic causes an error instead of
-being read as the old one. Version 12 uses names. Both contain `current_leader_epoch` and
-`last_fetched_epoch` (KIP-320, KIP-595): a broker whose log was truncated and refilled responds with
-a diverging epoch.
+Version 13 identifies topics by ID (KIP-516), so that a re-created topic causes an error and is not
+mistaken for the old topic. Version 12 uses names. Both contain `current_leader_epoch` and
+`last_fetched_epoch` (KIP-320, KIP-595), so that a broker whose log was truncated and refilled
+responds with a diverging epoch.
 
 Formats: FetchRequest.json and FetchResponse.json of Kafka 4.3.
 """
@@ -33,8 +33,8 @@ VERSION_BY_ID: Final = 13
 VERSION_BY_NAME: Final = 12
 
 SESSION_ERRORS: Final = frozenset({70, 71, 106})
-"""FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR: a new
-session is needed.
+"""Errors after which a new session is needed: FETCH_SESSION_ID_NOT_FOUND,
+INVALID_FETCH_SESSION_EPOCH and FETCH_SESSION_TOPIC_ID_ERROR.
 """
 
 _NO_SESSION: Final = -1
@@ -43,16 +43,16 @@ _PARTITION = struct.Struct(">iiqiqi")
 _INT32 = struct.Struct(">i")
 _RESPONSE_HEAD = struct.Struct(">ihi")
 _ANSWER = struct.Struct(">ihqqqBi")
-"""The numbers of a partition in a response, as they are if no transaction is listed."""
+"""The fixed fields of a partition in a response that lists no aborted transaction."""
 _LISTED_BYTES = 5
 _NONE = 1
-"""Length of a compact array without elements, as it is encoded; that of a null array is less."""
+"""Encoded length of a compact array without elements. A null array is encoded as 0."""
 _ABORTED = struct.Struct(">qq")
 _EPOCH_END = struct.Struct(">iq")
 
 
 class FetchPosition(NamedTuple):
-    """The position to read next. Unknown epochs are -1."""
+    """The position from which a partition is read next. Unknown epochs are -1."""
 
     offset: int
     leader_epoch: int
@@ -61,7 +61,7 @@ class FetchPosition(NamedTuple):
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction that was rolled back, up to the producer's next abort marker."""
+    """An aborted transaction, from its first offset to the producer's next abort marker."""
 
     producer_id: int
     first_offset: int
@@ -77,14 +77,14 @@ class FetchedPartition(Struct, frozen=True, kw_only=True):
     log_start: int
     aborted: tuple[AbortedTransaction, ...]
     diverging: tuple[int, int] | None
-    """Epoch and its end offset, from which on the broker's log diverges from the fetched one."""
+    """An epoch and its end offset, from which on the broker's log differs from what was fetched."""
     preferred_replica: int
     """The replica to read from instead (KIP-392), or -1 for the leader."""
     records: memoryview | None
 
 
 class FetchAnswer(Struct, frozen=True, kw_only=True):
-    """A whole Fetch response. `error` is that of the session; each partition has its own."""
+    """A whole Fetch response. `error` is the session's error; each partition has its own error."""
 
     throttle_ms: int
     error: int
@@ -92,14 +92,12 @@ class FetchAnswer(Struct, frozen=True, kw_only=True):
 
 
 class FetchSession:
-    """The fetch session of one connection: wanted partitions, and those that the broker knows."""
+    """The fetch session of one connection: partitions to read, and partitions the broker knows."""
 
     def __init__(
         self, version: int, isolation: Isolation, rack: str = "", *, is_kept: bool = True
     ) -> None:
-        """With `is_kept=False` the broker keeps no session, so several requests may
-        be in flight.
-        """
+        """If `is_kept` is False, requests have no session, so several of them can be in flight."""
         self.version = version
         self._is_kept = is_kept
         self._isolation = isolation
@@ -110,7 +108,7 @@ class FetchSession:
         self._ids: dict[str, TopicId] = {}
         self._names: dict[bytes, str] = {}
         self._ends: dict[TopicPartition, tuple[int, int]] = {}
-        """The high watermark and last stable offset that the broker reported last."""
+        """By partition, the high watermark and last stable offset that the broker reported last."""
         self._session_id = 0
         self._session_epoch = 0
 
@@ -125,8 +123,8 @@ class FetchSession:
         if topic_id != NO_TOPIC_ID and self._ids.get(tp.topic) != topic_id:
             before = self._ids.get(tp.topic)
             if before is not None:
-                # the broker keeps a deleted topic in its session and continues to respond for it:
-                # only a new session removes it
+                # the broker keeps a deleted topic in its session and continues to respond for it,
+                # so a new session is needed
                 self._names.pop(before.raw, None)
                 self.reset()
             self._ids[tp.topic] = topic_id
@@ -135,7 +133,7 @@ class FetchSession:
         self._changed[tp] = None
 
     def forget(self, tp: TopicPartition) -> None:
-        """Remove this partition from the next request on."""
+        """Remove this partition from the session with the next request."""
         if self._wanted.pop(tp, None) is not None:
             self._changed[tp] = None
 
@@ -143,8 +141,8 @@ class FetchSession:
         """Return the end that the broker reported last, or -1 if the partition is not in the
         broker's session.
 
-        A broker reports an end only when it changes. A partition that is wanted again before a
-        request has removed it from the session therefore gets no report until the next change.
+        A broker reports an end only when it changes. So a partition that is removed, and wanted
+        again before the next request, gets no report until its end changes.
         """
         if tp not in self._known or tp not in self._ends:
             return -1

@@ -7,26 +7,26 @@ record. `batch.size` of the target's producer therefore lets a lane join consecu
     source   | 100 101 | 102 | 103 104 105 | 106 |        four batches, one leader epoch
     target   | 540 541   542   543 544 545   546 |        one batch, the same records
 
-*Invariant.* The records, their order and their timestamps do not change. So only batches are joined
-that could be sent unchanged: magic 2, a record at every offset, CreateTime, no control batch, a
-valid CRC, the same codec and the same leader epoch. Each of them begins where the previous one
-ends. Joining stops before the first batch that differs. That batch is read by itself later, which
-also reports it if it is corrupt.
+*Invariant.* The records, their order and their timestamps do not change. So a batch is joined only
+if it could be sent unchanged: it has magic 2, a record at every offset, CreateTime, a valid CRC,
+and is no control batch. All batches have the same codec and the same leader epoch. Each batch
+begins where the previous batch ends. Joining stops before the first batch that differs. That batch
+is read by itself later, and is reported then if it is corrupt.
 
 *Repeats.* A target recognises a repeated batch by its first and last sequence number. Where a Fetch
 response begins is a matter of chance, so after a lost response another lane may join the same
-records differently. This duplicates no record: sequence numbers count records, so the target
+records differently. This duplicates no record, because sequence numbers count records: the target
 rejects a batch that begins before the next expected sequence and is no exact repeat. The log is
 then read again (`SEQUENCE_REFUSED`). All of this relies on a target that remembers the producer ID.
-For records that are so old that it may not, a joined batch is as old as its oldest record (ADR 19),
-and `least_timestamp` is its bound.
+If records are old, the target may have forgotten the ID. To decide this, the age of the oldest
+batch counts as the age of the joined batch (ADR 19, `least_timestamp`).
 
 *Cost.* A kernel passes over the batches once. It checks each CRC and each record, and writes the
-payload of the larger batch, which is compressed as a whole. It decompresses lz4 itself; batches of
-other codecs, and lz4 frames that it does not know, are decompressed in Python before that. Joining
-in Python, which decodes the records, took about 20 us per one-record batch, and takes 0.2 us in the
-kernel (ADR 27). From about ten records per batch, joining costs more than it saves, so batches of
-more than FEW_RECORDS records are sent unchanged.
+payload of the larger batch, which is compressed as a whole. The kernel decompresses lz4 itself;
+batches of other codecs, and lz4 frames that it does not support, are first decompressed in Python.
+Joining in Python, which decodes the records, took about 20 us per one-record batch, and takes 0.2
+us in the kernel (ADR 27). From about ten records per batch, joining costs more than it saves, so
+batches of more than FEW_RECORDS records are sent unchanged.
 
 Batches with a gap between their offsets, which begin a new run of the offset map, are joined later
 (`mirror.copy.batch_sizes`).
@@ -85,7 +85,7 @@ def join_run(
 ) -> JoinedBatch | None:
     """Join the batches of a Fetch response from byte `start` on, up to offset `end`.
 
-    `first` is the header of the first batch, and `codec` the codec of the joined one, which has at
+    `first` is the header of the first batch. The joined batch gets the codec `codec`, and has at
     most `most_bytes` and `most_records`. Returns None if fewer than two batches can be joined.
     """
     most = most_bytes, most_records
@@ -108,8 +108,8 @@ def _join(
     codec: Codec,
     ends: Sequence[int] = (),
 ) -> JoinedBatch | None:
-    """Join batches as they are, or checked and decompressed ones that end at `ends` in the
-    response.
+    """Join the batches of a response. If `ends` is given, the batches are already checked and
+    decompressed, and `ends` are their end positions in the response.
     """
     most_bytes, most_records = most
     unpacks = first.codec is not Codec.NONE and not ends
@@ -153,10 +153,10 @@ def _join(
 def _unpack_batches(
     records: memoryview, start: int, first: BatchHeader, most_bytes: int
 ) -> tuple[memoryview, Sequence[int]]:
-    """Return the batches from `start` on as uncompressed batches, after checking their CRCs, and
-    the end of each in the response.
+    """Check and decompress the batches from `start` on. Return them, and the end position of each
+    batch in the response.
 
-    Stops at a corrupt batch, which is reported when it is read by itself.
+    Stops before a corrupt batch, which is reported when it is read by itself.
     """
     out, ends, offset = bytearray(), list[int](), first.base_offset
     try:
@@ -181,5 +181,5 @@ def _unpack_batches(
 
 _KNOWN_TO_THE_KERNEL: Final = (Codec.NONE, Codec.LZ4)
 _LZ4_RATIO: Final = 255
-"""No byte of lz4 stands for more bytes than this."""
+"""Maximum number of decompressed bytes per byte of lz4 data."""
 _NOTHING: Final = [0] * (shapes.JOIN_NUMBERS - shapes.BATCHES)

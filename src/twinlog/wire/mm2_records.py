@@ -17,7 +17,7 @@ raises CorruptData, and readers skip the record.
 without schemas or spaces, as Connect's JsonConverter writes it:
 
     key    ["MirrorSourceConnector",{"cluster":"A","partition":0,"topic":"orders"}]
-    value  {"offset":41}      the last record whose copy was acknowledged: it resumes at 42
+    value  {"offset":41}      the last record whose copy was acknowledged; the copy resumes at 42
 
 Connect looks up a position by the bytes of its key, so the fields must be in the order in which a
 Java HashMap iterates over these three names. It also reads a position only from the partition that
@@ -79,7 +79,7 @@ class OffsetSync:
 
 
 class Checkpoint(Struct, frozen=True, kw_only=True, gc=False):
-    """A group's committed offset on the source, and where it resumes on the target."""
+    """A group's committed offset on the source, and its translated offset on the target."""
 
     group: str
     topic_partition: TopicPartition
@@ -114,7 +114,7 @@ class Checkpoint(Struct, frozen=True, kw_only=True, gc=False):
 
     @classmethod
     def all_in(cls, records: Iterable[Record]) -> Iterator[Checkpoint]:
-        """Yield all checkpoints that can be decoded. Others are skipped, as by Java's readers."""
+        """Yield all checkpoints. Other records are skipped, as by Java's readers."""
         for record in records:
             with suppress(CorruptData):
                 yield cls.decode(record.key, record.value)
@@ -122,7 +122,7 @@ class Checkpoint(Struct, frozen=True, kw_only=True, gc=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """A heartbeat of a flow. It is written to the target, and other flows mirror it from there."""
+    """A heartbeat of a flow, which is written to the target. Other flows mirror it from there."""
 
     source_alias: str
     target_alias: str
@@ -144,13 +144,13 @@ class Heartbeat:
         return cls(source_alias=source_alias, target_alias=target_alias, timestamp_ms=timestamp_ms)
 
 
-@lru_cache(4096)  # very many groups may have offsets in the same partitions
+@lru_cache(4096)  # cached, as many groups have offsets in the same partitions
 def _encode_topic_partition(tp: TopicPartition) -> bytes:
     return _encode_string(tp.topic) + _INT32.pack(tp.partition)
 
 
 def _encode_string(text: str) -> bytes:
-    encoded = text.encode("utf-8", "replace")  # as in Java, half a surrogate pair becomes "?"
+    encoded = text.encode("utf-8", "replace")  # as in Java, a lone surrogate becomes "?"
     if len(encoded) > _MAX_STRING_BYTES:
         raise CorruptData(
             f"{text[:40]!r}... has {len(encoded)} bytes, but a record of MirrorMaker 2 can hold "
@@ -238,13 +238,13 @@ class PositionKey:
 
 
 def encode_position(offset: int) -> bytes:
-    """Return the value that stores the upstream offset of the last copied record."""
+    """Encode the value of a position: the upstream offset of the last copied record."""
     return _json({"offset": offset})
 
 
 def decode_position(value: bytes | None) -> int | None:
-    """Return the offset of the last copied record, or None for a reset or a value that
-    MirrorMaker 2 ignores.
+    """Return the offset of the last copied record, or None if the value is null (a reset) or
+    ignored by MirrorMaker 2.
     """
     match _loads(value):
         case {"offset": int(offset)} if offset >= 0:

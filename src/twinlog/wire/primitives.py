@@ -1,8 +1,8 @@
 """Primitive types of Kafka's formats: zigzag variable-length integers, as used in the fields of a
 record (KIP-98), and types of flexible message versions (KIP-482), as Fetch and Produce need them.
 
-Only these two requests are frequent enough to be encoded here. All others use the classes that the
-client library generates.
+Only Fetch and Produce are frequent enough to be encoded here. All other requests use the classes
+that the client library generates.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _TABLE_SIZE = 1 << 14
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Return a 32-bit value and the position after it. Raises IndexError if `data` ends before."""
+    """Return a 32-bit value and the position after it. Raises IndexError if `data` is too short."""
     return _read(data, position, VARINT_MOST_BYTES, _UINT32)
 
 
 def read_varlong(data: bytes, position: int) -> tuple[int, int]:
-    """Return a 64-bit value and the position after it. Raises IndexError if `data` ends before."""
+    """Return a 64-bit value and the position after it. Raises IndexError if `data` is too short."""
     return _read(data, position, VARLONG_MOST_BYTES, _UINT64)
 
 
@@ -39,7 +39,7 @@ def encode_varint(value: int) -> bytes:
 
 
 def append_sized(data: bytearray, value: bytes | None) -> int:
-    """Append the length and the bytes, and return the position of the bytes."""
+    """Append the length (-1 for None) and the bytes, and return the position of the bytes."""
     data += encode_varint(-1 if value is None else len(value))
     at = len(data)
     data += value or b""
@@ -95,7 +95,7 @@ def compact_string(text: str) -> bytes:
 
 
 class Reader:
-    """Reads primitives from one response. Raises CorruptData at its end."""
+    """Reads primitives from one response. Raises CorruptData if the response ends too early."""
 
     __slots__ = ("pos", "view")
 
@@ -116,7 +116,7 @@ class Reader:
     def uvarint(self) -> int:
         value = shift = 0
         view, pos = self.view, self.pos
-        if pos < len(view) and (byte := view[pos]) < 0x80:  # usually: one byte
+        if pos < len(view) and (byte := view[pos]) < 0x80:  # usually a single byte
             self.pos = pos + 1
             return byte
         while True:
@@ -152,7 +152,7 @@ class Reader:
         return max(0, self.uvarint() - 1)
 
     def tags(self) -> dict[int, memoryview] | None:
-        """Return the tagged fields, or None for an empty section, which is usual."""
+        """Return the tagged fields by tag, or None if there are none, which is usual."""
         count = self.uvarint()
         if not count:
             return None

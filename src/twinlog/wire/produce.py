@@ -1,8 +1,8 @@
 """Produce requests with one whole batch per partition, for many partitions.
 
-Version 13 identifies topics by ID: a batch for a topic that was deleted and created again is
-rejected (UNKNOWN_TOPIC_ID) instead of appended to the new topic. Version 9 uses names. acks is
-always all, because a producer ID requires it.
+Version 13 identifies topics by ID, so a batch for a topic that was deleted and created again is
+rejected (UNKNOWN_TOPIC_ID) instead of appended to the new topic. Version 9 uses names. `acks` is
+always `all`, because a producer ID requires that.
 
 Formats: ProduceRequest.json and ProduceResponse.json of Kafka 4.3.
 """
@@ -29,11 +29,11 @@ _INT32 = struct.Struct(">i")
 _ANSWER = struct.Struct(">ihqqqBBB")
 _REST_BYTES = 3
 _NOTHING_MORE = [1, 0, 0]
-"""The last three numbers of a result without invalid records, message and tags."""
+"""The last three encoded numbers of a result without invalid records, message and tags."""
 
 # requests and responses for one batch by topic ID, which are the most frequent ones by far
 _ONE = 2
-"""Length of a compact array with one element, as it is encoded."""
+"""Encoded length of a compact array with one element."""
 _ONE_REQUEST = struct.Struct(">BhiB16sBi")
 _ONE_REQUEST_END = 3 * EMPTY_TAGS
 _ONE_ANSWER = struct.Struct(">B16sBihqqqBBBBiB")
@@ -43,8 +43,8 @@ class ProducedPartition(Struct, frozen=True, kw_only=True):
     """The broker's result for one batch.
 
     `log_append_time_ms` is -1 if the batch was appended to a CreateTime topic. If the broker
-    recognised the batch as a repeat, it is the timestamp of the batch in the log, and so shows that
-    nothing was appended.
+    recognised the batch as a repeat, `log_append_time_ms` is the timestamp of the batch in the log,
+    which shows that nothing was appended.
     """
 
     tp: TopicPartition
@@ -62,7 +62,7 @@ def produce_request(
     topic_ids: Mapping[str, TopicId],
     timeout_ms: int,
 ) -> list[Buffer]:
-    """Return the parts of a request body. The batches in it are not copied."""
+    """Return the body of a request as a list of buffers, so that batches need not be copied."""
     if len(batches) == 1 and version >= VERSION_BY_ID:
         (((topic, partition), batch),) = batches.items()
         raw = topic_ids[topic].raw

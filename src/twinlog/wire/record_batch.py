@@ -12,9 +12,9 @@ changing a few of its first 61 bytes. A batch consists of this header and a payl
     17      crc uint32                           53      baseSequence int32
     21      attributes int16                     57      recordCount int32
 
-The CRC32C covers byte 21 to the end. The broker sets baseOffset and partitionLeaderEpoch, which are
-therefore outside of it and not protected. Older formats ("magic" 0 and 1, before Kafka 0.11) have
-offset, length and magic at the same positions, so one loop reads a log that contains all of them.
+The CRC32C covers byte 21 to the end. The broker sets baseOffset and partitionLeaderEpoch, so the
+CRC does not protect these two. Older formats ("magic" 0 and 1, before Kafka 0.11) have offset,
+length and magic at the same positions, so one loop reads a log that contains all of them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _PRODUCER = struct.Struct(">qhi")
 _LEGACY_V0 = struct.Struct(">qiIbB")
 _LEGACY_V1 = struct.Struct(">qiIbBq")
 
-# crc, magic, attributes, [timestamp,] key length, value length: an empty message
+# least batchLength by magic: 0 and 1 have crc, magic, attributes, [timestamp,] and two lengths
 _LEAST_LENGTH = {0: 14, 1: 22, 2: HEADER_BYTES - LENGTH_PREFIX_BYTES}
 _LEAST_LENGTH_OF_ALL = 14
 
@@ -62,7 +62,7 @@ _UNKNOWN_COUNT = -1
 
 
 class Codec(IntEnum):
-    """How the records of a batch are compressed: the low three bits of its attributes."""
+    """Compression codecs, by their numbers in the low three bits of a batch's attributes."""
 
     NONE = 0
     GZIP = 1
@@ -74,8 +74,9 @@ class Codec(IntEnum):
 class BatchHeader(NamedTuple):
     """The header of one batch. It is a tuple because the copy loop creates one for every batch.
 
-    With magic 0 and 1, each message is a batch. `base_offset` is then its offset (for a compressed
-    message, the LAST offset in it), and `count` is -1 if it is known only after decompression.
+    With magic 0 and 1, each message is a batch. `base_offset` is then the message's offset (the
+    LAST inner offset if the message is compressed), and `count` is 1, or -1 if the message is
+    compressed.
     """
 
     base_offset: int
@@ -99,8 +100,8 @@ class BatchHeader(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """The offset after this batch. Compaction removes records without changing it, so `count`
-        may be less than its distance from `base_offset`.
+        """The offset after this batch. Compaction removes records without changing this offset, so
+        `count` may be less than `next_offset - base_offset`.
         """
         return self.base_offset + self.last_offset_delta + 1
 
@@ -116,9 +117,9 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether the broker itself wrote it, usually as a transaction marker.
+        """True if the broker itself wrote the batch, usually as a transaction marker.
 
-        The old formats have no such batches, whatever the attributes are.
+        Batches of magic 0 and 1 are never control batches, whatever their attributes are.
         """
         return self.attributes & CONTROL_BIT != 0 and self.magic >= 2
 
@@ -132,7 +133,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_dense(self) -> bool:
-        """Whether every offset has a record. Brokers reject other batches from producers."""
+        """True if every offset has a record. Brokers accept only dense batches from producers."""
         return self.last_offset_delta + 1 == self.count
 
 
@@ -237,8 +238,8 @@ def rewrite_header(
 
 
 def with_payload(head: memoryview, codec: Codec, payload: Buffer) -> bytearray:
-    """Return a batch with the header of another one, except for length and codec, and with this
-    payload. The CRC is not set.
+    """Return a batch with this payload and codec. The rest of its header is that of the batch
+    `head`, but the CRC is not set.
     """
     out = bytearray(head[:HEADER_BYTES])
     out += payload
@@ -248,7 +249,7 @@ def with_payload(head: memoryview, codec: Codec, payload: Buffer) -> bytearray:
 
 
 def _check_prefix(buffer: memoryview, position: int) -> tuple[int, int]:
-    """Return offset and total length, checked by the limits that apply to every magic."""
+    """Return offset and total length. Raises CorruptData if they are invalid with any magic."""
     offset, length = _PREFIX.unpack_from(buffer, position)
     if length < _LEAST_LENGTH_OF_ALL or offset < 0:
         raise CorruptData(

@@ -1,9 +1,9 @@
 """The deep path: batches of every format to records and back.
 
-*Decoding.* Batches of magic 2 become rows of a table, or objects. All callers share one scan:
-re-encoding, the columns of a DataFrame, and display. It is compiled if possible (`kernels`). Data
-that the compiled scan rejects is scanned again in Python. So result and message are the same with
-and without the compiled kernels. The CRC is not checked here: see `record_batch.verify_crc`.
+*Decoding.* Batches of magic 2 become rows of a table, or objects. All callers (re-encoding,
+DataFrames, and display) share one scan, which is compiled if possible (`kernels`). Data that the
+compiled scan rejects is scanned again in Python. So the results and the error messages are the same
+with and without the compiled kernels. The CRC is not checked here: see `record_batch.verify_crc`.
 
 *Encoding.* Records become batches of magic 2, as a producer sends them to a broker. The bytes of a
 record's key, value and headers are copied unchanged. Only its length and its two deltas depend on
@@ -16,8 +16,8 @@ the batch, so only these are encoded again (`kernels`).
 
 A compressed message is a wrapper: its value is a message set. The offsets of the inner messages are
 absolute with magic 0. With magic 1 (KIP-31) they count from 0, and the wrapper has the absolute
-offset of the last one. If the broker set the timestamp of a wrapper (LogAppendTime, KIP-32), it
-applies to all inner messages.
+offset of the last inner message. If the broker set the timestamp of a wrapper (LogAppendTime,
+KIP-32), that timestamp applies to all inner messages.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ _LAST_OFFSET: Final = (1 << 63) - 1
 
 
 class Scan:
-    """Decodes one batch in steps of some records."""
+    """Decodes one batch step by step: each `next` returns some further records."""
 
     def __init__(self, header: BatchHeader, batch: memoryview, limit_bytes: int) -> None:
         raw = batch[HEADER_BYTES:]
@@ -99,13 +99,13 @@ class Scan:
                 f"higher than the highest possible one, {_LAST_OFFSET}"
             )
         self._header = header
-        # a batch emptied by the log cleaner keeps its codec bits
+        # a batch that the log cleaner emptied has codec bits, but no payload to decompress
         self._data = bytes(decompress(header.codec, raw, limit_bytes)) if raw else b""
         self._state = scan_state(header)
 
     @property
     def size(self) -> int:
-        """Return the bytes of the decompressed payload."""
+        """Size of the decompressed payload in bytes."""
         return len(self._data)
 
     @property
@@ -113,7 +113,7 @@ class Scan:
         return not self._state[shapes.LEFT]
 
     def next(self, limit: int) -> Table:
-        """Return at most `limit` further records. CorruptData names the corrupt record."""
+        """Return at most `limit` further records. Raises CorruptData that names the bad record."""
         if not CHOSEN.is_compiled:
             return self._scanned(limit)
         before = self._state[:]
@@ -152,7 +152,7 @@ def decode_rows(batch: memoryview, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) 
 def decode_batch(batch: memoryview, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> list[Record]:
     """Return the records of exactly one batch as objects.
 
-    Those of a control batch are returned, too; `control_type` interprets them.
+    The records of a control batch are returned, too; `control_type` interprets them.
     """
     table = decode_table(batch, limit_bytes)
     return records_of(table, range(table.rows))
@@ -168,7 +168,7 @@ def first_record(batch: memoryview, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES)
 
 
 def control_type(batch: memoryview) -> ControlType:
-    """Return whether a control batch commits or aborts, or OTHER if the log cleaner emptied it."""
+    """Return the type of a control batch; OTHER if it is unknown, or the log cleaner emptied it."""
     for record in decode_batch(batch):
         if record.key is None or len(record.key) < _CONTROL_KEY.size:
             raise CorruptData(f"control record at offset {record.offset}: its key is too short")
@@ -197,8 +197,8 @@ def _header(batch: memoryview) -> BatchHeader:
 
 
 _UNEVENNESS = 1.1
-"""Surplus of parts, because parts of equal size compress differently. A part that is still too
-large is split again.
+"""Factor by which the number of parts of a split batch is increased, because parts of equal size
+compress differently. A part that is still too large is split again.
 """
 
 
@@ -239,7 +239,7 @@ def encode_rows(rows: Rows, *, codec: Codec) -> EncodedBatch:
 def write_header(
     batch: bytearray, *, codec: Codec, count: int, base_timestamp: int, max_timestamp: int
 ) -> None:
-    """Write the header of a dense batch before its payload."""
+    """Write the header of a dense batch that already contains its payload."""
     HEADER.pack_into(
         batch,
         0,
@@ -326,7 +326,7 @@ def _encode_alone(rows: Rows, codec: Codec, limit_bytes: int) -> EncodedBatch:
 
 
 def _split(rows: Rows, parts: int) -> list[Rows]:
-    """Split into at least two non-empty runs of about equal size before compression."""
+    """Split into about `parts` (at least two) slices of about equal uncompressed size."""
     sizes = rows.sizes()
     share = sum(sizes) / parts
     runs: list[Rows] = []
@@ -337,7 +337,8 @@ def _split(rows: Rows, parts: int) -> list[Rows]:
             begin, filled = index, 0
         filled += size
     runs.append(rows.slice(begin, len(rows)))
-    if len(runs) == 1:  # rounding: the last record alone should have been the second run
+    # a single slice is due to rounding, so the last record becomes the second slice
+    if len(runs) == 1:
         return [rows.slice(0, len(rows) - 1), rows.slice(len(rows) - 1, len(rows))]
     return runs
 
@@ -349,8 +350,8 @@ _KEY_POSITION = {0: 18, 1: 26}
 def decode_legacy(buffer: memoryview, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> list[Record]:
     """Return the records of all messages in `buffer`, after checking their CRCs.
 
-    A partial message at the end is left out. Records of magic 0 have no timestamp: it is -1, as in
-    Java.
+    A partial message at the end is left out. Records of magic 0 have no timestamp, so it is -1, as
+    in Java.
     """
     records: list[Record] = []
     for header, position in read_headers(buffer):
@@ -419,7 +420,7 @@ def _unwrap(wrapper: BatchHeader, value: bytes | None, limit_bytes: int) -> list
 
 
 def _absolute(wrapper: BatchHeader, records: list[Record]) -> list[Record]:
-    # a wrapper with offset 0 was not numbered by the broker, so the offsets inside are kept
+    # a wrapper with offset 0 was not numbered by the broker, so the inner offsets are not changed
     if wrapper.magic == 0 or wrapper.base_offset == 0:
         return records
     base_offset = wrapper.base_offset - records[-1].offset

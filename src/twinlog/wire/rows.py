@@ -1,8 +1,8 @@
-"""One record as values (`Record`), and records without objects (`Rows`): rows of one or several
-tables (`kernels.shapes`), in order.
+"""One record as an object (`Record`), and many records without objects (`Rows`), as rows of one or
+several tables (`kernels.shapes`) in order.
 
-A batch may have to be split and recombined: around missing offsets, by size, or by key. All of this
-selects rows, and `write` copies their bytes into a new batch. A `Record` is created only for a
+A batch may have to be split and recombined: around missing offsets, by size, or by key. To do this,
+rows are selected, and `write` copies their bytes into a new batch. A `Record` is created only for a
 record that a caller requests.
 """
 
@@ -33,9 +33,9 @@ _NULL = -1
 class Record(NamedTuple):
     """A record as a consumer sees it. It is a tuple because the deep path creates one per record.
 
-    `timestamp` is the effective one in milliseconds: the broker's if the topic uses LogAppendTime.
-    Header keys are UTF-8. Bytes that are not become lone surrogates, and encoding restores them
-    (PEP 383), so that a copied record is unchanged.
+    `timestamp` is the effective timestamp in milliseconds, which is the broker's if the topic uses
+    LogAppendTime. Header keys are UTF-8. Invalid bytes become lone surrogates, and encoding
+    restores the bytes (PEP 383), so that a copied record is unchanged.
     """
 
     offset: int
@@ -56,8 +56,8 @@ class ControlType(StrEnum):
 def fingerprint(record: Record) -> int:
     """Return a CRC32C over timestamp, key and value.
 
-    Their lengths are included. So null differs from empty, and bytes at the end of the key differ
-    from the same bytes at the beginning of the value.
+    The lengths of key and value are included. So null differs from empty, and bytes at the end of
+    the key differ from the same bytes at the beginning of the value.
     """
     key, value = record.key, record.value
     crc = crc32c(
@@ -80,13 +80,13 @@ _SEEN: Final = (
 """The columns that make up a record."""
 _MANY_ROWS: Final = 1 << 12
 _FIRST_ROWS: Final = array("q", range(_MANY_ROWS))
-"""Copying a slice of it is many times faster than iterating over a range."""
+"""Row numbers from 0 on. Slicing this array is many times faster than iterating over a range."""
 _FRONT_BYTES: Final = 32
-"""Estimated bytes of a record's lengths, deltas and counts. It is rarely exceeded."""
+"""Estimated bytes of a record's lengths, deltas and counts, which is rarely exceeded."""
 
 
 class Rows:
-    """Records in order. Slices share their bytes."""
+    """Records in order. Slices share the bytes of the records."""
 
     __slots__ = ("_count", "parts")
 
@@ -133,7 +133,7 @@ class Rows:
         """Return the records whose offset `keeps` accepts."""
         parts: list[Part] = []
         for table, picked in self.parts:
-            offsets = table.cells  # the first column: the offsets
+            offsets = table.cells  # the offsets are the first column
             parts.append((table, array("q", (row for row in picked if keeps(offsets[row])))))
         return Rows(parts)
 
@@ -148,11 +148,11 @@ class Rows:
         return [Rows(share) for share in shares]
 
     def breaks(self) -> list[tuple[int, int]]:
-        """Return (index, offset) of the first record and of each after a gap in the offsets."""
+        """Return (index, offset) of the first record, and of each record after missing offsets."""
         out: list[tuple[int, int]] = []
         at, expected = 0, None
         for table, picked in self.parts:
-            offsets = table.cells  # the first column: the offsets
+            offsets = table.cells  # the offsets are the first column
             if offsets[picked[0]] != expected:
                 out.append((at, offsets[picked[0]]))
             indexes = CHOSEN.kernels.breaks(table, picked)
@@ -161,14 +161,14 @@ class Rows:
         return out
 
     def offset(self, index: int) -> int:
-        """Return the offset of one record. Index -1 is the last one."""
+        """Return the offset of the record at this index; -1 is the last record."""
         table, row = self._find(index)
         return table.cells[row]
 
     def offsets(self) -> array[int]:
         out = array("q")
         for table, picked in self.parts:
-            cells = table.cells  # the first column: the offsets
+            cells = table.cells  # the offsets are the first column
             out.extend([cells[row] for row in picked])
         return out
 
@@ -192,7 +192,7 @@ class Rows:
         return table.cells[shapes.TIMESTAMP * table.stride + picked[0]]
 
     def measure(self) -> tuple[int, int, int]:
-        """Return the size of their payload (bytes), and their least and greatest timestamp (ms)."""
+        """Return the payload size in bytes, and the least and the greatest timestamp (ms)."""
         base, size, number = self.first_timestamp(), 0, 0
         least = most = base
         for table, picked in self.parts:
@@ -202,7 +202,7 @@ class Rows:
         return size, least, most
 
     def write(self, out: bytearray, start: int) -> None:
-        """Write the rows' payload to `out` from `start` to its end. `measure` returns its size."""
+        """Write the payload to `out`, from `start` to the end. `measure` returns its exact size."""
         base, number = self.first_timestamp(), 0
         for table, picked in self.parts:
             written = CHOSEN.kernels.rebuild(table, picked, number, base, out, start)
@@ -238,7 +238,7 @@ def record_of(table: Table, row: int) -> Record:
 
 
 def records_of(table: Table, row_numbers: Sequence[int]) -> list[Record]:
-    """Return rows as objects, in the order of the table."""
+    """Return the rows with these ascending numbers as objects."""
     data, make = table.data, tuple.__new__
     columns = [table.column(column) for column in _SEEN]
     if len(row_numbers) != table.rows:
@@ -259,7 +259,7 @@ def records_of(table: Table, row_numbers: Sequence[int]) -> list[Record]:
 
 
 def headers_at(data: bytes, position: int) -> Headers:
-    """Decode the headers of a scanned record."""
+    """Decode a record's headers at this position of a payload that was scanned without error."""
     count, position = read_varint(data, position)
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
@@ -281,7 +281,7 @@ def rows_of(records: Sequence[Record]) -> Rows:
 
 
 def table_of(records: Sequence[Record]) -> Table:
-    """Return record objects as a table. Raises CorruptData for more than 64 bits."""
+    """Return records as a table. Raises CorruptData if an offset or timestamp exceeds 64 bits."""
     data = bytearray()
     columns: list[list[int]] = [[] for _ in range(COLUMNS)]
     for offset, timestamp, key, value, headers in records:
@@ -317,7 +317,7 @@ def encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
 
 
 def encoded_content(record: Record) -> bytes:
-    """Encode key, value and headers of a record as a batch of magic 2 contains them."""
+    """Encode key, value and headers of a record as in a batch of magic 2."""
     out = bytearray()
     append_sized(out, record.key)
     append_sized(out, record.value)

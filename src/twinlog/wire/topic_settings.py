@@ -14,14 +14,14 @@ WRITE: Final = 4
 
 
 class Pattern(IntEnum):
-    """How the name in an ACL is matched, by its number in the protocol."""
+    """Pattern types of ACLs, by their numbers in the protocol."""
 
     LITERAL = 3
     PREFIXED = 4
 
 
 class Permission(IntEnum):
-    """Whether an ACL allows or denies, by its number in the protocol."""
+    """Permission types of ACLs, by their numbers in the protocol."""
 
     DENY = 2
     ALLOW = 3
@@ -50,7 +50,7 @@ class TopicAcl(NamedTuple):
     principal: str
     host: str
     operation: int
-    """Kafka's number. Numbers that only newer brokers know are kept unchanged."""
+    """The operation's number in the protocol, which may be unknown to this release."""
     permission: int
 
     def __str__(self) -> str:
@@ -63,7 +63,7 @@ class TopicAcl(NamedTuple):
 
 
 class ConfigSource(IntEnum):
-    """The source of a value, by its number in the protocol. Newer brokers know more sources."""
+    """Sources of config values, by their numbers in the protocol. Newer brokers may add some."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC = 1
@@ -75,7 +75,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
-    """One config entry. A sensitive one has no value."""
+    """A config entry of a topic or broker. `value` is None if the entry is sensitive."""
 
     name: str
     value: str | None
@@ -85,7 +85,7 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """Whether the value is Kafka's default. As in Java's ConfigEntry, a value from the broker's
+        """True if the value is Kafka's default. As in Java's ConfigEntry, a value from the broker's
         file is not a default.
         """
         return self.source == ConfigSource.DEFAULT

@@ -1,7 +1,7 @@
 """Runs a lane's blocking work outside its loop: connecting, metadata, cold starts.
 
 Jobs run on threads. The loop collects their results and is woken through a socket pair. Each kind
-of work has its own threads, so that none waits for another: a start may read for minutes under a
+of job has its own threads, so that no kind waits for another: a start may read for minutes under a
 quota, and connecting to an unreachable broker blocks for seconds. A cluster client is used by one
 job at a time.
 """
@@ -33,12 +33,12 @@ class JobKind(StrEnum):
 
 
 THREADS: Final = {
-    JobKind.METADATA: 2,  # each side, and each watch, queries once at a time
+    JobKind.METADATA: 2,  # one query at a time per cluster
     JobKind.CONNECTION: 16,
-    JobKind.SEARCH: 9,  # three of each sort (`lane.cold_starts`)
+    JobKind.SEARCH: 9,  # three searches of each sort (`lane.cold_starts`)
     JobKind.WATCH: 5,
 }
-"""Maximum threads of each kind. A thread starts with the first job that finds no idle thread."""
+"""Maximum threads per kind of job. A thread starts when a job finds no idle thread."""
 
 
 class LaneJobs:
@@ -60,7 +60,7 @@ class LaneJobs:
 
     @property
     def is_closed(self) -> bool:
-        """Whether results are no longer wanted, because the lane ends."""
+        """True if the lane ends, so that results are no longer wanted."""
         return self._stopping.is_set()
 
     def pause(self, seconds: float) -> None:
@@ -83,14 +83,14 @@ class LaneJobs:
         try:
             self._wake_in.send(b"\0")
         except BlockingIOError:
-            pass  # the pair is already full of wake-ups
+            pass  # the socket is full, so the loop wakes up anyway
         except OSError:
             if not self._stopping.is_set():
                 raise
 
     def deliver(self) -> None:
-        """Pass on the results of finished jobs. Exceptions other than TwinlogError are raised,
-        because they are bugs.
+        """Call the callbacks of finished jobs. Raises a job's exception if it is no TwinlogError,
+        because it is a bug.
         """
         try:
             while self._wake_out.recv(4096):

@@ -28,19 +28,18 @@ from twinlog.lane.sides.background import JobKind, LaneJobs
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 
-# Metadata may be older than what another broker returned before, for example from a broker that
-# was frozen or cut off from the controller. If the lane used it, reads would end at the end of a
-# replaced leader's log, and writes would never be acknowledged. A leader epoch only grows, so the
-# newest one counts, as in Java's clients, except:
-#
-# - With another topic ID: the topic was re-created, and its epochs start over.
-# - Without topic IDs (before Kafka 2.8) or epochs: every response counts.
-# - A cluster that was restored from a backup keeps older epochs: they count after OLDER_FOR_S
-#   without a newer one.
+# Metadata may be older than what another broker returned before, for example from a broker that was
+# frozen or cut off from the controller. If the lane used such metadata, reads would end at the end
+# of a replaced leader's log, and writes would never be acknowledged. A leader epoch only grows, so
+# the newest one counts, as in Java's clients, except:
+# - If the topic ID is another one, the topic was re-created, and its epochs start over.
+# - Without topic IDs (before Kafka 2.8) or epochs, every response counts.
+# - A cluster that was restored from a backup has older epochs permanently. They count after
+#   OLDER_FOR_S without a newer one.
 
 OLDER_FOR_S: Final = 30.0
 """If the brokers, which are queried in turn, return older epochs for this long, the older epochs
-count: not all brokers can be stale.
+count, because not all brokers can be stale.
 """
 
 
@@ -77,21 +76,21 @@ class NewestEpochs:
 
 CONNECT_TIMEOUT_S: Final = 10.0
 ANSWER_WITHIN_S: Final = 10.0
-"""Time added to request.timeout.ms, within which a broker must respond to a Produce."""
+"""A broker must respond to a Produce within request.timeout.ms plus this time, in seconds."""
 
 CHECK_EVERY_S: Final = 0.05
-"""How often connections are checked for timeouts."""
+"""Interval at which connections are checked for timeouts, in seconds."""
 
 SUSPECT_AFTER_S: Final = 5.0
-"""If a response is due for this long, the leaders of the broker's partitions are queried. A broker
+"""Time without a response after which the leaders of the broker's partitions are queried. A broker
 that the cluster has fenced (9 s without a heartbeat, by default) will not respond, and its
 partitions have other leaders.
 """
 
 DOUBT_S: Final = 30.0
-"""For how long after a connection broke the leaders of the broker's partitions are queried. The
+"""After a connection broke, the leaders of the broker's partitions are queried for this long. The
 cluster notices a dead broker within 9 s by default, and partitions that have nothing to send would
-not query otherwise.
+otherwise not find their new leaders.
 """
 
 DOUBT_EVERY_S: Final = 2.0
@@ -103,12 +102,12 @@ an unreachable cluster.
 
 
 def connection_key(node: int, number: int) -> int:
-    """Return the key of a further connection to a broker; number 0 is its first one."""
+    """Return the key of a broker's connection with this number; 0 is the first connection."""
     return node | number << _NODE_BITS
 
 
 def node_of(key: int) -> int:
-    """Return the broker of a connection."""
+    """Return the node ID of a connection's broker, from the connection's key."""
     return key & ((1 << _NODE_BITS) - 1)
 
 
@@ -139,25 +138,23 @@ class ClusterSide:
     background: LaneJobs
     selector: selectors.BaseSelector
     pool: FramePool
-    """Buffers of all its hot connections."""
+    """Buffers of all hot connections to this cluster."""
     clock: Clock
     user_timeout_ms: int = 0
-    """TCP_USER_TIMEOUT: the kernel drops a connection with data that stays unacknowledged for this
-    long; 0: its default.
+    """TCP_USER_TIMEOUT, after which the kernel drops a connection with unacknowledged data, or 0
+    for the kernel's default.
     """
     leaders: dict[TopicPartition, Leader] = field(default_factory=dict)
     leaderless: dict[TopicPartition, float] = field(default_factory=dict)
-    """Partitions without a leader according to the cluster, and since when the lane knows it."""
+    """Partitions that the cluster reports as leaderless, each with the time of the first report."""
     unreached: dict[int, float] = field(default_factory=dict)
-    """Brokers to which no connection could be opened, and since when."""
+    """Brokers to which no connection can be opened, each with the time of the first failure."""
     topic_ids: dict[str, TopicId] = field(default_factory=dict)
     seen_at: dict[str, float] = field(default_factory=dict)
-    """When the metadata was requested that shows a topic's current ID, or that it
-    does not exist.
-    """
+    """By topic, the request time of the metadata that shows its ID, or that it does not exist."""
     names: dict[bytes, str] = field(default_factory=dict)
     missing: set[str] = field(default_factory=set)
-    """Topics that did not exist when they were last queried."""
+    """Topics that did not exist at their last query."""
     connections: dict[int, HotConnection] = field(default_factory=dict)
     traffic: Traffic = field(default_factory=Traffic)
     """Bytes sent and received on all hot connections."""
@@ -166,9 +163,9 @@ class ClusterSide:
     on_connected: Callable[[int], None] = lambda _node: None
     on_leaders: Callable[[], None] = lambda: None
     before_sending: Callable[[], None] = lambda: None
-    """Called before any byte is sent. Raises if the lane may not send any more."""
+    """Called before any byte is sent. Raises if the lane must not send any more."""
     _clients: list[ClusterClient] = field(default_factory=list)
-    """All blocking clients: as many as the most jobs that ran at the same time."""
+    """All blocking clients. There are as many as jobs have ever run at the same time."""
     _idle: list[ClusterClient] = field(default_factory=list)
     _brokers: dict[int, tuple[str, int]] = field(default_factory=dict)
     _broken: dict[int, Disconnected] = field(default_factory=dict)
@@ -178,13 +175,13 @@ class ClusterSide:
     _node_pause: dict[int, _Pause] = field(default_factory=dict)
     _wanted_topics: set[str] = field(default_factory=set)
     _asked_before: set[str] = field(default_factory=set)
-    """Topics without a response or a leader. Only these wait for the pause to end."""
+    """Topics whose last query failed or found no leader. Only they wait for the pause to end."""
     _answered_topics: set[str] = field(default_factory=set)
     _doubtful: dict[int, float] = field(default_factory=dict)
-    """Brokers whose partitions' leaders are queried, and until when."""
+    """Brokers whose connection broke, each with the time until which leaders are queried."""
     _next_doubtful_query: float = 0.0
     _muted: list[float] = field(default_factory=list)
-    """Times at which brokers that throttle read from their connections again."""
+    """Times at which throttling brokers will read from their connections again."""
     _muted_until: float = 0.0
     _longest_mute_ms: int = 0
     _next_check: float = 0.0
@@ -193,7 +190,7 @@ class ClusterSide:
     _asked_at: float = 0.0
     _newest: NewestEpochs = field(default_factory=NewestEpochs)
     _asks_another: bool = False
-    """Whether the next query goes to another broker: the last one may have stale metadata."""
+    """True if the next query goes to another broker, because the last broker may be stale."""
     _refresh_pause: _Pause = field(default_factory=_Pause)
 
     @contextmanager
@@ -207,7 +204,7 @@ class ClusterSide:
             patience = replace(CALL_PATIENCE, sleep=self.background.pause)
             client = ClusterClient(self.settings, patience=patience)
             self._clients.append(client)
-            client.renew(self.settings)  # it was created with settings that may be outdated now
+            client.renew(self.settings)  # settings may have changed while the client was created
         try:
             yield client
         finally:
@@ -232,7 +229,7 @@ class ClusterSide:
         self._wanted_topics |= set(topics)
 
     def ask_another(self, topics: Iterable[str]) -> None:
-        """Query the leaders of these topics from another, random broker.
+        """Query the leaders of these topics from a random other broker.
 
         The broker that was queried until now may be the only one with stale metadata.
         """
@@ -261,7 +258,7 @@ class ClusterSide:
         def read() -> tuple[list[str], ClusterMetadata]:
             with self.borrowed_client() as client:
                 if another:
-                    client.close()  # a closed client begins with a random broker
+                    client.close()  # so that the client begins with a random broker
                 return topics, client.metadata(topics)
 
         self.background.submit(JobKind.METADATA, read, self._on_metadata, self._on_metadata_failed)
@@ -286,7 +283,7 @@ class ClusterSide:
         }
         self._answered_topics |= set(topics)
         self._asked_before -= set(topics)
-        unsure: set[str] = set()  # topics without a leader according to this response
+        unsure: set[str] = set()  # topics with an error, or without a leader
         now = self.clock.monotonic()
         for topic in topics:
             known = metadata.topics.get(topic)
@@ -298,7 +295,7 @@ class ClusterSide:
                 self.seen_at[topic] = self._asked_at
             if known is None or known.error:
                 unsure.add(topic)
-                self._forget_leaderless(topic)  # the next search reports the reason
+                self._forget_leaderless(topic)  # the next search reports the topic's error
                 continue
             self.seen_at[topic] = self._asked_at
             self.topic_ids[topic] = known.topic_id
@@ -306,7 +303,7 @@ class ClusterSide:
             for partition in known.partitions:
                 tp = TopicPartition(topic, partition.number)
                 if self._newest.is_older(tp, known.topic_id, partition.leader_epoch, now):
-                    unsure.add(topic)  # the current leader is known, or another broker returns it
+                    unsure.add(topic)  # a newer epoch is known, so another broker must be queried
                     self._asks_another = True
                 elif partition.leader not in self._brokers:
                     self.leaders.pop(tp, None)
@@ -315,7 +312,7 @@ class ClusterSide:
                 else:
                     self.leaderless.pop(tp, None)
                     self.leaders[tp] = Leader(partition.leader, partition.leader_epoch)
-        # topics without a leader must not slow down the query for other topics' leaders
+        # topics without a leader must not slow down queries for the leaders of other topics
         self._wanted_topics |= unsure
         self._asked_before |= unsure
         # a broker that is no longer listed may have led topics that are not in this query
@@ -346,7 +343,7 @@ class ClusterSide:
         if connection is None:
             self._connect(node)
         elif connection.is_ending:
-            return None  # it is dropped once its last response has arrived
+            return None  # the loop drops the connection after its last response
         return connection
 
     def _connect(self, node: int) -> None:
@@ -381,29 +378,29 @@ class ClusterSide:
             now = self.clock.monotonic()
             pause.grow(now)
             if node != node_of(node):
-                return  # the first connection shows whether the broker can be reached
+                return  # only the first connection shows if a broker can be reached
             self.unreached.setdefault(node, now)
-            if not self.connections:  # otherwise only this broker is unreachable
+            if not self.connections:  # with connections, only this broker is unreachable
                 self.problem = away(error)
             self._ask_for_leaders_of(node)
 
         self.background.submit(JobKind.CONNECTION, open_connection, on_opened, on_failed)
 
     def on_throttled(self, connection: HotConnection, ms: int) -> None:
-        """Note that this broker does not read from the connection for this long."""
+        """Note that the broker does not read from this connection for `ms`."""
         connection.on_throttled(ms)
         self._longest_mute_ms = max(self._longest_mute_ms, ms)
         if ms > 0:
             self._muted.append(self.clock.monotonic() + ms / 1000)
 
     def muted_ms(self) -> int:
-        """Return for how many ms a broker will read nothing from this lane.
+        """Return the longest time in ms for which a broker will read nothing from this lane.
 
-        A mute that has ended since the last call counts in full.
+        A mute that has begun since the last call counts in full, even if it has already ended.
         """
         now = self.clock.monotonic()
         longest_ms, self._longest_mute_ms = self._longest_mute_ms, 0
-        # a broker that mutes for seconds reports it once, with the response before
+        # a broker reports a long mute only once, with the response before the mute
         self._muted_until = max(
             self._muted_until,
             now + longest_ms / 1000,
@@ -447,11 +444,11 @@ class ClusterSide:
         self._wanted_topics |= {tp.topic for tp, led in self.leaders.items() if led.node == node}
 
     def is_warm(self, topics: Iterable[str]) -> bool:
-        """Return whether the leaders of these topics are known and connected. Starts what is
-        missing.
+        """Return True if the leaders of these topics are known and connected. Opens missing
+        connections.
 
-        Partitions without a leader are not waited for, nor partitions whose leader is unreachable
-        while other brokers are reachable, because the other partitions must not wait for them.
+        Partitions without a leader are ignored, and so are partitions whose leader is unreachable
+        while other brokers are reachable. The other partitions must not wait for them.
         """
         wanted = set(topics)
         nodes = {led.node for tp, led in self.leaders.items() if tp.topic in wanted}
@@ -461,7 +458,7 @@ class ClusterSide:
         return not missing and wanted <= self._answered_topics
 
     def is_sound(self, tp: TopicPartition) -> bool:
-        """Return whether the partition's leader is connected and responds in time."""
+        """Return True if the partition's leader is connected and responds in time."""
         leader = self.leaders.get(tp)
         connection = None if leader is None else self.connections.get(leader.node)
         if connection is None:
@@ -493,7 +490,7 @@ class ClusterSide:
             self._broken[node] = error
             return
         if done == (node not in self._unwritten):
-            return  # usually nothing has changed: everything was sent before, and is sent now
+            return  # usually everything was sent before, and is sent now, so nothing changes
         (self._unwritten.discard if done else self._unwritten.add)(node)
         events = selectors.EVENT_READ if done else selectors.EVENT_READ | selectors.EVENT_WRITE
         self.selector.modify(connection, events, (self, node))

@@ -20,13 +20,15 @@ from dataclasses import dataclass
 from typing import Final
 
 MOST_BYTES: Final = 64 * 1024
-"""Maximum bytes for which a Fetch waits. A backlog has more."""
+"""Maximum bytes for which a Fetch waits. A backlog has more, so brokers return it immediately."""
 
 SLOW_S: Final = 0.02
-"""Longest interval between batches that counts, so that steady traffic is noticed soon."""
+"""Maximum interval between batches in the averages. Longer intervals are counted as this one, so
+that steady traffic is noticed soon after a pause.
+"""
 
 SHARE: Final = 0.3
-"""Share of the newest response in the averages."""
+"""Weight of the newest response in the moving averages."""
 
 
 @dataclass(slots=True)
@@ -34,13 +36,13 @@ class Gathering:
     """The interval and size of the batches that one broker returns."""
 
     longest_ms: int
-    """How long a Fetch may wait for more than one batch; 0: never."""
+    """Maximum time for which a Fetch waits for more than one batch; 0 if it must not wait."""
     _interval_s: float = SLOW_S
     _batch_bytes: float = 0.0
     _arrived_at: float = 0.0
 
     def on_records(self, now: float, batches: int, size: int) -> None:
-        """Note a response with records, of this many bytes."""
+        """Note a response with this many batches, of `size` bytes in total."""
         count = max(1, batches)
         interval = min(SLOW_S, now - self._arrived_at) / count
         self._arrived_at = now
@@ -53,6 +55,6 @@ class Gathering:
 
     @property
     def least_bytes(self) -> int:
-        """The bytes for which the next Fetch waits, or 0 if the first record is to be returned."""
+        """Bytes for which the next Fetch waits, or 0 if it returns with the first record."""
         due = int(self.longest_ms / 1000 / self._interval_s)
         return min(MOST_BYTES, int((due - 0.5) * self._batch_bytes)) if due > 1 else 0

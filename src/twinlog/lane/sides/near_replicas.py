@@ -1,10 +1,10 @@
 """Chooses the replica from which a partition is read: the leader, or a replica in the local rack
 (KIP-392, `client.rack`).
 
-A leader that has a replica in the local rack responds with its ID and without records. That replica
-is read for some minutes, then the leader is queried again. The leader is also queried immediately
-if the replica does not respond, or returns an error that may be due to being a follower (it lags,
-is fenced, or the position is out of its range).
+If a partition has a replica in the local rack, its leader returns that replica's ID and no records.
+The replica is read for some minutes, and then the leader is queried again. The leader is also
+queried immediately if the replica does not respond, or returns an error that it may return only
+because it is a follower (it lags, is fenced, or the position is out of its range).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from twinlog.clock import Clock
 from twinlog.model import TopicPartition
 
 PREFERRED_FOR_S: Final = 300.0
-"""For how long a replica is used: as long as Java's consumer does (metadata.max.age.ms)."""
+"""Time for which a nearby replica is read, as in Java's consumer (metadata.max.age.ms)."""
 
 AVOIDED_FOR_S: Final = 10.0
-"""For how long the leader is read after a replica failed, whatever replica it names."""
+"""Time for which the leader is read after a replica failed, even if the leader names one."""
 
 CONNECTED_WITHIN_S: Final = 5.0
 
@@ -26,22 +26,22 @@ NO_REPLICA: Final = -1
 
 
 class NearReplicas:
-    """The replicas that leaders have named. It stays empty if no rack is configured."""
+    """The nearby replicas that leaders have named. Empty if no rack is configured."""
 
     def __init__(self, rack: str, clock: Clock) -> None:
         self.rack = rack
         self._clock = clock
         self._chosen: dict[TopicPartition, tuple[int, float]] = {}
-        """Node, and since when."""
+        """By partition, the nearby replica's node, and since when it is used (monotonic)."""
         self._avoided: dict[TopicPartition, float] = {}
 
     def node_of(self, tp: TopicPartition, leader: int) -> int:
-        """Return the broker to read from now."""
+        """Return the broker from which to read the partition now: a nearby replica, or `leader`."""
         known = self._chosen.get(tp)
         return leader if known is None else known[0]
 
     def prefer(self, tp: TopicPartition, node: int) -> bool:
-        """Use the replica that the leader named. Returns False if it must not be used now."""
+        """Use the replica that the leader named. Returns False if a replica failed recently."""
         now = self._clock.monotonic()
         if self._avoided.get(tp, 0.0) > now:
             return False
@@ -50,17 +50,17 @@ class NearReplicas:
         return True
 
     def is_read(self, tp: TopicPartition, node: int) -> bool:
-        """Return whether this broker is read as a nearby replica, not as the leader."""
+        """Return True if the partition is read from this broker as a nearby replica."""
         known = self._chosen.get(tp)
         return known is not None and known[0] == node
 
     def has_expired(self, tp: TopicPartition) -> bool:
-        """Return whether the replica has been used long enough, so that the leader is queried."""
+        """Return True if the replica was used for so long that the leader must be queried again."""
         return self._age_s(tp) > PREFERRED_FOR_S
 
     def cannot_be_reached(self, tp: TopicPartition) -> bool:
-        """Return whether connecting to the chosen replica has taken too long. Must be called only
-        while there is no connection to it.
+        """Return True if connecting to the nearby replica takes too long. Must be called only while
+        there is no connection to the replica.
         """
         return self._age_s(tp) > CONNECTED_WITHIN_S
 
@@ -73,6 +73,6 @@ class NearReplicas:
         self._chosen.pop(tp, None)
 
     def avoid(self, tp: TopicPartition) -> None:
-        """Read from the leader for a while, because the replica failed."""
+        """Read from the leader for AVOIDED_FOR_S, because the replica failed."""
         self._chosen.pop(tp, None)
         self._avoided[tp] = self._clock.monotonic() + AVOIDED_FOR_S

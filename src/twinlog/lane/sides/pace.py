@@ -12,7 +12,7 @@ from typing import Final
 from twinlog.clock import Clock
 
 BURST_S: Final = 0.25
-"""A bucket holds at most what this time fills."""
+"""Capacity of a bucket, as the time in seconds in which it is filled."""
 
 LEAST_FETCH_BYTES: Final = 16 * 1024
 
@@ -29,11 +29,11 @@ class TopicBuckets:
 
     @property
     def is_bound(self) -> bool:
-        """Whether there is a budget."""
+        """True if there is a budget."""
         return self._is_bound
 
     def set_rates(self, rates: Mapping[str, int]) -> None:
-        """Set the driver's shares in bytes per second. Topics that are not named fetch nothing."""
+        """Set the driver's shares in bytes per second. Topics without a share fetch nothing."""
         self.fill()
         self._rates = dict(rates)
 
@@ -53,7 +53,7 @@ class TopicBuckets:
         self._left[topic] = self._left.get(topic, 0.0) - size
 
     def most(self, topic: str, unbound: int, *, partitions: int) -> int:
-        """Return the maximum bytes per fetch from one partition."""
+        """Return the maximum bytes per fetch and partition, or `unbound` without a budget."""
         if not self._is_bound:
             return unbound
         share = int(self._rates.get(topic, 0.0) * BURST_S) // partitions

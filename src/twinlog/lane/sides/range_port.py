@@ -1,17 +1,18 @@
 """The port at which the application of the transforms takes ranges from a lane (`channel.lending`).
 
 **Problem.** The application runs code of users. It may be slow, answer twice, or die at any moment,
-and Spark runs its tasks again as it likes. A lane must get one answer for each range all the same.
+and Spark may run its tasks again at any time. A lane must still get exactly one answer for each
+range.
 
-    the application ends      a range without an answer is offered to the next one that subscribes
+    the application ends      its unanswered ranges are offered to the next one that subscribes
     a task hangs, or is lost  the range is offered again after OFFERED_AGAIN_S
-    a task runs twice         the first answer counts, and both are confirmed
+    a task runs twice         the first answer is used, and both are confirmed
     the partition has left    the range is withdrawn; tasks get none, and their answer is dropped
-    no answer for a while     `unanswered`: the lane gives the partition back, so that people see it
+    no answer for a while     `unanswered`: the lane gives the partition back with an error
     a part of the answer      the lane offers the remaining records as another range
 
 Connections have a thread of their own (`ChannelServer`), so a large answer does not delay the loop.
-The ticket admits to this port only. It gives access to ranges, which code of users gets anyway.
+The ticket is valid for this port only. It gives access to ranges, which users' code gets anyway.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ from twinlog.errors import TwinlogError
 from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
 
 OFFERED_AGAIN_S: Final = 90.0
-"""Longer than a job of the application may run (`TransformsWork.job_limit_s`)."""
+"""Time without an answer after which a range is offered again: longer than a job of the application
+is permitted to run (`TransformsWork.job_limit_s`).
+"""
 
 
 @dataclass(slots=True)
@@ -50,18 +53,18 @@ class _WaitingRange:
     offered_at: float
     """Monotonic time of the last offer."""
     since: float
-    """Monotonic time from which its waiting time counts: that of its first offer, of the last
-    answer to an earlier range, or of the first answer to a later range, whichever is the latest.
+    """Monotonic time since when the range waits: the latest of its first offer, the last answer to
+    an earlier range, and the first answer to a later range.
     """
     is_overtaken: bool = False
-    """Whether a later range has its answer."""
+    """True if a later range was answered."""
 
 
 class RangePort:
     """Offers ranges, lends them to tasks, and keeps the first answer to each until it is read.
 
     `offer`, `withdraw`, `answers` and `unanswered` are for the lane's thread. `wake` is called from
-    another one as soon as there are answers.
+    the server's thread as soon as there are answers.
     """
 
     def __init__(self, clock: Clock, wake: Callable[[], None], *, host: str = "127.0.0.1") -> None:
@@ -98,9 +101,9 @@ class RangePort:
             self._answers = [answer for answer in self._answers if answer.number != number]
 
     def answers(self) -> list[RangeAnswer]:
-        """Return the answers since the last call, and offer again what has waited for too long.
+        """Return the answers since the last call, and offer ranges again that waited for too long.
 
-        Raises TwinlogError if no connection is served any more.
+        Raises TwinlogError if the server's thread has ended.
         """
         if not self._server.is_alive:
             raise TwinlogError("the thread of the port for ranges has ended", code="THREAD_DIED")
@@ -112,7 +115,7 @@ class RangePort:
         return collected
 
     def _late(self, now: float) -> list[_WaitingRange]:
-        """Return the ranges that have waited for too long. They are offered now."""
+        """Return the ranges that waited for OFFERED_AGAIN_S, and set their last offer to `now`."""
         self._next_check = now + 1.0
         late = [
             entry for entry in self._waiting.values() if now - entry.offered_at >= OFFERED_AGAIN_S
@@ -122,7 +125,7 @@ class RangePort:
         return late
 
     def unanswered(self, after_s: float) -> list[SourceRange]:
-        """Return the ranges that have waited for `after_s` although it was their turn."""
+        """Return the ranges that have waited for at least `after_s` (`_WaitingRange.since`)."""
         until = self._clock.monotonic() - after_s
         with self._lock:
             return [entry.range for entry in self._waiting.values() if entry.since <= until]
@@ -164,7 +167,7 @@ class RangePort:
     def _accept(self, answer: RangeAnswer) -> None:
         with self._lock:
             if self._waiting.pop(answer.number, None) is None:
-                return  # a second answer, or nobody waits for it any more
+                return  # ignore a second answer, or an answer to a withdrawn range
             self._answers.append(answer)
             now = self._clock.monotonic()
             for number, entry in self._waiting.items():

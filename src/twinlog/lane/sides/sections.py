@@ -6,8 +6,9 @@ is. Other connections do not change that, and a response that is large enough to
 would be as large as the lane's memory.
 
 **Sections.** A partition with a backlog is therefore read in sections of equal size. The offset at
-which the next section begins is estimated from the bytes per offset of the sections before it. It
-is chosen a little too low, and the overlap is skipped when the batches are taken in:
+which the next section begins is estimated from the bytes per offset of earlier sections. The
+estimate is chosen a little too low, and the overlap is skipped when the batches are queued for the
+copy:
 
     position                                             estimated
        |== section 1 ==========|                            |
@@ -17,21 +18,22 @@ is chosen a little too low, and the overlap is skipped when the batches are take
 Each section is a Fetch of its own outside of any fetch session, on one of `CONNECTIONS` further
 connections to the broker. The socket buffers of a connection (100 KB by default on a broker) limit
 what it transfers in a round trip. Connections share a link, so their responses end at about the
-same time. A second request on each of them keeps the link busy while the next one is on its way.
+same time. A second request on each connection keeps the link busy while the next request is on its
+way.
 
 **Rules**
 
-1. Responses are taken in by offset: a section waits until the copy's position has reached the
-   offset at which it was requested. So the copy sees the same batches in the same order as from
-   single requests.
-2. If the estimate was too high, the rest between position and next section is requested before
-   anything else, and the overlap grows by half of it.
+1. Responses are passed to the copy in the order of offsets: a section waits until the copy's
+   position has reached the offset at which the section was requested. So the copy sees the same
+   batches in the same order as from single requests.
+2. If the estimate was too high, the rest between the copy's position and the next section is
+   requested first, and the overlap grows by half of that rest.
 3. All sections name the leader epoch. Within one epoch the leader's log only grows, so sections
    that were read at different times are of the same log. A section that begins at the copy's
    position names the epoch of the last record, too, so that a truncated log is noticed.
-4. Anything but records (an error, a throttled response, an empty one, a lost connection) ends the
-   reading ahead: the sections are dropped, and the partition returns to the fetch session of its
-   broker at the copy's position. All errors are handled there.
+4. Reading ahead ends at any response without records, at an error, a throttled response or a lost
+   connection. The sections are dropped, and the partition returns to the fetch session of its
+   broker at the copy's position. Responses of the session then show the error, if it persists.
 5. Requested, waiting and queued bytes count against the lane's memory. Only the request for a rest
    (rule 2) is sent without room, because its partition could not continue otherwise.
 """
@@ -56,16 +58,16 @@ from twinlog.wire.fetch import (
 )
 
 CONNECTIONS: Final = 8
-"""Further connections to one broker."""
+"""Number of further connections to one broker."""
 
 REQUESTS_EACH: Final = 2
 MOST_SECTIONS: Final = CONNECTIONS * REQUESTS_EACH
-"""Sections in flight from one broker. With 2 MB each they fill 1 Gbit/s at 100 ms round trip."""
+"""Maximum sections in flight per broker. At 2 MB each, they fill 1 Gbit/s at 100 ms round trip."""
 
 LEAST_SECTIONS: Final = 2
 LEAST_OVERLAP, FIRST_OVERLAP, MOST_OVERLAP = 1 / 64, 1 / 16, 1 / 2
 NEWEST_SHARE: Final = 0.25
-"""Share of the newest section in the estimate of bytes per offset."""
+"""Weight of the newest section in the moving average of bytes per offset."""
 
 OVERLAP_KEPT: Final = 0.95
 """The overlap shrinks by this factor with each section."""
@@ -75,13 +77,13 @@ LEAST_REST_BYTES: Final = 64 * 1024
 
 @dataclass(slots=True, eq=False)
 class LogSection:
-    """A part of a partition that is requested by one Fetch."""
+    """A range of a partition's log that is requested by one Fetch."""
 
     offset: int
     most_bytes: int
     sent_at: float | None = None
     answer: FetchedPartition | None = None
-    """The response, while sections before this one are missing."""
+    """The response, while it waits for the responses to earlier sections."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -95,10 +97,10 @@ class SectionedRead:
     leader_epoch: int
     section_bytes: int
     next_offset: int
-    """Where the section after the last one begins."""
+    """Offset at which the next section to append begins."""
     bytes_per_offset: float
     overlap: float = FIRST_OVERLAP
-    """Share of a section that is probably read again with the next one."""
+    """Share of a section that is probably read again with the next section."""
     window: RequestsInFlight = field(
         default_factory=lambda: RequestsInFlight(LEAST_SECTIONS, MOST_SECTIONS)
     )
@@ -106,7 +108,7 @@ class SectionedRead:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that are requested, or wait for sections before them."""
+        """Bytes of sections that are requested, or whose responses wait for earlier sections."""
         return sum(section.most_bytes for section in self.sections)
 
     @property
@@ -118,11 +120,11 @@ class SectionedRead:
         return max(1, int(self.section_bytes / self.bytes_per_offset * (1 - self.overlap)))
 
     def has_sections(self, number: int, *, end: int) -> bool:
-        """Return whether the log has this many more sections before `end`."""
+        """Return True if the log has at least `number` more sections before `end`."""
         return self.next_offset + number * self.offsets_per_section <= end
 
     def next_section(self, *, end: int, limit: int, has_room: bool) -> LogSection | None:
-        """Return the section to request now, or None. `end`: no section ends after this offset."""
+        """Return the section to request now, or None. No section ends after the offset `end`."""
         first = next(iter(self.sections), None)
         if first is not None and first.sent_at is None:
             return first
@@ -137,8 +139,8 @@ class SectionedRead:
     def send(
         self, section: LogSection, connection: HotConnection, last_epoch: int, now: float
     ) -> None:
-        """Queue the Fetch for this section. `last_epoch`: leader epoch of the record before it, or
-        -1 if unknown.
+        """Queue the Fetch for this section. `last_epoch`: leader epoch of the record before the
+        section, or -1 if unknown.
         """
         position = FetchPosition(section.offset, self.leader_epoch, last_epoch, section.most_bytes)
         self.session.want(self.tp, self.topic_id, position)
@@ -147,7 +149,7 @@ class SectionedRead:
         section.sent_at = now
 
     def on_answer(self, section: LogSection, answer: FetchAnswer) -> FetchedPartition | None:
-        """Keep and return the partition of a response, or return None if reading ahead must end."""
+        """Store and return a response's partition, or return None if reading ahead must end."""
         if answer.error or answer.throttle_ms or len(answer.partitions) != 1:
             return None
         (fetched,) = answer.partitions
@@ -158,7 +160,10 @@ class SectionedRead:
         return fetched
 
     def pop_due(self, position: int) -> tuple[LogSection, FetchedPartition] | None:
-        """Remove and return the next section if it continues at this position of the copy."""
+        """Remove and return the next section if it contains this position of the copy, else None.
+
+        If the section begins after the position, a section for the rest between them is added.
+        """
         if not self.sections or (answer := self.sections[0].answer) is None:
             return None
         missing = self.sections[0].offset - position
@@ -171,8 +176,8 @@ class SectionedRead:
         return None
 
     def learn(self, section: LogSection, size: int, before: int, position: int) -> None:
-        """Adapt the estimate to a section of this many bytes, which moved the copy's position from
-        `before`.
+        """Adapt the estimate to a section of `size` bytes, which moved the copy's position from
+        `before` to `position`.
         """
         self.next_offset = max(self.next_offset, position)
         if section.most_bytes == self.section_bytes and position > before:
@@ -187,13 +192,13 @@ class SectionRequest(NamedTuple):
 
 
 def is_far(connection: HotConnection | None) -> bool:
-    """Return whether a round trip of this connection is long."""
+    """Return True if a round trip of this connection takes at least FAR_S."""
     return connection is not None and connection.trip_s >= FAR_S
 
 
 def free_connections(side: ClusterSide, node: int) -> Iterator[tuple[int, HotConnection]]:
-    """Yield further connections to this broker that may get a request, with their keys. Idle ones
-    come first. Opens missing ones.
+    """Yield further connections to this broker that can get a request, with their keys, idle
+    connections first. Missing connections are opened.
     """
     for in_flight in range(REQUESTS_EACH):
         for number in range(1, CONNECTIONS + 1):

@@ -1,10 +1,10 @@
-"""The reading side of a lane: one Fetch in flight per source broker, for all its partitions with
-room. Partitions of a far broker that are behind are read in `sections` instead.
+"""The reading side of a lane: one Fetch in flight per source broker, for all partitions that have
+room in memory. Partitions of a far broker that are behind are read in `sections` instead.
 
 Backpressure leaves a partition out of the fetch session. That costs the broker nothing, and the
 partition returns when its batches are on the target. While a partition is left out, or partitions
-are about to start, fetches do not wait long at the broker. Otherwise the next fetch could only be
-sent when the wait of an idle partition ends.
+are about to start, fetches wait only briefly at the broker. Otherwise the next fetch, which
+includes them, could be sent only after a long wait for the partitions that are idle.
 """
 
 from __future__ import annotations
@@ -57,40 +57,40 @@ from twinlog.wire.fetch import (
 from twinlog.wire.record_batch import read_headers
 
 UNSEEN_AFTER_S: Final = 5.0
-"""A broker responds to a fetch within the fetch's wait. If it is silent for this long, it may have
-new records, so the last known end of a log is not current.
+"""Seconds without a response after which the last known ends of a broker's logs are not current. A
+broker normally responds within the fetch's wait.
 """
 
 SHORT_WAIT_MS: Final = 5
 PACED_WAIT_MS: Final = 50
-"""Fetch wait while partitions wait for their budget, which is given out a few times a second."""
+"""Wait of fetches while partitions wait for their budget, which grows several times a second."""
 
 HELD_S: Final = 0.008
-"""While records arrive at shorter intervals, the target's responses are read with the next ones."""
+"""While records arrive at shorter intervals, the target's responses wait for the next records."""
 
 MIN_ROOM_BYTES: Final = 1 << 20
 EMPTY: Final = memoryview(b"")
 REFRESH_EVERY_S: Final = 60.0
-"""Interval at which leaders are queried again even if nothing fails. A replaced leader that does
-not know it reports that its log has ended, and so does a replica that no longer gets records.
+"""Interval at which leaders are queried again even if nothing fails. A leader that does not know
+that it was replaced returns no new records and no error, and so does a replica that is cut off.
 """
 
 RESTLESS_S: Final = 5.0
-"""For how long fetches stay short after a partition has lost its broker, because it probably finds
-another one in that time.
+"""Time for which fetches wait only briefly after a partition has lost its broker. The partition
+probably finds its new broker in that time.
 """
 
 
 class AskedPartition(NamedTuple):
-    """A partition that is requested from a broker at a position before the end of its log."""
+    """A partition that is requested from a broker, from a position before its log's end."""
 
     tp: TopicPartition
     position: int
     node: int
     throttled: int
-    """Number of responses of this broker that a quota has delayed so far."""
+    """Number of this broker's responses so far that a quota has delayed."""
     is_bounded: bool
-    """Whether its copy ends at or before the source's current end."""
+    """True if the copy is to end (`--once`) at or before the source's current end."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -109,9 +109,9 @@ class SourceSide:
     _in: dict[WaitsFor, dict[TopicPartition, SourceState]] = field(
         default_factory=lambda: {each: {} for each in WaitsFor}
     )
-    """The partitions by what they wait for."""
+    """The partitions by the event that they wait for."""
     _arrived_at: float = 0.0
-    """When the last response with records arrived (monotonic)."""
+    """Monotonic time at which the last response with records arrived."""
     _steady_until: float = 0.0
     _restless_until: float = 0.0
     _next_refresh: float = 0.0
@@ -154,7 +154,7 @@ class SourceSide:
         state.waits_for, state.node, state.sectioned_read = waits_for, node, None
 
     def _seek(self, state: SourceState) -> None:
-        """Find the partition's leader and read from it."""
+        """Start to find the partition's broker, from which it is read next."""
         self._enter(state, WaitsFor.BROKER)
         self._restless_until = self.clock.monotonic() + RESTLESS_S
 
@@ -162,7 +162,7 @@ class SourceSide:
 
     @property
     def is_steady(self) -> bool:
-        """Whether the next records are due within HELD_S, and nothing is kept from being read."""
+        """True if the next records are due within HELD_S, and no partition waits for the target."""
         return (
             self.clock.monotonic() < self._steady_until
             and not self._in[WaitsFor.TARGET]
@@ -171,7 +171,7 @@ class SourceSide:
 
     @property
     def room_bytes(self) -> int:
-        """Memory for records that is not in use; negative if a response exceeded the room."""
+        """Unused bytes of the memory for records; negative if a response was larger."""
         used = sum(s.copy.queued_bytes for s in self.partitions.values())
         return self.memory_bytes - used - self._held_by_sections()
 
@@ -180,7 +180,7 @@ class SourceSide:
         return sum(read.held_bytes for read in reads if read is not None)
 
     def _room(self) -> int:
-        """Return `room_bytes`, skipping copies that have nothing in memory."""
+        """Return `room_bytes`, but faster: visit only copies that may have records in memory."""
         used = self._held_by_sections()
         for tp, copy in list(self._filled.items()):
             used += copy.queued_bytes
@@ -189,7 +189,7 @@ class SourceSide:
         return self.memory_bytes - used
 
     def pump(self, *, hurry: bool) -> None:
-        """Send the fetches that can be sent now. `hurry` keeps their wait at the broker short."""
+        """Send the fetches that can be sent now. If `hurry`, they wait briefly at the broker."""
         if self.pace.is_bound:
             self._resume_held()
         self._refresh()
@@ -246,9 +246,12 @@ class SourceSide:
                 self.side.flush(key, connection)
                 room -= section.most_bytes
                 load += section.most_bytes
-                reads[tp] = reads.pop(tp)  # another partition gets the next free connection
+                # moved to the end, so that another partition gets the next free connection
+                reads[tp] = reads.pop(tp)
             if not read.sections:
-                self._seek(state)  # the end is near, or there is no room or no connection
+                # back to the fetch session: the log's end is near, or there is no room or no
+                # connection
+                self._seek(state)
 
     def _refresh(self) -> None:
         now = self.clock.monotonic()
@@ -258,7 +261,8 @@ class SourceSide:
         if topics := {tp.topic for tp in self._in[WaitsFor.RECORDS]}:
             self.side.ask_another(topics)
         for tp, state in list(self._in[WaitsFor.RECORDS].items()):
-            if self._near.has_expired(tp):  # an idle replica does not report this
+            # checked here, too, because the other check runs only after a response with records
+            if self._near.has_expired(tp):
                 self._near.forget(tp)
                 self._seek(state)
 
@@ -336,7 +340,7 @@ class SourceSide:
             ),
         )
         session.want(tp, copy.source_topic_id, position)
-        if state.source_end < 0:  # the session may already have an end for this partition
+        if state.source_end < 0:  # the session may know the log's end already
             state.source_end = session.reported_end(tp)
 
     def _resume_held(self) -> None:
@@ -352,10 +356,10 @@ class SourceSide:
                 self._seek(state)
 
     def _share(self) -> int:
-        """Return how many bytes one partition may hold before it is left out of fetches.
+        """Return the bytes that a partition can have in memory before it is left out of fetches.
 
-        This is the size of two responses, or up to four if there is memory. More would cost memory
-        without making the copy faster.
+        This is the size of two responses, or of up to four if there is memory. More would not make
+        the copy faster.
         """
         least = 2 * self.tuning.partition_fetch_bytes
         return max(least, min(2 * least, self._fair_share()))
@@ -364,10 +368,10 @@ class SourceSide:
         return self.memory_bytes // max(1, len(self.partitions))
 
     def _load(self, copy: Copy) -> int:
-        """Return the bytes of a partition that count against its share.
+        """Return the bytes of a copy that count against the partition's share of the memory.
 
-        Batches in flight do not count while there is memory, because a long link to the target
-        holds more of them than the share.
+        Batches in flight do not count while there is spare memory, because a long link to the
+        target needs more bytes in flight than the share.
         """
         spare = max(0, self._fair_share() - self._share())
         return copy.queued_bytes - min(spare, sum(part.in_flight_bytes for part in copy.parts))
@@ -396,7 +400,9 @@ class SourceSide:
                 if state is None or state.node != node:
                     continue
                 if fetched.tp in too_late:
-                    self._note_ends(state, fetched)  # the broker reports them only once
+                    # the broker reports log ends only once, so they are stored even if the records
+                    # are not used
+                    self._note_ends(state, fetched)
                 else:
                     before = state.copy.intake.batches
                     self._on_partition(broker.session, state, fetched)
@@ -457,7 +463,7 @@ class SourceSide:
             return
         if fetched.diverging is not None:
             if self._near.is_read(tp, state.node):
-                self.ask_again(tp)  # this replica may only lag, so the leader decides
+                self.ask_again(tp)  # a nearby replica may only lag, so the leader decides
             else:
                 self.events.on_troubled(tp, self._diverged_error(state, fetched.diverging))
             return
@@ -466,14 +472,14 @@ class SourceSide:
         if not fetched.records or not self._queue_records(state, fetched):
             return
         if self.pace.is_bound:
-            # the incomplete batch at the end is not charged: it is sent again, and its size depends
-            # on the topic's share, which it would change
+            # the incomplete batch at the end is not charged, because the broker sends it again. Its
+            # size depends on the topic's share, so charging it would feed back
             self.pace.charge(tp.topic, _whole_bytes(fetched.records))
         self._ask_for_more(session, state, before, len(fetched.records))
         self.events.on_arrived(state.copy)
 
     def _queue_records(self, state: SourceState, fetched: FetchedPartition) -> bool:
-        """Queue the records of a response. Returns False if the copy cannot read them."""
+        """Queue the records of a response for the copy. Returns False if they are unreadable."""
         tp = fetched.tp
         copy = self._filled[tp] = state.copy
         try:
@@ -498,7 +504,7 @@ class SourceSide:
     def _ask_for_more(
         self, session: FetchSession, state: SourceState, before: int, size: int
     ) -> None:
-        """Continue after a response of `size` bytes, which began at the offset `before`."""
+        """Choose how to read on after a response of `size` bytes from the offset `before`."""
         copy = state.copy
         tp = copy.source
         if not copy.wants_fetch:
@@ -516,7 +522,7 @@ class SourceSide:
     def _begins_sections(
         self, session: FetchSession, state: SourceState, before: int, size: int
     ) -> bool:
-        """Read a partition in sections from now on if its broker is far and it is behind."""
+        """Begin to read in sections, and return True, if the broker is far and a backlog exists."""
         copy, node = state.copy, state.node
         tp, position, broker = copy.source, copy.intake.position, self._brokers[node]
         leader = self.side.leaders.get(tp)
@@ -557,7 +563,7 @@ class SourceSide:
         is_near = self._near.is_read(tp, state.node)
         self._enter(state, WaitsFor.NOTHING)
         if is_near and (error in STALE_LEADER or error == OFFSET_OUT_OF_RANGE):
-            self._near.avoid(tp)  # this replica may only lag, so the leader decides
+            self._near.avoid(tp)  # a nearby replica may only lag, so the leader decides
             self._seek(state)
         elif error in STALE_LEADER:
             self.side.forget_leader(tp)
@@ -609,7 +615,7 @@ class SourceSide:
         )
 
     def on_disconnected(self, node: int) -> None:
-        """Drop the fetch session, or the sections, of a lost connection."""
+        """Drop the fetch session, or the sections, of a lost connection, and read elsewhere."""
         for state in list(self._in[WaitsFor.SECTIONS].values()):
             if state.node == node_of(node):
                 self._seek(state)
@@ -623,7 +629,7 @@ class SourceSide:
                 self._seek(state)
 
     def on_new_leaders(self) -> None:
-        """Read from new leaders after metadata was read."""
+        """Read from the new leaders that a metadata query has found."""
         for tp, state in list(self._in[WaitsFor.RECORDS].items()):
             leader, node = self.side.leaders.get(tp), state.node
             if leader is not None and leader.node != node and not self._near.is_read(tp, node):
@@ -633,9 +639,10 @@ class SourceSide:
                 self._seek(state)
 
     def sees_end(self, tp: TopicPartition) -> bool:
-        """Return whether its broker responds, so that the last known end of the log is current.
+        """Return True if the partition's broker responds, so that the known end of its log is
+        current.
 
-        A lane whose memory is full sends no fetches, so it does not see the end.
+        It is False while the lane's memory is full, because no fetches are sent then.
         """
         state = self.partitions.get(tp)
         if state is None:
@@ -647,7 +654,7 @@ class SourceSide:
         return since is None or self.clock.monotonic() - since < UNSEEN_AFTER_S
 
     def asked_in_vain(self) -> Iterator[AskedPartition]:
-        """Yield partitions that do not reach their log's end although their broker responds."""
+        """Yield partitions that stay behind their log's end although their broker responds."""
         for tp, state in self._in[WaitsFor.RECORDS].items():
             node, broker = state.node, self._brokers.get(state.node)
             position = state.copy.intake.position
@@ -657,13 +664,11 @@ class SourceSide:
                 yield AskedPartition(tp, position, node, broker.throttled, is_bounded)
 
     def position_of(self, tp: TopicPartition) -> int:
-        """Return the position from which the partition is read next, or -1 if the lane lacks it."""
+        """Return the offset from which the partition is read next, or -1 if it is unknown."""
         return self.partitions[tp].copy.intake.position if tp in self.partitions else -1
 
     def end_at(self, tp: TopicPartition, position: int, end: int) -> None:
-        """Note that `position` to `end` has no record, so that a copy that ends there
-        is complete.
-        """
+        """Note that no record is in [position, end), so that a copy that ends there is complete."""
         state = self.partitions.get(tp)
         if state is not None and state.copy.intake.position == position and state.copy.end <= end:
             state.copy.end = position
@@ -682,7 +687,7 @@ class SourceSide:
 def _whole_bytes(records: memoryview) -> int:
     """Return the total size of the complete batches in a Fetch response."""
     total = 0
-    with suppress(CorruptData):  # the copy reports it, once everything before it is on the target
+    with suppress(CorruptData):  # ignored, because the copy reports corrupt data later
         for header, _ in read_headers(records):
             total += header.length
     return total
@@ -694,11 +699,11 @@ class SourceBroker:
 
     session: FetchSession
     size: ReadSize
-    """Size of one response."""
+    """Maximum size of one response, which adapts to throttling."""
     gathering: Gathering
     is_fetching: bool = False
     too_late: set[TopicPartition] = field(default_factory=set)
-    """Partitions that were added while a fetch was in flight, so its response is not for them. It
+    """Partitions that were added while a fetch was in flight. Its records are not for them: they
     may be for an earlier copy that had read further, and the offsets in between would look like a
     gap of the source.
     """

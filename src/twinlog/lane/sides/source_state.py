@@ -15,20 +15,20 @@ NO_NODE: Final = -1
 class WaitsFor(Enum):
     """What a partition waits for before more of it is read."""
 
-    __hash__ = object.__hash__  # faster than Enum's: the members are keys on every turn
+    __hash__ = object.__hash__  # faster than Enum's hash; the members are dict keys on every turn
 
     NOTHING = auto()
-    """No fetch is wanted: everything is read, or it has a problem."""
+    """No fetch is needed, because everything is read or the partition has a problem."""
     BROKER = auto()
-    """Its leader must be found or connected."""
+    """The partition's leader must be found or connected."""
     RECORDS = auto()
-    """It is in the fetch session of its broker."""
+    """The partition is in the fetch session of its broker."""
     SECTIONS = auto()
-    """It is read ahead, beside the fetch session of its broker."""
+    """The partition is read ahead in sections, beside the fetch session of its broker."""
     TARGET = auto()
-    """It is left out of fetches until the target has acknowledged its batches."""
+    """The partition is left out of fetches until the target has acknowledged its batches."""
     BUDGET = auto()
-    """It is left out until its topic's budget allows more."""
+    """The partition is left out of fetches until its topic's budget allows more."""
 
 
 @dataclass(slots=True)
@@ -39,5 +39,5 @@ class SourceState:
     source_end: int = -1
     waits_for: WaitsFor = WaitsFor.NOTHING
     node: int = NO_NODE
-    """The broker from which it is read."""
+    """The broker from which the partition is read, or NO_NODE."""
     sectioned_read: SectionedRead | None = None

@@ -1,15 +1,16 @@
 """The writing side of a lane: many partitions per request, many requests in flight, one connection
 per target broker.
 
-A partition keeps its broker while anything is in flight. When its leader moves, the response is an
-error, the partition drains, and it is started again. So all its requests in flight use one
-connection, and the broker appends them in order.
+A partition does not change its broker while anything is in flight. When its leader moves, the
+response is an error, the partition drains, and the partition is started again. So all its requests
+in flight use one connection, and the broker appends them in order.
 
 A broker that does not accept topic IDs (Produce below version 13, Kafka before 4.1) appends to any
-topic of the name. With such a broker, a first batch, after a pause or over a new connection, is
-sent only after metadata requested since then confirms that the topic is still the one that was
-checked (`topic_by_name`). If a topic is re-created within that moment, the response shows it (K
-decreased). Then the topics are checked again, and it is never reported as a gap.
+topic of the name. With such a broker, the first batch after a pause or over a new connection must
+wait for new metadata. It is sent only if this metadata confirms that the topic is still the topic
+that was checked (`topic_by_name`). If a topic is re-created between that metadata and the batch,
+the response shows it, because K decreases. Then the topics are checked again, so the batch is never
+reported as a gap.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ from twinlog.wire.produce import (
 )
 
 MOST_IN_FLIGHT: Final = 4096
-"""Batches of one partition on a long link. Their bytes are limited by the lane's memory."""
+"""Maximum batches in flight of one partition. Their bytes are limited by the lane's memory."""
 
 SENT_TOGETHER_BYTES: Final = 256 * 1024
-"""Bytes of requests that are sent with one system call."""
+"""Bytes of requests that are collected for one system call."""
 
 
 @dataclass(slots=True)
@@ -53,11 +54,13 @@ class SentBatches:
     batches: dict[TopicPartition, tuple[PartitionCopy, OutBatch]]
     at: float
     trip_s: float
-    """Shortest response time of the connection, in seconds."""
+    """Shortest response time of the connection so far, in seconds."""
 
 
 def produce_version(connection: HotConnection, ids: Mapping[str, TopicId]) -> int:
-    """Return the Produce version: by topic ID if broker and topics have IDs."""
+    """Return the Produce version with topic IDs if the broker and all topics have IDs, else the
+    version with names. Raises Unsupported if the broker is too old.
+    """
     _, highest = connection.api_versions.get(PRODUCE, (0, 0))
     if highest < VERSION_BY_NAME:
         raise Unsupported(
@@ -73,14 +76,14 @@ class TargetState:
     """The state of one copy on the writing side."""
 
     searched_at: float
-    """Monotonic time at which the search for its start point began."""
+    """Monotonic time at which the search for the copy's start point began."""
     window: RequestsInFlight = field(
         default_factory=lambda: RequestsInFlight(PIPELINE, MOST_IN_FLIGHT)
     )
     by_name: TopicByName | None = None
-    """The evidence about the topic, if the broker does not accept topic IDs."""
+    """Evidence that the topic is the same, or None if the broker accepts topic IDs."""
     node: int | None = None
-    """The broker to which it sends, at least while anything is in flight."""
+    """The broker to which the copy sends. It is None only while nothing is in flight."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -93,20 +96,20 @@ class TargetSide:
     request_bytes: int
     """A request is closed at this size. A single batch may be larger."""
     copies: dict[PartitionCopy, TargetState] = field(default_factory=dict)
-    """Several copies may write to one target partition."""
+    """All copies, of which several may write to one target partition."""
     in_flight_bytes: int = 0
     """Bytes of unanswered record batches."""
     _requested_epochs: dict[TopicPartition, int] = field(default_factory=dict)
-    """Leader epochs for which a check of the log was requested. It saw this epoch or
-    a newer one.
+    """By partition, the leader epoch at which a check of the log was requested. The check saw this
+    epoch or a newer one.
     """
     _ready: dict[int, dict[PartitionCopy, None]] = field(default_factory=dict)
-    """Copies with batches to send, by broker, in the order of their turns."""
+    """Copies with batches to send, by broker, in the order in which they are served."""
     _blocked: set[PartitionCopy] = field(default_factory=set)
-    """Copies with batches that may not be sent before a response, or a row of the map."""
+    """Copies whose next batch must not be sent before a response, or a row of the map."""
 
     def add(self, copy: PartitionCopy, searched_at: float) -> None:
-        """Add a copy. `searched_at`: monotonic time when the search for its start point began."""
+        """Add a copy. `searched_at`: monotonic time when the search for the start point began."""
         self.copies[copy] = TargetState(searched_at)
         self.side.names[copy.target_topic_id.raw] = copy.target.topic
 
@@ -133,10 +136,11 @@ class TargetSide:
         self._ready.setdefault(state.node, {})[copy] = None
 
     def on_new_leaders(self) -> None:
-        """Use new leaders after metadata was read, for copies with nothing in flight.
+        """Use the new leaders that a metadata query has found, for copies with nothing in flight.
 
         A copy that never sent to its broker, or got all responses, sees no error and no broken
-        connection. Without this, it would wait for a dead broker until that returns.
+        connection. Without this method, such a copy would wait for a dead broker until the broker
+        returns.
         """
         for copy, state in self.copies.items():
             if state.node is None:
@@ -163,7 +167,7 @@ class TargetSide:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether batches wait for a response, a row of the map or a connection."""
+        """True if batches wait for a response, a row of the map or a connection."""
         return bool(self._blocked) or any(self._ready.values())
 
     def pump(self, now_ms: int) -> None:
@@ -197,14 +201,14 @@ class TargetSide:
                 break
             tp = copy.target
             if tp in batches:
-                # a request holds one batch per partition: this one goes with the next request
+                # a request has one batch per partition, so this batch waits for the next request
                 continue
             if ids.setdefault(tp.topic, copy.target_topic_id) != copy.target_topic_id:
-                # the topic was re-created in the meantime: batches for the old one are sent
-                # separately
+                # the topic was re-created in the meantime, and a request has one ID per topic, so
+                # this batch waits for the next request
                 continue
             if not self._is_sure_of_topic(connection, copy, now_ms):
-                # the copy is woken again by the next metadata, unless it has failed
+                # the next metadata wakes the copy again, unless the copy has failed
                 del ready[copy]
                 continue
             if connection.opened_at > self.copies[copy].searched_at:
@@ -224,7 +228,7 @@ class TargetSide:
     ) -> OutBatch | None:
         batch = copy.next_batch(now_ms)
         if batch is None or not copy.is_ready:
-            del ready[copy]  # a response or new data wakes it again
+            del ready[copy]  # a response or new data wakes the copy again
         if batch is None and copy.is_ready:
             self._blocked.add(copy)
         if batch is None and copy.trouble is not None:
@@ -282,10 +286,10 @@ class TargetSide:
         return False
 
     def on_answer(self, sent: SentBatches, view: memoryview, now_ms: int) -> int:
-        """Process the response to one Produce request. Returns for how many ms the broker will not
-        read.
+        """Process the response to one Produce request.
 
-        Raises CorruptData if it does not match the request, because then the outcome is unknown.
+        Returns the time in ms for which the broker will not read from the connection. Raises
+        CorruptData if the response is for other partitions, because then the outcome is unknown.
         """
         throttle_ms, answers = produce_answer(sent.version, view, self.side.names)
         if {answer.tp for answer in answers} != sent.batches.keys():
@@ -326,7 +330,8 @@ class TargetSide:
         if copy.trouble is None:
             return
         if copy.trouble.code in BROKEN_LOG and copy.target_topic_id != NO_TOPIC_ID:
-            # the next start, which checks the topic ID and the log, shows which of the two it is
+            # the log is damaged, or the topic was re-created: the next start checks the topic ID
+            # and the log
             copy.trouble = PartitionError(
                 f"{copy.target}: a batch was appended at an unexpected offset, and this broker "
                 "identifies topics by name only: the topic may have been deleted and created "

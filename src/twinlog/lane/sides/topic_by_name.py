@@ -1,12 +1,12 @@
 """Tracks whether a name still means the same target topic, for brokers that do not accept topic
 IDs.
 
-Before Kafka 4.1 (KIP-516 for Produce), a broker appends to any topic of the name. A topic can be
-deleted and created again within tens of milliseconds, and a broker that does not know a producer
-accepts its first batch with any sequence. So a batch is sent only while there is evidence that the
-topic is still the same: metadata, or the response to an earlier batch. Both count from the time of
-their request. The time of the response proves nothing, because the process may have been frozen in
-between.
+Before Kafka 4.1 (KIP-516 for Produce), a broker appends to whichever topic has the name. A topic
+can be deleted and created again within tens of milliseconds, and a broker that does not know a
+producer accepts its first batch with any sequence. So a batch is sent only while there is evidence
+that the topic is still the same: metadata, or the response to an earlier batch. The age of the
+evidence counts from the request, because the process may have been frozen before it read the
+response.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from dataclasses import dataclass, field
 from typing import Final
 
 SEEN_WITHIN_S: Final = 0.02
-"""For how long evidence is valid. Deleting and re-creating a topic took at least 73 ms."""
+"""Time for which evidence is valid. Deleting and re-creating a topic took at least 73 ms."""
 
 SLOW_ANSWERS: Final = 3
-"""After this many metadata responses that are too late, the network is assumed to be that slow."""
+"""After this many late metadata responses, the network counts as slow and the next one is used."""
 
 
 @dataclass(slots=True)
 class TopicByName:
-    """The evidence about one copy's target topic. Times are monotonic, in seconds."""
+    """Evidence that a copy's target topic is still the same. Times are monotonic, in seconds."""
 
     _seen_at: float = -math.inf
     _sent_at: deque[float] = field(default_factory=deque)
     """Send times of the batches in flight, oldest first."""
     _flights_s: deque[float] = field(default_factory=lambda: deque(maxlen=2))
-    """Round-trip times of the last batches. The shorter one counts, because the longer one may be a
-    local stall.
+    """Round-trip times of the last two batches. The shorter one is used, because the longer one may
+    be due to a local stall.
     """
     _asked_since: float | None = None
     _slow_answers: int = 0
@@ -43,7 +43,7 @@ class TopicByName:
 
     def on_answered(self, now: float, *, is_ours: bool) -> None:
         """Process the response to the oldest batch in flight. `is_ours`: the batch was appended to
-        the same topic.
+        the expected topic.
         """
         sent_at = self._sent_at.popleft()
         self._flights_s.append(now - sent_at)
@@ -51,21 +51,21 @@ class TopicByName:
             self._seen_at = max(self._seen_at, sent_at)
 
     def on_disconnected(self) -> None:
-        """Forget the batches in flight, because they get no response."""
+        """Forget the evidence and the batches in flight, which get no response."""
         self._sent_at.clear()
         self._seen_at = -math.inf
 
     def is_fresh(self, now: float) -> bool:
-        """Return whether the evidence is recent enough to send a batch."""
+        """Return True if the evidence is recent enough to send a batch."""
         if now - self._seen_at <= SEEN_WITHIN_S:
             return True
         if not self._sent_at:
             return False
-        # in a pipeline, evidence is as old as the round trip
+        # with a batch in flight, the newest evidence is at least one round trip old
         return now - self._sent_at[0] <= SEEN_WITHIN_S + min(self._flights_s, default=0.0)
 
     def wants_metadata(self, now: float, asked_at: float) -> bool:
-        """Return True until metadata requested at `asked_at` is recent enough."""
+        """Return True until the metadata that was requested at `asked_at` is recent enough."""
         if self._asked_since is None:
             self._asked_since = now
         if asked_at < self._asked_since:

@@ -4,8 +4,9 @@
 earlier than the driver found when it claimed its generation, and a partition whose ID is already
 forgotten would count as protected. Brokers expire IDs every ten minutes (by default), so one check
 per minute is early enough. The first check is made immediately, because the value may have been
-lowered days ago, and what earlier lanes knew ended with them. If Twinlog's user may not read broker
-configs, the driver's value stays: the driver has read it, or it comes from the configuration.
+lowered days ago, and earlier lanes do not pass on what they have found. If Twinlog's user is not
+permitted to read broker configs, the driver's value stays in effect. The driver has read it, or it
+comes from the configuration.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ CHECK_EVERY_S: Final = 60.0
 
 @dataclass(slots=True, kw_only=True)
 class ExpiryWatch:
-    """Queries the target's brokers periodically, in the background."""
+    """Queries the target's `producer.id.expiration.ms` periodically, in the background."""
 
     ports: LanePorts
     expiry_ms: int | None
-    """The current value. None: all partitions are unprotected, so brokers are not queried."""
+    """The current expiry. If it is None, no partition is protected and brokers are not queried."""
     events: LaneEvents
     _next: float = 0.0
     _is_checking: bool = False

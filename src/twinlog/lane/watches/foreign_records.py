@@ -1,15 +1,15 @@
 """Watches for other writers to a shared target topic, and for new source records after a take-over.
 
 Other Twinlog flows may write to the topic. Their records are normal and need not be read one by
-one. Records of an unknown client end the copy. Batch headers show the writer, so the watch reads
-headers in two cases: after this flow's last record (for an idle copy), and immediately before a
-batch of this flow that was appended at a higher offset than expected (`OtherWriters.unknown`).
+one. Records of an unknown client end the copy. Batch headers show the writer. If a copy is idle,
+the watch reads the headers after this flow's last record. If a batch of this flow was appended at a
+higher offset than expected, the watch reads the headers before that batch (`OtherWriters.unknown`).
 
-A batch of this flow's own producer ID that repeats records is not foreign: a late request has
-arrived at a target that had forgotten the ID (`EXTRA_RECORDS`).
+A batch of this flow's own producer ID that repeats records is not foreign. It is a late request
+that arrived after the target had forgotten the ID (`EXTRA_RECORDS`).
 
-The watch decides nothing else: its finding ends the partition's time in this lane with a retriable
-TAKEN_OVER, and the cold start that follows finds the cause.
+The watch does not determine the cause. It gives the partition back with a retriable TAKEN_OVER, and
+the cold start that follows finds the cause.
 
 If other Twinlog flows write, a check reads a few megabytes and skips the rest, because they may
 write any amount. An unknown client that occasionally writes among them is found by one of the next
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 CHECK_EVERY_S: Final = 2.0
 ASK_S: Final = 5.0
-"""Time limit of a query. It may be short, because the next check is due soon."""
+"""Timeout of a query, in seconds. It is short, because the next check is due soon anyway."""
 MOST_READS: Final = 4
 """Maximum fetches of about 1 MB per check and partition."""
 
@@ -50,17 +50,17 @@ class Writers(NamedTuple):
     """The writers to a partition between two offsets, as far as the log was read."""
 
     end: int
-    """The log's end at that time, or the high watermark if it is lower, because reads end there."""
+    """The log's end at the check, or the high watermark if it is lower, because reads end there."""
     stranger: int | None
-    """Offset of the first record that no Twinlog flow wrote."""
+    """Offset of the first record that no Twinlog flow wrote, or None."""
     others: bool
-    """Whether another Twinlog flow wrote there."""
+    """True if another Twinlog flow wrote between the two offsets."""
     repeat: Span | None = None
-    """Offsets of repeated records of this copy."""
+    """Offsets of repeated records of this flow, or None."""
 
 
 class _Check(NamedTuple):
-    """A copy as it was when the check began."""
+    """A copy that is checked, with its positions when the check began."""
 
     copy: PartitionCopy
     span: Span
@@ -70,7 +70,7 @@ class _Check(NamedTuple):
     producer_id: int
 
     def is_repeat(self, header: BatchHeader) -> bool:
-        """Return whether a batch of this copy repeats earlier records."""
+        """Return True if the header's batch is from this copy and repeats earlier records."""
         if header.magic < 2 or header.is_control or header.producer_id != self.producer_id:
             return False
         return sequences_ahead(header.base_sequence, sequence_of(self.ordinal)) < 0
@@ -83,14 +83,16 @@ class ForeignRecordWatch:
     ports: LanePorts
     isolation: Isolation
     known_producers: frozenset[int]
-    """Producer IDs of all Twinlog flows, including this one."""
+    """Producer IDs of all Twinlog flows, including this flow's."""
     events: LaneEvents
     _next: float = 0.0
     _to_recheck: set[PartitionCopy] = field(default_factory=set)
     _is_checking: bool = False
 
     def require_recheck(self, copy: PartitionCopy) -> None:
-        """Check a copy that sends nothing more until the writer between its batches is known."""
+        """Check a copy in the next poll, because it sends nothing until the writer of the records
+        between its last two batches is known.
+        """
         self._to_recheck.add(copy)
 
     def poll(self, copies: Iterable[PartitionCopy]) -> None:
@@ -157,7 +159,7 @@ class ForeignRecordWatch:
         if writers.repeat is not None:
             copy.trouble = copy.trouble or _repeated_error(copy.target, writers.repeat)
             return
-        # an unknown client may have written after the checked span
+        # checked up to the span's end at most, because later records were not read
         seen = min(writers.end, check.span.next)
         copy.others.passed = max(seen, copy.others.passed)
         copy.others.has_other_flow |= writers.others
@@ -171,7 +173,8 @@ class ForeignRecordWatch:
             copy.others.unknown = None
             self.events.on_writer_known(copy)
         elif copy.others.unknown is not None:
-            self._to_recheck.add(copy)  # more was written in the meantime, or cannot be read yet
+            # more records were written in the meantime, or they cannot be read yet
+            self._to_recheck.add(copy)
         if copy.is_idle and copy.acked_downstream == check.acked and not copy.late_requests:
             copy.others.reach = max(copy.others.reach, writers.end)
 
@@ -194,7 +197,7 @@ class ForeignRecordWatch:
         view = ClusterLogView(client)
         for tp, end in log_ends(client, checks, timeout_s=ASK_S).items():
             if isinstance(end, TwinlogError):
-                continue  # a problem of the partition shows when it is written to
+                continue  # skipped, because the next write shows the partition's problem
             by_partition[tp] = self._writers_of(view, checks[tp], end.end_offset)
         return by_partition
 
@@ -229,8 +232,8 @@ class ForeignRecordWatch:
 
 
 def _is_watched(copy: PartitionCopy) -> bool:
-    """Return whether a copy is watched regularly: if it is idle, or copies beside another flow,
-    because then responses show only that another client writes.
+    """Return True if a copy must be checked regularly: it is idle, or another flow writes, too, so
+    that responses cannot show whether an unknown client writes as well.
     """
     return copy.is_idle or (copy.others.has_other_flow and copy.state is CopyState.COPYING)
 

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 REPORTED_AGAIN_S: Final = 600.0
 HELD_S: Final = 5.0
-"""How long a partition may be kept from leaving the lane until its skipped offsets are checked."""
+"""Maximum time for which a partition stays in the lane until its skipped offsets are checked."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,13 +33,13 @@ class _JumpedOffsets:
     """Skipped offsets of one partition. Times are monotonic."""
 
     unchecked: Gap | None = None
-    """Skipped offsets that compaction may have removed: not checked yet."""
+    """Skipped offsets whose topic is not checked for compaction yet, or None."""
     since: float = 0.0
-    """When the first of them was seen."""
+    """When the first offset of `unchecked` was skipped."""
     to_report: Gap | None = None
-    """Skipped offsets that compaction did not remove: to be reported."""
+    """Skipped offsets of a topic that is not compacted, until they are reported, or None."""
     not_before: float = 0.0
-    """When `unchecked` may be checked."""
+    """Earliest time at which `unchecked` can be checked."""
 
     def is_due(self, now: float) -> bool:
         return self.unchecked is not None and now >= self.not_before
@@ -47,14 +47,14 @@ class _JumpedOffsets:
 
 @dataclass(slots=True, kw_only=True)
 class GapWatch:
-    """Skipped offsets in the partitions of one lane."""
+    """Collects, checks and reports skipped offsets in the partitions of one lane."""
 
     ports: LanePorts
     _jumped: dict[TopicPartition, _JumpedOffsets] = field(default_factory=dict)
     _is_checking: bool = False
 
     def note(self, tp: TopicPartition, jumps: Iterable[tuple[int, int]]) -> None:
-        """Note that the source returned no records for these offsets: [first, next)."""
+        """Note that the source returned no records for these upstream ranges [first, next)."""
         jumped = self._jumped.setdefault(tp, _JumpedOffsets())
         if jumped.unchecked is None:
             jumped.since = self.ports.clock.monotonic()
@@ -68,16 +68,12 @@ class GapWatch:
         self.poll()
 
     def must_stay(self, tp: TopicPartition) -> bool:
-        """Return whether the partition must stay in the lane for a moment, until its skipped
-        offsets are checked.
-        """
+        """Return True if a partition must not leave before its skipped offsets are checked."""
         jumped, now = self._jumped.get(tp), self.ports.clock.monotonic()
         return jumped is not None and jumped.is_due(now) and now < jumped.since + HELD_S
 
     def poll(self) -> None:
-        """Query which topics are compacted if there are skipped offsets to check. Called about once
-        a second.
-        """
+        """Begin a check of skipped offsets if one is due. Called about once a second."""
         now = self.ports.clock.monotonic()
         due = {tp for tp, jumped in self._jumped.items() if jumped.is_due(now)}
         if due and not self._is_checking:
@@ -91,7 +87,7 @@ class GapWatch:
             )
 
     def pop_gap(self, tp: TopicPartition) -> Gap | None:
-        """Return the gap to report for this partition, or None. A gap is returned once."""
+        """Return the gap to report for this partition, or None. A gap is returned only once."""
         jumped = self._jumped.get(tp)
         if jumped is None:
             return None
@@ -99,7 +95,7 @@ class GapWatch:
         return found
 
     def forget(self, tp: TopicPartition) -> None:
-        """Forget a partition that left the lane."""
+        """Remove a partition that left the lane."""
         self._jumped.pop(tp, None)
 
     def _check(self, topics: set[str]) -> set[str]:

@@ -6,10 +6,11 @@ damaged log.
 Partitions that have had no leader for too long are stopped one by one, with a code.
 
 No request gets an error for a partition without a leader, because no broker responds for it. Its
-fetched records would stay in memory for the whole time, and all partitions share the lane's memory.
-So its time in the lane ends after NO_LEADER_AFTER_S, and its records are dropped. Nothing is lost:
-records that were not acknowledged are read again, and the cold start checks what was in flight, as
-after any problem. The driver retries, and the lane starts the partition as soon as it has a leader.
+fetched records would stay in the memory that all partitions of the lane share. So the partition
+leaves the lane after NO_LEADER_AFTER_S, and its records are dropped. Nothing is lost, because
+records that were not acknowledged are read again, and the cold start checks the batches that were
+in flight, as after any problem. The driver retries, and the lane starts the partition as soon as it
+has a leader.
 
 **Damaged logs**
 
@@ -19,16 +20,17 @@ If the length field of a batch is damaged on the broker's disk, the broker treat
 segment as a batch that is still being written. It answers every read there without an error and
 without a byte, forever. From outside, the partition silently lags.
 
-An empty response has harmless reasons, which must be distinguished from this one:
+An empty response may also have a harmless reason. The check distinguishes these reasons from
+damage:
 
 - Nothing to read: the end (high watermark, or last stable offset under read_committed) is at the
   position. An open transaction that holds the last stable offset back is such a case.
 - Markers and aborted records are bytes in the response, and the position moves over them.
-- A partition left out of the fetch (budget, memory, no leader) is in no broker's session, and a
-  quota's responses are counted. Both restart the waiting time.
-- A fetch filled by other partitions, or a session that lost the partition: the check requests this
-  partition alone, and a broker then returns at least one batch, whatever its size (KIP-74). The
-  check itself waits for a quota, and takes end and records from one response.
+- A partition left out of the fetch (budget, memory, no leader) is in no broker's session, and
+  responses that a quota delayed are counted. Both restart the waiting time.
+- A fetch filled by other partitions, or a session that lost the partition: the check requests only
+  this partition, so that the broker returns at least one batch, whatever its size (KIP-74). The
+  check itself waits out a quota, and uses the end and the records of the same response.
 - A nearby replica that is damaged while the leader is not: the check reads from the leader, and the
   partition is then read from there.
 - The end of a compacted log: its last records may be gone (tombstones, markers), so that nothing is
@@ -36,11 +38,11 @@ An empty response has harmless reasons, which must be distinguished from this on
   there are records, a sound log would have returned them from the position, too. If nothing can be
   read there either, a compacted log gets no code, because nothing is known to be missing. A copy
   that is to end there (`--once`) is complete only if an open transaction holds the end back and the
-  log, read without regard to the transaction, continues there: damage in that segment would have
-  stopped such a read, too. (Brokers skip damage in an earlier segment: see `offset_gaps`.)
+  log, read without regard to the transaction, continues there, because damage in that segment would
+  have stopped such a read, too. (Brokers skip damage in an earlier segment: see `offset_gaps`.)
 
-A log that is not compacted has no gaps, so one empty response is proof there. A topic whose
-configuration may not be read counts as compacted.
+A log that is not compacted has no gaps, so one empty response proves damage. A topic counts as
+compacted if reading its configuration is denied.
 
 A broker also responds like this if records are in remote storage (KIP-405) that does not return
 them within `remote.fetch.max.wait.ms`. Nothing is lost then. So the message suggests deleting
@@ -72,11 +74,13 @@ log = logging.getLogger(__name__)
 
 
 NO_LEADER_AFTER_S: Final = 5.0
-"""Longer than an election takes if there is a candidate."""
+"""Time without a leader after which a partition is stopped. An election takes less time if there is
+a candidate.
+"""
 
 
 class NoLeaderWatch:
-    """Finds leaderless partitions of both clusters, by the lane's metadata and connections."""
+    """Finds partitions without a reachable leader, from the lane's metadata and connections."""
 
     def __init__(self, ports: LanePorts) -> None:
         self._clock = ports.clock
@@ -84,7 +88,7 @@ class NoLeaderWatch:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether every partition has a leader that can be reached."""
+        """True if every partition has a leader that can be reached."""
         return not any(side.leaderless or side.unreached for side, _ in self._sides)
 
     def of_source(self, copy: Copy, *, after_s: float) -> PartitionError | None:
@@ -94,14 +98,14 @@ class NoLeaderWatch:
         return self._error_of(1, tp, after_s)
 
     def of_take(self, take: TakePartition) -> PartitionError | None:
-        """Return why a search of this partition would have to wait now, or None."""
+        """Return the error because of which a search would have to wait now, or None."""
         error = self._error_of(0, take.source, 0.0)
         for tp in _targets(take):
             error = error or self._error_of(1, tp, 0.0)
         return error
 
     def is_sound(self, take: TakePartition) -> bool:
-        """Return whether the brokers of this partition respond."""
+        """Return True if the leaders of this partition respond in time on both clusters."""
         (source, _), (target, _) = self._sides
         return source.is_sound(take.source) and all(target.is_sound(tp) for tp in _targets(take))
 
@@ -114,7 +118,7 @@ class NoLeaderWatch:
         leader = side.leaders.get(tp)
         if leader is None or leader.node not in side.unreached:
             return None
-        side.connection_to(leader.node)  # retry the connection: perhaps nothing else does
+        side.connection_to(leader.node)  # retry the connection, as perhaps no other code does
         # if no broker of the cluster can be reached, the cluster is the problem, not this partition
         if not side.connections or side.unreached.get(leader.node, before + 1) > before:
             return None
@@ -140,14 +144,12 @@ responds sooner.
 """
 
 BOUNDED_AFTER_S: Final = 10.0
-"""The same for a copy with an end (`--once`), which should not wait that long for a
-gap before it.
-"""
+"""STALLED_AFTER_S of a copy with an end (`--once`), which may have only a gap left to read."""
 
 ASK_S: Final = 10.0
 CHECK_BYTES: Final = 1 << 16
 OFFSETS_TRIED: Final = 8
-"""Number of later offsets at which a compacted log is read. Brokers index it every 4 KB."""
+"""Number of later offsets at which a compacted log is read. Its index has an entry per 4 KB."""
 
 
 class StalledPartition(NamedTuple):
@@ -156,20 +158,20 @@ class StalledPartition(NamedTuple):
     position: int
     end: int
     is_gap: bool
-    """True: compaction left nothing up to the end, and the log continues after it. False: records
-    must be there.
+    """True if compaction left no record before `end`, and the log continues after it. False if
+    records must be there.
     """
     is_tiered: bool
-    """Whether remote storage may have the records, and be slow."""
+    """True if the records may be in remote storage that is slow."""
 
 
 Found = dict[TopicPartition, StalledPartition | None]
-"""Results by partition. None: there is something to read, or nothing is known to be missing."""
+"""Results by partition: None if there are records to read, or if none is known to be missing."""
 
 
 @dataclass(slots=True, kw_only=True)
 class StallWatch:
-    """Checks partitions of one lane for which requests have returned nothing for too long."""
+    """Checks the partitions of a lane that have returned nothing for too long."""
 
     ports: LanePorts
     source: SourceSide
@@ -210,7 +212,7 @@ class StallWatch:
 
     def _on_failed(self, error: TwinlogError) -> None:
         self._is_checking = False
-        self._since.clear()  # the waiting time starts again
+        self._since.clear()  # partitions must be silent for the whole time again
         log.debug("the check of silent partitions failed error=%s", error)
 
     def _error(self, tp: TopicPartition, stalled: StalledPartition) -> PartitionError:
@@ -247,7 +249,7 @@ class StallWatch:
     def _is_followed(
         self, client: ClusterClient, tp: TopicPartition, position: int, end: int
     ) -> bool:
-        """Return whether there are records at later offsets, below the end."""
+        """Return True if there are records after `position` and below `end`."""
         return any(
             header.base_offset < end
             for offset in _offsets_to_try(position, end)
@@ -256,7 +258,7 @@ class StallWatch:
         )
 
     def _is_gap(self, client: ClusterClient, tp: TopicPartition, position: int, end: int) -> bool:
-        """Return whether the next batch is of the open transaction that holds the end back."""
+        """Return True if the next batch belongs to the open transaction that holds `end` back."""
         answers = self._read(client, {tp: position}, isolation=Isolation.READ_UNCOMMITTED).values()
         headers = (header for answer in answers for header, _ in read_headers(answer.records))
         return any(header.base_offset >= end for header in islice(headers, 1))

@@ -11,13 +11,15 @@ from twinlog.wire.kernels.shapes import Kernels
 from twinlog.wire.kernels.twin import TWIN
 
 VARIABLE: Final = "TWINLOG_KERNELS"
-"""`python` selects the twin, to compare the two or to rule out the library as a cause."""
+"""Environment variable. `python` selects the twin, to compare it with the compiled kernels, or to
+rule them out as the cause of a problem.
+"""
 
 KERNELS_MISSING: Final = "KERNELS_MISSING"
 
 
 class ChosenKernels:
-    """The kernels in use, and the reason if they are the slow ones."""
+    """The kernels in use. `why_slow` is the reason if they are the Python twin, else None."""
 
     def __init__(self, path: Path) -> None:
         self.kernels: Kernels = TWIN
@@ -35,8 +37,8 @@ class ChosenKernels:
         return self.why_slow is None
 
     def warning(self, what: str) -> str:
-        """Return the warning about missing kernels. `what` is a subject with its verb, which takes
-        "several times the CPU" as its object.
+        """Return the warning about missing kernels. `what` is a subject and a verb, and "several
+        times the CPU" completes the sentence.
         """
         return (
             f"the compiled kernels are not used ({self.why_slow}): {what} several times the CPU; "

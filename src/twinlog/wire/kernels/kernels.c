@@ -1,4 +1,5 @@
-/* Loops over the bytes of record batches that are too slow in Python; `twin.py` is the same there.
+/* Loops over the bytes of record batches that are too slow in Python; `twin.py` has the same
+ * functions in Python.
  *
  * Rules of this file:
  * - No library, no allocation, no global that is written after `twinlog_prepare`: all memory that
@@ -6,7 +7,7 @@
  * - Before a byte is read, its position is compared with the end; before a byte is written, the
  *   remaining room is checked. A length is compared before it is added. Sums that may overflow are
  *   unsigned.
- * - Errors are not explained: the result is BAD, and the twin finds the message.
+ * - Errors are not explained: the result is BAD, and the twin then finds the message.
  *
  * It does not use Python's API, so one library serves all Python versions. `twinlog_version` must
  * match `library.py`.
@@ -29,14 +30,15 @@ enum { OFFSET, TIMESTAMP, REST, KEY, KEY_SIZE, VALUE, VALUE_SIZE, HEADERS, END }
 /* numbers of `scan` that are kept between two calls */
 enum { POSITION, LEFT, LAST_DELTA, MOST_DELTA, BASE_OFFSET, BASE_TIME, HAS_TIME, TIME };
 
-/* most bytes of a record before its key length: length, attributes, two deltas */
+/* maximum bytes of a record before its key length: length, attributes, two deltas */
 #define MOST_FRONT (5 + 1 + 10 + 5)
 
 EXPORT i64 twinlog_version(void) { return 5; }
 
 /* ---- integers ---- */
 
-/* Zigzag, at most `most` bytes (5 or 10) below `end`; returns 0 if it is truncated or too long. */
+/* Reads a zigzag varint of at most `most` bytes (5 or 10) that ends at or before `end`; returns 0
+ * if it is truncated or too long. */
 static inline int read_int(const u8 *data, i64 *position, i64 end, int most, i64 *value) {
     u64 raw = 0;
     i64 at = *position;
@@ -117,7 +119,7 @@ static inline u32 little32(const u8 *at) {
     return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? value : __builtin_bswap32(value);
 }
 
-/* The compiler would turn a hand-written loop into a call of memcpy anyway. */
+/* memcpy, because the compiler would turn a hand-written loop into a call of it anyway. */
 static inline void copy(u8 *to, const u8 *from, i64 size) {
     if (size > 0) __builtin_memcpy(to, from, (size_t)size);
 }
@@ -129,7 +131,7 @@ static inline void copy(u8 *to, const u8 *from, i64 size) {
 #define POWERS 32
 
 static u32 crc_table[8][256];
-static u32 power[POWERS]; /* x^(8 * 2^k): a register after 2^k bytes that are zero */
+static u32 power[POWERS]; /* x^(8 * 2^k): the effect of 2^k zero bytes on a register */
 
 /* The product of two polynomials modulo CRC32C's. */
 static u32 times(u32 a, u32 b) {
@@ -156,7 +158,7 @@ BY_INSTRUCTION static inline u32 product_of(u32 a, u32 b) {
     return (u32)__builtin_ia32_crc32di(0, (u64)product[0]);
 }
 
-/* Three registers at once, because each instruction waits for the one before it. */
+/* Uses three registers in turn, because each instruction waits for the result of its register. */
 BY_INSTRUCTION static u32 crc_by_instruction(const u8 *data, i64 size, u32 crc) {
     u64 first = crc;
     for (; size >= 3 * STRIPE; data += 3 * STRIPE, size -= 3 * STRIPE) {
@@ -205,7 +207,8 @@ EXPORT void twinlog_prepare(void) {
 #endif
 }
 
-/* The register after these bytes. It begins with CRC_BEGIN, and its complement is the CRC. */
+/* Returns the register after these bytes, if it was `crc` before them. Its first value is
+ * CRC_BEGIN, and the complement of its last value is the CRC. */
 static u32 crc_after(const u8 *data, i64 size, u32 crc) {
 #if HAS_INSTRUCTIONS
     if (has_instructions) return crc_by_instruction(data, size, crc);
@@ -221,7 +224,7 @@ static u32 crc_after(const u8 *data, i64 size, u32 crc) {
 
 static u32 crc32c(const u8 *data, i64 size) { return ~crc_after(data, size, CRC_BEGIN); }
 
-/* The difference between two registers after the same bytes, if it was `crc` before them. */
+/* Returns the difference of two registers after the same bytes, if it was `crc` before. */
 static u32 shifted(u32 crc, i64 bytes) {
 #if HAS_INSTRUCTIONS
     if (has_instructions) return shifted_by_instruction(crc, bytes);
@@ -249,7 +252,7 @@ struct header {
     i64 key, key_size, value, value_size;
 };
 
-/* Reads the header at *position: a key is never null, a value may be. */
+/* Reads the header at *position, whose value may be null, but not its key. */
 static inline int read_header(const u8 *data, i64 *position, i64 end, struct header *one) {
     if (!read_bytes(data, position, end, &one->key, &one->key_size) || one->key_size < 0) return 0;
     return read_bytes(data, position, end, &one->value, &one->value_size);
@@ -339,7 +342,8 @@ EXPORT i64 twinlog_measure(const i64 *table, i64 stride, const i64 *picked, i64 
     return total;
 }
 
-/* Writes these rows as records of that batch, dense; returns its bytes, BAD without room. */
+/* Writes these rows as the records of a dense batch, as `twinlog_measure` has measured it; returns
+ * the bytes written, or BAD without room. */
 EXPORT i64 twinlog_rebuild(const u8 *data, i64 size, const i64 *table, i64 stride,
                            const i64 *picked, i64 count, i64 number, i64 base, u8 *out, i64 room) {
     u8 *at = out;
@@ -402,7 +406,7 @@ EXPORT i64 twinlog_place(const u8 *data, i64 size, const i64 *table, i64 stride,
     }
     for (i64 p = 0; p < partitions; p++) counts[p + 1] += counts[p];
     for (i64 n = count - 1; n >= 0; n--) placed[--counts[where[n] + 1]] = picked[n];
-    /* each was counted down to its begin, which is the end of the previous one */
+    /* each count is now the begin of its partition, which is the end of the previous partition */
     for (i64 p = 0; p < partitions; p++) counts[p] = counts[p + 1];
     counts[partitions] = count;
     return count;
@@ -410,8 +414,8 @@ EXPORT i64 twinlog_place(const u8 *data, i64 size, const i64 *table, i64 stride,
 
 /* ---- columns of bytes ---- */
 
-/* Copies the bytes of one column's rows one after another, and sets the end of each and a bit for
- * each that is not null, as in Arrow; returns the number of nulls, BAD without room. */
+/* Copies the bytes of one column's rows one after another. Sets the end of each row, and a bit for
+ * each row that is not null, as in Arrow; returns the number of nulls, or BAD without room. */
 EXPORT i64 twinlog_gather(const u8 *data, i64 size, const i64 *from, const i64 *sizes, i64 count,
                           u8 *out, i64 room, int32_t *ends, u8 *present) {
     i64 filled = 0, nulls = 0;
@@ -439,7 +443,7 @@ struct strings {
     const i64 *starts, *sizes;
 };
 
-/* Reads row n of a column; a negative size means null. Returns 0 if it is outside of its data. */
+/* Finds row n of a column; a negative size means null. Returns 0 if it is outside of the data. */
 static inline int find_bytes(const struct strings *from, i64 n, i64 *start, i64 *size) {
     *start = from->starts[n];
     *size = from->sizes[n];
@@ -483,7 +487,7 @@ EXPORT i64 twinlog_pack(const u8 *keys, i64 keys_size, const i64 *key_at, const 
         at += value_bytes;
         row[HEADERS * count] = at - out;
         if (header_bytes) copy(at, headers + header, header_bytes);
-        else *at = 0; /* none */
+        else *at = 0; /* no headers */
         at += header_bytes ? header_bytes : 1;
         row[END * count] = at - out;
     }
@@ -495,7 +499,7 @@ EXPORT i64 twinlog_pack(const u8 *keys, i64 keys_size, const i64 *key_at, const 
 /* totals over the headers of some records */
 enum { HEADER_COUNT, KEY_BYTES, VALUE_BYTES, ROWS_WITHOUT, NULL_VALUES };
 
-/* Whether it is UTF-8 without surrogates, as Arrow and Python require. */
+/* Returns 1 if the text is UTF-8 without surrogates, as Arrow and Python require, else 0. */
 static int is_text(const u8 *text, i64 size) {
     for (i64 n = 0; n < size;) {
         u8 first = text[n], low = 0x80, high = 0xBF;
@@ -591,9 +595,9 @@ EXPORT i64 twinlog_unpack_headers(const u8 *data, i64 size, const i64 *starts, c
     return header;
 }
 
-/* The inverse: encodes the headers of records; row n has counts[n] of them, and size 0 means none.
- * Returns the bytes written, or BAD without room, if a key is null, or if a column is outside of
- * its data. */
+/* Encodes the headers of records, as the inverse of unpacking; row n has counts[n] of them, and
+ * size 0 means none. Returns the bytes written, or BAD without room, if a key is null, or if a
+ * column is outside of its data. */
 EXPORT i64 twinlog_pack_headers(const u8 *keys, i64 keys_size, const i64 *key_at,
                                 const i64 *key_sizes, const u8 *values, i64 values_size,
                                 const i64 *value_at, const i64 *value_sizes, i64 headers,
@@ -635,7 +639,7 @@ EXPORT i64 twinlog_pack_headers(const u8 *keys, i64 keys_size, const i64 *key_at
 #define LZ4_BLOCK_SUMS 0x10
 #define LZ4_SIZED 0x08
 #define LZ4_SUMMED 0x04
-#define LZ4_UNKNOWN 0xC3 /* other versions, a dictionary */
+#define LZ4_UNKNOWN 0xC3 /* not supported: other versions, a dictionary */
 #define LZ4_STORED 0x80000000u
 
 #define PRIME1 2654435761u
@@ -663,7 +667,7 @@ static u32 xxh32(const u8 *at, i64 size) {
     return sum ^ sum >> 16;
 }
 
-/* Adds the further bytes of a length whose four bits are all set. */
+/* Adds the further bytes of a length if its four bits are all set. */
 static inline int read_length(const u8 *in, i64 *at, i64 end, i64 *length) {
     u8 byte = 255;
     while (byte == 255) {
@@ -746,7 +750,8 @@ enum { AT, NEXT_OFFSET, END_OFFSET, FEW, MOST_RECORDS, IS_CHECKED, CODEC,
 
 /* Joins consecutive batches from state[AT] on that can be sent unchanged (magic 2, state[CODEC],
  * dense, CreateTime, correct CRC, one leader epoch) to one uncompressed payload of at most `room`
- * bytes; returns its size. For lz4, the only codec, as many bytes of `out` after it are used. */
+ * bytes; returns the payload's size. If they are lz4, the only codec here, the `room` bytes of
+ * `out` after the payload's room are used to decompress. */
 EXPORT i64 twinlog_join(const u8 *buffer, i64 size, i64 *state, u8 *out, i64 room) {
     i64 at = state[AT], next = state[NEXT_OFFSET], records = 0, batches = 0, filled = 0;
     i64 epoch = 0, base = 0, record_time = 0, batch_time = 0, oldest = 0;
@@ -808,7 +813,7 @@ EXPORT i64 twinlog_join(const u8 *buffer, i64 size, i64 *state, u8 *out, i64 roo
 /* numbers of a `rewrite`; the first three are also results */
 enum { REWRITE_AT, REWRITE_NEXT, REWRITE_EPOCH, REWRITE_BEGINS, REWRITE_END, REWRITE_LIMIT, REWRITE_FEW,
        REWRITE_CODECS, REWRITE_PRODUCER, REWRITE_SEQUENCE, REWRITE_NUMBERS };
-/* numbers of a row; the rows follow those numbers */
+/* numbers of a row; the rows follow after REWRITE_NUMBERS */
 enum { ROW_AT, ROW_LENGTH, ROW_OFFSET, ROW_COUNT, ROW_BASE_TIME, ROW_MOST_TIME, ROW_EPOCH,
        ROW_MARK, ROW_NUMBERS };
 
@@ -832,8 +837,8 @@ static i64 fingerprint_of(const u8 *head, i64 length) {
     return (u32)~crc_after(head + one.value, one.value_size, crc_after(numbers, 4, crc));
 }
 
-/* Turns a checked batch into one of this producer. Of its payload only the register of the CRC
- * `after` is needed: the header before it changes, and so does the register by a known number. */
+/* Turns a checked batch into one of this producer. The payload is not read again: `after` is the
+ * CRC register after it, and a change of the header changes that register in a known way. */
 static void rewrite_one(u8 *head, i64 length, u32 front, u32 after, i64 producer, i64 sequence) {
     put64(head, 0);
     head[22] &= KEPT_ATTRIBUTES;
@@ -845,8 +850,8 @@ static void rewrite_one(u8 *head, i64 length, u32 front, u32 after, i64 producer
 }
 
 /* Rewrites at most `most` contiguous batches that need no other change, and writes a row for each;
- * returns their number. Skips control batches. A run begins after them, whose first batch gets a
- * fingerprint. Stops before the first other batch, which is not changed. */
+ * returns their number. Skips control batches. A run begins after them, and the row of its first
+ * batch gets a fingerprint. Stops before the first other batch, which is not changed. */
 EXPORT i64 twinlog_rewrite(u8 *buffer, i64 size, i64 *state, i64 most) {
     i64 at = state[REWRITE_AT], next = state[REWRITE_NEXT], sequence = state[REWRITE_SEQUENCE], rows = 0;
     i64 *row = state + REWRITE_NUMBERS;
@@ -866,7 +871,7 @@ EXPORT i64 twinlog_rewrite(u8 *buffer, i64 size, i64 *state, i64 most) {
             if (!(state[REWRITE_CODECS] >> codec & 1) || (begins && codec)) break;
             if (count > (i64)SEQUENCE_MASK + 1 - sequence) break;
             if (count <= state[REWRITE_FEW] && left >= 8 && (i64)big64(head + length) == next + count)
-                break; /* the two may be joined */
+                break; /* the batch and the next one may be joined */
         }
         u32 front = crc_after(head + CRC_FROM, HEADER_BYTES - CRC_FROM, CRC_BEGIN);
         u32 after = crc_after(head + HEADER_BYTES, length - HEADER_BYTES, front);

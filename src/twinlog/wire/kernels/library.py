@@ -1,9 +1,9 @@
 """Loads and calls the compiled kernels.
 
-They are a shared library beside this file, built when Twinlog is installed (`hatch_build.py`). It
-does not use Python's API, so one library serves every Python version. It is loaded in some
-milliseconds, and lanes share its pages. Nothing is compiled or written when a lane starts. Every
-call passes the size of each buffer.
+They are a shared library beside this file, built when Twinlog is installed (`hatch_build.py`). The
+library does not use Python's API, so one library serves every Python version. Loading takes some
+milliseconds, and lanes share the library's pages. Nothing is compiled or written when a lane
+starts. Every call passes the size of each buffer.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _FUNCTIONS: Final[dict[str, Sequence[Any]]] = {
 
 
 class NotLoaded(Exception):
-    """This machine cannot load the library. The text has the reason."""
+    """Raised if this process cannot load the library. The text has the reason."""
 
 
 class Library:
@@ -188,7 +188,7 @@ class Library:
         count, columns = len(times), (key, value, headers)
         if any(len(column.starts) != count or len(column.sizes) != count for column in columns):
             raise ValueError("columns differ in length")
-        # a null in each column subtracts 1
+        # 3 bytes more per row, because the sums count each null as -1
         out = bytearray(sum(sum(column.sizes) for column in columns) + count * (_LENGTHS + 3))
         cells = array("q", bytes(8 * COLUMNS * count))
         filled = self._pack(
@@ -240,7 +240,7 @@ class Library:
         headers, rows = len(key.sizes), len(counts)
         if {len(key.starts), len(value.starts), len(value.sizes)} != {headers}:
             raise ValueError("columns differ in length")
-        # a null in each column subtracts 1
+        # 2 bytes more per header, because the sums count each null as -1
         room = sum(key.sizes) + sum(value.sizes) + headers * (5 + 5 + 2) + rows * 5
         out = bytearray(max(0, room))
         starts, sizes = (array("q", bytes(8 * rows)) for _ in range(2))

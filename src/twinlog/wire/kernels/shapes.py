@@ -1,15 +1,15 @@
-"""Inputs and outputs of the kernels: a table of records, and the numbers of the others.
+"""Inputs and outputs of the kernels: a table of records, and numbers in arrays and tuples.
 
 A table has nine columns of 64-bit numbers over one decompressed payload. The bytes of the payload
-stay where they are. A row has the positions of a record's key, value and headers in them, so no
+are not moved. A row has the positions of a record's key, value and headers in the payload, so no
 object is created before it is needed:
 
     offset, timestamp     absolute, as a consumer sees them
-    rest, end             bytes [rest, end): key length, key, value length, value, headers. They
-                          do not depend on the batch, so they fit into any other unchanged
-    key, key size         where the key begins; its size, negative for null
-    value, value size     the same for the value
-    headers               where their count begins
+    rest, end             bytes [rest, end): key length, key, value length, value, headers. These
+                          bytes do not depend on the batch, so they are valid in any other batch
+    key, key size         where the key begins; its size, which is negative for null
+    value, value size     where the value begins; its size, which is negative for null
+    headers               where the header count begins
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ END: Final = 8
 COLUMNS: Final = 9
 
 ScanState = array
-"""64-bit numbers: the input of a scan, and the state in which the next one resumes."""
+"""64-bit numbers: the input of a scan, and the state from which the next scan resumes."""
 POSITION: Final = 0
 LEFT: Final = 1
 LAST_DELTA: Final = 2
@@ -50,47 +50,47 @@ MOST_RECORDS: Final = 4
 IS_CHECKED: Final = 5
 """1 if the CRCs were already checked."""
 CODEC: Final = 6
-"""Number of the batches' codec: none or lz4."""
+"""Codec number of the batches to join, which must be that of no compression or lz4."""
 BATCHES: Final = 7
 RECORDS: Final = 8
 EPOCH: Final = 9
 FIRST_TIMESTAMP: Final = 10
 MOST_TIMESTAMP: Final = 11
-"""The greatest timestamp in the records. The next two are from the headers of the batches."""
+"""The greatest timestamp of the records. The next two numbers are from the batches' headers."""
 MOST_OF_BATCHES: Final = 12
 LEAST_OF_BATCHES: Final = 13
 JOIN_NUMBERS: Final = 14
 
 
 class BatchRewrite(NamedTuple):
-    """Where batches are rewritten, and which ones."""
+    """Input of `rewrite`: where it begins, which batches it can rewrite, and their new producer."""
 
     at: int
     next_offset: int
     leader_epoch: int
     """Source leader epoch of the offset before `next_offset`."""
     begins_run: bool
-    """Whether the next record begins a run of the offset map."""
+    """True if the next record begins a run of the offset map."""
     end_offset: int
     most_bytes: int
     few: int
-    """A batch of at most this many records is left for a join if another batch follows it."""
+    """A batch of at most this many records is left for `join` if a contiguous batch follows."""
     codecs: int
-    """A bit for each codec number whose batches are not recompressed."""
+    """One bit per codec number, set if batches with that codec are not recompressed."""
     producer_id: int
     sequence: int
 
 
 RewrittenRow = tuple[int, int, int, int, int, int, int, int]
-"""Position, length, base offset, record count, base timestamp, maximum timestamp and leader epoch
-that a batch had before; if it begins a run the fingerprint of its first record, else
--1.
+"""A batch before it was rewritten: position, length, base offset, record count, base timestamp,
+maximum timestamp and leader epoch. The last number is the fingerprint of its first record if the
+batch begins a run, else -1.
 """
 
 
 class RewrittenBatches(NamedTuple):
-    """The rewritten batches, and where the first batch begins that was not rewritten (fields as in
-    `BatchRewrite`).
+    """The rewritten batches, and the position of the first batch that was not rewritten (with the
+    fields of `BatchRewrite`).
     """
 
     at: int
@@ -112,7 +112,7 @@ class Table:
         self.stride = stride
         self.rows = rows
         self.is_rising = is_rising
-        """Whether offsets increase from row to row, as in every batch of magic 2."""
+        """True if offsets increase from row to row, as in every batch of magic 2."""
 
     def column(self, number: int, first: int = 0, end: int | None = None) -> Sequence[int]:
         """Return the cells of a column in the rows [first, end)."""
@@ -128,7 +128,7 @@ class Strings(NamedTuple):
     sizes: array[int]
 
     def rows(self) -> list[bytes | None]:
-        """Return each row as an object. Raises ValueError if one is outside of the data."""
+        """Return each row as an object. Raises ValueError if a row is outside of the data."""
         out: list[bytes | None] = []
         for start, size in zip(self.starts, self.sizes, strict=True):
             if size > 0 and not 0 <= start <= len(self.data) - size:
@@ -149,10 +149,10 @@ class HeaderColumns(NamedTuple):
     ends: bytearray
     """The end of each row's list, as a number of headers."""
     present: bytearray
-    """A bit for each row, which is null if the record has no headers."""
+    """One bit per row. A row is null if its record has no headers."""
     nulls: int
     keys: bytearray
-    """Encoded as UTF-8."""
+    """The UTF-8 bytes of all keys."""
     key_ends: bytearray
     values: bytearray
     value_ends: bytearray
@@ -164,7 +164,7 @@ class Kernels(Protocol):
     """The kernels. `row_numbers` are rows of the table, in order."""
 
     def scan(self, data: bytes, state: ScanState[int], limit: int) -> Table | None:
-        """Return at most `limit` records, or None if they are corrupt: the twin finds why."""
+        """Return at most `limit` records, or None if one is corrupt. The twin finds the reason."""
 
     def measure(
         self, table: Table, row_numbers: array[int], number: int, base: int
@@ -183,7 +183,7 @@ class Kernels(Protocol):
         out: bytearray,
         start: int,
     ) -> int:
-        """Write the rows that `measure` has measured, from `start` on.
+        """Write the rows that `measure` has measured to `out`, from byte `start` on.
 
         Returns the number of bytes written, or -1 if there is not enough room.
         """
@@ -196,8 +196,8 @@ class Kernels(Protocol):
     ) -> tuple[bytearray, bytearray, bytearray, int]:
         """Return column KEY or VALUE of the rows [first, end) as the buffers of an Arrow column.
 
-        The result is their bytes, the end of each (32-bit numbers, preceded by a 0), a bit for each
-        (set if it is not null), and the number of nulls.
+        These are the bytes of all cells, the end of each cell (32-bit numbers, preceded by a 0),
+        one bit per cell (set if the cell is not null), and the number of nulls.
         """
 
     def partition(self, table: Table, row_numbers: array[int], partitions: int) -> list[array[int]]:
@@ -215,9 +215,9 @@ class Kernels(Protocol):
     ) -> HeaderColumns | None:
         """Return headers as columns.
 
-        The headers of row n are data[starts[n]:ends[n]], which begins with their count. Returns
-        None if they are corrupt, a key is not UTF-8, or there are too many for 32 bits. The twin
-        handles these cases.
+        The headers of row n are data[starts[n]:ends[n]], which begins with the header count.
+        Returns None if headers are corrupt, a key is not UTF-8, or the columns exceed 32 bits. The
+        twin handles these cases.
         """
 
     def pack_headers(self, counts: array[int], key: Strings, value: Strings) -> Strings:
@@ -228,19 +228,19 @@ class Kernels(Protocol):
         """
 
     def join(self, buffer: memoryview, state: JoinState[int], out: bytearray, start: int) -> int:
-        """Join consecutive small batches into one payload, from `start` on, and return its size.
+        """Join consecutive small batches to one payload in `out` from `start` on. Return its size.
 
         Stops before the first batch that cannot be sent unchanged, or for which there is no room.
-        The payload is not compressed. For lz4 it gets half of the room, and the other half is
-        overwritten. The twin joins no compressed batch.
+        The payload is not compressed. If the batches are lz4, the payload gets half of the room,
+        and the other half is used to decompress. The twin joins no compressed batch.
         """
 
     def rewrite(self, buffer: memoryview, rewrite: BatchRewrite, limit: int) -> RewrittenBatches:
         """Rewrite the headers of at most `limit` consecutive batches as batches of this producer.
 
-        Each must be contiguous with the previous one, have a valid CRC, and need no other change.
-        Control batches in between are skipped, and a run begins after them. The first batch of a
-        run must be uncompressed. Stops before the first other batch, which the caller must handle
-        alone. The twin rewrites no batch, because the way of that one batch is the reference for
-        all of them.
+        Each batch must be contiguous with the previous batch, have a valid CRC, and need no other
+        change. Control batches in between are skipped, and a run begins after them. The first batch
+        of a run must be uncompressed. Stops before the first batch that does not meet these
+        conditions, which the caller must handle alone. The twin rewrites no batch, because the
+        caller's code for one batch is the reference.
         """

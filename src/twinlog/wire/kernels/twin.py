@@ -1,4 +1,4 @@
-"""The kernels in Python: the reference for the compiled ones, and the fallback without them.
+"""The kernels in Python: the reference for the compiled kernels, and the fallback without them.
 
 A record (KIP-98), all numbers zigzag varints:
 
@@ -76,10 +76,10 @@ _LENGTHS: Final = bytes(_length(number) for number in range(_MANY))
 
 
 class Twin:
-    """All kernels in Python, without state."""
+    """All kernels in Python. An instance has no state."""
 
     def scan(self, data: bytes, state: ScanState[int], limit: int) -> Table:
-        """Raises CorruptData. `LEFT` of the state then shows which record is corrupt."""
+        """Return records. After CorruptData, `LEFT` of the state shows which one is corrupt."""
         columns: list[list[int]] = [[] for _ in range(shapes.COLUMNS)]
         try:
             _parse(data, state, limit, columns)
@@ -159,7 +159,8 @@ class Twin:
         keys, sizes = table.column(shapes.KEY), table.column(shapes.KEY_SIZE)
         for row in row_numbers:
             size, at = sizes[row], keys[row]
-            # a hash, because with transactions records may have only even or only odd offsets
+            # the offset is hashed, because with transactions all records may have even or all odd
+            # offsets
             key = data[at : at + size] if size >= 0 else offsets[row].to_bytes(8, "big")
             by_partition[(murmur2(key) & _POSITIVE) % partitions].append(row)
         return by_partition
@@ -183,8 +184,8 @@ class Twin:
         return Table(bytes(data), flat, len(times), len(times))
 
     def unpack_headers(self, data: bytes, starts: array[int], ends: array[int]) -> HeaderColumns:
-        """A key that is not UTF-8 gets U+FFFD for the invalid bytes, as in Java's consumer. Raises
-        CorruptData.
+        """Return headers as columns. Invalid UTF-8 in a key becomes U+FFFD, as in Java's consumer.
+        Raises CorruptData.
         """
         keys, values = bytearray(), bytearray()
         list_ends, key_ends, value_ends = (array("i", [0]) for _ in range(3))
@@ -253,7 +254,7 @@ class Twin:
         return len(joining.payload)
 
     def rewrite(self, buffer: memoryview, rewrite: BatchRewrite, limit: int) -> RewrittenBatches:
-        """Rewrite no batch: the intake, which handles each alone, is the reference."""
+        """Rewrite no batch, because the intake, which handles each by itself, is the reference."""
         return RewrittenBatches(rewrite.at, rewrite.next_offset, rewrite.leader_epoch, ())
 
 
@@ -383,7 +384,7 @@ def _parse(  # noqa: C901, PLR0912, PLR0915 - one loop without calls, see below
         if length < 0 or end > size:
             raise CorruptData(f"its length leads to byte {end} of {size}")
 
-        position += 1  # attributes: none is defined
+        position += 1  # skip the attributes, of which none is defined
         raw = data[position]
         if raw < 0x80:
             position += 1
