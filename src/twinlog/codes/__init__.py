@@ -2,11 +2,11 @@
 
 A code is printed in brackets at the end of a message and is part of the interface. Read `Condition`
 first (the fields of a code), then `codes.toml`: codes of partitions, flows, this process, commands,
-DataFrames, HTTP requests and warnings; then the states. docs/codes.md is generated from them.
+DataFrames, HTTP requests and warnings; then the states. docs/codes.md is generated from all these.
 
-A new code is one row: its meaning, what to do, whether it is retried (set by the `Fate` that it is
-raised with), where the cause is, which side is at risk, and the traits that rules use. Codes are
-raised as plain strings (`twinlog.errors`); a test compares them with the tables. This package
+A new code is one row with its meaning, advice, and where the cause is. The row also has the side at
+risk, the traits that rules use, and whether Twinlog retries (set by the `Fate` of the error). Codes
+are raised as plain strings (`twinlog.errors`); a test compares them with the tables. This package
 imports no other part of Twinlog, and lanes do not load it.
 """
 
@@ -21,18 +21,18 @@ from typing import Any, Final
 
 
 class Retry(StrEnum):
-    """When Twinlog itself retries what has stopped."""
+    """When Twinlog itself retries after an error."""
 
     SOON = "soon"
     """After a growing pause of at most 30 s, because the cause may be temporary."""
     LATER = "within 30 s"
-    """It resumes within 30 s after the cause is fixed."""
+    """Within 30 s after the cause is fixed."""
     NO = "no"
-    """The command ends and has to be run again, or nothing stopped."""
+    """Never, because the command ends and has to be run again, or because nothing stopped."""
 
 
 class Fault(StrEnum):
-    """The usual location of the cause."""
+    """Where the cause of a condition usually is."""
 
     SOURCE = "source"
     TARGET = "target"
@@ -46,12 +46,12 @@ class Fault(StrEnum):
     """This machine, Spark, or the network between its processes."""
     TWINLOG = "Twinlog"
     NOBODY = "nobody"
-    """Part of normal operation."""
+    """The condition is part of normal operation, so nothing is at fault."""
 
 
 class AtRisk(StrEnum):
-    """The side that lacks records or holds the only copy of some. Save them before deleting
-    anything there.
+    """The side that lacks records, or has the only copy of some. Save these records before deleting
+    anything on this side.
     """
 
     NONE = ""
@@ -64,29 +64,29 @@ class Trait(Enum):
     """Properties of codes on which decisions of the driver and of commands depend."""
 
     CAN_BE_SKIPPED = auto()
-    """A single record or batch can cause it, and `twinlog topic skip` can skip it."""
+    """A single record or batch can cause the error, and `twinlog topic skip` can skip it."""
     ANOTHER_TOPIC = auto()
     """A topic was replaced, so the known position of the copy is no longer valid."""
     ANOTHER_SOURCE = auto()
     """The source no longer has the records that were copied."""
     STALE_PLAN = auto()
-    """Topic discovery may resolve it, because it finds new topic IDs, max.message.bytes or
+    """Topic discovery may resolve the problem, because it finds new topic IDs, max.message.bytes or
     LogAppendTime.
     """
     LOG_FINDING = auto()
-    """A cold start may report it wrongly if one of the two logs grows while it compares them."""
+    """A cold start may report the code wrongly if a log grows while the two logs are compared."""
     NO_OFFSETS = auto()
     """Offsets on the target must not be used."""
     NOT_OURS = auto()
-    """The remote topic may belong to another writer or hold the only copy of records, so it is not
-    changed.
+    """The remote topic may belong to another writer or have the only copy of records, so Twinlog
+    does not change it.
     """
     REPAIRABLE = auto()
-    """The two logs differ; an operator may accept the difference with `twinlog repair`."""
+    """The two logs differ, and an operator can accept the difference with `twinlog repair`."""
     AWAY = auto()
     """A cluster does not respond."""
     MAY_PASS = auto()
-    """Users or lanes may resolve it; only topic discovery detects that."""
+    """Users or lanes may resolve the problem, which only topic discovery detects."""
 
 
 IMPLIED: Final = {
@@ -101,15 +101,15 @@ class Condition:
     """One row of docs/codes.md. Its texts are Markdown."""
 
     codes: tuple[str, ...]
-    """Several codes if they share the meaning and the advice."""
+    """The codes of the row: several if they share meaning and advice."""
     meaning: str
     advice: str = ""
-    """What to do. Empty if the message itself has it."""
+    """What to do, or empty if the message itself says it."""
     retry: Retry = Retry.NO
     fault: Fault = Fault.SETUP
     at_risk: AtRisk = AtRisk.NONE
     traits: frozenset[Trait] = frozenset()
-    """Includes the traits that others imply."""
+    """Traits of the codes, including implied traits."""
     status: int = 0
     """HTTP status of the response, or 0 if the error's class decides."""
 
@@ -139,8 +139,8 @@ _READ: Final[dict[str, Callable[[Any], Any]]] = {
 
 @cache
 def tables() -> Mapping[str, tuple[Condition, ...]]:
-    """Return the rows by table, which is named for the thing that stops: partition, flow, process,
-    command, dataframe or request; for warnings nothing stops.
+    """Return the rows by table. Tables are named for what stops: partition, flow, process, command,
+    dataframe or request. The rows of the table for warnings stop nothing.
 
     The file is read by the first call, because most commands need no row.
     """
@@ -157,7 +157,7 @@ def tables() -> Mapping[str, tuple[Condition, ...]]:
 
 @cache
 def conditions() -> Mapping[str, Condition]:
-    """Return all rows by code."""
+    """Return all conditions by code."""
     return {code: row for rows in tables().values() for row in rows for code in row.codes}
 
 

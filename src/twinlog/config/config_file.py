@@ -35,7 +35,7 @@ _KEY_ESCAPES = _ESCAPES | {" ": "\\ ", "=": "\\=", ":": "\\:", "#": "\\#", "!": 
 
 
 def canonical(settings: Mapping[str, Setting], aliases: Iterable[str]) -> str:
-    """Return the whole file: clusters, general keys, keys of each cluster, keys of each flow."""
+    """Return a file's text: clusters, general keys, keys of each cluster, keys of each flow."""
     named = {_todays_name(key, settings): setting.value for key, setting in settings.items()}
     values = {key: _with_valid_star(key, value) for key, value in named.items()}
     sections = [section for section in _sections(values, list(aliases)) if section]
@@ -80,7 +80,7 @@ def _with_valid_star(key: str, value: str) -> str:
 
 def _todays_name(key: str, settings: Mapping[str, Setting]) -> str:
     """Return the current name of a deprecated key, unless the file also has the current name, which
-    then applies.
+    then takes precedence.
     """
     for old, new in RENAMED.items():
         if (key == old or key.endswith(f".{old}")) and not any(
@@ -123,7 +123,7 @@ def read_raw(path: Path, secrets: Path | None = None) -> RawConfig:
 
 
 def _read(path: Path, secrets: Path | None) -> RawConfig:
-    """Return the file's settings. Those of a connector are only in `connectors`."""
+    """Return the file's settings. A connector's settings are not converted to a flow yet."""
     data = read_bytes(path, "an mm2.properties file or a KafkaMirrorMaker2 resource")
     text = decode(data)
     if is_resource(path, text):
@@ -156,7 +156,7 @@ def _merged(first: RawConfig, second: RawConfig) -> RawConfig:
 
 
 def _completed(raw: RawConfig) -> RawConfig:
-    """Return the settings, with those of the connectors' flow if there are connectors."""
+    """Return the settings. Settings of connectors are converted to those of one flow."""
     if not raw.connectors:
         return raw
     settings, warnings = flow_of_connectors(raw.connectors)

@@ -1,8 +1,8 @@
 """The effective values of a flow by name, so that two configurations can be compared.
 
-Reloading (`changes_between`) and the comparison with another process (`digests`) both use it:
-changes that restart a flow are the differences that two processes must not have. Values that differ
-only in notation (`010` and `10`, a blank after a comma, an explicit default) are equal.
+Reloading (`changes_between`) and the comparison with another process (`digests`) both use them,
+because changes that restart a flow are the differences that two processes must not have. Values
+that differ only in notation (`010` and `10`, a blank after a comma, an explicit default) are equal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CLIENT: Final = re.compile(
 )
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+")
 _NUMBER_ENDINGS: Final = (".ms", ".bytes", ".size", ".memory")
-"""Endings of the numeric settings of Java's clients that have an effect."""
+"""Endings of the names of those numeric client settings that have an effect."""
 
 ACT_WHEN_GIVEN: Final = frozenset(
     {
@@ -34,14 +34,14 @@ ACT_WHEN_GIVEN: Final = frozenset(
         "twinlog.lane.memory.bytes",
     }
 )
-"""Without these keys their default does not apply: topics get the brokers' default, and lanes use
-`buffer.memory`.
+"""Keys whose default does not apply: if they are not set, topics get the brokers' default, and
+lanes use `buffer.memory`.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effective:
-    """One value. `setting`: its origin, or None if it results from several lines of other flows."""
+    """An effective value. `setting`: its line, or None if several other flows define it."""
 
     value: str
     setting: Setting | None
@@ -53,11 +53,11 @@ class Effective:
 
 
 def effective(config: FlowConfig) -> dict[str, Effective]:
-    """Return the values that have an effect and are not the default, by the flow's names."""
+    """Return the effective values other than defaults, by their names in the flow's settings."""
     by_name = {}
     for name, setting in config.settings.items():
         if name in RENAMED:
-            continue  # the setting is also present under its new name
+            continue  # a deprecated name; the setting is also present under its new name
         value = _canonical(name, setting)
         if name not in DEFINITIONS or name in ACT_WHEN_GIVEN or value != _default(name):
             by_name[name] = Effective(value=value, setting=setting)
@@ -72,7 +72,7 @@ def is_of_connection(name: str) -> bool:
 
 
 def as_written(config: FlowConfig, name: str) -> str:
-    """Return `source.consumer.fetch.max.bytes` as in a file: `A.consumer.fetch.max.bytes`."""
+    """Return a name as in a file, such as `A.consumer.x` instead of `source.consumer.x`."""
     for side, alias in (("source.", config.flow.source), ("target.", config.flow.target)):
         if name.startswith(side) and _CLIENT.match(name):
             name = f"{alias}.{name.removeprefix(side).removeprefix('cluster.')}"
@@ -118,7 +118,7 @@ def _without_prefix(name: str) -> str:
 
 
 def _lone_heartbeats(config: FlowConfig) -> Iterator[tuple[str, str]]:
-    """Yield the heartbeats of pairs that are not enabled, whose lines are not this flow's."""
+    """Yield name and text of heartbeats that the flow writes for pairs that are not enabled."""
     for beat in config.heartbeats:
         if (beat.source_alias, beat.target_alias) != (config.source_alias, config.target_alias):
             yield f"heartbeats {beat.source_alias}->{beat.target_alias}", _heartbeat_text(beat)
@@ -131,9 +131,8 @@ def _heartbeat_text(beat: HeartbeatConfig) -> str:
 
 
 # Short digests of a flow's effective configuration, by key, for comparison between processes.
-# Clients that may describe the flow's group can read them. So they contain neither secrets, not
-# even as digests, nor security keys, which may also name files with different paths on each
-# machine.
+# Clients with permission to describe the flow's group can read the digests. So no digest is made of
+# secrets or of security keys, which may also name files with different paths on each machine.
 
 DIGEST_CHARACTERS: Final = 8
 
@@ -151,7 +150,7 @@ def digests(config: FlowConfig) -> dict[str, str]:
 
 
 def differing_keys(own: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
-    """Return the keys whose values differ, sorted."""
+    """Return the keys whose digests differ, sorted."""
     return sorted(key for key in {*own, *other} if own.get(key) != other.get(key))
 
 
@@ -172,7 +171,7 @@ class ConfigChanges:
 
 
 def changes_between(before: MirrorConfig, after: MirrorConfig) -> ConfigChanges:
-    """Compare the effective values: moved lines, comments and other notations are not changes."""
+    """Compare effective values of two configurations, not their lines, comments and notation."""
     old = {config.flow: config for config in before.flows}
     new = {config.flow: config for config in after.flows}
     changed: list[FlowConfig] = []
@@ -199,7 +198,7 @@ def _differences(before: FlowConfig, after: FlowConfig) -> Iterator[str]:
         old, new = olds.get(name), news.get(name)
         if old is not None and new is not None and old.value == new.value:
             continue
-        # a line of the file may have several names in a flow, one for each client of a cluster
+        # one line of the file may have several names in a flow, one for each client of a cluster
         setting = next((config.setting for config in (new, old) if config and config.setting), None)
         key = name if setting is None else shown_key(setting.key)
         line = f"{key}: {_shown_value(before, name, old)} -> {_shown_value(after, name, new)}"
@@ -211,5 +210,5 @@ def _differences(before: FlowConfig, after: FlowConfig) -> Iterator[str]:
 def _shown_value(config: FlowConfig, name: str, value: Effective | None) -> str:
     if value is not None:
         return value.shown
-    # a value that equals the default may still be written in the file
+    # a value that equals the default may be written in the file, and is then shown
     return config.settings[name].shown if name in config.settings else _NOT_SET

@@ -2,7 +2,7 @@
 
 Checks run in this order: the file, its variables, `clusters`, keys of flows and own keys, enabled
 flows, and then the values of these flows. A pass stops at the first error, and the file is read
-again without that setting. Suspicious settings become warnings.
+again without the invalid setting. Suspicious settings become warnings.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ def load(
     overrides: Sequence[Override] = (),
     secrets: Path | None = None,
 ) -> MirrorConfig:
-    """Read a configuration file; `overrides` are settings of the command line.
+    """Read a configuration file. `overrides` are settings of the command line.
 
-    `clusters` keeps only the flows into these clusters (MirrorMaker 2's --clusters); each entry may
-    have several aliases separated by commas. `secrets` is the folder of a Strimzi resource's
-    secrets.
+    `clusters` limits the process to flows into these clusters (MirrorMaker 2's --clusters); each
+    entry may have several aliases separated by commas. `secrets` is the folder of a Strimzi
+    resource's secrets.
     """
     return load_raw(read_raw(Path(path), secrets), clusters, environment, overrides)
 
@@ -70,7 +70,7 @@ def load_raw(
     environment: Mapping[str, str] | None = None,
     overrides: Sequence[Override] = (),
 ) -> MirrorConfig:
-    """Build a configuration from settings of any format. Its ConfigError has all errors."""
+    """Build a configuration from settings of any format. Raises a ConfigError with all errors."""
     known = os.environ if environment is None else environment
     merged = with_overrides(text.settings, overrides)
     try:
@@ -139,8 +139,8 @@ def _load(
 
 
 def _unnamed_warnings(raw: Settings, aliases: Collection[str]) -> Iterator[ConfigWarning]:
-    """Yield warnings about lines that enable a flow of a cluster that is missing in `clusters`, or
-    misspell `enabled`.
+    """Yield warnings about lines that misspell `enabled`, or that enable a flow of a cluster which
+    is missing in `clusters`.
     """
     misspelt = tuple(f" {flow}.enabled?" for flow in candidate_flows(aliases))
     for unnamed in audit_keys(raw, aliases):
@@ -213,8 +213,8 @@ def _no_flow_error(
 def _flows_of_other_processes(
     raw: Settings, flows: Sequence[Flow], file: str
 ) -> tuple[tuple[FlowConfig, ...], list[ConfigWarning]]:
-    """Return the enabled flows that other processes run, and warnings. Errors in these flows stop
-    nothing here.
+    """Return the enabled flows that other processes run, and warnings. Errors in these flows become
+    warnings.
     """
     kept, unread = [], []
     for flow in flows:
@@ -270,7 +270,7 @@ def _cluster(raw: Settings, alias: str) -> ClusterConfig:
 def _without_twins(
     off: Sequence[ConfigWarning], values: Iterator[ConfigWarning]
 ) -> Iterator[ConfigWarning]:
-    """Yield the warnings without a second one about a flow that a comment in its value disables."""
+    """Yield all warnings in `off`, and those in `values` that are about other lines."""
     yield from off
     lines = {warning.line for warning in off}
     yield from (warning for warning in values if warning.line not in lines)
@@ -289,10 +289,10 @@ def _unreachable(raw: Settings, aliases: Collection[str], file: str) -> Iterator
 # may be consequences of a removed setting, or of a missing one, are not reported.
 
 MOST_ERRORS: Final = 100
-"""Maximum number of errors of one file; each needs another pass."""
+"""Maximum number of errors that are reported for one file. Each error needs another pass."""
 
 _STANDS_IN: Final = {BOOTSTRAP_SERVERS: "stands-in:9092", "enabled": "true"}
-"""Placeholders for settings without which the rest cannot be read."""
+"""Valid values that replace invalid settings which the rest of the file needs."""
 
 
 def with_all_errors(
@@ -303,9 +303,9 @@ def with_all_errors(
 ) -> MirrorConfig:
     """Return the result of `read` for the settings.
 
-    Raises a ConfigError with all errors, including `errors`, sorted by line. If `aliases` is None
-    because they are invalid, or if a config provider is invalid, reading ends with that error: the
-    values of a provider are then unknown.
+    Raises a ConfigError with all errors, including `errors`, sorted by line. Reading stops at the
+    first error if `aliases` is None because they are invalid. It also stops at an error in a config
+    provider, because the provider's values are then unknown.
     """
     every_error: list[ConfigError] = [*errors]
     left_out: set[str] = set()
@@ -357,18 +357,18 @@ def _without_invalid(settings: Settings, error: ConfigError) -> Settings | None:
 
 def _may_follow(error: ConfigError, left_out: set[str], aliases: tuple[str, ...]) -> bool:
     """Return True if the error may be a consequence of a removed setting. An error without a key
-    may be a consequence of any of them.
+    may be a consequence of any removed setting.
     """
     if error.key is None or error.key in left_out:
         return True
     bare = {key.removeprefix(prefixes(key, aliases)[0]) for key in left_out}
-    if error.lacks.endswith("."):  # any key with this prefix
+    if error.lacks.endswith("."):  # the error is about missing keys with this prefix
         return any(key.startswith(error.lacks) for key in bare)
     return bool(error.lacks) and error.lacks in bare
 
 
 def _location(error: ConfigError) -> tuple[str, float]:
-    """Sort key: file, then line; errors without a line come last."""
+    """Return a sort key: the file, then the line. Errors without a line come last."""
     return (error.file or "", float("inf") if error.line is None else error.line)
 
 
@@ -387,7 +387,7 @@ def load_all(
     overrides: Sequence[Override] = (),
     secrets: Path | None = None,
 ) -> MirrorConfig:
-    """Return one configuration of all files. The other arguments apply to each file."""
+    """Return one configuration of all files. All other arguments apply to each file."""
     raws = read_files(paths, secrets)
     return combined([load_raw(raw, clusters, environment, overrides) for raw in raws])
 
@@ -428,7 +428,7 @@ def combined(configs: Sequence[MirrorConfig]) -> MirrorConfig:
 def _shared_value(
     configs: Sequence[MirrorConfig], keys: str, value_of: Callable[[MirrorConfig], T], default: T
 ) -> T:
-    """Return a value that all files with that setting share, because a process has one listener."""
+    """Return the value that all files with this setting share. Raises ConfigError otherwise."""
     setters = [config for config in configs if value_of(config) != default]
     for config in setters[1:]:
         if value_of(config) != value_of(setters[0]):

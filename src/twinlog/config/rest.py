@@ -25,7 +25,7 @@ class RestRole(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestConfig:
-    """Configuration of a process. None: the key is not set."""
+    """Authentication and TLS of a process's HTTP server. A value is None if its key is not set."""
 
     tokens_file: Path | None = None
     monitoring_is_open: bool = False
@@ -43,7 +43,7 @@ class RestConfig:
 
     @property
     def may_serve_others(self) -> bool:
-        """Return True if it may be served at an address that other hosts can reach."""
+        """Return True if HTTP may be served at an address that other hosts can reach."""
         return self.is_guarded or self.monitoring_is_open
 
 
@@ -52,7 +52,7 @@ OPEN: Final = RestConfig()
 
 
 def rest_config(raw: Settings) -> RestConfig:
-    """Return the configuration. Raises ConfigError if keys contradict each other."""
+    """Return the HTTP configuration. Raises ConfigError for a key that needs another, unset key."""
 
     def path(key: str) -> Path | None:
         setting = raw.get(key)
@@ -86,11 +86,11 @@ def rest_config(raw: Settings) -> RestConfig:
     )
 
 
-# The HTTP address in `listeners` of an mm2.properties. MirrorMaker 2 serves its REST API there.
-# Twinlog serves monitoring and REST there, unless the command line sets an address. MirrorMaker 2
-# reads the key only if its REST API is enabled, so a file with this key must run. If other hosts
-# could reach the address and no authentication is configured, Twinlog serves only 127.0.0.1 at that
-# port and warns.
+# The HTTP address in `listeners` of an mm2.properties. MirrorMaker 2 serves its REST API at this
+# address. Twinlog serves monitoring and REST there, unless the command line sets an address.
+# MirrorMaker 2 reads the key only if its REST API is enabled, so the key must not prevent a start.
+# If other hosts could reach the address and no authentication is configured, Twinlog warns and
+# serves only 127.0.0.1 at the same port.
 
 EVERY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 (an empty host is Connect's word for it)
 THIS_MACHINE: Final = "127.0.0.1"
@@ -100,7 +100,7 @@ _LISTENER: Final = re.compile(
 
 
 def http_listener(raw: Settings) -> Address | None:
-    """Return the first `http://` address, or 127.0.0.1 with its port, or None if there is none."""
+    """Return the first `http://` address, with 127.0.0.1 as host if it is unprotected, or None."""
     listener = _named(raw)
     if listener is None or _may_be_served(listener, raw):
         return listener
@@ -122,7 +122,7 @@ def _named(raw: Settings) -> Address | None:
 
 
 def audit_listeners(raw: Settings) -> Iterator[ConfigWarning]:
-    """Yield warnings about invalid listeners; they do not stop the mirror."""
+    """Yield warnings about invalid or unprotected listeners, which do not stop the mirror."""
     setting = raw.get("listeners")
     for entry in [] if setting is None else to_list(setting):
         match = _matched(entry)

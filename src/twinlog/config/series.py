@@ -1,4 +1,4 @@
-"""Configures the series in `/metrics`: `twinlog.metrics.*` and `metric.names.formats`
+"""Configuration of the series in `/metrics`: `twinlog.metrics.*` and `metric.names.formats`
 (KIP-1280).
 """
 
@@ -21,11 +21,11 @@ _TAKEN: Final = frozenset(label for metric in metrics.ALL for label in metric.la
 
 
 class MetricNames(StrEnum):
-    """Naming of MirrorMaker 2's series."""
+    """Format of the names of MirrorMaker 2's metrics."""
 
     LEGACY = "legacy"
     NEW = "new"
-    """Names and tags of Connect's plugin metrics; the only ones in MirrorMaker 2 from 5.0 on."""
+    """Names and tags of Connect's plugin metrics, the only format in MirrorMaker 2 from 5.0 on."""
 
 
 LEGACY_NAMES: Final = frozenset({MetricNames.LEGACY})
@@ -34,19 +34,19 @@ LEGACY_NAMES: Final = frozenset({MetricNames.LEGACY})
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesConfig:
     labels: tuple[tuple[str, str], ...] = ()
-    """Labels of every series, sorted by name."""
+    """Names and values of labels that every series gets, sorted by name."""
     has_partitions: bool = True
-    """True if there are series per partition."""
+    """True if `/metrics` has series per partition."""
     names: Mapping[str, frozenset[MetricNames]] = field(default_factory=dict)
-    """Formats by flow. Flows that are absent use `legacy`."""
+    """Formats of the names of MirrorMaker 2's metrics, by flow. Absent flows use `legacy`."""
 
 
 ALL_SERIES: Final = SeriesConfig()
 
 
 def series_config(raw: Settings) -> SeriesConfig:
-    """Return the configuration. Raises ConfigError for a label that is invalid in Prometheus or
-    already used.
+    """Return the configuration of the series. Raises ConfigError for a label that is invalid in
+    Prometheus or already used.
     """
     labels: dict[str, str] = {}
     if METRICS_LABELS in raw:
@@ -71,7 +71,7 @@ def series_config(raw: Settings) -> SeriesConfig:
 
 
 def metric_names(setting: Setting) -> frozenset[MetricNames]:
-    """Parse the formats of names. Raises ConfigError if one is unknown, or if there is none."""
+    """Parse the formats of metric names. Raises ConfigError if one is unknown, or none is given."""
     words = to_list(setting)
     known = [name.value for name in MetricNames]
     for word in words:

@@ -4,11 +4,11 @@
     register(spark)
 
 Read `source` first. `options` and `bounds` parse the user's options. `planning` finds the offsets
-to read, and `upstreams` finds the records that they are copies of. Then read `batch_reader`, which
-also has the filters, and `stream_reader`. `tasks` and `decoding` run on executors, over cached
-`connections`. `gaps` explains missing offsets. `write` is the other direction. `lent` has the tasks
-of a mirror's transforms, and `ranges` decodes and encodes for them. `daemon` is an option for
-faster start of workers. The mirror itself does not load this package.
+to read, and `upstreams` finds the source records of which records are copies. Then read
+`batch_reader`, which also has the filters, and `stream_reader`. `tasks` and `decoding` run on
+executors, over cached `connections`. `gaps` explains missing offsets. `write` appends records to
+topics. `lent` has the tasks of a mirror's transforms, and `ranges` decodes and encodes their rows.
+`daemon` optionally makes workers start faster. The mirror itself does not load this package.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def register(spark: SparkSession) -> None:
     """Register `format("twinlog")` in a session, classic or Spark Connect. This is not needed if
     Twinlog is installed in Spark's Python.
 
-    Warns if Spark's workers run another Python, without Twinlog (PYSPARK_PYTHON). Raises
+    Warns if Spark's workers run another Python (PYSPARK_PYTHON) that lacks Twinlog. Raises
     EnvironmentMissing if PyArrow is not installed.
     """
     require_extra("pyarrow", "records", 'format("twinlog")')
@@ -40,11 +40,11 @@ def register(spark: SparkSession) -> None:
 
 
 def save(df: DataFrame, options: Mapping[str, str]) -> None:
-    """Append the rows to a topic, or to the topics that they name, in one transaction.
+    """Append the rows to a topic, or to the topics that the rows name, in one transaction.
 
     `options` are the writer's (`topic`, `kafka.bootstrap.servers`, `writeId`). Rows are shuffled
     (`partitioned`) unless they keep the partition from which `format("twinlog")` read them. Raises
-    ConfigError, and what Spark raises if the write fails.
+    ConfigError for invalid options, and Spark's errors if the write fails.
     """
     from twinlog.records.write import partitioning
 
@@ -53,7 +53,7 @@ def save(df: DataFrame, options: Mapping[str, str]) -> None:
 
 
 def stream_writer(df: DataFrame, options: Mapping[str, str]) -> DataStreamWriter:
-    """Return the writer of a stream, like `save`. Set its trigger, and start it.
+    """Return a writer that appends a stream's rows as `save` does. Set its trigger, and start it.
 
     `options` include `checkpointLocation`, or `kafka.transactional.id`. Raises ConfigError.
     """
@@ -68,11 +68,11 @@ def partitioned(df: DataFrame, options: Mapping[str, str]) -> DataFrame:
 
     `df.write` and `df.writeStream` of `format("twinlog")` need this if several tasks have rows.
 
-    Call it last: its columns are `partition`, `record_batch` and `least_timestamp`, and `topic` if
-    there is no option `topic`. `options` are the writer's (`topic`, `kafka.bootstrap.servers`,
-    `kafka.compression.type`). Rows with a key are partitioned as by Java's producer, rows without a
-    key by their content. Rows that name a `partition` keep it. Raises ConfigError, and ClusterError
-    if the topic cannot be found.
+    Call this function last, because its columns are `partition`, `record_batch` and
+    `least_timestamp`, and `topic` if there is no option `topic`. `options` are the writer's
+    (`topic`, `kafka.bootstrap.servers`, `kafka.compression.type`). Rows with a key are partitioned
+    as by Java's producer, rows without a key by their content. Rows that name a `partition` keep
+    it. Raises ConfigError, and ClusterError if the topic cannot be found.
     """
     from twinlog.records.write import partitioning
 

@@ -1,7 +1,7 @@
-"""`spark.read.format("twinlog")`: ranges are fixed when the query is planned.
+"""`spark.read.format("twinlog")`: offset ranges are fixed when the query is planned.
 
-`partitions` is called once per query, and by Spark 4.1 to 4.3 once per `load()`. Later records are
-after the ends and are not read, in whatever order tasks run and however often one is repeated.
+`partitions` is called once per query, and by Spark 4.1 to 4.3 once per `load()`. Records that are
+appended later are not read, in whatever order tasks run and however often a task is repeated.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from twinlog.records.upstreams import UpstreamMaps
 
 
 class BatchReader(PlanningReader, DataSourceReader):
-    """Plans on the driver and reads in tasks."""
+    """Reader of `spark.read`, which plans on the driver and reads in tasks."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         super().__init__(options, columns)
         self._bounds = RowBounds()
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the ranges, one per task. Raises TwinlogError."""
+        """Return the offset ranges to read, one per task. Raises TwinlogError."""
         try:
             return self._plan_partitions()
         except TwinlogError as error:
-            # Spark would show the whole traceback, but the message is complete
+            # Spark would show the traceback, which adds nothing to the message
             raise error.with_traceback(None) from None
 
     def _plan_partitions(self) -> Sequence[InputPartition]:
@@ -50,11 +50,11 @@ class BatchReader(PlanningReader, DataSourceReader):
     def _ranges(self, client: ClusterClient) -> list[OffsetRange]:
         options, isolation = self._options, self._options.isolation
         tps = list(find_partitions(client, options))
-        # ends first: records appended while the starts are looked up are not read
+        # ends first, so that records appended while starts are looked up are not read
         ends = resolve(client, options.ending, tps, isolation)
         firsts = resolve(client, options.starting, tps, isolation)
         wanted = [OffsetRange(tp=tp, first=firsts[tp], end=ends[tp]) for tp in tps]
-        # records that the filters reject may be deleted
+        # filters apply first, because deleted records are no loss if the filters reject them
         wanted = [self._bounds.within(span) for span in wanted if self._bounds.admit(span.tp)]
         fails = options.fails_on_data_loss
         bounds = log_bounds(client, [span.tp for span in wanted], may_miss=not fails)
@@ -69,21 +69,22 @@ class BatchReader(PlanningReader, DataSourceReader):
 class FilteringReader(BatchReader):
     """With `pushFilters`, reads only rows that the query's filters accept.
 
-    This is optional because Spark 4.1 to 4.3 keep the filtered DataFrame for all of its queries
-    (`PythonDataSourceV2.setReadInfo`). Queries without that filter would miss rows.
+    This is optional because of Spark 4.1 to 4.3 (`PythonDataSourceV2.setReadInfo`): they keep the
+    filtered read for all queries of a DataFrame, and queries without the filter would miss rows.
     """
 
     def pushFilters(self, filters: list[datasource.Filter]) -> Iterable[datasource.Filter]:
-        """Return all filters, which Spark applies to the rows again."""
+        """Read less by these filters. Return all, so that Spark applies them to the rows again."""
         self._bounds = bounds_of(filters)
         return filters
 
 
-# Bounds of topic, partition, offset and timestamp, derived from a query's filters to read less. A
-# filter only leaves out rows that it surely rejects, and Spark applies it to the rows again. So a
-# filter that is not understood here costs time but never a row. For timestamps only the lower bound
-# is used: brokers return the first offset with a timestamp at or after a time, and all records
-# before it are older. After the first record that is too new there may be older ones.
+# Bounds of topic, partition, offset and timestamp, derived from a query's filters to read less. The
+# bounds leave out only rows that the filters certainly reject, and Spark applies all filters to the
+# rows again. So a filter that is not understood here costs time but never a row. For timestamps
+# only the lower bound is used. Brokers return the first offset with a timestamp at or after a time,
+# and all records before this offset are older. After the first record that is too new there may be
+# older records, so an upper bound cannot be used.
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST: Final = (1 << 63) - 1
@@ -103,7 +104,7 @@ class RowBounds:
     least_ms: int | None = None
 
     def admit(self, tp: TopicPartition) -> bool:
-        """Return whether a partition can have wanted rows."""
+        """Return True if a partition can have wanted rows."""
         return (
             (self.topics is None or tp.topic in self.topics)
             and all(tp.topic.startswith(prefix) for prefix in self.prefixes)
@@ -115,7 +116,7 @@ class RowBounds:
         """Return the part of a range that can have wanted rows."""
         first = min(max(self.first_offset, first_of_time or 0), requested.end)
         end = min(requested.end, self.last_offset + 1)
-        # a range that begins after its end is kept: its records may be lost
+        # a range that begins after its end is kept, because its records may be lost
         return OffsetRange(tp=requested.tp, first=max(requested.first, first), end=end)
 
 
@@ -193,15 +194,15 @@ def _by_time(bounds: RowBounds, condition: Any) -> RowBounds:
         return bounds
     if not times or not all(isinstance(at, datetime) and at.tzinfo is not None for at in times):
         return bounds
-    # rounded down to milliseconds, which brokers compare
+    # rounded down to milliseconds, because brokers compare milliseconds
     least = min((at - _EPOCH) // timedelta(milliseconds=1) for at in times)
     if least < 0:
-        return bounds  # records without a timestamp have -1
+        return bounds  # no bound, because records without a timestamp have -1
     return replace(bounds, least_ms=max(least, bounds.least_ms or 0))
 
 
 def _values(condition: Any, kind: type) -> frozenset[Any] | None:
-    """Return the values of = and IN, or None for other filters or other types."""
+    """Return the values of an = or IN filter, or None for another filter or type of value."""
     if isinstance(condition, datasource.EqualTo | datasource.EqualNullSafe):
         values = [condition.value]
     elif isinstance(condition, datasource.In):

@@ -1,8 +1,8 @@
 """Parses options for where reading begins or ends (a word, JSON, a time, a group), and booleans.
-Spark requests the schema before a reader, so this module loads little.
+This module loads little, because Spark needs it for the schema before it creates a reader.
 
-`{"orders": {"0": 23, "1": -2}}` has an offset for each partition; -2 is the log start and -1 the
-end, as in Spark's own source. By timestamp the same shape has milliseconds since 1970.
+`{"orders": {"0": 23, "1": -2}}` gives an offset for each partition; -2 is the log start and -1 the
+end, as in Spark's own source. Options by timestamp have the same form with milliseconds since 1970.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_OFFSET: Final = (1 << 63) - 1
 
 
 class BoundKind(StrEnum):
-    """How a bound is given."""
+    """The form in which an option gives a bound."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -45,12 +45,12 @@ class Bound:
     option: str
     """The option that sets the bound, for messages."""
     values: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Offsets, or milliseconds since 1970."""
+    """Offset, or milliseconds since 1970, of each partition."""
     time_ms: int | None = None
     group: str = ""
     needs_match: bool = False
-    """Whether a partition without a record at or after the time is an error; else its
-    end counts.
+    """True if a partition without a record at or after the time is an error, False if the
+    partition's end is used instead.
     """
 
 
@@ -89,7 +89,7 @@ def parse_offsets(option: str, text: str, *, may_use_names: bool) -> Bound:
 
 
 def parse_time(option: str, text: str) -> Bound:
-    """Parse one time for all partitions. If no record is at or after it, the end is used."""
+    """Parse one time for all partitions. A partition without a record since then uses its end."""
     try:
         at = to_milliseconds(text)
     except NoTime as error:
@@ -98,7 +98,7 @@ def parse_time(option: str, text: str) -> Bound:
 
 
 def parse_timestamp(option: str, text: str, *, needs_match: bool) -> Bound:
-    """Parse milliseconds since 1970 for all partitions, as Spark's `startingTimestamp`."""
+    """Parse one time for all partitions, in ms since 1970, as Spark's `startingTimestamp`."""
     word = text.strip()
     if not word.isascii() or not word.isdigit() or int(word) > MOST_OFFSET:
         raise option_error(option, f"{word!r} is not a valid time", "write milliseconds since 1970")
@@ -106,7 +106,7 @@ def parse_timestamp(option: str, text: str, *, needs_match: bool) -> Bound:
 
 
 def parse_timestamps(option: str, text: str, *, needs_match: bool) -> Bound:
-    """Parse milliseconds since 1970 for each partition."""
+    """Parse a time for each partition, in ms since 1970."""
     values = _by_partition(option, text)
     low = [tp for tp, at in values.items() if at < 0]
     if low:
@@ -188,5 +188,5 @@ def flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
 
 
 def wants_headers(options: Mapping[str, str]) -> bool:
-    """Return whether to read the column `headers`."""
+    """Return True if the column `headers` is requested."""
     return flag(options, "includeHeaders", default=False)

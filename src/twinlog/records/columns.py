@@ -3,7 +3,7 @@
     key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp,
     timestampType int, headers array<struct<key: string, value: binary>>
 
-and, with the option `upstream`, the source record of which each is a copy:
+With the option `upstream`, there is also the source record of which a record is a copy:
 
     _upstream struct<cluster: string, topic: string, partition: int, offset: bigint>
 
@@ -41,11 +41,11 @@ SPARK_TYPES: Final = {
     HEADERS: "array<struct<key:string,value:binary>>",
     UPSTREAM: "struct<cluster:string,topic:string,partition:int,offset:bigint>",
 }
-"""Spark's names of the types, in Spark's order of columns."""
+"""Spark's type of each column, in Spark's order of columns."""
 
 
 def all_columns(*, headers: bool, upstream: bool = False) -> tuple[str, ...]:
-    """Return the columns to read without a given schema."""
+    """Return the columns to read if no schema is given."""
     left_out = {
         name for name, is_asked in ((HEADERS, headers), (UPSTREAM, upstream)) if not is_asked
     }
@@ -60,8 +60,8 @@ def ddl(columns: Sequence[str]) -> str:
 def check_columns(columns: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     """Return the column names of a schema (given as name and type of each column).
 
-    Raises ConfigError for an unknown column or another type: a schema selects columns, it cannot
-    rename or convert them.
+    Raises ConfigError for an unknown column or another type, because a schema can select columns,
+    but not rename or convert them.
     """
     for name, kind in columns:
         if name not in SPARK_TYPES:

@@ -1,10 +1,10 @@
 """Spark's Python daemon with the modules of tasks already loaded, for `spark.python.daemon.module`
 of a separate session.
 
-Spark forks the Python workers of an executor from one daemon. It kills a worker whose query is
-stopped early by `limit` or `show()`, so the next query waits until another worker has loaded
+Spark forks the Python workers of an executor from one daemon. If a query is stopped early by
+`limit` or `show()`, Spark kills its worker, so the next query waits until another worker has loaded
 PyArrow and this package. Modules loaded before the fork are loaded once. Steps of planning have
-daemons of their own, whose workers are reused; those load nothing here that they may not need.
+other daemons, whose workers are reused, so nothing is loaded for them here.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ ALLOCATOR: Final = "JE_ARROW_MALLOC_CONF"
 DATA_BYTES: Final = "TWINLOG_WORKER_DATA_BYTES"
 """Environment variable with the maximum data of each worker; without it there is no limit."""
 NO_THREAD: Final = "background_thread:false"
-"""PyArrow's allocator starts a thread when it is loaded, which would be lost in a fork."""
+"""Disables a thread that PyArrow's allocator starts on load, and that a fork would lose."""
 
 
 def load() -> None:
-    """Load everything that a task may need. Raises ImportError without PyArrow."""
+    """Load everything that a task may need. Raises ImportError if PyArrow is not installed."""
     allocator = os.environ.get(ALLOCATOR)
     os.environ[ALLOCATOR] = ",".join(filter(None, (allocator, NO_THREAD)))
     try:
@@ -48,7 +48,7 @@ def load() -> None:
 
 
 def limit_data() -> None:
-    """Limit the data of this process, and of those that it forks."""
+    """Limit the data of this process, and of processes that it forks, to DATA_BYTES."""
     if limit := os.environ.get(DATA_BYTES):
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         data = int(limit) if hard == resource.RLIM_INFINITY else min(int(limit), hard)
@@ -56,9 +56,9 @@ def limit_data() -> None:
 
 
 def seed(daemon: int) -> None:
-    """Seed NumPy's random numbers in a worker. NumPy before 2 seeds them when it is loaded, so all
-    workers forked by this daemon (its process ID) would have the same ones. Processes forked by a
-    worker are left as they are.
+    """Seed NumPy's random numbers in a worker that the daemon with this process ID has forked.
+    NumPy before 2 seeds them when it is loaded, so all workers of the daemon would get the same
+    numbers. Processes that a worker forks are not changed.
     """
     loaded = sys.modules.get("numpy.random")
     if loaded is not None and os.getppid() == daemon:
@@ -73,6 +73,6 @@ if __name__ == "__main__":
             sys.stderr.write(f"twinlog.records.daemon: no modules are preloaded: {error}\n")
         os.register_at_fork(after_in_child=partial(seed, os.getpid()))
         limit_data()
-    # otherwise a collection in a worker would touch, and so copy, all inherited objects
+    # otherwise a garbage collection in a worker would touch, and so copy, all inherited objects
     gc.freeze()
     manager()

@@ -1,11 +1,11 @@
 """Decodes record batches to Arrow columns, without an object for each record.
 
-`wire.records` scans a batch once, with a compiled kernel if there is one. From its table only the
-requested columns are gathered. So whether a batch is valid does not depend on the columns, and is
-decided as in the deep path.
+`wire.records` scans a batch once, with a compiled kernel if there is one. Only the requested
+columns are gathered from the resulting table. So the columns have no influence on whether a batch
+is valid, which `wire.records` decides.
 
-Rows are returned in chunks of at most CHUNK_ROWS and some bytes, even of one batch that claims
-millions of records. Memory is bounded by a chunk and a batch's payload (at most
+Rows are returned in chunks of at most CHUNK_ROWS and some bytes, even if a single batch claims to
+have millions of records. Memory is bounded by a chunk and a batch's payload (at most
 DECOMPRESSED_LIMIT_BYTES).
 """
 
@@ -47,14 +47,14 @@ CHUNK_BYTES: Final = 16 << 20
 """Maximum payload of a chunk, unless a single row is larger. Arrow's own limit is 2 GiB."""
 
 FEW_ROWS: Final = 16
-"""Average rows per batch below which a kernel call costs more than an object for each value."""
+"""Average rows per batch below which a kernel call is slower than an object for each value."""
 
 NO_TIMESTAMP_TYPE: Final = -1
 CREATE_TIME: Final = 0
 LOG_APPEND_TIME: Final = 1
 
 _MOST_MS: Final = ((1 << 63) - 1) // 1000
-"""Largest time in ms: Spark's timestamps are microseconds in 64 bits."""
+"""Largest time in ms, because Spark's timestamps are microseconds in 64 bits."""
 
 
 HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -88,7 +88,7 @@ def arrow_schema(columns: Sequence[str]) -> pa.Schema:
 
 
 class _Part(NamedTuple):
-    """Rows [first, end) of a table, their timestamp type, and their origins."""
+    """Rows [first, end) of a table, with their timestamp type and the origins of copies."""
 
     table: Table
     first: int
@@ -110,7 +110,7 @@ class ColumnDecoder:
         chunk_bytes: int = CHUNK_BYTES,
         unpacked: Callable[[int], object] = lambda _: None,
     ) -> None:
-        """`unpacked` is called with the size of each payload, before its rows are returned."""
+        """`unpacked` is called with each batch's payload size, before its rows are returned."""
         self._tp = tp
         self._limit_bytes, self._chunk_bytes = limit_bytes, chunk_bytes
         self._unpacked = unpacked
@@ -118,7 +118,7 @@ class ColumnDecoder:
         self._origins = origins if origins is not None and UPSTREAM in columns else None
         self._schema = arrow_schema(columns)
         self.taken = 0
-        """Number of rows of all batches."""
+        """Number of rows added so far."""
         self._clear()
 
     def _clear(self) -> None:
@@ -130,7 +130,7 @@ class ColumnDecoder:
     ) -> Iterator[pa.RecordBatch]:
         """Add the records of a data batch whose offsets are in [first, end), and yield full chunks.
 
-        `batch` is exactly the batch of that header, with its CRC checked. Raises CorruptData.
+        `batch` has exactly this batch's bytes, with its CRC checked. Raises CorruptData.
         """
         if header.magic < 2:
             self._take_legacy(header, batch, first, end)
@@ -182,7 +182,7 @@ class ColumnDecoder:
                 if self._is_full or at < until:
                     yield from self.last_chunk()
         scan.check_end()
-        if scan.size > self._chunk_bytes:  # the remaining rows would keep the whole payload
+        if scan.size > self._chunk_bytes:  # the remaining rows would keep the payload in memory
             yield from self.last_chunk()
 
     def _stretches(self, header: BatchHeader, first: int) -> Sequence[OriginStretch]:
@@ -196,8 +196,9 @@ class ColumnDecoder:
             self._bytes += size
 
     def _chunk(self) -> pa.RecordBatch:
-        """Return the columns of all gathered batches. A topic that is written row by row has a
-        batch for each row, and separate arrays per batch would cost more than everything else.
+        """Return the columns of all gathered batches together. A topic that is written row by row
+        has a batch for each row, and separate arrays per batch would cost more than everything
+        else.
         """
         arrays = [self._array(name, self._parts) for name in self._columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
@@ -260,8 +261,8 @@ def binary_array(values: Sequence[bytes | None]) -> pa.Array:
 def _array_of_buffers(
     kind: Any, rows: int, ends: Any, data: Any, present: bytearray | None = None
 ) -> pa.Array:
-    """Build an array. `pa.array` and `pa.scalar` would load pandas, which takes a new worker half a
-    second.
+    """Build an array from buffers, because `pa.array` and `pa.scalar` would load pandas, which
+    takes half a second in a new worker.
     """
     held = None if present is None else pa.py_buffer(present)
     return pa.Array.from_buffers(kind, rows, [held, pa.py_buffer(ends), pa.py_buffer(data)])
@@ -286,7 +287,7 @@ def _cells(parts: Sequence[_Part], column: int) -> array[int]:
 
 
 def number_array(cells: array[int], kind: Any) -> pa.Array:
-    """Return an array of numbers that shares their memory."""
+    """Return an Arrow array of numbers that shares the memory of `cells`."""
     return pa.Array.from_buffers(kind, len(cells), [None, pa.py_buffer(cells)])
 
 
@@ -359,7 +360,7 @@ def _encoded_headers(part: _Part) -> list[bytes]:
 
 def _header_lists(data: bytes, starts: array[int], ends: array[int]) -> pa.Array:
     unpacked = CHOSEN.kernels.unpack_headers(data, starts, ends)
-    if unpacked is None:  # usually a key that is not UTF-8
+    if unpacked is None:  # the kernel refuses the headers, usually because a key is not UTF-8
         unpacked = TWIN.unpack_headers(data, starts, ends)
     keys = _array_of_buffers(pa.string(), unpacked.headers, unpacked.key_ends, unpacked.keys)
     present = unpacked.value_present if unpacked.value_nulls else None

@@ -1,6 +1,6 @@
 """Offsets without a row: the reasons, and how they are reported.
 
-Losses, each of which `failOnDataLoss=false` turns into a warning with the same text:
+These are losses. With `failOnDataLoss=false` each is a warning with the same text:
 
     RETENTION   [first, log start): deleted from the front by retention or DeleteRecords
     TRUNCATED   [log end, end): the log ends before offsets that were read or are to be read; its
@@ -9,17 +9,18 @@ Losses, each of which `failOnDataLoss=false` turns into a warning with the same 
     LOG_GAP     inside a log that is not compacted: a broker that finds no valid batch in a segment
                 returns the next one
 
-No losses; counted, and logged once for each range of a task, at INFO:
+These are not losses. They are counted, and logged at INFO once for each range of a task:
 
     TRANSACTIONS   markers, and records of aborted transactions
     COMPACTION     offsets removed by the log cleaner
 
-`cleanup.policy` of the topic decides whether a gap between two batches is LOG_GAP or COMPACTION. It
-is queried when a gap is found, not when the read is planned. So a topic that became compacted in
-between causes no false loss, and topics without gaps need no query. If the user may not read it
-(DESCRIBE_CONFIGS), the gap counts as compaction, with a warning. A gap inside a batch needs no
-query: brokers accept no such batch from a producer, and its checksum is right, so the log cleaner
-has written it. In message formats 0 and 1 gaps cannot be detected.
+`cleanup.policy` of the topic decides whether a gap between two batches is LOG_GAP or COMPACTION.
+The policy is queried when a gap is found, not when the read is planned. So a topic that became
+compacted in between causes no false loss, and topics without gaps need no query. If the user is not
+permitted to read the policy (DESCRIBE_CONFIGS), the gap counts as compaction, with a warning. A gap
+inside a batch needs no query: brokers accept no batch with gaps from a producer, and the checksum
+is right, so the log cleaner has written the batch. In message formats 0 and 1 gaps cannot be
+detected.
 """
 
 from __future__ import annotations
@@ -72,9 +73,9 @@ class OffsetRange:
 def log_bounds(
     client: ClusterClient, tps: Iterable[TopicPartition], *, may_miss: bool = False
 ) -> dict[TopicPartition, LogBounds]:
-    """Return the log start and high watermark of each partition.
+    """Return the log start and high watermark of each partition. Raises TwinlogError.
 
-    `may_miss`: leave out missing partitions instead of raising an error. Raises TwinlogError.
+    `may_miss`: True to leave out missing partitions instead of raising an error.
     """
     wanted = list(tps)
     starts = all_answers(list_offsets(client, wanted, EARLIEST), may_miss=may_miss)
@@ -87,7 +88,7 @@ def all_answers(
 ) -> dict[TopicPartition, T]:
     """Return the responses. Raises the first error, because a partial read would look complete.
 
-    `may_miss`: leave out missing partitions instead.
+    `may_miss`: True to leave out missing partitions instead.
     """
     existing = {tp: answer for tp, answer in answers.items() if not (may_miss and is_gone(answer))}
     return {tp: or_raise(existing[tp]) for tp in sorted(existing)}
@@ -153,18 +154,18 @@ def existing_part(requested: OffsetRange, bounds: LogBounds) -> OffsetRange:
 
 
 FEW_GAPS: Final = 10
-"""Gaps of a range that are reported one by one. A topic that was compacted before may have a gap at
-each batch; further gaps share one line.
+"""Maximum number of gaps of a range that are reported one by one. Further gaps share one line,
+because a topic that was compacted before may have a gap at each batch.
 """
 
 
 class Policy(Enum):
-    """How a gap between two batches is explained by `cleanup.policy`."""
+    """What `cleanup.policy` says about a gap between two batches."""
 
     COMPACTS = auto()
     DELETES = auto()
     HIDDEN = auto()
-    """The policy is unknown because the user may not read it."""
+    """The policy is unknown because the user is not permitted to read it."""
 
 
 @dataclass(slots=True)
@@ -183,10 +184,10 @@ class _MissingOffsets:
 
 
 class LeftOut:
-    """Counts the offsets of a range without a row, in order, and reports them at its end."""
+    """Counts the offsets of a range that have no row, in order, and logs the counts at its end."""
 
     def __init__(self, tp: TopicPartition, policy: Callable[[], Policy], *, fails: bool) -> None:
-        """`policy` is called once, if there is a gap."""
+        """`policy` is called once, when the first gap is found."""
         self._tp = tp
         self._ask = policy
         self._policy: Policy | None = None
@@ -200,13 +201,13 @@ class LeftOut:
         self._transactions.add(first, end)
 
     def in_batch(self, first: int, end: int, offsets: int) -> None:
-        """Count `offsets` missing offsets in this part of a batch."""
+        """Count `offsets` missing offsets between `first` and `end` in a batch."""
         self._compacted.add(first, end, offsets)
 
     def between_batches(self, first: int, end: int, log_start: int) -> None:
         """Count or report offsets that are missing before the next batch. Raises TwinlogError."""
         gap = OffsetRange(tp=self._tp, first=first, end=end)
-        # the broker may have deleted the offsets in the meantime
+        # offsets that the broker has deleted in the meantime are not a gap
         rest = LogBounds(start=log_start, end=end)
         report(find_losses(gap, rest), fails=self._fails)
         gap = existing_part(gap, rest)
@@ -239,7 +240,7 @@ class LeftOut:
         report([loss], fails=self._fails)
 
     def log_counts(self) -> None:
-        """Log the counts."""
+        """Log the counted offsets by reason."""
         if (seen := self._transactions).offsets:
             log.info(
                 "%s: no rows of %d offsets in [%d, %d): transaction markers, and records of "

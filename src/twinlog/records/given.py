@@ -1,10 +1,11 @@
 """Options of the reader and the writer: names in any case, and `kafka.*`, keys of Java's clients.
 
-An option of Spark or Kafka that has no effect here is a warning, as in Spark, so a job changes only
-the name of its format. The same holds for the writer's options in a read and the reverse, because
-jobs pass one set of options to both, for options of other formats, and for keys of Kafka's clients
-without `kafka.`. Any other unknown option is an error that suggests the nearest name. So is a
-connection's key without `kafka.`: without it the connection would be less secure.
+An option of Spark or Kafka that has no effect here causes a warning, as in Spark, so a job changes
+only the name of its format. Options of other formats, and keys of Kafka's clients without `kafka.`,
+cause a warning, too. A reader also warns of the writer's options, and a writer of the reader's,
+because jobs pass one set of options to both. Any other unknown option is an error that suggests the
+nearest name. A connection's key without `kafka.` is also an error, because the connection would be
+less secure without the key.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ _OF_OTHER_FORMATS: Final = words("""
 
 _ALL_KEYS: Final = frozenset[str]().union(*CLIENT_KEYS.values())
 _GROUP_OF_COMMITS: Final = "consumer.commit.groupid"
-"""The key of a widespread listener that commits a query's offsets to a group."""
+"""The key of a widely used listener that commits a query's offsets to a group."""
 
 
 def named_options(
@@ -92,9 +93,9 @@ def named_options(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the options with their names as in `OPTIONS`, and the `kafka.*` keys without prefix.
 
-    Warns of options without effect: those in `ignored`, those of the other role or of another
-    format, and Kafka's keys without prefix (`refused` has advice for some). The latter are left
-    out. Raises ConfigError for an unknown option.
+    Warns of options without effect. These are options in `ignored`, options of the other role or of
+    another format, and Kafka's keys without prefix (`refused` has advice for some). All but those
+    in `ignored` are left out. Raises ConfigError for an unknown option.
     """
     own = {name.lower(): value for name, value in given.items()}
     properties = {
@@ -118,7 +119,7 @@ def named_options(
 
 
 def _why_unread(name: str, refused: Mapping[str, str]) -> str:
-    """Return why Spark's Kafka source ignores an option, or an empty text if it is unknown."""
+    """Return why Spark's Kafka source ignores an option, or an empty text for an unknown option."""
     if name in _OF_OTHER_FORMATS or name.startswith("spark."):
         return "Spark's Kafka source does not have it"
     if name in _ALL_KEYS and not is_connection_key(name):
@@ -131,7 +132,7 @@ def _spelling_hint(name: str, names: Mapping[str, str]) -> str:
     """Return a hint with the option that was probably meant, or an empty text."""
     if is_connection_key(name):
         return f"did you mean {_PREFIX}{name}?"
-    hint = suggestion(name, names)  # case-insensitive
+    hint = suggestion(name, names)  # the hint has the name in lower case
     for low, full in names.items():
         hint = hint.replace(f"mean {low}?", f"mean {full}?")
     return hint
@@ -145,10 +146,11 @@ def warn_no_effect(name: str, why: str) -> None:
 def client_of(
     properties: Mapping[str, str], role: Role, refused: Mapping[str, str]
 ) -> ClientProperties:
-    """Return the properties of Java's client of that role.
+    """Return the properties of a Java client with this role.
 
     Warns of keys of other clients, and of keys that no client has, as Kafka does. Raises
-    ConfigError if such a key is similar to a known one.
+    ConfigError for a refused key, for a key that is similar to a known one, and if there are no
+    servers.
     """
     for key in sorted(properties):
         if key in refused:
@@ -207,8 +209,8 @@ def positive(name: str, text: str) -> int:
 def missing_topic_error(
     client: ClusterClient, names: Iterable[str], error: TwinlogError, advice: str
 ) -> ClusterError:
-    """Return the error for a missing topic, in place of the broker's: with the cluster's addresses,
-    a topic with a similar name if there is one, and what to do.
+    """Return an error for a missing topic with more details than the broker's. It names the
+    cluster's addresses, a topic with a similar name if there is one, and what to do.
     """
     try:
         # all visible topics; internal ones are not suggested

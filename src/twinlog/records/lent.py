@@ -1,15 +1,15 @@
-"""Computes answers to ranges in Spark tasks: the first and the last stage of a transform's plan.
+"""The first and the last stage of a transform's plan: Spark tasks that compute answers to ranges.
 
     take a range from the lane's port, decode | the user's transform | encode -> driver, lane's port
 
 Both stages run in the same task, in different Python workers. They find their ranges in a local
 property of the job, by the number of their task. So one plan serves all jobs with the same number
-of tasks, and its code has nothing of a single range.
+of tasks, and its code depends on no single range.
 
-The last stage does not answer the lane itself. If an earlier stage fails, Spark closes its input,
-and an Arrow stream that is cut between two batches looks complete, as if a filter had dropped the
-remaining rows. So it returns what it has encoded, and the driver answers after the job has
-succeeded.
+The last stage does not answer the lane itself. If an earlier stage fails, Spark closes the input of
+the last stage. An Arrow stream that ends between two batches then looks complete, as if a filter
+had dropped the remaining rows. So the last stage returns what it has encoded, and the driver
+answers after the job has succeeded.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from twinlog.wire.compression import DECOMPRESSED_LIMIT_BYTES
 from twinlog.wire.record_batch import Codec
 
 PARTS: Final = "twinlog.transforms.parts"
-"""The local property with the parts of each task."""
+"""Name of the local property with the range parts of each task."""
 ENCODED: Final = "number bigint, batches array<binary>, offsets binary"
-"""The columns that the last stage returns, one row for each range: those of `RangeAnswer`."""
+"""The columns that the last stage returns, with one row for each range: fields of `RangeAnswer`."""
 SCRATCH: Final = "SPARK_LOCAL_DIRS"
 """Spark's environment variable with its scratch folders. All workers of an application have the
-same ones, and no other application has them.
+same folders, and no other application has these folders.
 """
 NOT_UNPACKED: Final = (
     "its batch is damaged, or unpacks to more than an eighth of twinlog.transforms.memory.bytes"
@@ -58,33 +58,33 @@ class RangePart(RangeBounds, frozen=True, kw_only=True):
     """The part of a range that a task computes."""
 
     port: str
-    """The lane (`name_of`)."""
+    """Name of the lane that has the range (`name_of`)."""
     size: int = 0
-    """Bytes of the range."""
+    """Bytes of the whole range."""
     left_out: tuple[int, ...] = ()
-    """Offsets of records that are left out."""
+    """Offsets of records that are not passed to the transform."""
     answers: bool = True
-    """False for a trial, whose result is dropped."""
+    """False for a trial, whose result is not sent to the lane."""
     failure: RangeFailure | None = None
-    """The failure at the end of the part."""
+    """The failure of the record at which the part ends, or None."""
     quarantined: tuple[RangeFailure, ...] = ()
-    """The records that are left out because they go to the dead-letter topic."""
+    """Records that are left out because they go to the dead-letter topic, with their failures."""
     is_cut: bool = False
-    """Whether its range has later records, which are not tried now."""
+    """True if the range has later records, which are not transformed in this job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LentRanges:
-    """What the two stages have in common."""
+    """The parameters that both stages share, and the stages as methods."""
 
     ports: tuple[ChannelAddress, ...]
     codec: Codec
     max_bytes: int
     payload_bytes: int = DECOMPRESSED_LIMIT_BYTES
-    """Maximum payload of a batch of the source."""
+    """Maximum uncompressed bytes of a source batch."""
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Take the task's ranges, and yield their rows."""
+        """Request the task's ranges from their lanes, and yield the records as rows."""
         task_begins()
         for _ in batches:  # Spark does not reuse a worker that has not read its input
             pass
@@ -94,7 +94,7 @@ class LentRanges:
             with self._connected(part) as port:
                 taken = port.request_range(part.number)
             if taken is None:
-                continue  # withdrawn or answered, so the lane drops the answer, which has no rows
+                continue  # withdrawn or already answered, so the lane ignores the empty answer
             wanted = structs.replace(taken, first=part.first, end=part.end)
             del taken
             try:
@@ -106,7 +106,7 @@ class LentRanges:
                 raise ClusterError(f"{NOT_UNPACKED}: {what}", code="ROW_INVALID") from error
 
     def encoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Encode the rows that the transform returns, and yield a row for each answer."""
+        """Encode the rows that the transform returns, and yield each range's answer as a row."""
         task_begins()
         parts = own_parts()
         encoder = RangeEncoder(
@@ -122,7 +122,7 @@ class LentRanges:
 
     def send_answers(self, parts: Sequence[RangePart], encoded: pa.Table) -> None:
         """Send the answers of a job that has succeeded, in the order of its tasks. Raises
-        TwinlogError, after all reachable lanes have theirs.
+        TwinlogError if a lane is unreachable, after all reachable lanes have got their answers.
         """
         unreachable: TwinlogError | None = None
         for part, row in zip(parts, encoded.to_pylist(), strict=True):
@@ -136,8 +136,8 @@ class LentRanges:
             raise unreachable
 
     def _connected(self, part: RangePart) -> AbstractContextManager[LendingClient]:
-        """Connect to the lane of a part. Never connects to another one, which may have a range of
-        the same number.
+        """Connect to the lane of a part. Never connects to another lane, whose range with the same
+        number would be a different one.
         """
         for address in self.ports:
             if name_of(address) == part.port:
@@ -166,7 +166,7 @@ def row_of(answer: RangeAnswer, *, has_batches: bool) -> pa.RecordBatch:
 
 
 def answer_of(part: RangePart, row: Mapping[str, Any]) -> RangeAnswer:
-    """Return the answer in a row of the last stage. Raises TwinlogError if it is another one's."""
+    """Return the answer in a row of the last stage. Raises TwinlogError for another range's row."""
     if row["number"] != part.number:
         raise TwinlogError(f"Spark returned the answer {row['number']} instead of {part.number}")
     return RangeAnswer(
@@ -189,7 +189,7 @@ def own_parts() -> list[RangePart]:
 
 
 def encode_parts(tasks: Sequence[Sequence[RangePart]]) -> str:
-    """Return the value of the local property."""
+    """Return the value of the local property PARTS for a job with these tasks."""
     return json.encode(tasks).decode()
 
 
@@ -206,7 +206,7 @@ def _without_batches(part: RangePart) -> SourceRange:
 
 
 _kept: dict[ChannelAddress, LendingClient] = {}
-"""Connections of this process, which are used again."""
+"""Idle connections of this process, for later use."""
 
 
 @contextmanager
@@ -220,5 +220,5 @@ def _connection(address: ChannelAddress) -> Iterator[LendingClient]:
         raise
     _kept[address] = client
     while len(_kept) > MOST_KEPT:
-        with suppress(KeyError):  # the other thread may have removed it
+        with suppress(KeyError):  # another thread may have removed the connection
             _kept.pop(next(iter([*_kept]))).close()

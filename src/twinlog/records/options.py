@@ -69,9 +69,9 @@ class ReadOptions:
     properties: ClientProperties
     topics: tuple[str, ...]
     pattern: str
-    """The pattern of the topics to read, unless they are named."""
+    """Pattern of the topics to read, or empty if topics or partitions are listed."""
     assigned: tuple[TopicPartition, ...]
-    """The partitions to read, unless topics are named."""
+    """Partitions to read, or empty if topics or a pattern are given."""
     starting: Bound
     ending: Bound
     isolation: Isolation
@@ -82,7 +82,7 @@ class ReadOptions:
     commit_group: str
     fails_on_data_loss: bool
     pushes_filters: bool
-    """Whether the query's filters limit what is read. Only for batches."""
+    """True if the query's filters limit which records are read. Only for batches."""
     upstreams: tuple[str, ...]
     """Aliases of source clusters whose records get the column `_upstream`."""
 
@@ -208,8 +208,8 @@ def _ending(options: Mapping[str, str]) -> Bound:
 def _bound(
     options: Mapping[str, str], names: tuple[str, str, str], *, needs_match: bool
 ) -> Bound | None:
-    """Return the first of these options that is given, in Spark's order: a time, times by
-    partition, offsets.
+    """Return the bound of the first option in `names` that is given, in Spark's order: a time,
+    times by partition, offsets.
     """
     at, by_partition, offsets = names
     if at in options:

@@ -1,7 +1,8 @@
 """Planning of reads: the partitions, and the current offsets of bounds in them.
 
-Queried once per read, by the process that plans it. Ends are queried before times are looked up, so
-a record appended in between is after the end, and is not skipped.
+Offsets are queried once per read, by the process that plans the read. Ends are queried before times
+are looked up. So a record that is appended between the two queries is after the end, and is not
+skipped.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ def find_partitions(
 ) -> dict[TopicPartition, TopicId]:
     """Return all partitions to read, sorted, with the IDs of their topics.
 
-    Raises TwinlogError if a named topic or an assigned partition is missing. `may_miss`: leave it
-    out instead.
+    Raises TwinlogError if a named topic or an assigned partition is missing. `may_miss`: True to
+    leave out what is missing instead.
     """
     if options.pattern:
         topics = _matching(client, options, may_miss=may_miss)
@@ -107,8 +108,8 @@ def _matching(
 def _with_retried_errors(
     client: ClusterClient, metadata: Mapping[str, TopicMetadata], *, may_miss: bool
 ) -> Iterable[TopicMetadata]:
-    """Return the topics, after those with an error (such as an election of leaders) were queried
-    again, because a read without them would look complete. `may_miss`: leave out missing topics.
+    """Return the topics. Topics with an error (such as an election of leaders) are queried again,
+    because a read without them would look complete. `may_miss`: True to leave out missing topics.
     """
     topics = dict(metadata)
     while True:
@@ -153,9 +154,9 @@ def latest_ends(
     *,
     may_miss: bool = False,
 ) -> Offsets:
-    """Return the end for readers of that isolation: the last stable offset or the high watermark.
+    """Return the end for readers with this isolation: the last stable offset or the high watermark.
 
-    `may_miss`: leave out missing partitions.
+    `may_miss`: True to leave out missing partitions.
     """
     answers = list_offsets(client, list(tps), LATEST, isolation=isolation)
     return {tp: result.offset for tp, result in all_answers(answers, may_miss=may_miss).items()}
@@ -166,8 +167,8 @@ def existing_parts(
 ) -> list[OffsetRange]:
     """Return the parts of these ranges that the logs still have.
 
-    A deleted part is an error if it `fails` (`failOnDataLoss`), else a warning. A partition without
-    bounds was deleted.
+    Deleted offsets are an error if `fails` is True (`failOnDataLoss`), else a warning. A partition
+    without bounds was deleted.
     """
     for span in ranges:
         if span.tp in bounds:
@@ -180,8 +181,8 @@ def existing_parts(
 def first_of_time(
     client: ClusterClient, tps: Iterable[TopicPartition], at_ms: int, isolation: Isolation
 ) -> Offsets:
-    """Return an offset for each partition before which all records are older than `at_ms`: the
-    first record at or after it, or the end if there is none. Open transactions after the end may
+    """Return the offset of the first record at or after `at_ms` in each partition, or the end if
+    there is none. All records before this offset are older. Open transactions after the end may
     have newer records.
     """
     wanted = list(tps)
@@ -249,8 +250,8 @@ def _offsets_at_times(
 def _group_offsets(
     client: ClusterClient, bound: Bound, tps: list[TopicPartition], isolation: Isolation
 ) -> Offsets:
-    """Return a group's offsets; partitions without one begin at the log start, so no records are
-    skipped.
+    """Return a group's offsets. Partitions without an offset begin at the log start, so that no
+    records are skipped.
     """
     answer = or_raise(fetch_offsets(Coordinators(client), [bound.group])[bound.group])
     out = {tp: answer[tp].offset for tp in tps if tp in answer}
@@ -270,7 +271,7 @@ def _group_offsets(
 def split(ranges: Sequence[OffsetRange], least: int | None) -> list[OffsetRange]:
     """Return the non-empty ranges, split into at least `least` parts if there are enough offsets.
 
-    Like Spark's `minPartitions`, larger ranges get more parts.
+    As with Spark's `minPartitions`, larger ranges get more parts.
     """
     filled = [span for span in ranges if span.size]
     if least is None or len(filled) >= least:
@@ -293,7 +294,7 @@ one round trip.
 
 
 def joined(ranges: Iterable[OffsetRange], limit: int) -> list[list[OffsetRange]]:
-    """Return the ranges in order; neighbours share a group of up to `limit` offsets."""
+    """Group neighbouring ranges, in order, into groups of up to `limit` offsets."""
     groups: list[list[OffsetRange]] = []
     size = 0
     for span in ranges:

@@ -1,9 +1,9 @@
 """Decodes ranges of partitions to rows, and encodes the rows that a transform returns (ADR 40).
 
 Rows have the columns of `format("twinlog")`. A transform may change key, value, headers and
-timestamp, and leave rows out. `topic`, `partition` and `offset` name the record that a row comes
-from, so rows that are not of the ranges, or not in their order, are refused: the transform is not
-row by row, or changes topics, which mirrors do not support.
+timestamp, and leave rows out. `topic`, `partition` and `offset` name the record from which a row
+comes. Rows that do not belong to the ranges, or are in another order, are refused. They show that
+the transform is not row by row, or changes topics, which mirrors do not support.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from twinlog.wire.rows import Rows
 
 COLUMNS: Final = all_columns(headers=True)
 CHUNK_BYTES: Final = 1 << 20
-"""Maximum bytes of rows that are passed to Spark at once, unless a single record is larger. Spark
-has several copies of them.
+"""Maximum bytes of rows that are passed to Spark at once, unless a single record is larger. The
+limit is low because Spark makes several copies of rows.
 """
 LARGE_BYTES: Final = 16 << 20
-"""Payload of a batch above which workers take turns."""
+"""Uncompressed size of a batch above which only one worker at a time decodes such a batch."""
 _MOST_RATIO: Final = {Codec.NONE: 1, Codec.SNAPPY: 64, Codec.LZ4: 255, Codec.GZIP: 1032}
-"""Upper bounds of the compression ratio. Zstandard has none."""
+"""Upper bounds of the compression ratio, by codec. Zstandard has none."""
 TURN_WITHIN_S: Final = 5.0
 TURN_TICK_S: Final = 0.01
 _FALSE: Final = pa.Array.from_buffers(pa.bool_(), 1, [None, pa.py_buffer(b"\0")])[0]
 
 
 class PayloadTurn:
-    """Lets only one worker at a time hold the payload of a large batch, by a lock on a file."""
+    """Lets only one worker at a time have a large batch's payload in memory, by a file lock."""
 
     def __init__(self, path: str) -> None:
         """`path`: the folder of the file, or an empty text for no lock."""
@@ -59,7 +59,7 @@ class PayloadTurn:
         self.left_s = TURN_WITHIN_S
 
     def begin(self) -> None:
-        """Wait for the turn, at most `left_s` in a task, because the other worker may hang."""
+        """Wait for the turn, at most `left_s` seconds per task, because another worker may hang."""
         if self._file is not None:
             pause = GrowingPause(first_s=0.0002, most_s=TURN_TICK_S)
             while not self._is_locked(self._file) and self.left_s > 0:
@@ -68,7 +68,7 @@ class PayloadTurn:
                 time.sleep(pause_s)
 
     def unpacked(self, size: int) -> None:
-        """End the turn now if the payload is small."""
+        """End the turn now if the uncompressed size of the batch is small."""
         if size <= LARGE_BYTES:
             self.end()
 
@@ -88,7 +88,7 @@ class PayloadTurn:
 
 @cache
 def turn_of(path: str) -> PayloadTurn:
-    """Return this process's turn by that folder, or one without a lock if the path is empty."""
+    """Return this process's turn, with a lock file in the folder `path` unless it is empty."""
     return PayloadTurn(path)
 
 
@@ -102,7 +102,7 @@ def rows_of_range(
     limit_bytes: int = DECOMPRESSED_LIMIT_BYTES,
     turn: PayloadTurn = NO_TURN,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records in [first, end) as rows, without those at the offsets `left_out`. Raises
+    """Yield the records in [first, end) as rows, except records at the offsets `left_out`. Raises
     CorruptData. `limit_bytes`: maximum payload of a batch.
     """
     tp = TopicPartition(source_range.topic, source_range.partition)
@@ -156,7 +156,7 @@ class _OneEncoder:
         self._bounds = number_array(array("q", [source_range.first, source_range.end]), pa.int64())
 
     def leading(self, columns: Mapping[str, Any], index: int) -> int:
-        """Return how many rows from `index` on are of this range."""
+        """Return how many consecutive rows from `index` on belong to this range."""
         topic, partition, offset = (
             columns[name].slice(index) for name in (TOPIC, PARTITION, OFFSET)
         )
@@ -204,7 +204,7 @@ class RangeEncoder:
     def __init__(
         self, ranges: Iterable[SourceRange], *, codec: Codec, max_bytes: int, now_ms: int
     ) -> None:
-        """`ranges`: their batches are not read. `now_ms`: the time of rows without a timestamp.
+        """The batches of `ranges` are not read. `now_ms`: the time of rows without a timestamp.
 
         Raises ClusterError (ROW_INVALID) if ranges overlap.
         """
@@ -213,16 +213,16 @@ class RangeEncoder:
             source_range.overlaps(other)
             for source_range, other in itertools.combinations(all_ranges, 2)
         ):
-            raise _overlap_error()  # a row of both would only be in the answer to the first one
+            raise _overlap_error()  # a row of both ranges would only be in the first answer
         self._encoders = [
             _OneEncoder(source_range, codec, max_bytes) for source_range in all_ranges
         ]
         self._number = 0
-        """The range whose rows arrive."""
+        """Index of the range to which the next rows belong."""
         self._now_ms = now_ms
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Add rows after those added before. Raises ClusterError (ROW_INVALID)."""
+        """Append rows. Raises ClusterError (ROW_INVALID) if they do not follow the rows before."""
         if not rows.num_rows:
             return
         columns: dict[str, Any] = dict(zip(rows.schema.names, rows.columns, strict=True))

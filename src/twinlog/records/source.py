@@ -1,12 +1,12 @@
 """The data source `format("twinlog")`.
 
-Options are parsed when a query is planned, so that an invalid one fails there and not in a task.
-Only a given schema (`spark.read.schema(...)`) restricts the columns that are read, because PySpark
-does not pass a Python source the columns that a query uses.
+Options are parsed when a query is planned, so that an invalid option fails the planning and not a
+task. Only a given schema (`spark.read.schema(...)`) restricts the columns that are read, because
+PySpark does not pass a Python source the columns that a query uses.
 
 Spark starts a process for each step of planning, and the first step only needs the name and schema.
-So readers and writers are imported when they are used: PyArrow and the Kafka client take half a
-second to load.
+So readers and writers are imported when they are used, because PyArrow and the Kafka client take
+half a second to load.
 """
 
 from __future__ import annotations
@@ -99,12 +99,12 @@ class TwinlogSource(DataSource):
         if self.is_copy:
             return StreamWriter(options, None)
         say_slow_kernels()
-        # overwrite is outputMode("complete"): its rows are appended, as in Spark's own Kafka sink
+        # overwrite means outputMode("complete"), whose rows are appended, as in Spark's Kafka sink
         return StreamWriter(options, begin_write(options, schema, overwrite=False))
 
 
 def say_slow_kernels(chosen: ChosenKernels = CHOSEN) -> None:
-    """Warn about slow kernels each time a query is planned. Its tasks may run in another Python."""
+    """Warn about slow kernels when a query is planned, although tasks may run in another Python."""
     if not chosen.is_compiled:
         text = chosen.warning("reading and writing rows takes")
         log.warning("%s", text, extra={"code": KERNELS_MISSING})
@@ -112,7 +112,7 @@ def say_slow_kernels(chosen: ChosenKernels = CHOSEN) -> None:
 
 def register(spark: SparkSession) -> None:
     """Register `format("twinlog")` in a session, classic or Spark Connect. If Spark has already
-    found the source itself (`pyspark_twinlog`), it is the same class, and Spark allows no other.
+    found the source itself (`pyspark_twinlog`), the class is the same, so Spark's error is ignored.
     """
     warn_of_another_python(spark)
     try:
@@ -123,7 +123,7 @@ def register(spark: SparkSession) -> None:
 
 
 def warn_of_another_python(spark: SparkSession) -> None:
-    """Warn if Spark's workers run another Python of this host, and it cannot import Twinlog.
+    """Warn if Spark's workers run another Python on this host that cannot import Twinlog.
 
     Spark also plans queries with that Python, on the driver. Nothing is checked over Spark Connect,
     whose server chooses the Python, or for a path that only executors have.
@@ -131,7 +131,7 @@ def warn_of_another_python(spark: SparkSession) -> None:
     try:
         python = spark.sparkContext.pythonExec
     except PySparkException:
-        return  # with Spark Connect, the server has the Python
+        return  # with Spark Connect, the server chooses the Python
     path = shutil.which(python)
     if path is None or Path(path).parent == Path(sys.executable).parent:
         return

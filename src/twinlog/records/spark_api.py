@@ -46,12 +46,12 @@ else:
             """A stub that is never used."""
 
         class ReadAllAvailable(ReadLimit):
-            """Requests a read of all available records, which is the only limit here."""
+            """Requests a read of all available records, the only limit before Spark 4.2."""
 
         ReadMaxBytes = ReadMaxRows = ReadLimit
 
         class SupportsTriggerAvailableNow:
-            """A stub: Spark itself queries the end only once."""
+            """A stub. Without the class, Spark itself queries the end only once."""
 
 
 __all__ = [

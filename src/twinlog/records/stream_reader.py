@@ -1,30 +1,30 @@
 """`spark.readStream.format("twinlog")`: micro-batches over offsets in Spark's checkpoint.
 
 Spark writes the end of a micro-batch to its checkpoint before it plans tasks, and plans the same
-range again after a restart. So the rows of a micro-batch depend only on its two offsets, and this
-object keeps no state that a restart would need.
+range again after a restart. So the rows of a micro-batch depend only on its two offsets, and the
+reader keeps no state that a restart would need.
 
-- If it dies after `latestOffset`, the end is in the checkpoint or not; if not, a new end is
+- If the process dies after `latestOffset`, the end may be in the checkpoint. If not, a new end is
   requested.
 - If it dies while tasks run, the same range is read again. Sinks handle repeated rows.
 - If it dies before `commit`, the group lags until the next commit. Group offsets are for people and
   tools; only `startingOffsets=group:NAME` of a new query reads them. Spark commits a micro-batch
-  when it plans the next one, so it never commits the last one of `AvailableNow`. But it requests
-  the end of a micro-batch only after the previous one is in the sink. So the start in that request
-  is committed, too.
-- If two queries commit to one group, the last one wins. A group with members refuses
-  (GROUP_ACTIVE).
+  when it plans the next one, so Spark never commits the last micro-batch of `AvailableNow`. But
+  Spark requests the end of a micro-batch only after the previous one is in the sink. So the start
+  in that request is committed, too.
+- If two queries commit to one group, the last commit wins. If the group has members, the commit is
+  refused (GROUP_ACTIVE).
 
 A partition that is not in the checkpoint is new. It is read from offset 0, as by Spark's own
-source, so none of its records are skipped. Records that retention deleted before are reported. A
-partition that was deleted stays in the checkpoint with its offset. With `failOnDataLoss=false` the
-query continues without it, even if its topic was named.
+source, so none of its records are skipped. Records that retention has already deleted are reported.
+A partition that was deleted stays in the checkpoint with its offset. With `failOnDataLoss=false`
+the query continues without the partition, even if its topic was named.
 
 A topic that is re-created while the query runs is recognised by its ID. With `failOnDataLoss=false`
-the next micro-batch ends at offset 0 of its partitions and has no rows of them, so the micro-batch
-after it reads the new topic from its first offset, also after a restart. The checkpoint has no IDs,
-so a topic that was re-created while no query ran looks like a truncated log: the position moves to
-its end, and a warning names the skipped offsets.
+the next micro-batch ends at offset 0 of the topic's partitions and has no rows of them. The
+micro-batch after it reads the new topic from its first offset, also after a restart. The checkpoint
+has no IDs, so a topic that was re-created while no query ran looks like a truncated log: the
+position moves to the log's end, and a warning names the skipped offsets.
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ from twinlog.wire.record_batch import read_headers
 log = logging.getLogger(__name__)
 
 FEW_OFFSETS: Final = 1000
-"""Ranges with at most this many offsets in total share a task, because a task costs as much as
-about a thousand rows.
+"""Maximum total offsets of ranges that share a task, because a task costs as much as about a
+thousand rows.
 """
 PROBE_BYTES: Final = 256 << 10
-"""Bytes read of each partition to estimate bytes per offset, for `maxBytesPerTrigger`."""
+"""Bytes to read from each partition to estimate bytes per offset, for `maxBytesPerTrigger`."""
 
 
 class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans in a separate process on the driver's host, and reads in tasks."""
+    """Reader of a stream: plans in a separate process on the driver's host, and reads in tasks."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         super().__init__(options, columns)
@@ -87,11 +87,11 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         """The end offsets of an `AvailableNow` query, or None."""
         self._may_miss = not options.fails_on_data_loss
         self._ids: dict[TopicPartition, TopicId] = {}
-        """Topic IDs of the partitions, when they were last listed."""
+        """Topic ID of each partition when partitions were last listed."""
         self._missing: frozenset[str] = frozenset()
         """Topics that were missing when the last micro-batch was planned."""
         self._rewound: Offsets = {}
-        """Partitions of re-created topics: the last micro-batch ends at their offset 0."""
+        """Partitions of re-created topics, for which the last micro-batch ends at offset 0."""
         self._latest: Offsets = {}
         self._reached: Offsets = {}
         """End of the last micro-batch, for PySpark before 4.2, which does not pass it."""
@@ -124,8 +124,9 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
     ) -> dict[str, Any]:
         """Return the end of the next micro-batch, or `start` if there are no new records.
 
-        Before Spark 4.2 it is called without a start, and with AvailableNow once before the first
-        micro-batch. So the last returned end is then no sign that these rows are in the sink.
+        Before Spark 4.2 this is called without a start, and with AvailableNow once before the first
+        micro-batch. A call then does not mean that rows before the last returned end are in the
+        sink.
         """
         client = self._connected()
         begin = self._reached if start is None else from_json(start)
@@ -162,13 +163,13 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         return to_json(self._latest) or None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return tasks for the ranges between two checkpointed offsets. Small ranges share one."""
+        """Return tasks for ranges between two checkpointed offsets. Small ranges share a task."""
         begin = from_json(start)
         wanted = [
             OffsetRange(tp=tp, first=begin.get(tp, 0), end=last)
             for tp, last in from_json(end).items()
         ]
-        # before Spark 4.2 `latestOffset` does not get the start in the checkpoint
+        # checked again, because before Spark 4.2 `latestOffset` does not get the checkpoint's start
         truncated = [
             span for span in wanted if span.end < span.first and span.tp not in self._rewound
         ]
@@ -188,7 +189,7 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         return self._tasks(groups, self._upstream_maps)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Commit these offsets to the group: all rows before them are in the sink."""
+        """Commit these offsets to the group, because all rows before them are in the sink."""
         group = self._options.commit_group
         if not group or end == self._committed:
             return
@@ -255,14 +256,14 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         return again
 
     def _is_another(self, tp: TopicPartition, topic_id: TopicId) -> bool:
-        """Return True if the topic has another ID than before. Old brokers have no topic IDs."""
+        """Return True if the topic has another ID than before, and False without topic IDs."""
         known = self._ids.get(tp, NO_TOPIC_ID)
         return NO_TOPIC_ID not in (known, topic_id) and known != topic_id
 
     def _ends_after_truncation(
         self, client: ClusterClient, truncated: Sequence[OffsetRange]
     ) -> Offsets:
-        """Return the ends for partitions that end before the offset that was read already.
+        """Return the ends for partitions whose log ends before the offset up to which it was read.
 
         This is temporary after `isolation` was changed to read_committed while a transaction is
         open. Otherwise the log was truncated, and reading continues at its end.
@@ -287,7 +288,7 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
 
     def _unchanged(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
         """Return the ranges whose topics were not deleted or re-created since the micro-batch was
-        planned. Warns of each other range.
+        planned. Warns of all other ranges.
         """
         topics = self._connected().metadata(sorted({span.tp.topic for span in ranges})).topics
         existing = {tp: topic.topic_id for topic in topics.values() for tp in topic.tps}
@@ -313,7 +314,7 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
 def _bytes_per_offset(
     client: ClusterClient, ranges: Sequence[OffsetRange]
 ) -> Mapping[TopicPartition, float]:
-    """Estimate the bytes per offset of each partition, from the batches at the start of its range.
+    """Estimate the bytes per offset of each partition from its first batches in the range.
 
     Brokers cannot find an offset by size. Partitions that cannot be read now are left out.
     """
@@ -321,7 +322,7 @@ def _bytes_per_offset(
     out: dict[TopicPartition, float] = {}
     for tp, answer in fetch_records(client, wanted).items():
         if isinstance(answer, TwinlogError):
-            continue  # the task that reads it will report the error
+            continue  # the task that reads this partition will report the error
         headers = [header for header, _ in read_headers(answer.records)]
         offsets = headers[-1].next_offset - wanted[tp][0] if headers else 0
         if offsets > 0:
@@ -330,8 +331,8 @@ def _bytes_per_offset(
 
 
 def _raise_final(group: str, error: TwinlogError) -> None:
-    """Raise an error that is not retriable. The micro-batch is done in any case, so retriable
-    errors are only logged.
+    """Raise the error of a commit unless it is retriable. Retriable errors are only logged, because
+    the micro-batch is done in any case.
     """
     if is_refused_as_active(error):
         raise ClusterError(

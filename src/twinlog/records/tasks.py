@@ -1,4 +1,4 @@
-"""Defines what a Spark task gets and how it reads, for batches and streams.
+"""Defines the data that a Spark task gets and how the task reads, for batches and streams.
 
 A reader is pickled to executors as a `TaskReader`, so that new workers there do not load the code
 for planning.
@@ -8,7 +8,7 @@ by the next micro-batch, and the files must be on every executor, as for Spark's
 
 `RangeReader` reads one range of a partition's log as Arrow batches. A task that dies or runs twice
 changes nothing: reading leaves no trace on the cluster, and Spark uses the rows of one attempt.
-Events during a read:
+Events during a read, and their results:
 
 - The leader moves: the request fails and is sent to the new leader.
 - The topic is deleted: TOPIC_MISSING, or a warning with the range that was deleted.
@@ -58,11 +58,11 @@ FIRST_BYTES: Final = 64 << 10
 query with `limit` does not wait for more.
 """
 GROWTH: Final = 16
-"""Factor between successive fetches."""
+"""Factor by which the maximum bytes grow with each fetch of a range."""
 
 
 class RangeReader:
-    """Reads one range, once."""
+    """Reads one range of a partition. Can be used only once."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class RangeReader:
         self._left_out.log_counts()
 
     def _fetch(self) -> FetchedRecords | None:
-        """Fetch at the position. Return None after a gap, or if the fetch must be repeated."""
+        """Fetch at the current position. Return None after a gap, or if it must be repeated."""
         answer = fetch_records(
             self._client, {self._tp: (self._position, self._fetch_bytes)}, isolation=self._isolation
         )[self._tp]
@@ -207,7 +207,7 @@ class RangesPartition(InputPartition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskReader:
-    """The part of a reader that tasks need. Its repr hides secrets."""
+    """The fields of a reader that tasks need. Its repr hides secrets."""
 
     properties: ClientProperties
     columns: tuple[str, ...]
@@ -231,7 +231,7 @@ class TaskReader:
 
 
 class PlanningReader:
-    """Base of the batch and stream readers, which pickle as a `TaskReader`."""
+    """Base of the batch and stream readers, which are pickled as a `TaskReader`."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         self._options = options

@@ -1,8 +1,8 @@
-"""Reads offset maps for the ranges that are read, for the column `_upstream`.
+"""Reads the offset maps of the ranges that a query reads, for the column `_upstream`.
 
 The maps are on the cluster that is read, which is a mirror's target; no other cluster is queried.
 The planning process reads them after the ends of the ranges are known (`mirror.map.origins`, rule
-A), and passes each task the part for its range.
+A), and passes each task the part of the maps for its ranges.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class UpstreamMaps:
     """The offset maps of flows from several sources.
 
     A source is given by its alias in the names of remote topics, or by its name in the mirror's
-    configuration. A later call reads only the rows that were added since.
+    configuration. Later calls of `of` read only the rows that were added since the previous call.
     """
 
     def __init__(self, client: ClusterClient, aliases: Sequence[str]) -> None:
@@ -53,8 +53,8 @@ class UpstreamMaps:
         return MapReader(self._client, name, len(topic.partitions))
 
     def of(self, ranges: Sequence[OffsetRange]) -> list[tuple[Origin, ...]]:
-        """Return the origins that a task needs, for each range. The ends must already be known.
-        Raises TwinlogError.
+        """Return the origins that a task needs, for each range. Must be called after the ends of
+        the ranges were queried. Raises TwinlogError.
         """
         tps = sorted({span.tp for span in ranges})
         log_ends = list_offsets(self._client, tps, LATEST)

@@ -1,10 +1,10 @@
 """Probes the capabilities of a target on a permanent scratch topic (`mm2-twinlog-probe.internal`).
 
 **Problem.** The exactly-once append relies on details of a broker's idempotence check
-(`mirror.copy.partition`). Not every broker that speaks the protocol has them, and neither its
-version numbers nor its API versions show that. A missing one would cost records only after a fault,
-when it is too late. So each start of a flow sends real batches, and a guarantee is given only if
-the response confirmed the behaviour.
+(`mirror.copy.partition`). Not every broker that implements the protocol has these details, and
+neither its version number nor its API versions show that. A missing detail would cost records only
+after a fault, when it is too late. So each start of a flow sends real batches, and a guarantee is
+given only if the responses confirm the behaviour.
 
 | probed                                               | without it                           |
 | ---------------------------------------------------- | ------------------------------------ |
@@ -15,16 +15,16 @@ the response confirmed the behaviour.
 | DescribeProducers lists the producer ID              | every partition is unprotected       |
 | the end of the leader epoch is the log end           | records above the HW are overlooked  |
 
-**What makes a flow `at least once`.** The first three rows, or a probe that is not permitted: after
-a lost response, the copy cannot find out whether its batch was appended, so it may be appended
-twice. Without one of the other rows, the guarantee is `exact while known`: it holds as long as the
-target remembers the producer ID.
+A flow is `at least once` if one of the first three rows is missing, or if the probe is not
+permitted: after a lost response, the copy cannot find out whether its batch was appended, so the
+batch may be appended twice. If one of the other rows is missing, the guarantee is `exact while
+known`, because it holds as long as the target remembers the producer ID.
 
 Two kinds of brokers accept only sequence 0 from a new producer for some time, which does not count
 as a lack of the first row (ADR 38):
 
-- Kafka 4.5 while the log has never held a record: another producer appends one first;
-- AutoMQ in the first two minutes after it opened the log: the first batch is retried for longer.
+- Kafka 4.5 while the log has never had a record, so another producer first appends one;
+- AutoMQ in the first two minutes after it opened the log, so the first batch is retried for longer.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 FIRST_SEQUENCE: Final = 1_000
 LOG_OPENED_S: Final = 130.0
-"""Seconds for which the first batch is retried. AWAIT_SEQ_ZERO_TIMEOUT of AutoMQ's
+"""Seconds for which the first batch is retried, because AWAIT_SEQ_ZERO_TIMEOUT of AutoMQ's
 ElasticProducerStateManager is 120 s.
 """
 
@@ -89,12 +89,12 @@ UNTRIED: Final = Capabilities(
     producers_listed=False,
     epoch_end=False,
 )
-"""Assumed if Twinlog's user may not probe: nothing is guaranteed."""
+"""The capabilities if Twinlog's user is not permitted to probe: nothing is guaranteed."""
 
 
 def ensure_probe_topic(client: ClusterClient, replication_factor: int) -> None:
     """Create the scratch topic if it does not exist. It keeps a few small records for an hour."""
-    if client.metadata([PROBE_TOPIC]).topics[PROBE_TOPIC].error:  # creating it may not be permitted
+    if client.metadata([PROBE_TOPIC]).topics[PROBE_TOPIC].error:  # else CREATE is not needed
         create_topic(
             client,
             PROBE_TOPIC,
@@ -109,7 +109,7 @@ def probe(client: ClusterClient) -> Capabilities:
     """Probe all capabilities with a separate producer ID, so that concurrent probes do not
     interfere.
 
-    Raises Unauthorized if Twinlog's user may not write or read the scratch topic.
+    Raises Unauthorized if Twinlog's user is not permitted to write or read the scratch topic.
     """
     tp = TopicPartition(PROBE_TOPIC, 0)
     _send(client, tp, init_producer_id(client).producer_id, 0)
@@ -158,7 +158,7 @@ def _send(
         base_sequence=sequence,
     )
     try:
-        # a leader that moves shows nothing about the target's capabilities
+        # retried, because a leader that moves shows nothing about the target's capabilities
         return client.retrying(lambda: produce_batch(client, tp, batch))
     except Unauthorized:
         raise
@@ -167,14 +167,14 @@ def _send(
 
 
 def _is_out_of_order(answer: int | TwinlogError) -> bool:
-    """Return whether the broker rejected the batch with OUT_OF_ORDER_SEQUENCE_NUMBER."""
+    """Return True if the broker rejected the batch with OUT_OF_ORDER_SEQUENCE_NUMBER."""
     return isinstance(answer, BrokerRefused) and answer.kafka_error == OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def _header_kept(client: ClusterClient, tp: TopicPartition, base: int, producer_id: int) -> bool:
     answer = fetch_records(client, {tp: (base, 1 << 16)})[tp]
     if isinstance(answer, Unauthorized):
-        raise answer  # shows nothing about the target
+        raise answer  # a missing permission shows nothing about the target
     if isinstance(answer, TwinlogError):
         return False
     for header, _ in read_headers(answer.records):

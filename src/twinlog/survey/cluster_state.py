@@ -1,17 +1,18 @@
 """Reads from a cluster's state topic which flows wrote to it, and which of its topics are copies.
 
-A flow reads both of its clusters in this way: its target, to which it writes, too, and its source,
+A flow reads the state topics of both clusters: its target, to which it also writes, and its source,
 which may be another flow's target. At the source, the permission to read may be missing, because
-MirrorMaker 2 does not need it either. This is reported, and topic names decide as far as they can.
+MirrorMaker 2 does not need it. The missing permission is reported, and copies are recognized by
+topic names as far as possible.
 
-Earlier releases wrote no rows for copies. Their copies are in their offset maps, by topic ID, and
-are found there as long as a flow has no rows.
+Earlier releases wrote no rows for copies. Such copies are found by topic ID in the offset map of
+their flow, as long as the flow has no rows.
 
 **Same clusters.** A flow's source and target must be the clusters that its newest claim names
 (`source_changed_error`, `target_changed_error`). An address may lead to another cluster than
 before: the address moved, a variable came from another shell, or a cluster was re-created with
-empty disks. So cluster IDs are compared, never addresses. If an ID is empty, of a cluster or in a
-claim, no error is reported.
+empty disks. So cluster IDs are compared, never addresses. If the ID of the cluster or the ID in the
+claim is empty, no error is reported.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ class ClusterState:
     """The newest claim of each flow that wrote to the cluster."""
     rows: Mapping[tuple[str, str], CopyRow] = field(default_factory=dict)
     older: tuple[CopyRow, ...] = ()
-    """Copies of flows without rows, from their offset maps."""
+    """Copies of flows that have no rows in the state topic, read from their offset maps."""
     unread: Unauthorized | None = None
 
     def copies_of(self, topic: str, topic_id: TopicId) -> list[CopyRow]:
-        """Return the rows that state what a topic of this cluster is a copy of."""
+        """Return the rows of the flows that write, or are about to write, a copy to this topic."""
         named = self._by_topic.get(topic, ())
         return [
             row
@@ -59,7 +60,7 @@ class ClusterState:
         ]
 
     def copied_by_other_flows(self, flow: str) -> dict[str, list[CopyRow]]:
-        """Return the copies that other flows write here, by the topic's name at their source."""
+        """Return the copies that other flows write to this cluster, by the source topic's name."""
         out: dict[str, list[CopyRow]] = {}
         for row in (*self.rows.values(), *self.older):
             if row.flow != flow and self._is_current(row):
@@ -67,7 +68,7 @@ class ClusterState:
         return out
 
     def copied_by(self, flow: str) -> list[CopyRow]:
-        """Return the copies that one flow writes here."""
+        """Return the copies that one flow writes to this cluster."""
         rows = (*self.rows.values(), *self.older)
         return [row for row in rows if row.flow == flow and self._is_current(row)]
 
@@ -76,7 +77,7 @@ class ClusterState:
         return any(row.begun for row in rows if row.flow == flow)
 
     def _is_current(self, row: CopyRow) -> bool:
-        # a cluster that was created from another one's disks has the other one's rows, too
+        # a cluster cloned from another one's disks also has the other's rows, which do not count
         return not row.ended and row.target_cluster_id in ("", self.cluster_id)
 
     @cached_property
@@ -88,7 +89,7 @@ class ClusterState:
 
 
 def cluster_state(client: ClusterClient) -> ClusterState:
-    """Read the current state. A missing topic yields an empty state."""
+    """Read the state of a cluster. The result is empty without a readable state topic."""
     seen = client.metadata([STATE_TOPIC])
     cluster_id = seen.cluster_id or ""
     topic = seen.topics[STATE_TOPIC]
@@ -112,8 +113,8 @@ def cluster_state(client: ClusterClient) -> ClusterState:
 def with_maps(
     client: ClusterClient, state: ClusterState, is_wanted: Callable[[Claim], bool]
 ) -> ClusterState:
-    """Add the copies of flows of earlier releases. Only relevant ones are read, because a map may
-    be large.
+    """Add the copies of flows of earlier releases. Only maps of wanted claims are read, because a
+    map may be large.
     """
     known = {flow for flow, _ in state.rows}
     wanted = [c for c in state.claims.values() if c.flow not in known and is_wanted(c)]
@@ -124,7 +125,7 @@ def with_maps(
         if not may(seen, name, Operation.READ):
             continue
         maps = map_reader(client, seen.topics[name]).read(client)
-        maps.require_all()  # unread rows may include a topic that would come back
+        maps.require_all()  # an unread row may be about a topic that would be copied back
         copies = {(key[:2], known.topic) for key, known in maps.items()}
         older += (
             CopyRow(
@@ -147,9 +148,9 @@ def with_maps(
 class Upstream(NamedTuple):
     """A flow, and its source's alias in the names of remote topics.
 
-    The source's name in the configuration file is in the flow's name and in the name of the offset
-    map topic. Its alias (`source.cluster.alias`; by default the same) is in the names of remote
-    topics and of the checkpoints topic, so it is the one that users see.
+    The source's name in the configuration file is part of the flow's name and of the offset map
+    topic's name. The source's alias (`source.cluster.alias`; by default the same) is part of the
+    names of remote topics and of the checkpoints topic, so users see the alias.
     """
 
     flow: Flow
@@ -157,10 +158,10 @@ class Upstream(NamedTuple):
 
 
 def find_upstream(client: ClusterClient, name: str) -> Upstream | None:
-    """Return the flow that copies to this cluster from the source with this alias, else this name.
+    """Return the flow into this cluster whose source has this alias, or else this name.
 
-    Returns None if the state topic has no such flow, or if this user may not read it. Raises
-    ConfigError if several sources have the alias. It is for callers that know only the target.
+    Returns None if the state topic has no such flow, or if this user is not permitted to read it.
+    Raises ConfigError if several sources have the alias. For callers that know only the target.
     """
     rows = cluster_state(client).rows.values()
     known = sorted({Upstream(Flow.of(row.flow), _alias(row)) for row in rows if row.begun})
@@ -177,18 +178,18 @@ def find_upstream(client: ClusterClient, name: str) -> Upstream | None:
 def source_aliases(client: ClusterClient, flow: Flow) -> frozenset[str]:
     """Return the aliases of a flow's source in the names of its remote topics on this cluster.
 
-    Empty if the flow copied nothing, or if its rows cannot be read.
+    The result is empty if the flow copied nothing, or if its rows cannot be read.
     """
     try:
         rows = cluster_state(client).copied_by(str(flow))
     except CorruptData:
-        return frozenset()  # the row is of a newer release, for example
+        return frozenset()  # a row that cannot be read may be of a newer release
     return frozenset(map(_alias, rows))
 
 
 def _alias(row: CopyRow) -> str:
-    """Return the source's alias. Rows of earlier releases do not contain it, but their topics'
-    names do, unless the topics were renamed or the policy keeps names.
+    """Return the source's alias. Rows of earlier releases lack the alias, but their topics' names
+    contain it, unless the topics were renamed or the policy keeps names.
     """
     prefix = "" if row.renamed else row.topic.removesuffix(row.source_topic)
     return row.source_alias or prefix.rstrip(SEPARATORS) or Flow.of(row.flow).source

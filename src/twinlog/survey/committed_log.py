@@ -38,7 +38,7 @@ def read_committed(
             if kept:
                 yield header, kept
         if position == before:
-            return  # cleaned up to the end, or the rest belongs to an open transaction
+            return  # the rest was compacted away, or belongs to an open transaction
 
 
 def batches_of(answer: FetchedRecords) -> Iterator[tuple[BatchHeader, Sequence[Record]]]:

@@ -1,7 +1,7 @@
-"""Pairs of a source topic and the target topic that holds its copy, by ID.
+"""Pairs of a source topic and the target topic that is its copy, by ID.
 
-Code that acts on remote topics uses such pairs, never names: a name may now belong to another
-topic, to an unrelated one, or to the only copy of a deleted topic. Code that only reads may find
+Code that acts on remote topics uses such pairs, never names. A name may now belong to a different
+topic, even an unrelated one, or to the only copy of a deleted topic. Code that only reads may find
 the pairs by the names that a flow would use (`copies_by_name`).
 """
 
@@ -32,7 +32,7 @@ class CopiedTopic:
 def unchanged_pairs(
     topics: Iterable[CopiedTopic], source: ClusterClient, target: ClusterClient
 ) -> dict[str, str]:
-    """Return target names by source name, for those pairs whose topics still have these IDs."""
+    """Return target names by source name, for pairs of which both topics still have their IDs."""
     if not (topics := [*topics]):
         return {}
     at_source = source.metadata([topic.source for topic in topics])
@@ -48,10 +48,10 @@ def unchanged_pairs(
 def copies_by_name(
     flow: FlowConfig, source: ClusterClient, target: ClusterClient
 ) -> dict[str, str]:
-    """Return names of mirrored topics and of the topics with their remote names, for read-only use.
+    """Return the name of the existing remote topic of each mirrored topic, for read-only use.
 
-    Remote topics that hold this flow's copy of another source topic are left out: with
-    `twinlog.rename`, a name may belong to another topic, which the start of a copy rejects.
+    Remote topics that are this flow's copy of another source topic are left out. With
+    `twinlog.rename`, two source topics may get one remote name, which the start of a copy rejects.
     """
     policy, at_target = policy_of(flow), target.metadata(None)
     rows = cluster_state(target) if flow.policy.renames else None

@@ -4,25 +4,26 @@ remote topics, which are created if missing.
 As in MirrorMaker 2, a remote topic gets the same partition count (unless
 `twinlog.new.topic.partitions` leaves it to the target), the flow's replication factor, and the
 source's own configs that pass the config filter. Partitions are added when the source grows.
-Nothing is ever deleted or shrunk. With `topic.creation.enable=false` nothing is created or grown:
-whatever is missing on the target is a problem until another client creates it.
+Nothing is ever deleted or shrunk. With `topic.creation.enable=false` nothing is created or grown,
+so whatever is missing on the target is a problem until another client creates it.
 
 **Stale metadata**
 
 A broker answers from the metadata that it has. A broker that was frozen, starved or cut off from
 the controller has old metadata, and still lists itself as alive. So a topic in a response exists or
-existed, and a topic missing from it may exist nevertheless. If a response were trusted, `--once`
-would end successfully without copying anything, and a running mirror would give back a healthy
-topic.
+existed, and a topic that the response lacks may exist nevertheless. If the response were trusted,
+`--once` would end successfully without copying anything, and a running mirror would stop copying a
+healthy topic.
 
 The topics that should exist are those that the configuration names without a pattern, and those
-that the flow has begun to copy. If a response lacks one, other brokers are queried for it by name:
+that the flow has begun to copy. If a response lacks such a topic, other brokers are queried for it
+by name:
 
-- No broker shows it: it is deleted, or hidden from Twinlog's user. After a deletion, a stale
-  response shows more topics, not fewer.
-- A broker shows it: the brokers differ, and this discovery has no result. Nothing is created, begun
-  or given back. The next discovery queries a random broker.
-- No other broker responds: there is no result either, if there are other brokers.
+- If no broker shows the topic, it is deleted, or hidden from Twinlog's user. After a deletion, a
+  stale response shows more topics, not fewer.
+- If a broker shows it, the brokers differ, and this discovery has no result. No topic is created,
+  and no copy begins or ends. The next discovery queries a random broker.
+- If no other broker responds although there are other brokers, there is no result either.
 
 The check only reads, so a crash or concurrent checks change nothing.
 """
@@ -65,20 +66,20 @@ from twinlog.wire.error_codes import (
 )
 
 ASKED: Final = 5
-"""Maximum number of brokers to query. If that many have equally stale metadata, the cluster has no
-controller.
+"""Maximum number of brokers to query. If so many brokers have equally stale metadata, the cluster
+has no controller.
 """
 
 NEEDED_ANSWERS: Final = 2
-"""Minimum number of responses, if there are that many brokers. One of them may be from the broker
-that discovery queried.
+"""Minimum number of responses, or fewer if the cluster has fewer brokers. One response may be from
+the broker that discovery queried.
 """
 
 
 def require_gone(client: ClusterClient, metadata: ClusterMetadata, names: Collection[str]) -> None:
     """Raise BrokerRefused BROKERS_DIFFER (retriable) unless other brokers lack these topics, too.
 
-    The client's connections are then closed, so that the next discovery queries another broker.
+    Before it raises, the client is closed, so that the next discovery queries another broker.
     """
     lacking = sorted(name for name in names if name not in metadata.topics)
     if not lacking or not metadata.brokers:
@@ -104,7 +105,7 @@ def require_gone(client: ClusterClient, metadata: ClusterMetadata, names: Collec
 
 
 def shown_by_any(client: ClusterClient) -> Iterator[TopicMetadata]:
-    """Yield all topics that some of the brokers show. A topic may be repeated."""
+    """Yield all topics that some of the queried brokers show. A topic may be repeated."""
     for answer in _answers(client, client.metadata([]), None):
         yield from answer.topics.values()
 
@@ -121,22 +122,22 @@ def _answers(
 
 
 NEEDED: Final = (Operation.WRITE, Operation.READ)
-"""Required on remote topics: to copy, and to see how far the copy is."""
+"""Operations required on remote topics: WRITE to copy, READ to see how far the copy is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicProblem:
-    """One topic that cannot be mirrored now, or its partitions from `first` on."""
+    """Why one topic, or its partitions from `first` on, cannot be mirrored now."""
 
     topic: str
     partitions: int
-    """The source's partition count."""
+    """The source topic's partition count."""
     error: TwinlogError
     first: int = 0
 
 
 def may_pass(problems: Iterable[TopicProblem]) -> bool:
-    """Return whether only another discovery shows the end of a problem (operators or lanes)."""
+    """Return True if users or lanes may resolve a problem, which only a later discovery detects."""
     codes = {problem.error.code for problem in problems}
     return any(has(code, Trait.MAY_PASS) for code in codes) or "TOPIC_ALREADY_EXISTS" in codes
 
@@ -151,7 +152,7 @@ class Discovery:
     missing: list[str] = field(default_factory=list)
     """Remote topics that a dry run would create."""
     notes: list[str] = field(default_factory=list)
-    """Parts of the work that are left out without stopping anything, one line each."""
+    """Notes on work that is left out although the flow continues, one line each."""
     absent: list[str] = field(default_factory=list)
     """Source topics that the configuration names without a pattern and that do not exist."""
 
@@ -174,7 +175,7 @@ class Discovery:
             self.fail(topics[name], error)
 
     def fail_absent(self, flow: FlowConfig) -> None:
-        """Make each absent topic a problem, because `--once` does not wait for them."""
+        """Add a problem for each absent topic, because `--once` does not wait for topics."""
         for name in self.absent:
             error = not_copied_error(flow, name)
             self.problems.append(TopicProblem(topic=name, partitions=1, error=error))
@@ -203,7 +204,7 @@ class Guard(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class TopicVerdicts:
-    """The topics that may be copied, and the reasons against others."""
+    """The topics that may be copied, and the reasons why other topics must not be copied."""
 
     rows: dict[str, CopyRow] = field(default_factory=dict)
     """Rows for the target's state topic, for topics that may be copied."""
@@ -223,7 +224,7 @@ class TopicVerdicts:
 
 
 def mirrored_topics(flow: FlowConfig, metadata: ClusterMetadata) -> dict[str, TopicMetadata]:
-    """Return the source topics, by name, that pass the filters and can have their new names."""
+    """Return the source topics, by name, that pass the filters and whose new names are accepted."""
     topics = selected_topics(flow, metadata)
     refused = refused_names(flow, topics)
     return {name: topic for name, topic in topics.items() if name not in refused}
@@ -252,8 +253,9 @@ def discover(
     """Read both clusters, and create or grow remote topics unless `create` is False.
 
     `guard` first decides which topics would come back in a loop, or be copied twice.
-    `lanes_are_us`: the lanes use the same user on the target. Then topics with which they could not
-    continue are problems: without READ a copy can begin, but never be resumed.
+    `lanes_are_us`: True if lanes connect to the target as the same user as `target`. Topics that
+    lanes could not resume are then problems, because without READ a copy can begin, but never be
+    resumed.
     """
     all_topics = source.metadata(None)
     topics = selected_topics(flow, all_topics)
@@ -289,8 +291,8 @@ def discover(
     for name, topic in topics.items():
         try:
             if refused is not None and name in missing:
-                raise refused  # the other topics continue
-            configs = new.by_topic.get(name, {})  # empty if the source's configs may not be read
+                raise refused  # only missing topics fail, the others continue
+            configs = new.by_topic.get(name, {})  # empty if reading them is denied
             _ensure(flow, target, topic, at_target, remote[name], configs, out, create, guard)
         except TwinlogError as error:
             # existing partitions continue even if others cannot be added
@@ -307,7 +309,7 @@ def discover(
 
 
 def replication_refused(flow: FlowConfig, live: int, count: int) -> ClusterError | None:
-    """Return why this many topics cannot be created, also if a broker is only temporarily down."""
+    """Return the error if replication.factor exceeds the brokers that are alive now, else None."""
     if flow.new_topics.replication_factor <= live:
         return None
     are = "is" if live == 1 else "are"
@@ -392,7 +394,7 @@ def _create(
 
 
 def new_partitions(flow: FlowConfig, topic: TopicMetadata) -> int:
-    """Return the partition count for a new remote topic; -1: the target's num.partitions."""
+    """Return the partition count for a new remote topic, or -1 for the target's num.partitions."""
     return DEFAULT if flow.new_topics.default_partitions else len(topic.partitions)
 
 
@@ -477,15 +479,15 @@ def _plan(
 
 
 def _is_judged(topic: TopicMetadata, checked_topics: Mapping[str, TopicMetadata]) -> bool:
-    """Return whether this is the topic that the guard has checked, or did not exist then, so that
-    this flow creates it.
+    """Return True if the guard has checked this topic, or if the topic did not exist at that time,
+    so that this flow creates it.
     """
     before = checked_topics.get(topic.name)
     return before is None or before.error != NONE or before.topic_id == topic.topic_id
 
 
 def _settled_metadata(target: ClusterClient, names: list[str]) -> ClusterMetadata:
-    """Return existing and new topics. A broker with stale metadata is given some time."""
+    """Return the topics' metadata, after a wait if a broker with stale metadata lacks some."""
     try:
         return target.metadata(names, allow_missing=False, timeout_s=MISSING_GRACE_S)
     except ClusterError:
@@ -495,9 +497,9 @@ def _settled_metadata(target: ClusterClient, names: list[str]) -> ClusterMetadat
 def with_group_starts(
     flow: FlowConfig, source: ClusterClient, plans: Iterable[PartitionPlan]
 ) -> list[PartitionPlan]:
-    """Return the plans with the offsets of the flow's group, if it has any.
+    """Return the plans with the offsets that the flow's source group has committed, if any.
 
-    Raises TwinlogError if they cannot be read: a copy must not begin at another offset.
+    Raises TwinlogError if the offsets cannot be read: a copy must not begin elsewhere.
     """
     group = flow.source_group.group_id
     known = list(plans)
@@ -531,7 +533,7 @@ def absence(flow: FlowConfig, name: str) -> str:
 
 
 def not_copied_error(flow: FlowConfig, name: str) -> PartitionError:
-    """Return the error of `--once`, which does not wait for topics."""
+    """Return the error for a missing topic with `--once`, which does not wait for topics."""
     return PartitionError(
         f"topic {name} does not exist on {flow.flow.source}, or Twinlog's user may not "
         "DESCRIBE it: it is not copied; create it, grant READ on it, or remove it from `topics`",
@@ -542,7 +544,7 @@ def not_copied_error(flow: FlowConfig, name: str) -> PartitionError:
 
 
 def nothing_matches(flow: FlowConfig, metadata: ClusterMetadata) -> str:
-    """Return the message if no topic is mirrored."""
+    """Return the message for a flow that mirrors no topic."""
     many = plural(sum(not topic.is_internal for topic in metadata.topics.values()), "topic")
     return (
         f"{flow.flow}: nothing is copied: {flow.flow.source} shows {many} to Twinlog's user, and "
@@ -552,7 +554,7 @@ def nothing_matches(flow: FlowConfig, metadata: ClusterMetadata) -> str:
 
 
 def topic_missing_error(flow: FlowConfig, remote: str) -> PartitionError:
-    """Return the error for a missing topic that the configuration forbids to create."""
+    """Return the error for a missing remote topic that the configuration forbids to create."""
     return PartitionError(
         f"topic {remote} does not exist on {flow.flow.target}, and "
         "topic.creation.enable=false: create it; its copy begins as soon as it exists",
@@ -565,7 +567,7 @@ def topic_missing_error(flow: FlowConfig, remote: str) -> PartitionError:
 def topic_too_small_error(
     flow: FlowConfig, remote: str, count: int, wanted_count: int
 ) -> PartitionError:
-    """Return the error if the source has more partitions, which may not be added."""
+    """Return the error for a remote topic with too few partitions, if adding some is forbidden."""
     return PartitionError(
         f"topic {remote} has {plural(count, 'partition')} on {flow.flow.target}, its "
         f"source {wanted_count}, and topic.creation.enable=false: add partitions; the others are "
@@ -577,8 +579,8 @@ def topic_too_small_error(
 
 
 def created_since_error(flow: FlowConfig, remote: str) -> TwinlogError:
-    """Return the error if another client created the topic, or Twinlog did and the response was
-    lost. The next discovery checks it.
+    """Return the error for a topic that was created in the meantime, by another client or by a
+    request of Twinlog whose response was lost. The next discovery checks the topic.
     """
     return error_for(
         TOPIC_ALREADY_EXISTS,

@@ -31,15 +31,15 @@ class LogState(Struct, frozen=True):
 
     start: int | None = None
     end: int | None = None
-    """The high watermark or, as readers of committed records see it, the last stable offset."""
+    """The high watermark, or the last stable offset if only committed records are read."""
     newest_ms: int | None = None
     """The largest timestamp of a record; -1 if there is no record."""
     problem: TwinlogError | None = None
-    """Why its start or end is unknown."""
+    """The error because of which the start or end is unknown, or None."""
 
 
 class Want(Flag):
-    """What to read beside the ends. Each costs one request per leader."""
+    """What to read in addition to the ends. Each flag costs one request per leader."""
 
     ENDS = 0
     STARTS = auto()
@@ -48,13 +48,13 @@ class Want(Flag):
 
 
 class Ends(dict[TopicPartition, LogState]):
-    """The logs of one cluster at one moment. Only `read_ends` creates one, so a function that takes
-    `Ends` reads after them.
+    """The logs of one cluster at one moment. Only `read_ends` creates this type, so a function with
+    a parameter of this type runs after the ends were read.
     """
 
 
 NO_ENDS: Final = Ends()
-"""No ends, for readers of a map that do not compare it with a log."""
+"""Empty ends, for callers that do not compare a map with a log."""
 
 
 def read_ends(
@@ -64,7 +64,7 @@ def read_ends(
     *,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> Ends:
-    """Return the logs of these partitions. Starts are read before ends, so none is after its end.
+    """Return the logs of these partitions. Starts are read first, so no start is after its end.
 
     Raises TwinlogError if the cluster cannot be queried.
     """
@@ -87,7 +87,7 @@ def read_ends(
 
 
 def log_starts(client: ClusterClient, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return the start of each log. Raises the error of the first that cannot be queried."""
+    """Return the start of each log. Raises the error of the first log that cannot be queried."""
     return {
         tp: or_raise(result).offset for tp, result in list_offsets(client, tps, EARLIEST).items()
     }
@@ -101,15 +101,15 @@ def log_bounds(
 
 
 def append_ends(client: ClusterClient, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return where the next append to each log goes, which may be after its high watermark. Raises
-    the error of the first that cannot be queried.
+    """Return the offset of the next append to each log, which may be above the high watermark.
+    Raises the error of the first log that cannot be queried.
     """
     return {tp: or_raise(end).end_offset for tp, end in log_ends(client, tps).items()}
 
 
 def empty_logs(client: ClusterClient, tps: Iterable[TopicPartition]) -> set[TopicPartition]:
-    """Return partitions that certainly have no record. If a leader does not respond, its partitions
-    may have some.
+    """Return partitions that certainly have no record. Partitions whose leader does not respond are
+    left out, because they may have records.
     """
     logs = read_ends(client, tps, Want.STARTS)
     return {tp for tp, log in logs.items() if log.end is not None and log.start == log.end}

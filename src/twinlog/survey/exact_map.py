@@ -40,7 +40,7 @@ class ExactMap:
         self._topic = map_topic_of(flow)
         self._reader: MapReader | None = None
         self.recreated: tuple[TopicPartition, ...] = ()
-        """Partitions of the last call that were copied only from an earlier topic of that name."""
+        """Partitions of the last call that are copies only of an earlier topic of the same name."""
 
     def downstream(
         self,
@@ -49,8 +49,8 @@ class ExactMap:
     ) -> dict[TopicPartition, Translation]:
         """Translate offsets of the source to offsets on this cluster.
 
-        Both mappings have partitions of this cluster as keys. `source_ids`: topic IDs on the
-        source, by name, if the caller queried them. Partitions that were copied only from an
+        `upstream` and the result have partitions of this cluster as keys. `source_ids`: topic IDs
+        on the source, by name, if the caller queried them. Partitions that were copied only from an
         earlier topic of the same name are left out.
         """
         replicas = self._replicas(list(upstream), source_ids)
@@ -83,8 +83,9 @@ class ExactMap:
     def local_names(self, plain: Mapping[str, str]) -> dict[str, str]:
         """Return the names of source topics on this cluster, by source name.
 
-        `plain` has the names by the policy alone; the map overrides it. If a topic with that name
-        is the copy of another topic, and the map has no other name, the source topic is left out.
+        `plain` has the names that the policy alone would give. The map overrides them. If a name in
+        `plain` is the copy of another topic, and the map has no other name, the source topic is
+        left out.
         """
         known = self.names_at_source(set(plain.values()))
         odd = {name for name, local in plain.items() if known.get(local) != name}
@@ -129,7 +130,7 @@ class ExactMap:
     def _replicas(
         self, tps: Sequence[TopicPartition], source_ids: Mapping[str, TopicId]
     ) -> Iterator[tuple[TopicPartition, Replica]]:
-        """Yield each copied partition, by its name on this cluster."""
+        """Yield each partition that is a copy, by its name on this cluster, with its replica."""
         topics = self._client.metadata([self._topic, *sorted({tp.topic for tp in tps})]).topics
         reader = self._map(topics)
         self.recreated = ()
@@ -166,8 +167,8 @@ class ExactMap:
     def _new_owners(self) -> Callable[[str], bool]:
         """Return a function that returns True if other clients may write to a source topic's copy.
 
-        It uses the current rows of the state topic. If this user may not read them, the function
-        always returns True.
+        The function uses the current rows of the state topic. If this user is not permitted to read
+        these rows, the function always returns True.
         """
         try:
             rows = state_rows_if_any(self._client)

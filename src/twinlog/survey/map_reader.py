@@ -1,11 +1,12 @@
-"""Keeps a flow's offset map up to date with its topic: reads it once, then only what was added.
+"""Keeps a flow's offset map in memory: reads the map topic once, and then only new rows.
 
 Callers without a reader of their own share one for each user, cluster and topic ID (`map_reader`).
-A shared reader is forgotten after an hour without a reading, which is before the cleaner removes
-tombstones that it has not read (`delete.retention.ms`, a day).
+A shared reader is dropped after an hour without a reading. The log cleaner keeps tombstones for a
+day (`delete.retention.ms`), so a reader never misses one.
 
-If a partition of the topic cannot be read now, only maps whose rows may be in it are unavailable. A
-row that cannot be decoded ends every reading at that row, because later rows may depend on it.
+If a partition of the map topic cannot be read now, only maps whose rows may be in this partition
+are unavailable. A row that cannot be decoded ends every reading, because later rows may depend on
+it.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ from twinlog.wire.records import Record
 log = logging.getLogger(__name__)
 
 LEADER_WAIT_S: Final = 5.0
-"""How long to wait for a leader of the topic. A partition whose leader did not respond before is
-queried only once.
+"""Seconds to wait for a leader of the map topic. A partition whose leader did not respond to the
+last reading is queried only once.
 """
 
 
 class MapReader:
-    """Folds the rows of all partitions of one map topic. One reading at a time."""
+    """Reads the rows of all partitions of one map topic. Only one thread reads at a time."""
 
     def __init__(self, client: ClusterClient, topic: str, partitions: int) -> None:
         self._client = client
@@ -66,7 +67,7 @@ class MapReader:
     def read(self, client: ClusterClient | None = None) -> Maps:
         """Return the current map, read through this client if one is given.
 
-        Raises TwinlogError if none of it can be read, and FlowError for a row that is invalid or
+        Raises TwinlogError if no partition can be read, and FlowError for a row that is invalid or
         was written by a newer release.
         """
         with self._lock:
@@ -93,13 +94,13 @@ class MapReader:
             return Maps(self._maps, unread, self.partitions, epochs)
 
     def _check_topic(self) -> None:
-        """Check the topic's ID: rows of an earlier topic do not apply to a re-created one."""
+        """Check the topic's ID, because rows of an earlier topic do not apply to a new one."""
         topic = self._client.metadata([self.topic], timeout_s=LEADER_WAIT_S).topics[self.topic]
         known = self.topic_id
         if topic.error == UNKNOWN_TOPIC_OR_PARTITION and known != NO_TOPIC_ID:
             raise map_missing_error(self.topic)
         if topic.error:
-            return  # the next requests report the reason
+            return  # later requests report the reason
         if NO_TOPIC_ID not in (known, topic.topic_id) and known != topic.topic_id:
             raise map_missing_error(self.topic)
         self.topic_id = TopicId(topic.topic_id)
@@ -108,11 +109,11 @@ class MapReader:
         self.partitions = max(self.partitions, len(topic.partitions))
 
     def _has_lost_rows(self, ends: dict[int, OffsetResult]) -> bool:
-        """Return whether rows that were read may be lost. Removes unreadable partitions from
+        """Return True if rows that were read may be lost. Removes unreadable partitions from
         `ends`.
 
-        This is the case if a partition ends before what was read of it, or if its new leader's log
-        diverges from the earlier one, so that it has other rows there now.
+        This is so if a partition ends before the next position to read, or if the log of its new
+        leader diverges before this position. Such a leader has other rows there.
         """
         risen = {
             TopicPartition(self.topic, partition): self._epochs[partition]
@@ -129,8 +130,8 @@ class MapReader:
         return any(end.offset < self._next[partition] for partition, end in ends.items())
 
     def _ends(self) -> dict[int, OffsetResult]:
-        """Return high watermarks, which include everything ever acknowledged. Partitions without
-        one are unread.
+        """Return high watermarks, which are above every acknowledged row. Partitions without a high
+        watermark are marked as unread.
         """
         before, self._unread = self._unread, {}
         out: dict[int, OffsetResult] = {}
@@ -183,9 +184,8 @@ _readers_turn: Final = threading.Lock()
 
 
 def map_reader(client: ClusterClient, topic: TopicMetadata) -> MapReader:
-    """Return this process's reader of a map topic, shared by all clients of the same user. It is a
-    new one if brokers have no topic IDs, because rows of a re-created topic are then not
-    recognised.
+    """Return this process's reader of a map topic, shared by all clients of the same user. Without
+    topic IDs, rows of a re-created topic are not recognised, so each call returns a new reader.
     """
     new = MapReader(client, topic.name, len(topic.partitions))
     if topic.topic_id == NO_TOPIC_ID:
@@ -199,7 +199,7 @@ def map_reader(client: ClusterClient, topic: TopicMetadata) -> MapReader:
 
 
 def map_missing_error(topic: str) -> FlowError:
-    """Return the error for a deleted map topic whose rows no other topic has."""
+    """Return the error for a map topic that was deleted with all its rows."""
     return FlowError(
         f"the offset map topic {topic} was deleted on the target: without it record positions are "
         "unknown, so nothing is copied; rebuild it from both logs with twinlog offsets rebuild",
@@ -235,6 +235,6 @@ def require_nothing_copied(
     tps = [tp for topic in topics for tp in topic.tps]
     ends = list_offsets(target, tps, LATEST)
     for end in (ends[tp] for tp in tps):
-        # also if retention has emptied it since, because the map had the offset to resume at
+        # even if retention has emptied the topic, because only the map had the offset to resume at
         if isinstance(end, TwinlogError) or end.offset > 0:
             raise map_missing_error(map_topic)

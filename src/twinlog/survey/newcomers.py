@@ -1,10 +1,11 @@
 """Finds source partitions that were created since the flow's first survey (`twinlog.start.new`).
 
-A new topic is found by the next survey, and `latest` at that moment would skip records written
-before. Kafka does not record when a topic was created, so surveys are compared: everything that the
-source has now and did not have in the first survey is new, whether the flow's filters select it or
-not. If new partitions begin with their first record, the first survey is that of the flow's first
-process, which is stored in the state topic (see below). Otherwise it is that of this process.
+A new topic is found by the next survey. If its copy began at `latest` then, records written before
+the survey would be skipped. Kafka does not record when a topic was created, so surveys are
+compared. Everything that the source has now and did not have in the first survey is new, whether
+the flow's filters select it or not. If new partitions begin with their first record, the first
+survey is that of the flow's first process, which is stored in the state topic (see below).
+Otherwise the first survey of this process is used.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ class TopicSurveys:
         target: ClusterClient,
         topics: Mapping[str, TopicMetadata],
     ) -> None:
-        """Load the flow's first survey, made by any process, before `marked`. If there is none,
-        make it; it is durable on return.
+        """Load the flow's first survey, which any process may have made. If there is none, make
+        one, which is durable on return. Must be called before `marked`.
 
         `topics` are all topics of the source. A topic missing in the first survey would always
-        count as new, so several brokers are queried: one may have stale metadata.
+        count as new, so several brokers are queried in case that one has stale metadata.
         """
         if self._recalled_from == target.settings.bootstrap:
             return
@@ -87,23 +88,23 @@ def _identity(topic_id: str, name: str, partition: int) -> Identity:
 
 # The topics that a source had when a flow first looked for new ones (`twinlog.start.new =
 # earliest`), as rows of the state topic. Kafka does not record when a topic was created. So the
-# first survey's partitions are kept and never changed: any other partition is new, also to later
-# processes. New partitions need no row, so a process that dies before their first copy leaves them
-# new.
+# partitions of the first survey are stored and never changed. Any other partition is new, also to
+# later processes. New partitions get no row, so they are still new if a process dies before it
+# copies them.
 #
-# A survey is one row for each few hundred topics, under keys of its own:
+# A survey has one row for each few hundred topics, with keys of its own:
 #
 # - If the process dies between two rows, or a response is lost, the survey is incomplete and
-#   ignored. The next process writes another; no lane has begun by then.
+#   ignored. The next process makes another survey; no lane has begun at that time.
 # - If two processes write at once, or a frozen one writes late, the first complete survey in the
 #   log counts. No key is written twice (`internal_log.append_once`), so the log cleaner keeps the
-#   order.
+#   order of rows.
 # - A re-created topic has another ID, so it is new. Without topic IDs only its name is known.
-# - If the state topic is lost, the next survey is the first. Whatever has a row in the offset map
-#   resumes from it.
+# - If the state topic is lost, the next survey becomes the first. Partitions with a row in the
+#   offset map resume from that row.
 
 Identity = tuple[str, int]
-"""(topic ID, or the name if brokers have no IDs; partition)"""
+"""Topic ID (or the topic's name if brokers have no topic IDs) and number of a partition."""
 
 TOPICS_A_ROW: Final = 500
 

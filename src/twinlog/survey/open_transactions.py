@@ -1,9 +1,9 @@
 """Finds transactions that are open on the source, with their producers and start times, and the
 partitions whose copy they hold back.
 
-Records above the last stable offset belong to undecided transactions, or follow the first record of
-one. They are not lost, only not copyable yet. To find out why they are missing, a user needs to
-know whose transaction it is.
+Records above the last stable offset belong to an open transaction, or follow its first record. They
+are not lost, but cannot be copied yet. To find out why they are missing, a user needs to know which
+producer opened the transaction.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from twinlog.survey.ends import known_ends, known_offsets
 from twinlog.wire.record_batch import read_headers
 
 FIRST_BYTES: Final = 16_384
-"""Bytes to fetch. A broker returns the whole first batch, whatever its size."""
+"""Maximum bytes to fetch. A broker always returns the whole first batch, whatever its size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class OpenTransaction:
     producer_id: int
     start_offset: int
     since_ms: int
-    """Timestamp of its first record here; -1 if it cannot be read."""
+    """Timestamp of the transaction's first record in the partition; -1 if it cannot be read."""
 
     @property
     def lasts_s(self) -> float:
@@ -51,7 +51,7 @@ class OpenTransaction:
 def open_transactions(
     source: ClusterClient, tps: Sequence[TopicPartition]
 ) -> list[OpenTransaction]:
-    """Return open transactions, by the partitions' leaders; none if brokers do not report them."""
+    """Return the open transactions that the partitions' leaders report, if they report any."""
     return [
         OpenTransaction(
             tp=tp, producer_id=id_, start_offset=start, since_ms=_first_ms(source, tp, start)
@@ -76,7 +76,7 @@ class HeldBackPartition:
     tp: TopicPartition
     last_stable_offset: int
     records: int
-    """Number of offsets from there to the high watermark."""
+    """Number of offsets from the last stable offset to the high watermark."""
     producer_id: int
     start_offset: int
 
@@ -97,7 +97,7 @@ def held_back(flow: FlowConfig, source: ClusterClient) -> Iterator[HeldBackParti
         return
     topics = mirrored_topics(flow, source.metadata(None))
     tps = [tp for topic in topics.values() for tp in topic.tps]
-    # the lane has already reported partitions that cannot be queried
+    # partitions that cannot be queried are left out, because the lane has already reported them
     stable, high = known_ends(source, flow, tps), known_offsets(source, tps)
     known = stable.keys() & high.keys()
     held = [tp for tp in tps if tp in known and stable[tp] < high[tp]]

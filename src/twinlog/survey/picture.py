@@ -1,18 +1,20 @@
-"""Reads both clusters of a flow once, in one fixed order, for what the caller asks.
+"""Reads from both clusters of a flow what a caller needs, once and in one fixed order.
 
-| step | what | why here |
+| step | what | why in this order |
 | --- | --- | --- |
-| 1 | the source's ends (`read_ends`) | what is copied up to them lacks nothing of that moment |
+| 1 | the source's ends (`read_ends`) | a copy up to them lacks no record of that moment |
 | 2 | the target's ends | before producers and map, which must not be older |
-| 3 | producer states | a batch that lands after the ends has a sequence ahead of them, and is \
-recognized; the other way round, the flow's newest records would count as foreign |
+| 3 | producer states | see below |
 | 4 | the offset map | rule A of `mirror.map.translation`: its rows precede their data |
-| 5 | the state topic, if an answer depends on it | it has every promotion before step 2 |
-| 6 | ends again (`again`), if asked | a copy beyond the second end shows a loss |
+| 5 | the state topic, if a result depends on it | it has every promotion before step 2 |
+| 6 | the target's ends again (`later`), if asked | a copy beyond the second end shows a loss |
 
-Types keep the order: `Ends` come from `read_ends` alone, `read_flow` takes those of the source, and
-`read_maps` those of the target. Offsets of consumer groups are read before all of it, because a
-commit that is read after the ends may be beyond the copy.
+A batch that arrives after step 2 has a sequence ahead of the ends, and is recognized in step 3. If
+producer states were read first, the flow's newest records would count as foreign.
+
+Types enforce the order: `Ends` come from `read_ends` alone, `read_flow` requires those of the
+source, and `read_maps` those of the target. Offsets of consumer groups are read before step 1,
+because a commit that is read after the ends may be beyond the copy.
 """
 
 from __future__ import annotations
@@ -62,8 +64,8 @@ class Picture(NamedTuple):
         )
 
     def with_later_ends(self, client: ClusterClient, tps: Iterable[TopicPartition]) -> Picture:
-        """Return the picture with the ends that these partitions of the target have after the map
-        was read.
+        """Read the ends of these target partitions again, after the map, and return the picture
+        with them as `later`.
         """
         return self._replace(later=read_ends(client, tps))
 
@@ -79,9 +81,9 @@ def read_flow(  # noqa: PLR0913 (keyword-only)
     maps: Flow | Callable[[], Maps],
     metadata: ClusterMetadata | None = None,
 ) -> Picture:
-    """Read what `want` names from the target of a flow, after the source's ends.
+    """Read what `want` names from the target of a flow. `after` are the source's ends.
 
-    `new_owners` reads the state topic. It is called once, when an answer depends on it. `maps`: the
+    `new_owners` reads the state topic. It is called once, when a result depends on it. `maps`: the
     flow, or a function that reads its map. `metadata`: metadata of the target. Raises TwinlogError
     if the target cannot be queried.
     """
@@ -102,14 +104,13 @@ def read_flow(  # noqa: PLR0913 (keyword-only)
 def read_maps(
     client: ClusterClient, flow: Flow, metadata: ClusterMetadata | None = None, *, after: Ends
 ) -> Maps:
-    """Return the maps of everything that a flow copied to this cluster. They are not older than
-    `after`.
+    """Return the maps of all partitions that a flow copied to this cluster, not older than `after`.
 
-    They are empty if the flow has copied nothing. If the map topic may not be read, or is missing
-    although the flow has copied something, every partition has that problem. `metadata`: metadata
-    of the cluster. Raises as `MapReader.read` does.
+    The result is empty if the flow has copied nothing. If this user is not permitted to read the
+    map topic, or if it is missing although the flow has copied something, each partition has this
+    problem. `metadata`: metadata of the cluster. Raises as `MapReader.read` does.
     """
-    del after  # `after` is only evidence of the order
+    del after  # `after` only proves that the ends were read first
     name = map_topic_of(flow)
     topic = (client.metadata([name]) if metadata is None else metadata).topics.get(name)
     if topic is None or topic.error:
@@ -119,8 +120,8 @@ def read_maps(
 
 
 def why_no_rows(client: ClusterClient, flow: Flow) -> TwinlogError | None:
-    """Return why a flow has no rows if its map topic is not visible, or None if it never copied
-    anything. Raises TwinlogError if the state topic cannot be read.
+    """Return why the map topic of a flow is not visible, or None if the flow never copied anything.
+    Raises TwinlogError if the state topic cannot be read.
     """
     name = map_topic_of(flow)
     if client.metadata([name]).topics[name].error == TOPIC_AUTHORIZATION_FAILED:

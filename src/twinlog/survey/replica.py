@@ -1,49 +1,52 @@
-"""How far a partition is copied, and what says so. Only the start of a lane, and a failback in a
-shared topic, ask a stricter question (`mirror.start.our_end`).
+"""How far a partition is copied, and by which evidence. Only the start of a lane, and a failback in
+a shared topic, need a stricter check (`mirror.start.our_end`).
 
-`replica` is a pure function of what `survey.picture` has read. A caller states what it needs: a
-translation accepts AT_LEAST, a switchover requires EXACT.
+`replica` is a pure function of what `survey.picture` has read. Callers decide which certainty they
+need: a translation accepts AT_LEAST, a switchover requires EXACT.
 
 | target topic | situation | witness | certainty |
 | --- | --- | --- | --- |
-| any | a lane of this process holds it, and is further (`by_lane`) | LANE | EXACT as reported |
+| any | a lane of this process reports a later position (`by_lane`) | LANE | EXACT as reported |
 | own | the leader remembers this flow's newest producer ID | PRODUCER | EXACT |
-| | forgotten or not asked for, and nobody else may write | LOG_END | EXACT |
-| | forgotten or not asked for, promoted or released | MARK | AT_LEAST, EXACT if it is final |
+| | ID expired or not queried, and no other client may write | LOG_END | EXACT |
+| | ID expired or not queried, promoted or released | MARK | AT_LEAST, EXACT if it is final |
 | | the same, and batch headers were read (`by_headers`) | HEADERS | EXACT |
 | shared | other clients may write at any time | MARK | AT_LEAST, EXACT if it is final |
 | keyed | records go to several partitions by key | MARK | AT_LEAST, and never translated |
 | any | no row in the map, and no record was ever on the target | | EXACT: nothing is copied |
-| any | no row in the map, but records on the target | | UNKNOWN: others', or a lost map |
+| any | no row in the map, but records on the target | | UNKNOWN: foreign, or a lost map |
 | any | rows of an earlier source topic of that name | | UNKNOWN: SOURCE_RECREATED |
 | any | the log ends before the copy, also after the map was read | | UNKNOWN: TARGET_TRUNCATED |
 | any | the leader of the log, or of the map's rows, does not respond | | UNKNOWN: its error |
 
-Nothing is locked while both clusters are read. Each answer is right all the same:
+Nothing is locked while both clusters are read. The result is correct nevertheless:
 
-- *Order.* Ends first, then producers, then the map and the state topic. Rows of the map are written
-  ahead of their data, so a map read after the end has a row for everything below it. A batch that
-  arrives after the end was read has a sequence ahead of it, and does not count as foreign.
-- *Producer ID forgotten.* A leader drops an ID some time after its last record. So its absence says
-  nothing about other writers. The log end counts only if nobody else may write.
+- *Order.* Ends are read first, then producers, then the map and the state topic. Rows of the map
+  are written before their data, so a map that is read after an end has a row for everything below
+  it. A batch that arrives after the end was read has a sequence ahead of the end, and does not
+  count as foreign.
+- *Producer ID expired.* A leader removes an ID some time after its last record, so a missing ID
+  does not show that other clients have written. The log end counts only if no other client may
+  write.
 - *Promotion between two reads.* New owners write after their promotion is in the state topic. If
-  their records are below an end, the state topic read after that end has the promotion. A promotion
-  that takes effect later makes the answer more cautious than necessary.
+  their records are below an end, the state topic, which is read after that end, has the promotion.
+  A promotion that takes effect later makes the result more cautious than necessary.
 - *An earlier ID is remembered, the newest is not.* A mark of the map after the remembered sequence
-  shows that. The ID then counts as forgotten. Without such a mark the answer is too low: groups
-  read records again, and a switchover waits. A failback needs more, so it reads the next batch.
-- *Truncated target.* The rest of an own topic is a prefix of the copy, so its end is exact: less is
-  copied. The leader loses its newest sequences together with the log. In a shared topic the mark is
-  beyond the end, and anything may have been written below the mark since.
-- *Truncated source.* It ends before `Copied.upstream`, which remains true of the target. Callers
-  compare both.
-- *Re-created topic.* It has another ID. Rows of the map name both IDs. Logs are queried by name, so
-  callers take the IDs first, and confirm them before a write
+  shows this case, and the ID then counts as expired. Without such a mark the result is too low:
+  groups read records again, and a switchover waits. A failback needs more, so it reads the next
+  batch.
+- *Truncated target.* The remaining records of an own topic are a prefix of the copy, so the end is
+  exact: less is copied. The leader loses its newest sequences together with the records. In a
+  shared topic the mark is beyond the end, and any client may have written below the mark since.
+- *Truncated source.* The source ends before `Copied.upstream`, which is still correct for the
+  target. Callers compare both.
+- *Re-created topic.* The new topic has another ID. Rows of the map name the IDs of both topics.
+  Logs are queried by name, so callers read the IDs first, and check them again before a write
   (`control.duties.rounds.with_same_topics`).
-- *Compaction.* An own topic is counted in offsets, which compaction does not change. If it removed
-  batches at the border to foreign ones, `by_headers` refuses, because they may have been the
-  flow's.
-- *The process dies after a read.* It has written nothing.
+- *Compaction.* An own topic is counted in offsets, which compaction does not change. If compaction
+  removed batches at the border to foreign batches, `by_headers` refuses, because the removed ones
+  may have been the flow's.
+- *The process dies after a read.* Nothing was written, so nothing is left behind.
 """
 
 from __future__ import annotations
@@ -84,7 +87,7 @@ from twinlog.wire.record_batch import BatchHeader
 
 
 class Certainty(StrEnum):
-    """EXACT: the copy ends there. AT_LEAST: it ends there or later. UNKNOWN: no claim."""
+    """Certainty of a copy's end. AT_LEAST: the copy may end later. UNKNOWN: no claim."""
 
     EXACT = "exact"
     AT_LEAST = "at_least"
@@ -92,10 +95,10 @@ class Certainty(StrEnum):
 
 
 class Witness(StrEnum):
-    """The evidence on which a claim relies."""
+    """The evidence that shows how far a partition is copied."""
 
     LANE = "lane"
-    """The lane that holds the partition, as of its last report."""
+    """The last report of the lane that copies the partition."""
     PRODUCER = "producer"
     """The last sequence that the leader remembers for this flow's producer ID."""
     LOG_END = "log_end"
@@ -103,14 +106,14 @@ class Witness(StrEnum):
     HEADERS = "headers"
     """Producer IDs in batch headers."""
     MARK = "mark"
-    """The newest mark of the offset map."""
+    """The newest mark of the offset map, which is a point that the copy has reached."""
 
 
 NO_EPOCHS: Final[Mapping[int, int]] = MappingProxyType({})
 
 
 class Maps(dict[PartitionKey, PartitionMap]):
-    """The maps of all partitions at one moment. Later readings do not change it."""
+    """The maps of all partitions at one moment. Later readings do not change this object."""
 
     def __init__(
         self,
@@ -126,11 +129,11 @@ class Maps(dict[PartitionKey, PartitionMap]):
         """Partition count of the map topic."""
 
     def has_rows_of(self, source: TopicPartition, epoch: int | None) -> bool:
-        """Return whether all acknowledged rows of a partition are included.
+        """Return True if all acknowledged rows of a partition are included.
 
         A new leader may lack the newest rows until the lane that wrote them writes them again.
-        `epoch` is the leader epoch under which the lane reports that they exist; None: no lane has
-        the partition.
+        `epoch`: the leader epoch under which the lane reports that its rows exist, or None if no
+        lane has the partition.
         """
         read = self._epochs.get(map_home(source, self.partitions), -1)
         return epoch is None or read <= epoch
@@ -159,12 +162,12 @@ class Maps(dict[PartitionKey, PartitionMap]):
         return out
 
     def require_all(self) -> None:
-        """Raise the reason if a partition of the map topic could not be read."""
+        """Raise the error of the first partition of the map topic that could not be read."""
         for error in self._unread.values():
             raise error
 
     def newest_generation(self) -> int:
-        """Return the newest generation in the map; -1 for a flow that never copied."""
+        """Return the newest generation in the map, or -1 if the flow has never copied anything."""
         return max((partition_map.term.generation for partition_map in self.values()), default=-1)
 
 
@@ -174,21 +177,21 @@ class Copied(Struct, frozen=True, gc=False):
     certainty: Certainty
     witness: Witness | None = None
     ordinal: int | None = None
-    """Number of records that the flow has written."""
+    """Number of records that the flow has written to the partition."""
     upstream: int | None = None
     """Every source record below this offset is on the target."""
     downstream: int | None = None
     """Target offset after the last copied record."""
     resumes_at: int | None = None
-    """Source offset of the next record, as announced by the map. It is after `upstream` if records
-    in between are skipped, or if the source has deleted them.
+    """Source offset of the next record, as announced by the map. This offset is after `upstream` if
+    records in between are skipped, or if the source has deleted them.
     """
     foreign: int = 0
     """Number of target offsets after the copy, written by other clients."""
 
     @property
     def reach(self) -> Reach | None:
-        """Return both offsets, or None if one side's offsets have no counterpart."""
+        """Return `upstream` and `downstream`, or None if either is None."""
         if self.upstream is None or self.downstream is None:
             return None
         return Reach(self.upstream, self.downstream)
@@ -206,27 +209,27 @@ TARGET_TRUNCATED: Final = (
 
 
 class Replica(Struct, frozen=True):
-    """The state of one partition's copy. Only `replica` and `by_headers` create one."""
+    """The state of one partition's copy. Only `replica` and `by_headers` create instances."""
 
     pair: PartitionPair
     source: LogState
     target: LogState
     copied: Copied
     key: PartitionKey | None = None
-    """Key of the map's rows, or None if there are none, or if they cannot be read."""
+    """Key of the partition's rows in the map, or None if there are no rows, or none readable."""
     map: PartitionMap | None = None
-    """The map; None also for a keyed topic."""
+    """The offset map of the partition; None if it has no rows, or if the topic is keyed."""
     problem: TwinlogError | None = None
-    """Why the copy is unknown."""
+    """The error because of which `copied` is unknown, or None."""
 
     @property
     def log(self) -> tuple[int, int]:
-        """The target's log without the foreign records after the copy."""
+        """Return start and end of the target's log, without the foreign records after the copy."""
         start = self.target.start or 0
         return start, max(start, (self.target.end or 0) - self.copied.foreign)
 
     def by_lane(self, upstream: int, downstream: int) -> Replica:
-        """Return the replica with the position that a lane has reported, if it is further."""
+        """Return the replica with the position that a lane reported, if this position is later."""
         known = self.copied.reach
         if known is not None and (known.downstream, known.upstream) >= (downstream, upstream):
             return self
@@ -241,7 +244,7 @@ class Replica(Struct, frozen=True):
         return downstream_within(self.map, reach, self.log, upstream)
 
     def to_source(self, downstream: int) -> Translation | None:
-        """Translate a target offset, or return None if none corresponds."""
+        """Translate a target offset, or return None if no source offset corresponds."""
         reach = self.copied.reach
         return None if reach is None else upstream_within(self.map, reach, downstream)
 
@@ -250,12 +253,12 @@ class Ownership(NamedTuple):
     """How this flow's records are distinguished from those of other clients."""
 
     is_shared: bool
-    """Whether other clients may write to the target topics at any time."""
+    """True if other clients may write to the target topics at any time."""
     producers: Mapping[TopicPartition, Producers] = {}
     """The producer IDs that the leaders remember, and their last sequences."""
     has_new_owners: Callable[[str], bool] = lambda _: False
-    """Whether other clients may write to the copy of a source topic after it was promoted or
-    released. Called only if the answer depends on it, because it reads the state topic.
+    """Returns True if other clients may write to the copy of a source topic, because it was
+    promoted or released. Called only if a result depends on it, because it reads the state topic.
     """
 
 
@@ -272,7 +275,8 @@ def replica(
     """Return how far a partition is copied, from what was read in the order of `survey.picture`.
 
     `later`: the target's log, read again after the map. `targets`: the number of partitions to
-    which the flow distributes its records by key (0: it keeps partitions); None: the map decides.
+    which the flow distributes records by key, 0 if records keep their partitions, or None to use
+    the map.
     """
     copied, key, partition_map = UNKNOWN, None, None
     problem = target.problem or later.problem or maps.problem(pair.source)
@@ -297,11 +301,11 @@ def replica(
 def pair_of_target(
     maps: Maps, target: TopicPartition, topic_id: TopicId, source_ids: Mapping[str, TopicId]
 ) -> PartitionPair | None:
-    """Return the pair whose copy a target partition is, by the map, or None if the map has no row
-    of it.
+    """Return the source partition of which a target partition is the copy, as a pair, or None if
+    the map has no row of this copy.
 
-    If it was the copy of several source topics, that is the newest one which still has the ID that
-    the map has. `source_ids`: current IDs by name, as far as they are known.
+    If the map names several source topics, the newest topic whose current ID is still the ID in the
+    map is preferred. `source_ids`: current IDs by name, as far as they are known.
     """
     keys = [key for key in maps.keys_to(topic_id, target.partition) if not key.branches]
     pairs = [
@@ -320,10 +324,11 @@ def pair_of_target(
 
 
 def by_headers(known: Replica, batch_from: Callable[[int, int], BatchHeader | None]) -> Replica:
-    """Return the replica with the border between this flow's batches and later foreign ones, which
-    is searched in a log to which only this flow wrote before (`mirror.map.foreign_records`).
+    """Return the replica with the exact border between this flow's batches and later foreign ones.
+    The border is searched in a log to which only this flow wrote before
+    (`mirror.map.foreign_records`).
 
-    Raises BorderUnknown, and what `batch_from` raises.
+    Raises BorderUnknown, and any error that `batch_from` raises.
     """
     if known.map is None:
         return known
@@ -338,7 +343,7 @@ def by_headers(known: Replica, batch_from: Callable[[int, int], BatchHeader | No
 def copied_below(
     partition_map: PartitionMap, end: int, witness: Witness, foreign: int = 0
 ) -> Copied:
-    """Return the copy in a topic if all records below `end` are this flow's."""
+    """Return how far a partition is copied if all target records below `end` are this flow's."""
     runs = partition_map.runs
     at = following(runs, end, DOWNSTREAM)
     run = runs[max(0, at - 1)]
@@ -351,7 +356,7 @@ def copied_below(
 
 
 def by_mark(partition_map: PartitionMap) -> Copied:
-    """Return the copy up to the map's newest mark, which may be some seconds old."""
+    """Return how far a partition is copied by the map's newest mark, maybe some seconds old."""
     first, mark = partition_map.runs[0], partition_map.mark
     if mark is None:
         mark = Mark(first.ordinal, first.downstream)
@@ -372,19 +377,19 @@ def _copied_to(
 
 
 def foreign_after(partition_map: PartitionMap, end: int, producers: Producers) -> int | None:
-    """Return how many records of a log that ends at `end` are after this flow's last one, or None
-    if the leader remembers none of its producer IDs.
+    """Return how many records are after this flow's last one in a log that ends at `end`, or None
+    if the leader remembers none of the flow's producer IDs.
 
-    For a topic to which only this flow wrote: sequences are ordinals, and the leader remembers the
-    last sequence of each producer ID.
+    The topic must be one to which only this flow wrote before. There, sequences are ordinals, and
+    the leader remembers the last sequence of each producer ID.
     """
-    # the end is the ordinal, if all records of the log are this flow's
+    # the last ordinal if all records of the log are this flow's
     last = end - 1 - k_at(partition_map.runs, end)
     sequences = [
         state.last_sequence for id_, state in producers.items() if id_ in partition_map.producers
     ]
     distances = [sequence_of(last - sequence) for sequence in sequences]
-    # records that were copied after the end was queried have a sequence after it
+    # records that were copied after the end was queried have a later sequence, and count as 0
     return min((0 if n > SEQUENCE_MODULUS // 2 else n for n in distances), default=None)
 
 
@@ -405,7 +410,7 @@ def _copied(
 
 
 def by_branches(key: PartitionKey, maps: Mapping[PartitionKey, PartitionMap]) -> Copied:
-    """Return the copy of a keyed partition, from the marks of all its branches. If one of them has
+    """Return how far a keyed partition is copied, by the marks of all its branches. If a branch has
     no rows, nothing counts as copied.
     """
     records, upstreams = 0, []
@@ -423,9 +428,9 @@ def by_branches(key: PartitionKey, maps: Mapping[PartitionKey, PartitionMap]) ->
 
 
 def _newest(pair: PartitionPair, maps: Maps, targets: int | None) -> PartitionMap | None:
-    """Return the pair's map, or else the newest map of another source topic."""
+    """Return the pair's map, or else the newest map of another source topic into this target."""
     if targets == 0 and (partition_map := maps.get(pair.map_key)) is not None:
-        return partition_map  # the usual case, and a status calls this for each partition
+        return partition_map  # the usual case, fast because a status needs it for each partition
     keys = maps.keys_to(pair.target_topic_id, pair.source.partition)
     if targets is None:
         keys = [key for key in keys if key.branches] or keys
@@ -441,5 +446,5 @@ def _newest(pair: PartitionPair, maps: Maps, targets: int | None) -> PartitionMa
 
 
 def _is_same(copied: TopicId, now: TopicId) -> bool:
-    """Return False if two topic IDs of one name show that the topic was re-created."""
+    """Return True unless two known topic IDs differ, which shows a re-created topic."""
     return NO_TOPIC_ID in (copied, now) or copied == now

@@ -1,4 +1,4 @@
-"""Checks what Twinlog's user may do with topics, as far as brokers report it (KIP-430)."""
+"""Checks the permissions of Twinlog's user on topics, as far as brokers report them (KIP-430)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def denied_error(alias: str, right: str, topic: str) -> Unauthorized:
 def visible_topics(
     lane: ClusterClient, usual: ClusterClient, metadata: ClusterMetadata, topics: Iterable[str]
 ) -> ClusterMetadata:
-    """Return the topics as visible to the lanes' user."""
+    """Return the metadata of these topics as the lanes' user sees them."""
     if lane is usual:
         return metadata
     names = sorted(topics)
@@ -30,7 +30,7 @@ def visible_topics(
 
 
 def may(metadata: ClusterMetadata, topic: str, right: Operation) -> bool:
-    """Return False only if brokers deny the operation. Older ones report no permissions."""
+    """Return False if the topic is hidden or the right is denied. Old brokers report no rights."""
     described = metadata.topics.get(topic)
     if described is None or described.error:
         return False
@@ -40,7 +40,7 @@ def may(metadata: ClusterMetadata, topic: str, right: Operation) -> bool:
 def hidden_configs(
     metadata: ClusterMetadata, alias: str, topics: Iterable[str], so: str
 ) -> list[str]:
-    """Return a note on topics whose configs may not be read, if any."""
+    """Return a note on topics whose configs this user is not permitted to read, if any."""
     unseen = [name for name in topics if not may(metadata, name, Operation.DESCRIBE_CONFIGS)]
     if not unseen:
         return []

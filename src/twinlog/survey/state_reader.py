@@ -1,16 +1,16 @@
 """Reads the state topic: once for each process and cluster, then only the rows added since.
 
-Every reading queries the log's end, through the caller's own client. So it has all rows that were
-appended before it began. Rows come from memory only if the response shows that the log still has
-them. All rows are read again if
+Every reading queries the log's end, through the caller's own client, so the result has all rows
+that were appended before the reading began. Rows come from memory only if the response shows that
+the log still has them. All rows are read again if
 
-- the topic has another ID: it was re-created;
-- the log begins later: rows were deleted;
-- the log ends before the position, or the leader epoch under which it was read does so in the log
-  of a newer leader: it lost its end, and may have other rows there.
+- the topic has another ID, because it was re-created;
+- the log begins later, because rows were deleted;
+- the log has lost its end, and may have other rows there. It then ends before the position up to
+  which it was read, or the leader epoch of that reading ends before it in a newer leader's log.
 
-Brokers before Kafka 2.8 have no topic IDs. All rows are then read again each time, and once a
-minute for a flow that only follows them.
+Brokers before Kafka 2.8 have no topic IDs. All rows are then read again each time, or once a minute
+for a flow that only follows them.
 
 `leader_status` reads the last status that a flow's leader published in the status topic of its
 target.
@@ -49,11 +49,11 @@ Rows = Iterable[Row]
 
 HOME: Final = TopicPartition(STATE_TOPIC, 0)
 FOLLOWS_WITHIN_S: Final = 0.5
-"""Flows that only follow the topic share a reading that began no longer ago than this."""
+"""Maximum age, in seconds, of a reading that is shared by flows which only follow the topic."""
 UNNAMED_S: Final = 60.0
-"""A topic without an ID is read again after this time, by flows that only follow it."""
+"""Seconds after which flows that only follow a topic without an ID read all its rows again."""
 UNUSED_S: Final = 3600.0
-"""A log that was not read for this long is forgotten when another one is created."""
+"""Seconds without a reading after which a log is dropped, when another log is added."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +66,11 @@ class StateNews:
     mapped: MappedCopies = field(default_factory=MappedCopies)
     """The copies of the flow that have rows in the offset map."""
     has_held_producers: bool = False
-    """Whether the flow has set a quota on the source's producers."""
+    """True if the flow has set a quota on the source's producers."""
 
 
 class _LogBounds(NamedTuple):
-    """The current beginning and end of the log, and its topic's ID."""
+    """The current start and end of the log, with its leader epoch and its topic's ID."""
 
     topic_id: str
     leader_epoch: int
@@ -79,7 +79,7 @@ class _LogBounds(NamedTuple):
 
     @classmethod
     def now(cls, client: ClusterClient) -> _LogBounds:
-        """Query the leader. The last request needs the right READ, as reading the rows does."""
+        """Query the leader. The last request needs the right READ, as reading rows does."""
         with client.keeping_leaders():
             topic_id = client.metadata([STATE_TOPIC]).topics[STATE_TOPIC].topic_id
             end = or_raise(list_offsets(client, [HOME], LATEST)[HOME])
@@ -90,7 +90,7 @@ class _LogBounds(NamedTuple):
 class StateLog:
     """The state topic of one cluster, shared by all clients of the same user in any thread.
 
-    A caller that finds the rows of the last reading up to date does not wait for other threads.
+    If the rows in memory are up to date, a caller does not wait for other threads.
     """
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class StateLog:
     def read(self, client: ClusterClient, *, unnamed_s: float = 0.0) -> StateRows:
         """Return all rows that were appended before this call. Raises TwinlogError.
 
-        `unnamed_s`: how old a reading of a topic without an id may be.
+        `unnamed_s`: maximum age in seconds of rows in memory, if the topic has no ID.
         """
         try:
             return self._read(client, unnamed_s)
@@ -133,8 +133,8 @@ class StateLog:
         began, seen = time.monotonic(), _LogBounds.now(client)
         with _locked_within(self._turn, client):
             if not self._has_all(seen, unnamed_s):
-                # another thread may have read further in the meantime; its rows do not show a lost
-                # end
+                # queried again, because rows that another thread has read in the meantime may be
+                # after the end, which would look like a lost end
                 began, seen = time.monotonic(), _LogBounds.now(client)
                 self._read_on(client, seen, unnamed_s)
             self.seen_at = max(self.seen_at, began)
@@ -153,13 +153,14 @@ class StateLog:
             if record.key is not None:
                 self._folder.add(record.key, record.value)
             self._next = record.offset + 1
-        self._next = max(self._next, bounds.end)  # the cleaner may have emptied the last batch
+        # the log cleaner may have removed the last records
+        self._next = max(self._next, bounds.end)
         self._rows = self._folder.rows()
 
     def _is_another(
         self, client: ClusterClient, at: _LogBounds, bounds: _LogBounds, unnamed_s: float
     ) -> bool:
-        """Return True if the rows that were read may not be those of the log any more."""
+        """Return True if the log may no longer have the rows that were read."""
         is_unnamed = bounds.topic_id == NO_TOPIC_ID
         if is_unnamed and time.monotonic() - self._whole_at >= unnamed_s:
             return True
@@ -173,7 +174,7 @@ class StateLog:
 
 @contextmanager
 def _locked_within(turn: threading.Lock, client: ClusterClient) -> Iterator[None]:
-    """Wait for another thread for as long as the client would wait for a cluster."""
+    """Acquire a lock, waiting no longer than the client would wait for a cluster."""
     if not turn.acquire(timeout=client.api_timeout_s):
         raise Unreachable(
             f"cluster {client.alias}: {STATE_TOPIC} could not be read for "
@@ -191,7 +192,7 @@ _logs_turn: Final = threading.Lock()
 
 
 def state_log(client: ClusterClient) -> StateLog:
-    """Return this process's reader of the cluster, shared by all clients of the same user."""
+    """Return this process's reader of the state topic, shared by all clients of the same user."""
     who = replace(client.settings, client_id="")
     with _logs_turn:
         if who not in _logs:
@@ -210,22 +211,22 @@ def state_rows(target: ClusterClient) -> StateRows:
 
 
 def state_rows_if_any(target: ClusterClient) -> StateRows:
-    """Return no rows if the topic does not exist. Raises Unauthorized if it may not be seen."""
+    """Return all rows, or none if the topic does not exist. Raises Unauthorized if it is hidden."""
     error = target.metadata([STATE_TOPIC]).topics[STATE_TOPIC].error
     if error == TOPIC_AUTHORIZATION_FAILED:
-        # listing its offsets would require only DESCRIBE
+        # name READ here, because ListOffsets requires only DESCRIBE
         raise denied_error(target.alias, Operation.READ.name, STATE_TOPIC)
     return NO_ROWS if error == UNKNOWN_TOPIC_OR_PARTITION else state_rows(target)
 
 
 def has_state(target: ClusterClient, *, within_s: float) -> bool:
-    """Return whether there is a readable state topic. Others report problems with it."""
+    """Return True if the state topic is readable. Problems with it are reported elsewhere."""
     topic = target.metadata([STATE_TOPIC], timeout_s=within_s).topics.get(STATE_TOPIC)
     return topic is not None and not topic.error
 
 
 def with_rows(plans: Iterable[PartitionPlan], mapped: MappedCopies) -> list[PartitionPlan]:
-    """Return the plans with the known state of their rows in the offset map."""
+    """Return the plans with `had_row` set for copies known to have had rows in the offset map."""
 
     def had_row(plan: PartitionPlan) -> bool:
         copy = plan.source_topic_id, plan.target_topic_id
@@ -235,7 +236,7 @@ def with_rows(plans: Iterable[PartitionPlan], mapped: MappedCopies) -> list[Part
 
 
 class StateReader:
-    """The state topic as followed by one flow, through a client of its own. Not thread-safe.
+    """Follows the state topic for one flow, through a client of its own. Not thread-safe.
 
     If the topic was re-created, rows of the old topic that were not revoked still count.
     """
@@ -249,7 +250,7 @@ class StateReader:
         self._held = False
         self._rows = NO_ROWS
         self._news: StateNews | None = None
-        """The news derived from these rows."""
+        """The news derived from `_rows`, or None."""
 
     def read(self) -> StateNews:
         """Return the current news. If a row cannot be read, each call raises CorruptData. Raises
@@ -262,7 +263,7 @@ class StateReader:
         return self._news_of(state_log(self._target).follow(self._target))
 
     def at_hand(self) -> StateNews | None:
-        """Return the same news, or None if that needs a request or the decoding of rows."""
+        """Return what `follow` would return, or None if that needs a request or decoding."""
         rows = state_log(self._target).at_hand()
         if rows is None or self._news is None or not rows.has_same_rows(self._flow, self._rows):
             return None
@@ -299,11 +300,11 @@ class StateReader:
 
 STATUS_HOME: Final = TopicPartition(STATUS_TOPIC, 0)
 LATELY_MS: Final = 600_000
-"""The first read of the topic begins this long ago, because compaction may be a day late."""
+"""How far back, in ms, the status topic is first read: compaction may be a day late."""
 
 
 def leader_status(target: ClusterClient, flow: str) -> PublishedStatus | None:
-    """Return the newest row, whatever its age, or None without a row or a topic."""
+    """Return the newest status of the flow's leader, whatever its age, or None if there is none."""
     topic = target.metadata([STATUS_TOPIC]).topics.get(STATUS_TOPIC)
     if topic is None or topic.error:
         return None

@@ -1,4 +1,4 @@
-"""Reads topic configs for a flow: those that new remote topics get, limits of batches in remote
+"""Reads topic configs for a flow: configs for new remote topics, limits of batches in remote
 topics, and the retention of source topics.
 """
 
@@ -34,7 +34,7 @@ UNKNOWN_NAME: Final = "Unknown topic config name:"
 """The beginning of a broker's error message for a config that it does not know."""
 
 DEFAULT_LIMIT_BYTES: Final = 1_048_588
-"""Kafka's default of max.message.bytes, assumed if the config may not be read."""
+"""Kafka's default of max.message.bytes, assumed if the user is not permitted to read it."""
 
 BEFORE_MAX: Final = "message.timestamp.before.max.ms"
 NO_LIMIT_MS: Final = (1 << 63) - 1
@@ -48,9 +48,9 @@ class NewConfigs:
     """Configs for new remote topics, and notes on configs that they do not get."""
 
     by_topic: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Configs by source topic. Topics whose configs may not be read are missing."""
+    """Configs by source topic, without topics whose configs this user is not permitted to read."""
     unread: str = ""
-    """Note on topics whose configs may not be read, or empty."""
+    """Note on source topics whose configs this user is not permitted to read, or empty."""
     unknown: str = ""
     """Note on configs that the target's brokers do not know, or empty."""
 
@@ -62,7 +62,8 @@ def new_topic_configs(
     at_target: ClusterMetadata,
     remote: Mapping[str, str],
 ) -> NewConfigs:
-    """Return the configs for remote topics that will be created. `remote`: names by source topic.
+    """Return the configs for remote topics that will be created. `remote`: their names by source
+    topic.
 
     As in the config sync, configs that the target's brokers do not know are left out.
     """
@@ -90,8 +91,8 @@ def _unknown_configs(
 ) -> set[str]:
     """Return the config names that the target's brokers do not know.
 
-    They are compared with the configs of any readable topic of the target. If there is none, the
-    brokers validate the creation of a topic with each config.
+    The names are compared with the configs of any readable topic of the target. If there is no such
+    topic, the brokers validate the creation of a topic with each config.
     """
     values = {
         name: (remote, value)
@@ -124,7 +125,7 @@ def _is_refused(target: ClusterClient, remote: str, name: str, value: str) -> bo
 
 
 def unread_configs(flow: FlowConfig, failed: Mapping[str, TwinlogError]) -> str:
-    """Return a note on source topics whose configs may not be read."""
+    """Return a note on source topics whose configs this user is not permitted to read."""
     return (
         f"{flow.flow}: the configs of {plural(len(failed), 'topic')} are not copied "
         f"({first_few(failed)}): {next(iter(failed.values()))}"
@@ -145,7 +146,7 @@ def retentions(source: ClusterClient, topics: Iterable[str]) -> dict[str, int]:
 
 
 class TargetRules(NamedTuple):
-    """A remote topic's configs about batches, or Kafka's defaults if they may not be read."""
+    """A remote topic's configs about batches, or Kafka's defaults if reading is not permitted."""
 
     limit_bytes: int = DEFAULT_LIMIT_BYTES
     stamps_own_time: bool | None = None
@@ -160,7 +161,7 @@ UNKNOWN_RULES: Final = TargetRules()
 def target_rules(
     flow: FlowConfig, target: ClusterClient, names: Iterable[str]
 ) -> tuple[dict[str, TargetRules], str]:
-    """Return the rules by remote topic, and a note on topics whose configs may not be read."""
+    """Return rules by remote topic, and a note on topics whose configs this user cannot read."""
     rules: dict[str, TargetRules] = {}
     denied: dict[str, TwinlogError] = {}
     for name, answer in describe_topic_configs(target, names).items():

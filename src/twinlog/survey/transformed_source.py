@@ -5,10 +5,10 @@
     answer    101, 103, 108                     the records that they return
     pieces    [101] [103] [108]                 compared with the target, by the offset map
 
-So a verification runs the functions of the configuration again. Filtered records, and those that an
-operator has skipped, are on neither side. If a function gives another result than it did for the
-copy, that is a difference. A record on which it fails is on neither side with `on-error` skip and
-quarantine. With stop the comparison ends there.
+So a verification runs the functions of the configuration again. Filtered records, and records that
+an operator has skipped, are on neither side. If a function now gives another result than for the
+copy, the record differs. A record on which a function fails is on neither side with `on-error` skip
+and quarantine. With stop the comparison ends at this record.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from twinlog.wire.record_batch import BatchHeader, read_header, verify_crc
 from twinlog.wire.records import Rows, decode_rows
 
 AHEAD: Final = 2
-"""Maximum number of ranges of a partition that are submitted in advance, besides the one that is
-compared.
+"""Maximum number of ranges per partition that are submitted in advance, in addition to the range
+that is being compared.
 """
 
 
 class Functions(Protocol):
-    """The application of the transforms, as a comparison sees it."""
+    """The application that runs the transforms, as a comparison uses it."""
 
     def offer(self, tp: TopicPartition, stretch: Stretch) -> None:
-        """Submit the records of a stretch to the transforms, and set its number."""
+        """Submit the records of a stretch to the transforms, and set `stretch.number`."""
 
     def answer(self, tp: TopicPartition, stretch: Stretch) -> RangeAnswer:
-        """Wait for the answer. Raises TwinlogError if there will be none."""
+        """Wait for the transforms' answer to a stretch. Raises TwinlogError if none will come."""
 
 
 @dataclass(slots=True)
@@ -61,10 +61,10 @@ class TransformedSource:
     _skips: Sequence[Skip] = ()
     """Records that an operator has skipped. They are not transformed."""
     _asked: deque[tuple[Stretch, deque[Piece]]] = field(default_factory=deque)
-    """Stretches without an answer, each with the batches in it that no reader sees."""
+    """Stretches that wait for an answer, each with its batches of markers and aborted records."""
 
     def pieces(self, log: Iterator[Piece], begin: int) -> Iterator[Piece]:
-        """Yield the batches that the transforms make of a log from offset `begin` on."""
+        """Yield the batches that the transforms return for a log from offset `begin` on."""
         stretch, hidden = Stretch(first=begin, epoch=-1), deque[Piece]()
         for piece in log:
             header = piece.header
@@ -87,7 +87,7 @@ class TransformedSource:
             yield from self._next()
 
     def _without_skips(self, header: BatchHeader, batch: memoryview) -> Iterator[memoryview]:
-        """Yield the batch, or its other records if some of them are skipped."""
+        """Yield the batch, without the records of it that an operator has skipped."""
         skips = [
             skip
             for skip in self._skips
@@ -110,7 +110,7 @@ class TransformedSource:
             yield from self._next()
 
     def _next(self) -> Iterator[Piece]:
-        """Yield the batches of the first stretch."""
+        """Yield the transformed batches of the first stretch without an answer."""
         stretch, hidden = self._asked.popleft()
         while stretch.size:
             answer = self._functions.answer(self._tp, stretch)

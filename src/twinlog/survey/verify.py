@@ -3,9 +3,9 @@ the end of the copy. The rules are those of `mirror.verify`.
 
 **Sections.** Tasks walk sections of a partition in parallel, each by its part of the map. So a
 section that begins after a lost record finds the records before its limit missing, and its last
-ones extra. That is right for the section but wrong for the partition. So adjacent sections that
-both differ are walked again as one section. A section that differs alone keeps its result: its
-neighbours are identical, so both logs match the map at both of its limits.
+records extra. That result is right for the section but wrong for the partition. So adjacent
+sections that both differ are walked again as one section. A section that differs alone keeps its
+result, because its neighbours are identical, so both logs match the map at both of its limits.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from twinlog.survey.transformed_source import Functions, TransformedSource
 from twinlog.wire.error_codes import OFFSET_NOT_AVAILABLE, error_for
 from twinlog.wire.record_batch import read_headers
 
-# Reads a log batch by batch, with the batches that no reader sees.
+# Reads a log batch by batch, with markers and aborted batches, which readers do not see.
 
 READ_BYTES: Final = 4 << 20
 
@@ -46,20 +46,20 @@ class VerifiedLog:
     tp: TopicPartition
     start: int
     end: int
-    """The end, which is queried once. Later records are not read."""
+    """The end, which is queried once. Records after it are not read."""
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     read_bytes: int = READ_BYTES
     """Maximum bytes per fetch."""
     bytes: int = 0
     """Bytes of the batches that were read."""
     _asked_end: int = field(init=False)
-    """An offset that the log certainly reached, even if `end` is raised."""
+    """The end as queried, which the log certainly had. `end` may be raised later."""
 
     def __post_init__(self) -> None:
         self._asked_end = self.end
 
     def pieces(self, begin: int) -> Iterator[Piece]:
-        """Yield all batches that begin below the end, from the one with offset `begin` on.
+        """Yield all batches that begin below the end, from the batch with offset `begin` on.
 
         Raises TwinlogError if the cluster cannot be queried, and CorruptData if a header is
         invalid. The caller verifies checksums.
@@ -89,10 +89,11 @@ class VerifiedLog:
                 return  # the log was compacted up to its end
 
     def _require_whole(self, answer: FetchedRecords, position: int) -> None:
-        """Raise an error if the response is shorter than the log is known to be.
+        """Raise an error if the log is shorter than it is known to have been.
 
-        A new leader returns nothing until it knows again how far the log is committed. One that
-        lost the log's end never does. In a compacted topic both would look like a cleaned log.
+        A new leader returns nothing until it knows again how far the log is committed. A leader
+        that lost the log's end never returns it. In a compacted topic both cases would look like a
+        cleaned log.
         """
         is_committed = self.isolation is Isolation.READ_COMMITTED
         end = answer.last_stable_offset if is_committed else answer.high_watermark
@@ -105,7 +106,7 @@ class VerifiedLog:
             )
 
     def _fetch(self, position: int) -> FetchedRecords | None:
-        """Return the records at a position, or None if they were just deleted."""
+        """Return the records at a position. If they were deleted, raise `start` and return None."""
 
         def ask() -> FetchedRecords:
             answer = fetch_partition(
@@ -142,8 +143,8 @@ class PartitionBounds:
 class VerifyTask:
     """A partition or a section of it, with everything that is queried before the comparison.
 
-    The order was: the source's end, the target's end, the map. So everything that is copied by the
-    map and the target's end is below them.
+    The source's end was queried first, then the target's end, then the map. So the map covers all
+    records below the target's end.
     """
 
     source: TopicPartition
@@ -164,23 +165,23 @@ class VerifyTask:
     until: int | None = None
     """Source offset at which the section ends, or None for the end of the partition."""
     transform: str = ""
-    """Digest of the transforms of its records; empty: they were copied unchanged."""
+    """Digest of the transforms of the partition, or empty if its records were copied unchanged."""
     is_first: bool = True
-    """Whether records before it are counted in this section. That is True for exactly one section
-    of a partition.
+    """True if records before the section are counted in it, as in exactly one section of a
+    partition.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappedCopy:
-    """The copied part of a partition, by the offset map."""
+    """The copied part of a partition, according to the offset map."""
 
     runs: Sequence[Run] = ()
-    """The runs. Empty if the map has no row of it."""
+    """The map's runs of the partition, or empty if the map has no row of it."""
     mark: Mark | None = None
     reach: Reach | None = None
-    """How far the copy is. None if other clients also write to the topic, so that the end must be
-    found in the log.
+    """The end of the copy, or None if other clients also write to the topic, so that the end must
+    be found in the log.
     """
 
     @classmethod
@@ -189,7 +190,8 @@ class MappedCopy:
     ) -> MappedCopy:
         """Return the copy up to `reach`, or further if the map shows that it was longer.
 
-        `there_later` is the target's end after the map was read. No mark of the map is after it.
+        `there_later` is the target's end after the map was read. A mark after this end shows that
+        the target's log was longer.
         """
         if partition_map is None or not partition_map.runs:
             return cls()
@@ -208,7 +210,7 @@ class MappedCopy:
 
 
 OnStep = Callable[[int], None]
-"""Called with the number of further target offsets compared."""
+"""Called with the number of target offsets that were compared since the last call."""
 
 
 def verify_partition(
@@ -221,8 +223,8 @@ def verify_partition(
     read_bytes: int = READ_BYTES,
     functions: Functions | None = None,
 ) -> None:
-    """Compare a partition and fill in the differences. `functions`: those of its transforms. Raises
-    TwinlogError if the rest cannot be compared.
+    """Compare a partition and add the differences to `result`. `functions` are those of its
+    transforms. Raises TwinlogError if the rest of the partition cannot be compared.
     """
     source_log = VerifiedLog(
         client=source,
@@ -273,7 +275,7 @@ class _Partition:
     def _never_copied(self) -> None:
         begin = max(self._source_log.start, self._first_offset)
         side = self._source_side(begin, begin)
-        # a walk needs a run: if nothing is copied yet, it is at the beginning
+        # a walk needs a run, which is placed at the beginning if nothing is copied yet
         walk = LogWalk(
             pairs=OffsetPairs([Run(0, begin, self._target_log.end)]),
             source=side,
@@ -290,7 +292,7 @@ class _Partition:
         begin, begin_on_target = self._begin(pairs, limit)
         # records that a mirror has copied since the source's end was queried are also read
         self._source_log.end = max(self._source_log.end, limit)
-        # offsets that the source had not reached are not counted as compacted away
+        # offsets that the source did not have at its last query are not counted as compacted away
         here_end = max(wanted.here_later, wanted.here.end)
         side = self._source_side(begin, max(begin, min(limit, here_end)))
         target = self._target_side(begin_on_target)
@@ -329,7 +331,7 @@ class _Partition:
         return end if until is None else min(until, end)
 
     def _runs_and_reach(self) -> tuple[Sequence[Run], Reach]:
-        """Return the runs, and how far the copy is."""
+        """Return the map's runs, and the end of the copy."""
         written, target_log = self._wanted.written, self._target_log
         if written.reach is not None:
             return written.runs, written.reach
@@ -398,7 +400,7 @@ class _Partition:
 
 
 def never_made(source: Range) -> Compared:
-    """Return the result for a missing target topic, while no mirror is running."""
+    """Return the result for a missing target topic without a mirror: all records are missing."""
     compared = Compared()
     compared.differs(DifferenceKind.MISSING, source, None, source.next - source.first, NO_TOPIC)
     return compared
@@ -407,8 +409,8 @@ def never_made(source: Range) -> Compared:
 def rules_of(
     intents: FlowIntents, pair: PartitionPair, *, is_shared: bool, is_deep: bool = False
 ) -> Rules:
-    """Return the rules by the current intents: records that operators have skipped or accepted are
-    not differences.
+    """Return the rules of a comparison. By these rules, records that operators have skipped or
+    accepted are no differences.
     """
     skips = (skip for skip in intents.skips if skip.is_of(pair.source, pair.source_topic_id))
     accepted = (
@@ -427,11 +429,11 @@ def rules_of(
 LEAST_OFFSETS: Final = 100_000
 """Minimum number of offsets per section. A smaller one is not worth a separate task."""
 MOST_OFFSETS: Final = 1_000_000
-"""Maximum number of offsets per section, because a lost task is repeated, and because the part of
-the map that a section needs is one message.
+"""Maximum number of offsets per section. A lost task is repeated as a whole, and the part of the
+map that a section needs is sent in one message.
 """
 TASKS: Final = 64
-"""Minimum number of sections of all partitions together, unless they would be too small."""
+"""Minimum number of sections of all partitions together, unless sections would be too small."""
 
 
 def size(tasks: Sequence[VerifyTask]) -> int:
@@ -441,10 +443,10 @@ def size(tasks: Sequence[VerifyTask]) -> int:
 
 
 def split(task: VerifyTask, offsets: int) -> list[VerifyTask]:
-    """Split partitions into sections of at most `offsets` source offsets, in order.
+    """Split a partition into sections of at most `offsets` source offsets, in order.
 
-    There is only one if other clients write to the topic, too: which records are this flow's is
-    then known only by reading from the map's mark on.
+    There is only one section if other clients also write to the topic, because this flow's records
+    are then found only by reading from the map's mark on.
     """
     reach = task.written.reach
     if reach is None:
@@ -462,8 +464,8 @@ def split(task: VerifyTask, offsets: int) -> list[VerifyTask]:
 
 
 def with_needed_runs(task: VerifyTask) -> VerifyTask:
-    """Return the section with only the part of the map that it needs: its runs, and one more run
-    that ends the last of them. A map may have millions of runs.
+    """Return the section with only the runs that it needs, because a map may have millions of runs.
+    The first run after the section is kept, because it ends the last needed run.
     """
     runs, reach = task.written.runs, task.written.reach
     if reach is None:
@@ -476,7 +478,7 @@ def with_needed_runs(task: VerifyTask) -> VerifyTask:
 def ranges_to_repeat(
     sections: Sequence[VerifyTask], results: Sequence[Compared]
 ) -> list[tuple[int, int]]:
-    """Return ranges [first, next) of adjacent sections that must be walked again as one."""
+    """Return index ranges [first, next) of adjacent sections that must be walked again as one."""
     out: list[tuple[int, int]] = []
     first = 0
     for index in range(len(sections) + 1):
@@ -489,7 +491,7 @@ def ranges_to_repeat(
 
 
 def joined(sections: Sequence[VerifyTask]) -> VerifyTask:
-    """Join adjacent sections of a partition."""
+    """Join adjacent sections of a partition into one section."""
     return replace(sections[0], until=sections[-1].until)
 
 

@@ -5,7 +5,7 @@ about settings that take effect, as in Java, but are insecure.
 keys are errors, because only Twinlog can have been meant.
 
 A key can be read in up to three ways (`A->B.x` of a flow, `A.x` of a cluster, `x` for everything).
-It is accepted if one of them is known.
+The key is accepted if it is known in at least one of these ways.
 
 *Insecure.* The checks do not connect to the clusters, and messages never show values of config
 providers.
@@ -72,7 +72,7 @@ _ENDPOINT_OF_JAAS: Final = re.compile(
     r"oauth\.token\.endpoint\.uri\s*=\s*[\"']?http:", re.IGNORECASE
 )
 _SECRETS: Final = ("ssl.key.password", "ssl.keystore.password", "ssl.keystore.key")
-"""Keys of secrets. The password of a truststore is missing, because its content is public."""
+"""Keys of secrets. A truststore's password is not one: the content of a truststore is public."""
 _POLICY: Final = "replication.policy.class"
 
 
@@ -112,7 +112,7 @@ def _flow_warnings(flow: FlowConfig) -> Iterator[tuple[Setting, str, WarningCode
 
 
 def _without_protocol(client: ClientProperties) -> Iterator[tuple[Setting, str]]:
-    """Yield TLS and SASL settings that have no effect."""
+    """Yield a TLS or SASL setting without effect, because security.protocol is not set."""
     if SECURITY_PROTOCOL in client:
         return
     for key, protocol in _NEED_A_PROTOCOL.items():
@@ -128,7 +128,7 @@ def _without_protocol(client: ClientProperties) -> Iterator[tuple[Setting, str]]
 
 
 def audit_secrets(raw: Settings) -> Iterator[ConfigWarning]:
-    """Yield one warning for all passwords in the file itself, at the first of them."""
+    """Yield one warning for all passwords in the file itself, on the line of the first password."""
     secrets = [
         setting for setting in raw.values() if setting.line is not None and _holds_secret(setting)
     ]
@@ -188,11 +188,11 @@ _CLIENTS_OF = {
     "source": ("source.consumer", "source.admin"),
     "target": ("producer.override", "target.admin", "target.consumer"),
 }
-"""Prefixes of all clients that a flow opens to a side."""
+"""Key prefixes of all clients that a flow opens to its source and to its target."""
 
 
 def check_flow_keys(raw: Settings) -> None:
-    """Raise ConfigError for a key with a blank before its arrow, at which the key would end."""
+    """Raise ConfigError for a key with a blank before `->`, because a blank ends a key."""
     for setting in raw.values():
         if setting.value.startswith(_ARROW):
             raise refuse(
@@ -203,8 +203,8 @@ def check_flow_keys(raw: Settings) -> None:
 
 
 def _effect_of_unknown_flow(key: str, aliases: Collection[str]) -> KeyEffect:
-    """Return the effect of a line of a flow with a cluster that is missing in `clusters`, such as a
-    removed one.
+    """Return the effect of a line for a flow with an unknown cluster, such as one that was removed
+    from `clusters`.
     """
     source, _, rest = key.partition(_ARROW)
     target = next((alias for alias in aliases if rest.startswith(f"{alias}.")), rest.split(".")[0])
@@ -225,7 +225,7 @@ def _effect_of_unknown_flow(key: str, aliases: Collection[str]) -> KeyEffect:
 
 
 def check_own_keys(raw: Settings, aliases: Collection[str]) -> None:
-    """Raise ConfigError for `twinlog.*` keys that are unknown, or are not read in this place."""
+    """Raise ConfigError for `twinlog.*` keys that are unknown, or not read with their prefix."""
     for setting in raw.values():
         for prefix in prefixes(setting.key, aliases):
             name = setting.key.removeprefix(prefix)
@@ -291,7 +291,8 @@ def _audit_connection(
     """Yield warnings about `A->B.target.cluster.x`, which rarely has an effect in MirrorMaker 2.
 
     Settings of a cluster (`B.x`, or `x` alone) are passed to each of its clients by role, and take
-    precedence. The producer of the records belongs to the worker, which does not read this key.
+    precedence. The producer of the records belongs to the worker, which ignores
+    `A->B.target.cluster.x`.
     """
     side, _, key = name.partition(".cluster.")
     if side not in _CLIENTS_OF or not is_connection_key(key):
@@ -323,7 +324,7 @@ def audit_values(raw: Settings) -> Iterator[ConfigWarning]:
                     "; set it in the environment, or set the folder of secrets with --secrets"
                 )
             if f":{UNGIVEN}/" in setting.value:
-                continue  # the key is reported as an error
+                continue  # another check reports the key as an error
             if f":{UNREAD}/" in setting.value:
                 message = (
                     f"not read, because --secrets is not given; {UNREAD} stands for its folder"
@@ -349,7 +350,7 @@ def _effect_of(prefix: str, name: str, aliases: Collection[str]) -> KeyEffect:
 
 
 def _nearest_alias(key: str, aliases: Collection[str]) -> str | None:
-    """Return a hint if a key starts with a misspelt alias, and the rest is a key of a cluster."""
+    """Return a hint for a key of a cluster that starts with a misspelt alias, or None."""
     first, _, rest = key.partition(".")
     near = nearest(first, aliases) if rest and first not in aliases else None
     if near and judge_cluster(near, rest).known:
@@ -414,7 +415,7 @@ def _pattern_warnings(name: str, setting: Setting) -> Iterator[ConfigWarning]:
 
 
 def audit_names(flows: Collection[FlowConfig]) -> Iterator[ConfigWarning]:
-    """Yield warnings about a blank alias or separator: their meaning depends on each other."""
+    """Yield warnings about a blank alias or separator, because each changes the other's effect."""
     seen: set[Setting] = set()
     for flow in flows:
         is_kept = flow.policy.kind is PolicyKind.IDENTITY
@@ -447,13 +448,13 @@ def audit_names(flows: Collection[FlowConfig]) -> Iterator[ConfigWarning]:
 
 # Warnings about patterns that cannot match, or that match something else than they suggest. A
 # pattern cannot match if it is plain text with a character that topic names cannot have, or if it
-# excludes what precedes every name: `(?!.*(heartbeats|))` has an empty choice. `orders*` matches
-# `order` and any number of `s`; `orders.*` was probably meant.
+# forbids a text with which every name begins: `(?!.*(heartbeats|))` forbids the empty text.
+# `orders*` matches `order` and any number of `s`, but `orders.*` was probably meant.
 
 _AHEAD_NOT: Final = "(?!"
 _SPECIAL: Final = frozenset("\\[](){}|^$?*+.")
 _POSITIONAL: Final = re.compile(r"[\^$]|\\[bBAzZG]|\(\?")
-"""Expressions that can match at one position of a name and not at another."""
+"""Matches expressions that depend on the position in a name."""
 
 _ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9._-]")
 _QUOTES: Final = "\"'"
@@ -486,7 +487,7 @@ def glob_like(entry: str) -> str | None:
 
 
 def _always_ahead(entry: str) -> str | None:
-    """Return the body of a negative look-ahead that every name satisfies and that decides alone."""
+    """Return the body of a look-ahead that rejects every name, or None if there is none."""
     start = entry.removeprefix("^")
     if not start.startswith(_AHEAD_NOT) or _has_choices(entry):
         return None
@@ -497,7 +498,7 @@ def _always_ahead(entry: str) -> str | None:
     try:
         return body if compile_java(body).match("") else None
     except RegexProblem:
-        return None  # it refers to a group outside, so the result is unknown
+        return None  # the body refers to another group, so the result is unknown
 
 
 def _group(text: str) -> str:
@@ -521,7 +522,7 @@ def _has_choices(text: str) -> bool:
 
 
 def _unescaped(text: str) -> list[tuple[int, str]]:
-    """Return the characters that may be operators; those of classes are replaced with blanks."""
+    """Return positions and characters without escaped ones. Characters of classes become blanks."""
     separators: list[tuple[int, str]] = []
     at = classes = 0
     while at < len(text):

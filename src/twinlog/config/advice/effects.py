@@ -57,9 +57,7 @@ _WITHOUT_EFFECT = {
     "topic.creation.": _MAKES_NO_TOPIC,
     **dict.fromkeys(LISTENER_PREFIXES, _HTTPS),
 }
-"""Reasons why MirrorMaker 2's keys, or keys with a prefix, have no effect; empty if
-they have one.
-"""
+"""Why a key, or each key with this prefix, has no effect; empty if such keys have an effect."""
 
 
 def why_without_effect(name: str) -> str:
@@ -72,15 +70,15 @@ _PLUGINS = (
     *("plugin.path", "connector.client.config.override.policy", "interceptor.classes"),
     *("forwarding.admin.class", *METHODS),
 )
-"""Last parts of keys whose values are Java classes, or a folder of them."""
+"""Last parts of keys whose values are Java classes, or folders of Java classes."""
 _OF_ADOPTION = ("group.id", "offset.storage.topic")
 """Keys that `twinlog mirror --adopt-mm2` reads."""
 _KAFKAS = ("org.apache.kafka.", "All", "None", "Principal")
 
 
 def why_no_plugin(name: str, value: str) -> str:
-    """Return why the Java class that a key of MirrorMaker 2 names does nothing here, or an empty
-    text if the key names none, or one that changes nothing.
+    """Return why a key of MirrorMaker 2 that names Java classes has no effect here. Return an empty
+    text for other keys, for Kafka's own classes, and for classes in Python.
     """
     classes = [class_name for class_name in map(str.strip, value.split(",")) if class_name]
     is_java = not all(
@@ -104,7 +102,7 @@ _SIDES = ("source", "target")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyEffect:
     """Whether a key has an effect. `known`: Twinlog or MirrorMaker 2 reads the key. `dead`: the key
-    exists, but has no effect here.
+    exists, but has no effect in this place.
     """
 
     known: bool = False
@@ -114,8 +112,8 @@ class KeyEffect:
 
     @property
     def instead(self) -> str:
-        """What to write instead, or an empty text. Computed on demand: the nearest name takes
-        milliseconds, and most keys are known in one of their readings.
+        """What to write instead, or an empty text. Computed on demand, because to find the nearest
+        name takes milliseconds, and most keys are known in one of their readings.
         """
         return self.advise()
 
@@ -139,11 +137,11 @@ def _unknown_key(prefix: str, name: str, candidates: Iterable[str]) -> KeyEffect
 
 
 def judge_general(name: str) -> KeyEffect:
-    """Return the effect of a key without a prefix, for every flow or the process."""
+    """Return the effect of a key without a prefix, which is for every flow or the process."""
     if name in OWN_PROCESS_NAMES:
         return _KNOWN
     if name in CONNECTOR_NAMES | OWN_FLOW_NAMES | PROCESS_KEYS or is_connection_key(name):
-        # an invented ssl.* name must not pass as a connection key
+        # invented ssl.* names are refused, although is_connection_key accepts them
         return _judge_connection("", name)
     families = ("replication.policy", _OF_TRANSFORMS, *CONNECT_PREFIXES, *LISTENER_PREFIXES)
     if name.startswith((*families, *TOP_LEVEL_WORKER_PREFIXES)):
@@ -164,7 +162,7 @@ def _judge_of_worker(name: str) -> KeyEffect:
 
 
 def _judge_without_cluster(name: str, role: Role) -> KeyEffect:
-    """Return the effect of a key such as `producer.x`: without a cluster it reaches no client."""
+    """Return the effect of a key such as `producer.x`. It reaches no client without a cluster."""
     override = f"{role}.override."
     if name.startswith(override):
         key = _near_or_same(name.removeprefix(override), CLIENT_KEYS[role])
@@ -176,8 +174,8 @@ def _judge_without_cluster(name: str, role: Role) -> KeyEffect:
 
 
 def _known_or_near(prefix: str, name: str) -> KeyEffect:
-    """Return the effect of a key below a prefix that is read as a whole, although only certain
-    names have a meaning.
+    """Return the effect of a key below a prefix. All keys below such prefixes are read, although
+    only certain names have a meaning.
     """
     if name.startswith(CONNECT_PREFIXES):
         return _dead("a transform is read per flow", f"write <flow>.{name}")
@@ -293,7 +291,7 @@ def _judge_connection(prefix: str, name: str) -> KeyEffect:
 
 
 def _near_or_same(name: str, known_names: Collection[str]) -> str:
-    """Return the name if it is known, else the nearest known name, else the name."""
+    """Return the nearest known name, or the name itself if it is known or none is near."""
     return name if name in known_names else nearest(name, known_names) or name
 
 

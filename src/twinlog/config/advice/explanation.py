@@ -28,7 +28,7 @@ _PRODUCER, _CONSUMER, _ADMIN = Role.PRODUCER, Role.CONSUMER, Role.ADMIN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientKey:
-    """One setting of one kind of client."""
+    """One setting of a kind of client, with its meaning for the copy."""
 
     role: Role
     name: str
@@ -193,10 +193,10 @@ _OF_THE_PROCESS: Final = frozenset({"clusters", "listeners"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedKey:
-    """One key of a flow, or one line of a file."""
+    """One key of a flow, or one line of a file, with its value and effect."""
 
     key: str
-    """The key as written in the file, or as it could be written."""
+    """The key as written in the file, or as it could be written if the file lacks the key."""
     value: str
     file: str = ""
     """The file or the flag of the command line; empty for a default."""
@@ -215,7 +215,7 @@ class ExplainedFlow:
 
 
 def explain(config: FlowConfig) -> ExplainedFlow:
-    """Return the flow's own keys followed by those of its clients."""
+    """Return the flow's own keys, followed by the keys of its clients."""
     return ExplainedFlow(
         flow=str(config.flow),
         keys=(*_flow_keys(config.settings), *_connect_keys(config), *_client_keys(config)),
@@ -271,7 +271,7 @@ def _client_keys(config: FlowConfig) -> Iterator[ExplainedKey]:
 
 
 def _merge_repeated(*keys: ExplainedKey) -> Iterator[ExplainedKey]:
-    """Merge rows of one line of the file that sets the connection of several clients."""
+    """Merge the rows of a line that sets the connection of several clients into one row."""
     rows: dict[ExplainedKey, list[str]] = {}
     for key in keys:
         base, bracket, who = key.meaning.partition(" (")
@@ -292,7 +292,7 @@ def _explain_client(client: ClientProperties, alias: str, role: Role) -> Iterato
     for name in sorted({*client, *defaults}):
         row = MEANING_OF.get((role, name))
         if row is None and not is_connection_key(name):
-            continue  # an unknown key, reported as a warning
+            continue  # unknown keys are reported as warnings
         support = Support.ACTS if row is None else row.support
         meaning = f"{_CONNECTION} ({alias}.{role}.*)" if row is None else row.meaning
         if name in client:
@@ -322,7 +322,7 @@ _ROOTS: Final = {
     "topic.creation.": "topic.creation.groups",
     **{f"{name}.converter.": f"{name}.converter" for name in ("key", "value", "header")},
 }
-"""Keys with these prefixes have names chosen by users; the key on the right has their meaning."""
+"""Prefixes of keys whose names users choose, each with the key that has their meaning."""
 
 
 def _why_no_effect(key: str, aliases: list[str]) -> str | None:

@@ -1,8 +1,8 @@
 """Refuses files with transforms that a mirror cannot run.
 
-The records of their topics would be copied as they are, in the clear if a transform was meant to
-mask them. So such a file is refused as a whole, also if a line of a transform is not read because
-it is in the wrong place.
+Otherwise, records would be copied unchanged, in the clear if a transform was meant to mask them.
+The file is refused as a whole, even if only one line of a transform is not read because it is in
+the wrong place.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _TODO_KEYS: Final = (
 
 
 def audit_transforms(flows: Iterable[FlowConfig]) -> Iterator[ConfigWarning]:
-    """Yield a warning for each line of Kafka Connect's transforms that no transform reads."""
+    """Yield a warning for each line of Kafka Connect's transforms that no transform uses."""
     for setting in dict.fromkeys(line for flow in flows for line in flow.transforms.unread):
         what = "no transform of `transforms` reads it, so it has no effect, as in Kafka Connect"
         yield warning(WarningCode.DEAD_KEY, setting, f"{what}; correct or remove the line")
 
 
 def refuse_transforms(config: MirrorConfig) -> MirrorConfig:
-    """Return the configuration. Raises ConfigError (TRANSFORMS_NOT_RUN) if it has transforms that
-    do not run.
+    """Return `config`. Raises ConfigError (TRANSFORMS_NOT_RUN) if it has transforms that do not
+    run.
     """
     errors = unrun_transforms(config)
     if errors:

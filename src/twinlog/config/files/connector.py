@@ -1,9 +1,9 @@
 """Reads MirrorMaker 2 connectors on Kafka Connect as an mm2.properties with one flow.
 
-Kafka Connect runs the three connectors of a flow separately, and each has a file of its own. Each
-has the addresses of both clusters in `source.cluster.*` and `target.cluster.*`; its other keys
-belong to the flow. The connectors become a flow that does only what they do, like a flow with the
-same sections in a Strimzi resource.
+Kafka Connect runs the three connectors of a flow separately, each from a file of its own. Each file
+has the addresses of both clusters in `source.cluster.*` and `target.cluster.*`; the other keys
+belong to the flow. The connectors are read as one flow that does only the work of these connectors,
+like a flow with the same sections in a Strimzi resource.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _SECTIONS: Final = {
     _CHECKPOINT: "checkpointConnector",
     _HEARTBEAT: "heartbeatConnector",
 }
-"""By class: the Strimzi section whose keys it reads. Keys of all connectors are read from the first
-of them.
+"""The Strimzi section of each connector class. Keys that all connectors share are read from the
+connector that comes first in this order.
 """
 _OFF: Final = {
     _SOURCE: {"topics": "", "heartbeats.replication.enabled": "false"},
@@ -44,9 +44,9 @@ _OFF: Final = {
     },
     _HEARTBEAT: {"emit.heartbeats.enabled": "false"},
 }
-"""The keys that disable the work of a connector, by class."""
+"""The keys, with their values, that disable a connector's work, by the connector's class."""
 _OWN: Final = frozenset(("name", CLASS, "tasks.max"))
-"""Keys that differ between the connectors of a flow."""
+"""Keys whose values may differ between the connectors of one flow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +54,12 @@ class Connector:
     """One connector's configuration, as in its file."""
 
     name: str
-    """Its class without the package."""
+    """The connector's class without the package."""
     flow: Flow
     keys: Mapping[str, Setting]
 
     def is_of_flow(self, others: Collection[Connector]) -> bool:
-        """Return True if it can join these connectors of one flow."""
+        """Return True if this connector has the flow and servers of `others`, but another class."""
         return all(
             (self.flow, self._servers) == (other.flow, other._servers) and self.name != other.name
             for other in others
@@ -132,7 +132,7 @@ def flow_of_connectors(
 
 
 def _why_unused(setting: Setting, connector: Connector, leading: Connector) -> str | None:
-    """Return why a key is not used, or an empty text if that is harmless, or None if it is used."""
+    """Return None if a key is used, else the reason, or an empty text if no warning is needed."""
     section = _SECTIONS[connector.name]
     owner = section_of(setting.key)
     used = None if connector is leading else leading.keys.get(setting.key)
@@ -151,7 +151,7 @@ def _why_unused(setting: Setting, connector: Connector, leading: Connector) -> s
 
 
 def names_of_connectors(flow: Flow) -> Names:
-    """Return the connectors' names for the keys of their flow."""
+    """Return the names that the keys of a flow have in the files of its connectors."""
     return names_by_prefix(
         (flow.source, flow.target),
         {
@@ -191,7 +191,7 @@ def _alias(settings: Mapping[str, Setting], side: str) -> str:
 
 
 def _keys(setting: Setting, flow: Flow) -> Iterator[str]:
-    """Yield the key of an mm2.properties for a connector's key, if it needs one."""
+    """Yield the key in an mm2.properties for a connector's key; none if it is not needed."""
     side, _, rest = setting.key.partition(".cluster.")
     if side in _SIDES and rest:
         alias = flow.source if side == "source" else flow.target

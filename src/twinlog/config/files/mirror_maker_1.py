@@ -1,8 +1,8 @@
 """Reads MirrorMaker 1's two files and its flags as an mm2.properties with one flow.
 
 As with MirrorMaker 1, topics keep their names, and configs, ACLs, groups and heartbeats are not
-copied. The flow is named after the consumer group, because several mirrors into one target have
-different groups, or after `--source`.
+copied. The source gets its alias from `--source`, or else from the consumer group, because several
+mirrors into one target have different groups.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ class PairOptions:
     streams: str | None = None
     commit_interval_ms: str | None = None
     source: str | None = None
-    """Twinlog's own flag: the name of the source; default: the group."""
+    """Alias of the source (Twinlog's own flag), or None for the name of the consumer group."""
     idle: tuple[str, ...] = ()
-    """Given flags that have no effect."""
+    """Flags that were given and have no effect."""
 
 
 def read_pair(consumer: Path, producer: Path, options: PairOptions) -> RawConfig:
@@ -113,7 +113,7 @@ def read_pair(consumer: Path, producer: Path, options: PairOptions) -> RawConfig
     return RawConfig(
         file=str(consumer),
         more_files=(str(producer),),
-        # a later setting replaces a default before it
+        # if a key is set twice, the later setting applies, so defaults come first
         settings=Settings({setting.key: setting for setting in settings}),
         duplicates=reading.duplicates + writing.duplicates,
         warnings=(
@@ -204,8 +204,8 @@ def _renamed(setting: Setting, key: str, value: str | None = None) -> Setting:
 
 
 def _pattern(text: str) -> str:
-    """Return the pattern without blanks and surrounding quotes, as MirrorMaker 1 does. Its commas
-    mean `|`, as in lists of names.
+    """Remove blanks and surrounding quotes from a pattern, as MirrorMaker 1 does. Commas in the
+    pattern mean `|`, as in lists of names.
     """
     return text.replace(" ", "").strip("\"'")
 
@@ -213,7 +213,7 @@ def _pattern(text: str) -> str:
 def _unused_warnings(
     file: str, idle: list[Setting], flags: tuple[str, ...]
 ) -> Iterator[ConfigWarning]:
-    """Yield one warning for all settings and flags that have no effect."""
+    """Yield a warning about ignored (de)serializers, and one about all else that has no effect."""
     opaque = [setting for setting in idle if setting.key in _OPAQUE]
     others = [setting for setting in idle if setting.key not in _OPAQUE]
     if opaque:

@@ -16,7 +16,7 @@ from twinlog.errors import ConfigError
 
 ARROW: Final = "->"
 REST: Final = r"[\w-]+(?:\.[\w-]+)*"
-"""Matches the key after the prefix of a flow."""
+"""Regular expression of a key without the prefix of its flow."""
 _OF_CLIENTS: Final = frozenset(
     {*CONNECTION_KEYS, *(f"{role}.{key}" for role, keys in CLIENT_KEYS.items() for key in keys)}
 )
@@ -31,7 +31,7 @@ class Names:
         self._name = name
 
     def error(self, error: ConfigError) -> ConfigError:
-        """Return the error, with all errors that it contains, with the file's names."""
+        """Return the error, and all errors and warnings that it contains, with the file's names."""
         first, *more = (self._error(each) for each in error.each)
         first.more = tuple(more)
         first.warnings = tuple(self.warning(warning) for warning in error.warnings)
@@ -48,24 +48,24 @@ class Names:
         )
 
     def warning(self, warning: ConfigWarning) -> ConfigWarning:
-        """Return the warning with the file's names."""
+        """Return the warning with its keys replaced by the file's names."""
         key, message = self._name(warning.key), self._renamed(warning.message)
         return replace(warning, key=key, message=message)
 
     def _renamed(self, text: str) -> str:
         renamed = self._mentioned.sub(lambda match: self._name(match[0]), text)
-        # two keys of mm2.properties can have one name
+        # two keys can have the same name in the file, so `NAME or NAME` becomes `NAME`
         return re.sub(r"(?<!\S)(\S+) or \1(?!\S)", r"\1", renamed)
 
 
 def names_by_prefix(aliases: Collection[str], prefixes: Mapping[str, str]) -> Names:
-    """Return names that differ from the keys by their prefix; the longest one is replaced."""
+    """Return names that differ from keys by prefix. The longest matching prefix is replaced."""
 
     def name(key: str) -> str:
         prefix = max((prefix for prefix in prefixes if key.startswith(prefix)), key=len, default="")
         return prefixes.get(prefix, "") + key.removeprefix(prefix)
 
     flows = [re.escape(prefix) + REST for prefix in prefixes if ARROW in prefix]
-    # a word that begins with an alias may be a topic, so only keys of clients are replaced
+    # a word that begins with an alias may be a topic, so only known keys of clients are replaced
     keys = sorted((re.escape(f"{a}.{key}") for a in aliases for key in _OF_CLIENTS), reverse=True)
     return Names("|".join([*flows, *keys]), name)

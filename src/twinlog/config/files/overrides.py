@@ -1,8 +1,8 @@
 """Settings from the command line.
 
 `--set KEY=VALUE` is added after the last line of the file, so MirrorMaker 2's precedence applies:
-`A->B.topics` in the file takes precedence over `--set topics=..`. A flag of one of Twinlog's own
-keys applies to the whole run, so it also replaces the lines of that key for flows and clusters.
+`A->B.topics` in the file takes precedence over `--set topics=..`. A flag for one of Twinlog's own
+keys applies to the whole process, so it also replaces the key's lines for flows and clusters.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class Override:
     key: str
     value: str = field(repr=False)
     everywhere: bool = False
-    """True if it also replaces `A->B.key` and `B.key`."""
+    """True if the setting also replaces `A->B.key` and `B.key`."""
 
 
 def with_overrides(settings: Settings, overrides: Iterable[Override]) -> Settings:
-    """Return the settings with those of the command line applied."""
+    """Return the settings, overridden by those of the command line."""
     overridden = dict(settings)
     for override in overrides:
         if override.everywhere:

@@ -27,7 +27,7 @@ _SEPARATORS = "=:"
 _ESCAPES = {"t": "\t", "r": "\r", "n": "\n", "f": "\f"}
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED_IN_FILES = frozenset("\\trnfu :=#!\"'")
-"""Characters that Properties.store escapes, that have a meaning, and quotes (escaped in JAAS)."""
+"""Characters with useful escapes: control characters, and those of Properties.store and JAAS."""
 _UNICODE_DIGITS = 4
 _HEX = frozenset("0123456789abcdefABCDEF")
 
@@ -44,7 +44,7 @@ class PropertyEntry:
     meaning.
     """
     is_ascii: bool = True
-    """False if the value has bytes that Java decodes as ISO-8859-1."""
+    """True if the value has only ASCII characters, False if Java decodes some as ISO-8859-1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,24 +96,25 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     unfinished = False
     for number, (natural, end) in enumerate(_natural_lines(text), start=1):
         body = natural.lstrip(_BLANKS)
-        # after a line of nothing but a backslash nothing is pending: comments and blank lines are
-        # allowed again
+        # after a line of only a backslash nothing is pending, so the next line may be a comment or
+        # blank
         if not pending:
             if not body or body[0] in "#!":
                 unfinished = False
                 continue
             first_line = number
-        # only this natural line's backslashes count: an odd number means that the last one escapes
-        # the end
+        # an odd number of backslashes at the end of this natural line means that the last one
+        # escapes the line end
         if (len(body) - len(body.rstrip("\\"))) % 2:
             pending += body[:-1]
-            # Java looks past \r\n before it notices the end of the file, but not past \n or \r
+            # if nothing is pending at the end of the file, Java makes an empty entry, except after
+            # \r\n
             unfinished = bool(pending) or end != "\r\n"
         else:
             yield first_line, pending + body
             pending, unfinished = "", False
     if unfinished:
-        # the file ends in a continuation: Java still makes an entry of it, even of nothing
+        # the file ends with a continued line: Java still makes an entry of it, even if it is empty
         yield first_line, pending
 
 
@@ -140,7 +141,7 @@ def _split(logical: str) -> tuple[str, str]:
 
 
 def _dropped(text: str) -> Iterator[str]:
-    """Yield the characters after backslashes that have no effect."""
+    """Yield each character that follows a backslash without effect."""
     for match in _ESCAPE.finditer(text):
         if match[1] not in _ESCAPED_IN_FILES:
             yield match[1]

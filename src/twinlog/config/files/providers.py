@@ -1,10 +1,12 @@
 """Config providers: `${name:path:key}` is resolved from a file, a folder or the environment.
 
 As in Kafka, a provider works only if `config.providers` names it and its class is set. A variable
-that it cannot resolve stays in the text. Resolved values are not searched for variables again.
+that no provider can resolve stays in the text. Resolved values are not searched for variables
+again.
 
-`A.config.providers` and `A->B.config.providers` also name providers, for all keys. If several of
-them use the same name, a key uses the provider of its own prefix, else the one without a prefix.
+`A.config.providers` and `A->B.config.providers` also name providers, for all keys. If a name is
+used with several prefixes, a key uses the provider of its own prefix, else the one without a
+prefix.
 """
 
 from __future__ import annotations
@@ -26,18 +28,18 @@ PROVIDERS = "config.providers"
 PACKAGE = "org.apache.kafka.common.config.provider."
 
 Lookup = Callable[[str, str], str | None]
-"""(path, key) to the value, or None if there is none."""
+"""Returns the value for a path and a key, or None if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
     look_up: Lookup
     file: Callable[[str, str], str | None] = lambda _path, _key: None
-    """Return the file that has the value, or None if no file is read."""
+    """Returns the file that contains the value for a path and a key, or None if no file is read."""
 
 
 def resolve_providers(raw: Settings, environment: Mapping[str, str]) -> Settings:
-    """Return all settings, with their variables replaced."""
+    """Return all settings, with their variables replaced by values."""
     scopes = {
         prefix: _providers_of(raw, prefix, environment) for prefix in reversed(provider_scopes(raw))
     }
@@ -162,7 +164,7 @@ def _file_lookup(allowed: Callable[[Path], bool]) -> Lookup:
     def look_up(path: str, key: str) -> str | None:
         if not path or not allowed(Path(path)):
             return None
-        # unlike the main file, this one is read as UTF-8
+        # unlike the configuration file, this file is read as UTF-8
         text = Path(path).read_text(encoding="utf-8")
         entries = parse_properties(text, file=path).entries
         return next((entry.value for entry in entries if entry.key == key), None)
@@ -186,7 +188,7 @@ def _allowed(params: Mapping[str, str]) -> Callable[[Path], bool]:
     ]
 
     def allowed(path: Path) -> bool:
-        # without resolving symbolic links: Kubernetes mounts secrets through them
+        # symbolic links are not resolved, because Kubernetes mounts secrets through them
         plain = Path(*[part for part in path.parts if part != "."])
         if not listed:
             return True

@@ -22,15 +22,15 @@ class RawConfig:
     settings: Settings
     duplicates: tuple[DuplicateKey, ...] = ()
     warnings: tuple[ConfigWarning, ...] = ()
-    """Warnings about parts of the file's format that have no effect."""
+    """Warnings about parts of the file that have no effect."""
     errors: tuple[ConfigError, ...] = ()
-    """Errors in the file's format that did not stop the rest from being read."""
+    """Errors in the file's format that did not prevent the rest from being read."""
     names: Names | None = None
-    """The names of keys, if the format has other ones."""
+    """Maps keys to the names in the file, or None if the file is an mm2.properties."""
     more_files: tuple[str, ...] = ()
     """Files in addition to `file`, if several are one configuration."""
     connectors: tuple[Connector, ...] = ()
-    """The connectors on Kafka Connect to which the settings belong."""
+    """The connectors on Kafka Connect from which the settings were read, if any."""
 
 
 def read_bytes(path: Path, kind: str) -> bytes:
@@ -48,8 +48,9 @@ def read_bytes(path: Path, kind: str) -> bytes:
 
 
 def audit_text(text: PropertiesText) -> Iterator[ConfigWarning]:
-    """Yield warnings about values that Java reads differently than they look: it drops a backslash,
-    which is usually half of an escape in a regular expression, or decodes bytes as ISO-8859-1.
+    """Yield warnings about values that Java reads differently than they look. Java drops a
+    backslash, which is usually half of an escape in a regular expression, or decodes bytes as
+    ISO-8859-1.
     """
     for entry in text.entries:
         setting = Setting(key=entry.key, value=entry.value, file=text.file, line=entry.line)

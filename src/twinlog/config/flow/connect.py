@@ -1,4 +1,4 @@
-"""`transforms` and `predicates` of Kafka Connect, as far as they work on bytes.
+"""Reads `transforms` and `predicates` of Kafka Connect if they work on bytes.
 
     A->B.transforms = noTombstones
     A->B.transforms.noTombstones.type = org.apache.kafka.connect.transforms.Filter
@@ -6,18 +6,18 @@
     A->B.predicates = isTombstone
     A->B.predicates.isTombstone.type = RecordIsTombstone
 
-MirrorMaker 2 passes keys, values and headers as bytes without a schema. So only some of Kafka's
-classes can work, and these run here as queries. All others are refused by name, because the copy
-would differ. The options are read as Connect does, except that a class without an option that it
-needs is an error of the file, not of a task.
+MirrorMaker 2 passes keys, values and headers as bytes without a schema, so only some of Kafka's
+classes can work. Twinlog runs these as Spark queries. It refuses all other classes by name, because
+the copy would differ. Options are read as in Connect, with one exception: if a class lacks an
+option that it needs, the file is invalid, whereas in Connect the task fails.
 
-`TopicNameMatches` compares the name of the remote topic, such as `A.orders`: MirrorMaker 2 names a
-record's topic before Connect transforms the record. It selects topics, so other topics are copied
-without Spark.
+`TopicNameMatches` compares the name of the remote topic, such as `A.orders`, because MirrorMaker 2
+names a record's topic before Connect transforms the record. The predicate selects whole topics, so
+all other topics are copied without Spark.
 
-`RegexRouter` gives all records of a remote topic another topic. So it is no step, but a rule for
-the names of remote topics (`config.values.renames`), and needs no Spark either. Later steps compare
-the name that it gives.
+`RegexRouter` moves all records of a remote topic to another topic. It is therefore read as a rule
+for the names of remote topics (`config.values.renames`), not as a step, and needs no Spark. Later
+steps compare the new name.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _EXAMPLES: Final = {
 
 
 class Action(StrEnum):
-    """The operation of a step of the chain. Values are the names of Kafka's classes."""
+    """What a step of the chain does. Each value is the name of Kafka's class."""
 
     FILTER = "Filter"
     INSERT = "InsertHeader"
@@ -76,7 +76,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordCondition:
-    """The records for which a step applies: all, tombstones, or those with a header."""
+    """Selects the records to which a step applies: all, tombstones, or those with a header."""
 
     is_tombstone: bool = False
     header: str = ""
@@ -84,7 +84,7 @@ class RecordCondition:
     is_negated: bool = False
 
     def is_met(self, value: bytes | None, headers: Headers) -> bool:
-        """Return whether the condition is true for a record."""
+        """Return True if a step with this condition applies to the record."""
         found = True
         if self.is_tombstone:
             found = value is None
@@ -94,7 +94,7 @@ class RecordCondition:
 
     @property
     def sql(self) -> str:
-        """Return the condition in Spark SQL. It is never NULL."""
+        """Return the condition as an expression of Spark SQL that is never NULL."""
         found = "true"
         if self.is_tombstone:
             found = "value IS NULL"
@@ -105,24 +105,24 @@ class RecordCondition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectStep:
-    """One transform of a chain."""
+    """One transform of Kafka Connect's `transforms`."""
 
     name: str
     topics: NamePattern
-    """Topics to which it applies."""
+    """Topics to which the transform applies."""
     compares: RemoteName
-    """The name of a topic that `topics` is compared with."""
+    """Which name of a topic is compared with `topics`: the name after preceding routers."""
     action: Action
     headers: tuple[str, ...] = ()
-    """Names of the headers that it adds or removes."""
+    """Names of the headers that the transform adds or removes."""
     value: bytes | None = None
-    """The value of the header that it adds."""
+    """The value of the header that the transform adds."""
     condition: RecordCondition = RecordCondition()
     origin: Setting = field(repr=False, compare=False)
-    """The line with its class."""
+    """The line that names the transform's class."""
 
     def headers_of(self, value: bytes | None, headers: Headers) -> Headers | None:
-        """Return the headers of a record after this step, or None if the record is filtered."""
+        """Return the headers of a record after this step, or None if the step drops the record."""
         if not self.condition.is_met(value, headers):
             return headers
         match self.action:
@@ -152,7 +152,7 @@ class ConnectStep:
 
 
 def _text(text: str) -> str:
-    """Return a text as an expression of Spark SQL. Spark replaces `${x}` also within quotes."""
+    """Return a text as an expression of Spark SQL, in hex if Spark might replace `${x}` in it."""
     if re.fullmatch(r"[\w. -]*", text, re.ASCII):
         return f"'{text}'"
     return f"CAST(X'{text.encode().hex()}' AS STRING)"
@@ -160,19 +160,20 @@ def _text(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectChain:
-    """The `transforms` of a flow."""
+    """The `transforms` of a flow: steps that change records, and routers that rename topics."""
 
     steps: tuple[ConnectStep, ...]
     routers: tuple[Router, ...]
     unread: tuple[Setting, ...]
-    """Lines of `transforms` and `predicates` without effect: no transform of the list has them."""
+    """Lines of `transforms` and `predicates` without effect: no listed transform reads them."""
 
 
 def read_chain(settings: Settings, flow: Flow, prefix: str | None) -> ConnectChain:
-    """Return the chain of a flow. Raises ConfigError for the first step that does not run.
+    """Return the chain of a flow. Raises ConfigError for the first transform that Twinlog cannot
+    run.
 
-    `prefix` is what the replication policy puts before the source's name; None: it names topics
-    differently.
+    `prefix` is the text that the replication policy puts before the source topic's name, or None if
+    the policy names topics in another way.
     """
     reader = _ChainReader(settings, flow, prefix)
     listed = reader.option(CHAIN)
@@ -188,7 +189,7 @@ class _ChainReader:
         self._settings, self._flow, self._prefix = settings, flow, prefix
         self._read: set[str] = set()
         self.routers: tuple[Router, ...] = ()
-        """The routers that were read."""
+        """The routers that were read so far, in the order of `transforms`."""
 
     @property
     def unread(self) -> tuple[Setting, ...]:
@@ -205,7 +206,7 @@ class _ChainReader:
         return self._settings.get(name)
 
     def needed(self, key: str, part: str, owner: Setting) -> Setting:
-        """Return an option. Raises ConfigError if it is missing or blank."""
+        """Return an option that must be set. Raises ConfigError if it is missing or blank."""
         found = self.option(f"{key}.{part}")
         if found is not None and trimmed(found.value):
             return found
@@ -215,7 +216,7 @@ class _ChainReader:
         raise refuse(found or owner, what, todo, lacks=f"{key}.")
 
     def step(self, name: str, listed: Setting) -> ConnectStep | None:
-        """Read a transform. Return None if it is a router."""
+        """Read a transform. Return its step, or None for a router, which is added to `routers`."""
         key = f"{CHAIN}.{name}"
         kind = self.needed(key, "type", listed)
         short = class_name(kind.value).removeprefix(_KAFKAS)
@@ -256,7 +257,7 @@ class _ChainReader:
                 todo = f"add {self._flow}.{key}.predicate = NAME, or remove the line"
                 raise refuse(negate, "there is no predicate to negate", todo, lacks=f"{key}.")
             return every, RecordCondition()
-        # Connect checks this value as a boolean, and then reads it without trimming
+        # Connect checks this value trimmed, but then reads it untrimmed, so `true ` does not negate
         is_negated = negate is not None and to_boolean(negate) and parse_boolean(negate.value)
         name, listed = trimmed(named.value), self.option(PREDICATES)
         names = () if listed is None else to_list(listed)
@@ -282,7 +283,7 @@ class _ChainReader:
                 raise _not_run_error(kind, short)
 
     def _router(self, name: str, key: str, kind: Setting, short: str) -> Router:
-        """Return a router. Raises ConfigError if it would separate the records of a topic."""
+        """Return a router. Raises ConfigError if it would split a topic's records among topics."""
         topics, condition = self._predicate(key, of_router=True)
         if short == _BY_TIME:
             raise _separates_error(kind, "by their timestamps")
@@ -299,7 +300,7 @@ class _ChainReader:
 
 
 def _separates_error(kind: Setting, how: str) -> ConfigError:
-    """Return the error for a router that does not give all records of a topic one topic."""
+    """Return the error for a router that sends records of one topic to several topics."""
     what = f"{kind.shown} sets the topic of records {how}, and a mirror copies a topic to one topic"
     todo = (
         "give each route a flow of its own with a filter (docs/transforms.md#routing), or name "
@@ -310,7 +311,7 @@ def _separates_error(kind: Setting, how: str) -> ConfigError:
 
 
 def _not_run_error(kind: Setting, short: str) -> ConfigError:
-    """Return the error for a class that does not run here."""
+    """Return the error for the class of a transform or predicate that Twinlog does not run."""
     if short.partition("$")[0] in _WITH_SCHEMA:
         what = f"{kind.shown} needs a schema, and MirrorMaker 2 copies bytes without one"
     else:
@@ -320,16 +321,17 @@ def _not_run_error(kind: Setting, short: str) -> ConfigError:
 
 _NUMBER: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?")
 _SHORT_DECIMAL: Final = re.compile(r"-?(?=[0-9.]{3,7}$)(?:0|[1-9][0-9]*)\.[0-9]*[1-9]")
-"""Decimals that a float of Java prints in the same form."""
+"""Matches decimal numbers that Java parses as a float and prints in the same form."""
 _LEAST: Final = Decimal("0.01")
 _LONG: Final = range(-(1 << 63), 1 << 63)
 
 
 def _header_value(literal: Setting) -> bytes | None:
-    """Return the value of a header that Connect adds: it parses the literal, and its
-    SimpleHeaderConverter writes the result as text.
+    """Return the value of a header that Connect would write, or None for null. Connect parses the
+    literal, and its SimpleHeaderConverter writes the result as text.
 
-    Raises ConfigError for arrays, maps, times, and numbers that may be written in another form.
+    Raises ConfigError for arrays, maps, times, and numbers if Connect might write another text than
+    `literal`.
     """
     text, trim = literal.value, trimmed(literal.value)
     if trim in ("null", "true", "false"):
@@ -347,7 +349,7 @@ def _header_value(literal: Setting) -> bytes | None:
 
 
 def _may_be_read(trim: str) -> bool:
-    """Return whether Connect may read a text as an array, a map, a time, or a number before a
+    """Return True if Connect might read a text as an array, a map, a time, or a number before a
     delimiter.
     """
     if not re.match(r"[\d+-]", trim):

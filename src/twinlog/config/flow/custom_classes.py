@@ -3,13 +3,13 @@ likewise `topic.filter.class` and others.
 
 A policy is a subclass of `twinlog.mirror.names.naming.DefaultReplicationPolicy` that names remote
 topics differently and finds the source topic of a remote name. It must be importable where the
-command runs. Lanes do not need it because they receive the names. The constructor is called with
-those of `separator`, `internal_separator` and `source_alias` that it accepts, so a dataclass, or a
-subclass without a constructor, works unchanged.
+command runs. Lanes do not need it because they receive the topic names. The constructor is called
+with those of the arguments `separator`, `internal_separator` and `source_alias` that it accepts, so
+a dataclass, or a subclass without a constructor, works unchanged.
 
-A filter takes the place of a Java interface of MirrorMaker 2. As there, the class alone decides:
-`topics` and `topics.exclude` have no effect unless it reads them. docs/replication-policy.md has
-both contracts.
+A filter replaces a Java filter of MirrorMaker 2. As in MirrorMaker 2, the class alone decides, so
+`topics` and `topics.exclude` have no effect unless the class reads them. docs/replication-policy.md
+has both contracts.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _WAY_BACK: Final = "make topic_source() and upstream_topic() the inverse of form
 
 
 def custom_instance(entry: str, **arguments: Any) -> Any:
-    """Return an instance of the class `module:Class`, created with those arguments that its
-    constructor accepts. Any error that its module raises is passed on.
+    """Return an instance of the class that `entry` names (`module:Class`), created with those
+    arguments that its constructor accepts. Passes on any error of the import or the constructor.
     """
     module, _, name = entry.partition(SEPARATES)
     named_class = getattr(importlib.import_module(module), name)
@@ -91,7 +91,7 @@ METHODS: Final = {
     "group.filter.class": "should_replicate_group",
     "config.property.filter.class": "should_replicate_config_property",
 }
-"""The method that a filter has, by the key that names its class."""
+"""The method that a filter must have, by the configuration key that names the filter's class."""
 
 _REPLACED: Final = {
     "topics": "topic.filter.class",
@@ -100,11 +100,12 @@ _REPLACED: Final = {
     "groups.exclude": "group.filter.class",
     "config.properties.exclude": "config.property.filter.class",
 }
-"""The keys that such a filter replaces."""
+"""The keys that a filter in Python replaces, each with the key that names the filter's class."""
 
 
 def custom_pattern(settings: Settings, name: str) -> NamePattern | None:
-    """Return the pattern of a filter in Python that replaces a key, or None without a filter.
+    """Return the pattern that replaces the key `name` if a filter in Python is set for it, else
+    None.
 
     Raises ConfigError if the class cannot be loaded, or lacks its method.
     """

@@ -1,4 +1,4 @@
-"""Reads one enabled flow from its settings, as typed values with the defaults of the key table."""
+"""Builds the FlowConfig of one enabled flow from its settings and the key table's defaults."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class FlowValues:
         self._settings = settings
 
     def check_all(self) -> None:
-        """Raise ConfigError if any typed key has an invalid value, even one without effect, as
-        MirrorMaker 2 does.
+        """Raise ConfigError if any key of the key table has an invalid value, even if the key has
+        no effect. MirrorMaker 2 does the same.
         """
         for name in self._settings:
             if name in DEFINITIONS:
@@ -90,7 +90,7 @@ class FlowValues:
         return to_boolean(self.setting(name))
 
     def rounds(self, stem: str) -> tuple[bool, int]:
-        """Return whether a periodic task is enabled, and its interval in seconds."""
+        """Return True if a periodic task is enabled, and its interval in seconds."""
         name = f"{stem}.interval.seconds"
         interval = self.number(name)
         if interval == 0:
@@ -117,7 +117,7 @@ class FlowValues:
         return to_number(setting, width=definition.kind.value, low=definition.low)
 
     def replicas(self, name: str) -> int:
-        """Return a replication factor; -1 is the broker's default."""
+        """Return a replication factor, or -1 for the broker's default."""
         factor = self.number(name)
         if factor == 0 or factor < -1:
             raise self.refusal(
@@ -149,7 +149,7 @@ class FlowValues:
         return refuse(self._settings[name], what, todo)
 
     def setting(self, name: str) -> Setting:
-        """Return a setting with its line, or its default."""
+        """Return a setting with its line, or the key's default if no line sets it."""
         default = DEFINITIONS[name].default or ""
         return self._settings.get(name) or Setting(key=name, value=default, file="<default>")
 
@@ -268,7 +268,7 @@ def _isolation(consumer: ClientProperties) -> Isolation:
 
 
 def _reset(consumer: ClientProperties) -> StartKind:
-    """Return where the copy starts for partitions without a position."""
+    """Return `auto.offset.reset`, where the copy of a partition without a position starts."""
     if AUTO_OFFSET_RESET not in consumer:
         return StartKind.EARLIEST
     choices = StartKind.EARLIEST, StartKind.LATEST
@@ -277,7 +277,7 @@ def _reset(consumer: ClientProperties) -> StartKind:
 
 _EMITS_SYNCS = "emit.offset-syncs.enabled"
 _SYNCS_PREFIXES = ("offset-syncs-", "offset-syncs.topic.")
-"""The prefixes that MirrorSourceConfig.validate checks (KIP-1031)."""
+"""Prefixes of keys that MirrorSourceConfig.validate rejects without offset syncs (KIP-1031)."""
 
 _EXACTLY_ONCE = "exactly.once.support"
 _NEW_PARTITIONS = "twinlog.new.topic.partitions"
@@ -288,7 +288,7 @@ _ACLS_BY_NAME = ("twinlog.sync.topic.acls.prefixed", "twinlog.sync.topic.acls.re
 
 
 def refuse_acls_by_name(settings: Settings, policy: PolicyConfig) -> None:
-    """Raise ConfigError for ACLs of name prefixes if remote topics are renamed."""
+    """Raise ConfigError if topics are renamed and ACLs are selected by the prefix of a name."""
     renames = settings.get(RENAME if policy.renames.rules else CHAIN)
     for name in _ACLS_BY_NAME:
         acls = settings.get(name)
@@ -302,7 +302,7 @@ def refuse_acls_by_name(settings: Settings, policy: PolicyConfig) -> None:
 
 
 def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> None:
-    """Raise ConfigError for a line that needs what another line disables."""
+    """Raise ConfigError for a line that needs a setting which is missing or disabled."""
     emits = settings.get(_EMITS_SYNCS)
     if emits is not None and not to_boolean(emits):
         for name, setting in settings.items():
@@ -343,16 +343,16 @@ def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> Non
         )
 
 
-# Heartbeats and offset syncs, for clients of MirrorMaker 2. It runs a herder for every pair of
-# clusters that is enabled *or* emits heartbeats, which is the default. So with only A->B enabled, a
-# B->A herder writes heartbeats into A, and their copies in B show that A is alive. Twinlog runs
-# only enabled flows. A heartbeat of a pair that is not enabled is therefore written by a flow that
-# connects to the cluster anyway: the first flow into it, or else the first flow out of it. No
-# heartbeats are written into a cluster without flows.
+# Heartbeats and offset syncs, for clients of MirrorMaker 2. MirrorMaker 2 runs a herder for every
+# pair of clusters that is enabled *or* emits heartbeats, which is the default. So with only A->B
+# enabled, a B->A herder writes heartbeats into A, and their copies in B show that A is alive.
+# Twinlog runs only enabled flows. If a pair is not enabled, its heartbeat is written by an enabled
+# flow that connects to the pair's target anyway. This is the first flow into that cluster, or else
+# the first flow out of it. No heartbeats are written into a cluster without flows.
 
 
 def own_heartbeat(values: FlowValues, flow: Flow) -> tuple[HeartbeatConfig, ...]:
-    """Return the heartbeat of an enabled flow, written to its target."""
+    """Return the heartbeat of an enabled flow for its target, or () if heartbeats are disabled."""
     heartbeat = _heartbeat(values, flow, into_target=True)
     return () if heartbeat is None else (heartbeat,)
 
@@ -371,9 +371,10 @@ def read_offset_syncs(values: FlowValues) -> OffsetSyncsConfig | None:
 def with_lone_heartbeats(
     raw: Settings, flows: Sequence[FlowConfig], aliases: Sequence[str], nearby: Collection[str]
 ) -> tuple[FlowConfig, ...]:
-    """Return the flows with the heartbeats of pairs that are not enabled.
+    """Return the flows, extended by the heartbeats of pairs that are not enabled.
 
-    `nearby` are the clusters of --clusters: MirrorMaker 2 would run no herder for others.
+    `nearby`: the clusters of --clusters, or empty. If it is not empty, only pairs into these
+    clusters have heartbeats, because MirrorMaker 2 would run no herder for other pairs.
     """
     out = {config.flow: config for config in flows}
     for pair in candidate_flows(aliases):
@@ -409,7 +410,7 @@ def _heartbeat(values: FlowValues, pair: Flow, *, into_target: bool) -> Heartbea
 
 
 def read_groups(values: FlowValues) -> GroupsConfig:
-    """Return the flow's group configuration."""
+    """Return which groups are translated, and the intervals of the tasks for groups."""
     return GroupsConfig(
         include=values.names("groups"),
         exclude=values.names("groups.exclude"),
@@ -424,5 +425,5 @@ def read_groups(values: FlowValues) -> GroupsConfig:
 
 def _interval_s(values: FlowValues, stem: str) -> int | None:
     interval = values.number(f"{stem}.interval.seconds")
-    # MirrorMaker 2 treats a negative interval as "never"; 0 is as often as possible
+    # MirrorMaker 2 treats a negative interval as "never", and 0 as "as often as possible"
     return interval if values.boolean(f"{stem}.enabled") and interval >= 0 else None

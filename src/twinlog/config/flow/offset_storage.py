@@ -1,8 +1,8 @@
-"""Where a MirrorMaker 2 with the same configuration stores its positions.
+"""Finds the topic in which a MirrorMaker 2 with the same configuration stores its positions.
 
-Dedicated mode: `mm2-offsets.A.internal` on the target, unless `offset.storage.topic` or
-`B.offset.storage.topic` is set (the former takes precedence, as in MirrorMaker 2). Strimzi: the
-topic in the resource, with connectors named `A->B.MirrorSourceConnector`.
+In dedicated mode, it is `mm2-offsets.A.internal` on the target, unless `offset.storage.topic` or
+`B.offset.storage.topic` is set. If both are set, the former takes precedence, as in MirrorMaker 2.
+With Strimzi, the resource names the topic, and connectors are named `A->B.MirrorSourceConnector`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class OffsetStorage:
     topic: str
     connector: str
     cluster: str
-    """The source's alias in the keys of the positions."""
+    """The source's alias, which is part of the key of each stored position."""
     group: str
-    """The group of the Connect workers, which is also on the target."""
+    """The group ID of the Connect workers. The group is on the target, too."""
 
 
 def offset_storage(

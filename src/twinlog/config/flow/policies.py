@@ -1,4 +1,4 @@
-"""Java class names in the file: which have a counterpart in Twinlog, and which are rejected.
+"""Decides which Java class names in the file have a counterpart in Twinlog, and rejects all others.
 
 A custom policy or filter decides where records are copied. Without it records would be copied to
 the wrong topics, so an unknown class is an error and never ignored.
@@ -27,7 +27,7 @@ IDENTITY_CLASS = MIRROR_PACKAGE + "IdentityReplicationPolicy"
 POLICY_CLASSES = {
     MIRROR_PACKAGE + "DefaultReplicationPolicy": PolicyKind.DEFAULT,
     IDENTITY_CLASS: PolicyKind.IDENTITY,
-    # widespread copies of the identity policy, from before Kafka had its own
+    # widely used identity policies from before Kafka had an identity policy
     "io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy": PolicyKind.IDENTITY,
     "com.amazonaws.kafka.samples.CustomMM2ReplicationPolicy": PolicyKind.IDENTITY,
 }
@@ -46,7 +46,7 @@ _CLASSES_OF_CLIENTS = {
     "security.providers": ("connections would be secured differently", _REMOVE),
 }
 _KAFKAS = "org.apache.kafka."
-"""Clients' classes of Kafka itself are not refused, because they change nothing."""
+"""Package of Kafka's own classes, which clients may use because they change nothing."""
 
 
 def policy_config(settings: Settings) -> PolicyConfig:
@@ -55,7 +55,7 @@ def policy_config(settings: Settings) -> PolicyConfig:
     internal = _DEFAULT_SEPARATOR
     setting = settings.get(SEPARATOR)
     if setting is not None:
-        # a dot if it is blank, because names of heartbeats topics need a separator after the alias
+        # a blank separator becomes a dot, because names of heartbeats topics need one
         separator = trimmed(setting.value) or _DEFAULT_SEPARATOR
         flag = settings.get(_INTERNAL_SEPARATOR_ENABLED)
         # KIP-949: the flag is read only if the separator is set
@@ -82,7 +82,7 @@ def policy_config(settings: Settings) -> PolicyConfig:
                 f"write {_POLICY_CLASS} = {IDENTITY_CLASS} if topics should keep their "
                 "names; otherwise remove the line, or set a separator",
             )
-        # without an alias and a separator, topics keep their names
+        # without alias and separator, the default policy keeps topic names
         kind = PolicyKind.IDENTITY
     return PolicyConfig(
         kind=kind,
@@ -96,7 +96,7 @@ def policy_config(settings: Settings) -> PolicyConfig:
 def with_routers(
     policy: PolicyConfig, routers: tuple[Router, ...], settings: Settings
 ) -> PolicyConfig:
-    """Return the policy with the routers of Kafka Connect after it."""
+    """Return the policy with routers, which rename the topics that the policy has named."""
     if routers and policy.custom:
         raise refuse(
             settings[f"{routers[0]}.type"],
@@ -159,7 +159,7 @@ def refuse_java_classes(settings: Settings, clients: FlowProperties) -> None:
 
 
 def _refuse_other_classes(settings: Settings, clients: FlowProperties) -> None:
-    """Raise ConfigError for a class of a client that is not Kafka's own, and for a converter that
+    """Raise ConfigError for a client's class that is not Kafka's own, or for a converter that
     changes bytes.
     """
     for role, client in (

@@ -1,12 +1,13 @@
 """Prefixes and precedence: which line applies to a cluster, a flow and each of its clients.
 
-This follows MirrorMaker 2's dedicated mode step by step, including its pitfalls (`audit` warns of
-them):
+This module follows MirrorMaker 2's dedicated mode step by step, including its pitfalls (`audit`
+warns of them):
 
 - `A->B.producer.x` does not apply to the producer that writes to B, because MirrorMaker 2 creates
-  that one like a Connect worker's, from `B.producer.x` and `A->B.producer.override.x`;
+  that producer like a Connect worker's, from `B.producer.x` and `A->B.producer.override.x`;
 - `A.consumer.x` takes precedence over `A->B.consumer.x`;
-- keys such as `A.metadata.max.age.ms` stay with the cluster and apply to no client.
+- keys such as `A.metadata.max.age.ms` apply to no client, because a cluster passes only connection
+  settings to its clients.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ _ROLE_NAMES = tuple(role.value for role in Role)
 
 
 def cluster_settings(raw: Settings, alias: str) -> Settings:
-    """Return the settings of one cluster: its own lines, and top-level connection settings for keys
-    without such a line.
+    """Return the settings of one cluster: the lines with its alias as prefix, and top-level
+    connection settings for keys without such a line.
     """
     settings = raw.stripped(f"{alias}.")
     connection = {name: settings[name] for name in settings if is_connection_key(name)}
@@ -50,7 +51,7 @@ def _fill_roles(settings: dict[str, Setting], name: str, setting: Setting) -> No
 
 
 def flow_settings(raw: Settings, flow: Flow) -> Settings:
-    """Return the settings of a flow's connectors. Later steps override earlier ones."""
+    """Return the settings of a flow's connectors, with MirrorMaker 2's order of precedence."""
     settings = {
         name: setting
         for name, setting in raw.items()
@@ -59,7 +60,7 @@ def flow_settings(raw: Settings, flow: Flow) -> Settings:
     target = cluster_settings(raw, flow.target)
     settings |= _cluster_settings("source", cluster_settings(raw, flow.source))
     settings |= _cluster_settings("target", target)
-    # Twinlog's own per-target keys; MirrorMaker 2 has no such step
+    # a step that MirrorMaker 2 does not have: Twinlog's own keys with the target's prefix
     settings |= {name: target[name] for name in target if name in OWN_TARGET_NAMES}
     settings |= raw.stripped(f"{flow}.")
     for old, new in RENAMED.items():
@@ -77,7 +78,7 @@ def _cluster_settings(side: str, settings: Mapping[str, Setting]) -> dict[str, S
 
 
 def cluster_client(settings: Settings, role: Role) -> ClientProperties:
-    """Return the properties of a cluster's client that belongs to no flow."""
+    """Return the properties of a client that belongs to a cluster and to no flow."""
     return ClientProperties(_connection_settings(settings) | settings.stripped(f"{role}."))
 
 
@@ -87,8 +88,8 @@ def source_client(flow: Settings, role: Role) -> ClientProperties:
 
 
 def target_client(flow: Settings, role: Role) -> ClientProperties:
-    """Return the properties of a client that a flow's connectors open to the target. Records are
-    written by `data_producer`.
+    """Return the properties of a client that a flow's connectors open to the target. For the
+    producer of the copied records, see `data_producer`.
     """
     return _connector_client(flow, "target", role)
 
@@ -102,8 +103,8 @@ def _connector_client(flow: Settings, side: str, role: Role) -> ClientProperties
 
 
 def data_producer(target: Settings, flow: Settings) -> ClientProperties:
-    """Return the properties of the producer of the copied records: the target worker's, with the
-    flow's overrides.
+    """Return the properties of the producer of the copied records: those of a Connect worker of the
+    target, overridden by the flow's `producer.override.` settings.
     """
     return ClientProperties(
         _connection_settings(target)
@@ -117,7 +118,7 @@ def _connection_settings(settings: Mapping[str, Setting]) -> dict[str, Setting]:
 
 
 def prefixes(key: str, aliases: Collection[str]) -> list[str]:
-    """Return the prefixes under which a key can be read: those of flows, of clusters, and none."""
+    """Return each flow and cluster prefix with which a key begins, and the empty prefix."""
     scopes = (*map(str, candidate_flows(aliases)), *aliases)
     return [*(f"{scope}." for scope in scopes if key.startswith(f"{scope}.")), ""]
 
@@ -132,13 +133,13 @@ _EMIT_HEARTBEATS = "emit.heartbeats.enabled"
 
 
 def enabled(raw: Settings, flow: Flow) -> tuple[bool, str]:
-    """Return whether MirrorMaker 2 would run a flow. If not although a line seems to enable it,
-    also return why.
+    """Return True if MirrorMaker 2 would run the flow. Else return False, with the reason if a line
+    seems to enable the flow, or an empty text.
 
-    Two interpretations of `enabled` must agree. The herder of a pair exists if Boolean.parseBoolean
-    (strict, not trimmed) returns true, or if the pair emits heartbeats (the default). Its
-    connectors run if ConfigDef (trimmed, only true and false are valid) returns true, with a
-    top-level `enabled` as default.
+    MirrorMaker 2 reads `enabled` twice, and a flow runs only if both results are true. The herder
+    of a pair of clusters exists if Boolean.parseBoolean (not trimmed) returns true, or if the pair
+    emits heartbeats (the default). The herder's connectors run if ConfigDef (trimmed, only true and
+    false are valid) returns true, with a top-level `enabled` as default.
     """
     own = raw.get(f"{flow}.enabled")
     setting = own or raw.get("enabled")
@@ -149,7 +150,7 @@ def enabled(raw: Settings, flow: Flow) -> tuple[bool, str]:
         return False, ""
     if text != "true":
         what = f"{setting.shown} is not exactly true, so the flow is disabled{setting.hint}"
-        meant = "false" if text.split()[:1] == ["false"] else "true"  # a comment may follow
+        meant = "false" if text.split()[:1] == ["false"] else "true"  # such as `false # comment`
         return False, f"{what}; write: {flow}.enabled = {meant}"
     heartbeats = raw.get(f"{flow}.{_EMIT_HEARTBEATS}") or raw.get(_EMIT_HEARTBEATS)
     herder = (own is not None and parse_boolean(own.value)) or (

@@ -1,4 +1,4 @@
-"""The configuration of a run as frozen values with their origins.
+"""Frozen dataclasses for the configuration of a process.
 
 `load.load` creates a MirrorConfig. The classes here read neither files nor the environment.
 """
@@ -24,7 +24,7 @@ from twinlog.model import Flow, Isolation, is_own_group
 
 
 class PolicyKind(StrEnum):
-    """Naming of remote topics."""
+    """Whether remote topics are renamed (`default`) or keep their names (`identity`)."""
 
     DEFAULT = "default"
     IDENTITY = "identity"
@@ -44,7 +44,7 @@ class TargetPartitions(StrEnum):
 
 
 class VerifyMode(StrEnum):
-    """What a running mirror compares of its own copy."""
+    """Which records of its own copy a running mirror compares with the source."""
 
     OFF = "off"
     SAMPLE = "sample"
@@ -55,15 +55,15 @@ class VerifyMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConfig:
-    """One cluster. `servers` is empty if no enabled flow needs it and the file has none."""
+    """One cluster. `servers` is empty if the file has none and no enabled flow needs them."""
 
     alias: str
     servers: tuple[Address, ...]
     settings: Settings = field(repr=False)
 
     def client_properties(self, role: Role) -> ClientProperties:
-        """Return the Java properties of a client that belongs to no flow. Those of flows are in
-        FlowConfig.
+        """Return the Java properties of a client that belongs to no flow. FlowConfig has the
+        properties of clients that belong to a flow.
         """
         return cluster_client(self.settings, role)
 
@@ -77,13 +77,13 @@ class PolicyConfig:
     internal_separator: str
     """Separator in the names of MirrorMaker 2's internal topics (KIP-949)."""
     custom: str = ""
-    """`module:Class` of a Python policy. `kind` then says whether it keeps topic names."""
+    """`module:Class` of a policy in Python, or empty. `kind` shows whether it keeps topic names."""
     renames: Renames = NO_RENAMES
-    """Rules that are applied before the policy, and routers of Kafka Connect after it."""
+    """Renaming rules, applied before the policy, and Kafka Connect's routers, applied after it."""
 
     def prefix(self, source_alias: str) -> str | None:
-        """Return what the policy puts before the source's name, or None if it names topics
-        differently.
+        """Return the text that the policy puts before a source topic's name, or None if it names
+        topics in another way.
         """
         if self.custom or self.renames.rules:
             return None
@@ -92,12 +92,12 @@ class PolicyConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatConfig:
-    """One heartbeat that a flow's leader writes: its own, or that of a flow that is not enabled."""
+    """A heartbeat that a flow's leader writes, for this flow or for one that is not enabled."""
 
     source_alias: str
     target_alias: str
     into_target: bool
-    """True: written to the target of the writing flow; False: to its source."""
+    """True if the heartbeat is written to the writing flow's target, False if to its source."""
     interval_seconds: int
     replication_factor: int | None
     """Replication factor of the heartbeats topic, or None if not set."""
@@ -109,7 +109,7 @@ class OffsetSyncsConfig:
 
     on_target: bool
     lag_max: int
-    """offset.lag.max, in records."""
+    """Maximum distance between offset syncs, in records (offset.lag.max)."""
     replication_factor: int | None
 
 
@@ -126,11 +126,11 @@ class NewTopicsConfig:
     """Whether remote topics are created and changed, and how."""
 
     enabled: bool
-    """topic.creation.enable: remote topics may be created, extended and reconfigured."""
+    """True if remote topics are created, extended and reconfigured (topic.creation.enable)."""
     replication_factor: int
-    """-1 is the broker's default."""
+    """Replication factor of new remote topics; -1 is the broker's default."""
     default_partitions: bool
-    """twinlog.new.topic.partitions = default: new topics have num.partitions of the target."""
+    """True if new topics get num.partitions of the target (twinlog.new.topic.partitions)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,10 +138,10 @@ class ConfigSyncConfig:
     enabled: bool
     interval_seconds: int
     exclude: NamePattern
-    """config.properties.exclude"""
+    """Topic configs that are not copied (config.properties.exclude)."""
     use_defaults_from: str
     keeps_retention: bool = False
-    """twinlog.sync.retention=raise-only: no config is copied that shortens retention."""
+    """True if configs that shorten retention are not copied (twinlog.sync.retention)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,11 +159,11 @@ class GroupsConfig:
     include: NamePattern
     exclude: NamePattern
     refresh_s: int | None
-    """Interval in which new groups are discovered, or None: only at the start."""
+    """Interval in which new groups are discovered, or None if only at the start."""
     checkpoints_s: int | None
-    """Interval in which checkpoints are written, or None: never."""
+    """Interval in which checkpoints are written, or None if never."""
     sync_s: int | None
-    """Interval in which offsets of idle groups are set, or None: never."""
+    """Interval in which offsets of idle groups are set, or None if never."""
     checkpoints_replication_factor: int | None
     """Replication factor of the checkpoints topic, or None if not set."""
 
@@ -181,7 +181,7 @@ class SourceGroupConfig:
     """The consumer group on the source that shows the position of the copy, as in MirrorMaker 1."""
 
     group_id: str
-    """twinlog.source.group.id; empty if not set."""
+    """ID of the consumer group (twinlog.source.group.id), or empty if not set."""
     commit_interval_ms: int
 
 
@@ -210,10 +210,10 @@ class LanesConfig:
     tasks_max: int | None
     lease_seconds: int
     has_warm_standby: bool
-    """twinlog.spark.standby"""
+    """True if twinlog.spark.standby = warm."""
     memory_bytes: int
     max_bytes_per_second: int | None
-    """twinlog.max.bytes.per.second of all lanes together; None: no limit."""
+    """Rate limit of all lanes together (twinlog.max.bytes.per.second), or None for no limit."""
     priorities: Priorities
 
 
@@ -223,7 +223,7 @@ class FlowConfig:
 
     flow: Flow
     source_alias: str
-    """The source's name in topic names: source.cluster.alias, by default the source's alias."""
+    """The source's alias in topic names: source.cluster.alias, or else its alias in the file."""
     target_alias: str
 
     topics: NamePattern
@@ -237,38 +237,39 @@ class FlowConfig:
 
     heartbeats: tuple[HeartbeatConfig, ...]
     offset_syncs: OffsetSyncsConfig | None
-    """None if emit.offset-syncs.enabled=false."""
+    """Configuration of offset syncs, or None if emit.offset-syncs.enabled=false."""
 
     groups: GroupsConfig
 
     isolation_level: Isolation
 
     start: Starts
-    """twinlog.start"""
+    """Where the copy of a partition that was never copied starts (twinlog.start)."""
     source_group: SourceGroupConfig
     target_partitions: TargetPartitions
-    """twinlog.target.partitions"""
+    """What happens if the partition counts of a topic differ (twinlog.target.partitions)."""
     beside: frozenset[Flow]
-    """twinlog.beside: flows that may copy the same topics."""
+    """Flows that are permitted to copy the same topics (twinlog.beside)."""
     accept_source_loss: bool
-    """twinlog.source.loss: resume after records that the source deleted before they were copied."""
+    """True to resume after records that the source deleted before the copy (twinlog.source.loss).
+    """
     rpo_seconds: int | None
-    """twinlog.rpo.seconds, or None if not set."""
+    """Recovery point objective (twinlog.rpo.seconds), or None if not set."""
     rpo_enforced: bool
-    """twinlog.rpo.enforce = quota: throttle the source's producers while the RPO is exceeded."""
+    """True to throttle the source's producers while the RPO is exceeded (twinlog.rpo.enforce)."""
     status_interval_seconds: int
-    """twinlog.status.interval.seconds; 0: never."""
+    """How often the status is written (twinlog.status.interval.seconds), or 0 for never."""
     verify: VerifyMode
-    """twinlog.verify"""
+    """Which copied records are compared with the source (twinlog.verify)."""
     metric_names: frozenset[MetricNames]
-    """metric.names.formats"""
+    """Formats of the names of MirrorMaker 2's metrics (metric.names.formats)."""
     reload_interval_seconds: int
-    """twinlog.config.reload.interval.seconds; 0: never."""
+    """How often to check the file (twinlog.config.reload.interval.seconds), or 0 for never."""
     lanes: LanesConfig
     tuning: Tuning
-    """Sizes and codec, from client settings."""
+    """Request sizes, waits and codec, from client settings."""
     transforms: TransformsConfig
-    """twinlog.transforms"""
+    """Transforms of records: twinlog.transforms, and Kafka Connect's `transforms`."""
     producer_id_expiration_ms: int | None
     """twinlog.target.producer.id.expiration.ms, or None if not set."""
     state_topic_replication_factor: int
@@ -277,20 +278,20 @@ class FlowConfig:
     settings: Settings = field(repr=False)
     """All settings of the flow's connectors, each with its line."""
     released: frozenset[str] = frozenset()
-    """Topics that were released with a command; not from the file."""
+    """Topics that were released with a command. They do not come from the file."""
 
     @property
     def same_partitions(self) -> bool:
-        """Whether a topic is not copied if its partition count differs on the target."""
+        """True if a topic is not copied when its partition count differs on the target."""
         return self.target_partitions is TargetPartitions.SAME
 
     @property
     def keyed_partitions(self) -> bool:
-        """Whether records of some topics are placed by key."""
+        """True if records are placed by key, at least in topics whose partition counts differ."""
         return self.target_partitions in (TargetPartitions.KEYED, TargetPartitions.ALL_KEYED)
 
     def places_by_key(self, source_count: int, target_count: int) -> bool:
-        """Return whether the records of a topic with these partition counts are placed by key."""
+        """Return True if the records of a topic with these partition counts are placed by key."""
         differs = source_count != target_count
         return self.target_partitions is TargetPartitions.ALL_KEYED or (
             self.keyed_partitions and differs
@@ -299,26 +300,26 @@ class FlowConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorConfig:
-    """A configuration ready to run. `flows` has the enabled flows, at least one."""
+    """A configuration ready to run. `flows` has at least one enabled flow."""
 
     file: str
     clusters: tuple[ClusterConfig, ...]
     flows: tuple[FlowConfig, ...]
     elsewhere: tuple[FlowConfig, ...] = ()
-    """Enabled flows that `--clusters` leaves to other processes. They are shown, but not run
-    here.
+    """Enabled flows that `--clusters` leaves to other processes. This process shows them, but does
+    not run them.
     """
     http_listener: Address | None = None
-    """From `listeners`: the HTTP address if the command line sets none."""
+    """The HTTP address in `listeners`, which applies if the command line sets none."""
     rest: RestConfig = OPEN
-    """From `twinlog.rest.*`: HTTP authentication and TLS."""
+    """HTTP authentication and TLS (twinlog.rest.*)."""
     series: SeriesConfig = ALL_SERIES
-    """From `twinlog.metrics.*`: the series of `/metrics`."""
+    """Configuration of the series of `/metrics` (twinlog.metrics.*)."""
     warnings: tuple[ConfigWarning, ...]
     lines: tuple[Setting, ...] = field(default=(), repr=False)
     """All settings, in the order of the file."""
     more_files: tuple[str, ...] = ()
-    """The files after the first one, if a process runs several."""
+    """The files after the first one, if the process was started with several."""
 
     @property
     def every_flow(self) -> tuple[FlowConfig, ...]:

@@ -1,5 +1,5 @@
-"""Values by topic pattern: `twinlog.start`, where the copy starts for partitions that were never
-copied, and `twinlog.priority`, how topics share a byte budget.
+"""Settings by topic pattern. `twinlog.start` defines where the copy of a partition starts if it was
+never copied. `twinlog.priority` defines how topics share a byte budget.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _OFFSETS: Final = re.compile(r"[0-9]{1,9}=[0-9]{1,18}(?:;[0-9]{1,9}=[0-9]{1,18})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicStart:
-    """The start of a topic's copy, from an entry or from the default."""
+    """Where the copy of a topic starts, from an entry of `twinlog.start` or from the default."""
 
     text: str
     rest: StartAt
-    """The start for partitions for which no offset is given."""
+    """The start of partitions that `offsets` does not list."""
     offsets: tuple[tuple[int, int], ...] = ()
-    """(partition, offset)"""
+    """Pairs of a partition and the offset at which its copy starts."""
 
     def at(self, partition: int) -> StartAt:
         """Return where the copy of this partition starts."""
@@ -46,7 +46,7 @@ class Starts:
     entries: tuple[tuple[NamePattern, TopicStart], ...] = ()
     otherwise: TopicStart
     new_from_earliest: bool = False
-    """twinlog.start.new = earliest"""
+    """True to copy all records of partitions created after the first run (twinlog.start.new)."""
 
     @classmethod
     def everywhere(cls, reset: StartKind) -> Starts:
@@ -58,8 +58,8 @@ class Starts:
         return next(matching, self.otherwise)
 
     def at(self, tp: TopicPartition, *, is_new: bool = False) -> StartAt:
-        """Return where the copy of a source partition starts. `is_new`: it was created after the
-        flow's first run.
+        """Return where the copy of a source partition starts. `is_new`: the partition was created
+        after the flow's first run.
         """
         start_at = self.topic(tp.topic).at(tp.partition)
         if is_new and self.new_from_earliest and start_at.kind is not StartKind.OFFSET:
@@ -75,7 +75,7 @@ def to_starts(setting: Setting, reset: StartKind) -> Starts:
     """Parse entries `pattern:start`, or a start alone for all topics.
 
     A start is `earliest`, `latest`, a time in ISO 8601 or in ms, or offsets such as `0=120;1=77`.
-    For topics without an entry, and partitions without an offset, auto.offset.reset applies.
+    Topics without an entry, and partitions without an offset, start at `reset` (auto.offset.reset).
     """
     entries = [_entry(setting, text, reset) for text in to_list(setting)]
     for pattern, start in entries[:-1]:
@@ -149,7 +149,7 @@ class Priorities:
     entries: tuple[tuple[NamePattern, int], ...]
 
     def weight(self, topic: str) -> int:
-        """Return the topic's weight in the budget."""
+        """Return the weight of a topic when the flow's topics share a byte budget."""
         matching = (weight for pattern, weight in self.entries if pattern.matches(topic))
         return next(matching, DEFAULT_WEIGHT)
 

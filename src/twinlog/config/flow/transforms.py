@@ -6,10 +6,10 @@
     A->B.twinlog.transforms.cut.topics = clicks
     A->B.twinlog.transforms.cut.sql = SELECT * FROM records WHERE value IS NOT NULL
 
-A line that would have no effect is an error, because records that somebody meant to mask would be
-copied as they are. Functions are imported by `twinlog.transforms`, not here.
+A line that would have no effect is an error. Otherwise, records that should be masked could be
+copied unchanged. Functions are imported by `twinlog.transforms`, not here.
 
-Transforms of Kafka Connect (`connect`) come before them.
+Transforms of Kafka Connect (`connect`) are applied before those of `twinlog.transforms`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _REMOVED: Final = TRANSFORMS_REMOVED.removeprefix(TRANSFORMS_PREFIX)
 _QUARANTINE: Final = TRANSFORMS_QUARANTINE.removeprefix(TRANSFORMS_PREFIX)
 _MEMORY: Final = TRANSFORMS_MEMORY.removeprefix(TRANSFORMS_PREFIX)
 _OTHERS: Final = (_ON_ERROR, _QUARANTINE, _ENVIRONMENT, _REMOVED, _MEMORY)
-"""Keys that do not belong to a transform."""
+"""Keys, without their prefix, that apply to all transforms of a flow."""
 _TOPICS: Final = "topics"
 _FUNCTION: Final = "function"
 _SQL: Final = "sql"
@@ -54,7 +54,7 @@ PARTS: Final = {
     _FUNCTION: "a function of a DataFrame that returns a DataFrame: `package.module:function`",
     _SQL: "a query of the view `records`: SELECT ... FROM records",
 }
-"""Keys of each transform, after its name, and their meanings."""
+"""Last part of each key that configures a single transform, and its meaning."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 _DOTTED: Final = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
@@ -82,17 +82,17 @@ class OnError(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransformConfig:
-    """One transform. Either `function` or `sql` is set."""
+    """One transform. Exactly one of `function` and `sql` is set."""
 
     name: str
     topics: NamePattern
     function: str = ""
-    """`package.module:function`"""
+    """The function as `package.module:function`, or empty if `sql` is set."""
     sql: str = ""
     compares: RemoteName = SOURCE_NAME
-    """The name of a topic that `topics` is compared with."""
+    """Which name of a topic is compared with `topics`: the source name, or a remote name."""
     connect: ConnectStep | None = None
-    """The transform of Kafka Connect that `sql` is made from."""
+    """The transform of Kafka Connect from which `sql` is generated, or None."""
     origin: Setting = field(repr=False, compare=False)
     """The setting that defines the transform: its `function` or `sql`, or the class of a transform
     of Kafka Connect.
@@ -106,18 +106,18 @@ class TransformsConfig:
     entries: tuple[TransformConfig, ...] = ()
     on_error: OnError = OnError.STOP
     quarantine_topic: str = ""
-    """The dead-letter topic; empty: the default name."""
+    """Name of the dead-letter topic, or empty for the default name."""
     environment: tuple[str, ...] = ()
-    """Names of environment variables that functions get."""
+    """Names of environment variables that are passed to functions."""
     removed: NamePattern = NO_NAMES
-    """Topics whose transforms were removed on purpose."""
+    """Topics whose transforms were removed on purpose, which permits copying them unchanged."""
     memory_bytes: int = int(DEFINITIONS[TRANSFORMS_MEMORY].default or 0)
-    """Maximum memory of the application with its JVM and its workers."""
+    """Maximum memory of the processes that run the transforms, including their JVM."""
     unread: tuple[Setting, ...] = field(default=(), repr=False, compare=False)
-    """Lines of Kafka Connect's transforms that no transform reads."""
+    """Lines of Kafka Connect's `transforms` and `predicates` that no listed transform reads."""
 
     def of_topic(self, topic: str) -> tuple[TransformConfig, ...]:
-        """Return the transforms of a source topic."""
+        """Return the transforms of a source topic, in the order in which they are applied."""
         return tuple(
             transform
             for transform in self.entries
@@ -125,22 +125,22 @@ class TransformsConfig:
         )
 
     def connect_steps(self, topic: str) -> tuple[ConnectStep, ...]:
-        """Return the transforms that MirrorMaker 2 applies to a source topic as well."""
+        """Return the topic's transforms of Kafka Connect, which MirrorMaker 2 applies as well."""
         return tuple(
             transform.connect for transform in self.of_topic(topic) if transform.connect is not None
         )
 
     def digest_of(self, topic: str) -> str:
-        """Return the digest of a source topic's transforms, in hex; empty if it has none.
+        """Return a digest of a source topic's transforms, in hex, or an empty text if it has none.
 
-        It depends on their lines and on their order, not on the code that they name.
+        The digest depends on functions, queries and order, but not on the code of the functions.
         """
         chain = [(transform.function, transform.sql) for transform in self.of_topic(topic)]
         return _digest([self.on_error.value, chain]) if chain else ""
 
     @property
     def digest(self) -> str:
-        """Digest of all transforms and of the topics that have them; empty if there are none."""
+        """Digest in hex of all transforms and their topic patterns, or empty without transforms."""
         chain = [
             (str(entry.topics), entry.function, entry.sql, *map(repr, entry.compares.routers))
             for entry in self.entries
@@ -192,7 +192,7 @@ def _of_connect(step: ConnectStep) -> TransformConfig:
 
 
 def _refuse_unused(settings: Settings, names: Iterable[str]) -> None:
-    """Raise ConfigError for a line that belongs to no transform of the list."""
+    """Raise ConfigError for a line with an unknown key, or for a transform that is not listed."""
     for key, setting in settings.stripped(TRANSFORMS_PREFIX).items():
         name, _, part = key.rpartition(".")
         if key in _OTHERS:
@@ -271,7 +271,7 @@ def _checked_topic(setting: Setting) -> str:
 
 def _checked_query(setting: Setting) -> str:
     value = trimmed(setting.value)
-    # Spark executes other statements at once, such as INSERT, also after WITH
+    # only SELECT is accepted, because Spark executes other statements immediately, even after WITH
     if not _SELECT.match(value):
         raise refuse(setting, f"{setting.shown} is not a SELECT", "write SELECT ... FROM records")
     return value

@@ -1,4 +1,4 @@
-"""Sizes and codec of the copy, from the client settings that users tune MirrorMaker 2 with.
+"""Request sizes, waits and codec of the copy, from the client settings that tune MirrorMaker 2.
 
 The keys and their precedence are MirrorMaker 2's (`B.producer.x`, `A->B.producer.override.x`,
 `A.consumer.x`). A value that is valid in Java is never rejected. A value that the copy could not
@@ -18,12 +18,14 @@ from twinlog.wire.record_batch import Codec
 MEBIBYTE: Final = 1 << 20
 LEAST_MEMORY_BYTES: Final = MEBIBYTE
 MOST_REQUEST_BYTES: Final = 64 * MEBIBYTE
-"""Brokers accept 100 MiB (socket.request.max.bytes), and the last batch may exceed this size."""
+"""Limit of `request_bytes`. The last batch of a request may exceed it, and brokers accept 100 MiB
+(socket.request.max.bytes).
+"""
 
 LEAST_TIMEOUT_MS: Final = 1_000
 LEAST_WAIT_MS, MOST_WAIT_MS = 5, 500
-"""How long a Fetch may wait at the broker. A broker answers the requests of a connection in order,
-so newly assigned and revoked partitions wait for the current Fetch.
+"""Limits of a Fetch's wait at the broker. A broker answers the requests of a connection in order,
+so newly assigned and revoked partitions wait until the current Fetch is answered.
 """
 
 GATHER_MS: Final = 4
@@ -33,27 +35,27 @@ _CODECS: Final = {codec.name.lower(): codec for codec in Codec}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """Sizes for a lane. The copy was measured with the defaults."""
+    """Request sizes, waits and codec of a lane. Benchmarks were run with the defaults."""
 
     fetch_bytes: int = 8 * MEBIBYTE
     """Maximum bytes per Fetch response."""
     partition_fetch_bytes: int = 2 * MEBIBYTE
-    """Maximum bytes per partition in a Fetch response; a larger batch is returned whole."""
+    """Maximum bytes per partition in a Fetch response. A batch that is larger is returned whole."""
     fetch_least_bytes: int = 1
     """A Fetch response waits for this many bytes, but no longer than `fetch_wait_ms`."""
     fetch_wait_ms: int = MOST_WAIT_MS
     gather_ms: int = GATHER_MS
-    """While batches arrive steadily, a Fetch waits this long for more of them; 0: never."""
+    """How long a Fetch waits for more batches while they arrive steadily, or 0 for no wait."""
     request_bytes: int = MEBIBYTE
-    """A Produce request is sent when it reaches this size; one batch may be larger."""
+    """A Produce request is sent when it reaches this size. A single batch may be larger."""
     join_bytes: int = 0
-    """Small batches are joined up to this size; 0: never."""
+    """Small batches are joined up to this size; 0 means that they are not joined."""
     rack: str = ""
-    """Rack of this client. Partitions are fetched from a replica there, if there is
-    one (KIP-392).
+    """Rack of this client, or empty. Partitions are fetched from a replica in this rack, if there
+    is one (KIP-392).
     """
     recompression: Recompression | None = None
-    """The codec for other batches. None: all batches keep their codec."""
+    """Codec of batches that are re-encoded, or None if all batches keep their codec."""
 
 
 def read_tuning(
@@ -63,8 +65,8 @@ def read_tuning(
     *,
     gathers: bool = True,
 ) -> Tuning:
-    """Return the tuning. Raises ConfigError for an invalid number or codec. `compression`: the
-    value of twinlog.compression. `gathers`: whether twinlog.latency is balanced.
+    """Return the tuning. Raises ConfigError for an invalid number or codec. `compression` is the
+    setting twinlog.compression. `gathers` is True if twinlog.latency = balanced.
     """
     usual = Tuning()
     least_bytes = _size(consumer, "fetch.min.bytes", usual.fetch_least_bytes)
@@ -78,7 +80,7 @@ def read_tuning(
             LEAST_WAIT_MS,
             min(MOST_WAIT_MS, _size(consumer, "fetch.max.wait.ms", usual.fetch_wait_ms)),
         ),
-        # fetch.min.bytes already defines how long records wait
+        # no gathering with fetch.min.bytes, which already defines how long records wait
         gather_ms=usual.gather_ms if gathers and least_bytes == 1 else 0,
         request_bytes=min(
             MOST_REQUEST_BYTES, _size(producer, "max.request.size", usual.request_bytes)
@@ -90,7 +92,7 @@ def read_tuning(
 
 
 def is_cut(setting: Setting) -> bool:
-    """Return True if this `max.request.size` exceeds the limit."""
+    """Return True if this `max.request.size` exceeds the limit, to which it is then reduced."""
     return to_number(setting, width="int", low=0) > MOST_REQUEST_BYTES
 
 

@@ -1,7 +1,7 @@
 """Names of the Java clients' settings in Kafka 4.3.
 
-They distinguish a misspelt key from a known one that has no effect in Twinlog. `CONNECTION_KEYS`
-are the keys that MirrorMaker 2 passes from a cluster to all of its clients.
+With these names, a misspelt key is distinguished from a known key that has no effect in Twinlog.
+`CONNECTION_KEYS` are the keys that MirrorMaker 2 passes from a cluster to all of its clients.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """All configuration keys by name, and the fields of a key.
 
-- `FLOW_KEYS` are the keys of MirrorMaker 2's three connectors: one table for `key` and `A->B.key`,
-  because every connector of a flow gets the keys of all three. Defaults are those of MirrorMaker 2
-  4.3.
-- `WORKER_KEYS` are keys of the process and of Connect's workers. They are accepted; few have an
+- `FLOW_KEYS` are the keys of MirrorMaker 2's three connectors. One table is for `key` and
+  `A->B.key`, because every connector of a flow gets the keys of all three. Defaults are those of
+  MirrorMaker 2 4.3.
+- `WORKER_KEYS` are keys of the process and of Connect's workers. All are accepted, but few have an
   effect. The names are those of Kafka 4.3's DistributedConfig without the client settings, which
   are in `client_keys`.
 - `OWN_KEYS` and `OWN_PROCESS_KEYS` are Twinlog's own.
@@ -19,7 +19,7 @@ from twinlog.config.keys.client_keys import SECURITY_KEYS, words
 
 
 class KeyKind(StrEnum):
-    """Type of a value."""
+    """Type of a key's value."""
 
     BOOLEAN = "boolean"
     SHORT = "short"
@@ -38,9 +38,9 @@ class KeyScope(StrEnum):
     FLOW = "flow"
     """`A->B.key`, or `key` for every flow."""
     TARGET = "target"
-    """`A->B.key`, else `B.key`, else `key`. Only Twinlog's own keys have this scope."""
+    """`A->B.key`, else `B.key`, else `key`. For Twinlog's own keys, and topic.creation.enable."""
     PROCESS = "process"
-    """`key` alone, read once."""
+    """`key` alone, read once by the process."""
 
 
 class Support(StrEnum):
@@ -65,7 +65,7 @@ class KeyDefinition:
     low: int | None = None
     choices: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()
-    """Deprecated names, accepted with a warning, and read only without the current name."""
+    """Deprecated names, accepted with a warning, and ignored if the current name is set."""
 
 
 OWN_PREFIX = "twinlog."
@@ -241,8 +241,8 @@ CONNECTOR_ONLY = {
 
 
 def section_of(key: str) -> str | None:
-    """Return the only connector from which a key is read, by Strimzi's name, or None if it is
-    shared. Each connector may have transforms, but only copied records are transformed here.
+    """Return the only connector that reads a key, by Strimzi's name, or None if it is shared.
+    Transforms belong to the source connector, because only copied records are transformed here.
     """
     if key.partition(".")[0] in ("transforms", "predicates"):
         return "sourceConnector"
@@ -275,7 +275,7 @@ PROCESS_KEYS = words("""
     rest.advertised.host.name rest.advertised.listener rest.advertised.port rest.extension.classes
     ssl.client.auth
     """)
-"""`key` alone, read once for the process."""
+"""Keys without a prefix that are read once by the process."""
 
 TOP_LEVEL_WORKER_PREFIXES = (
     "offset.storage",
@@ -358,8 +358,8 @@ _OF_PREFIX: Final = "for Connect's workers, which Twinlog does not have"
 def worker_meaning(name: str, *, everywhere: bool) -> str | None:
     """Return the meaning of a key of a worker or of the process, or None for any other key.
 
-    `everywhere`: the key has no alias prefix; such keys with a worker prefix reach the workers of
-    every target.
+    `everywhere`: the key has no alias prefix. Keys without an alias reach the workers of every
+    target if they begin with one of TOP_LEVEL_WORKER_PREFIXES.
     """
     if name in WORKER_MEANINGS and name in WORKER_KEYS | PROCESS_KEYS:
         return WORKER_MEANINGS[name]
@@ -395,7 +395,7 @@ TRANSFORMS_MEMORY: Final = "twinlog.transforms.memory.bytes"
 
 # fmt: off
 OWN_KEYS: Final = (
-    _key("twinlog.start", _LIST, None, _ACTS,  # the source consumer's auto.offset.reset
+    _key("twinlog.start", _LIST, None, _ACTS,  # default: the source consumer's auto.offset.reset
          "where the copy starts for partitions that were never copied: `earliest`, `latest`, a "
          "time, or a list by topic such as `orders:2026-11-01T00:00:00Z, audit:0=120;1=77, "
          ".*:latest`; default: auto.offset.reset", replaces=("twinlog.source.start",)),
@@ -550,15 +550,15 @@ DEFINITIONS: dict[str, KeyDefinition] = {
 RENAMED: dict[str, str] = {
     old: definition.name for definition in FLOW_KEYS + OWN_KEYS for old in definition.replaces
 }
-"""Deprecated name to current name."""
+"""Current name of a key, by deprecated name."""
 
 CONNECTOR_NAMES = frozenset(
     {definition.name for definition in FLOW_KEYS} | set(RENAMED) | SECURITY_KEYS
 )
-"""Names that reach every flow as top-level keys."""
+"""Names that apply to every flow if they are written without a prefix."""
 
 OWN_FLOW_NAMES = frozenset(definition.name for definition in OWN_KEYS)
 OWN_TARGET_NAMES = frozenset(
     definition.name for definition in FLOW_KEYS + OWN_KEYS if definition.scope is KeyScope.TARGET
 )
-"""Keys that are also read as `B.key`: Twinlog's own target keys, and one of Connect's workers."""
+"""Keys that are also read as `B.key`: Twinlog's own target keys, and topic.creation.enable."""

@@ -1,14 +1,13 @@
 r"""Detects repetitions that can match a text in exponentially many ways, such as `(a+)+`.
 
-Python tries all of them before it reports that a name does not match, and blocks all other threads
-of the process in the meantime. Names are chosen by other users. Nested quantifiers alone are not
-the problem, but the number of ways: `([a-z]+\.)*` nests them and matches every text in one way
-only.
+Python tries all these ways before it reports that a name does not match, and blocks all other
+threads of the process in the meantime. Names are chosen by other users. Nested quantifiers alone
+are not the problem: `([a-z]+\.)*` has them, but matches every text in only one way.
 
-The repetition's characters are positions of Glushkov's automaton, which counts how often one may
-follow another. If two ways lead from a position back to it by the same text, they can be combined
-any number of times. They are a cycle of pairs of positions that leaves the diagonal, or a follower
-that is reached twice in one step.
+The repetition's characters are positions of Glushkov's automaton, which counts in how many ways one
+position may follow another. If two ways lead from a position back to itself with the same text,
+they can be combined any number of times. The automaton has two such ways if a cycle of pairs of
+positions leaves the diagonal, or if a cycle contains a step that exists twice.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ _ALPHABET: Final = [*map(chr, range(128)), "\x85", "\xe9", "\u2028"]
 """One character of each kind that the translated expressions distinguish."""
 _EVERY: Final = (1 << len(_ALPHABET)) - 1
 _UNROLLED: Final = 16
-"""Counted repetitions are expanded up to this count, and treated as unbounded above."""
+"""Counted repetitions are expanded up to this count. Higher counts are treated as unbounded."""
 MOST_POSITIONS: Final = 80
-"""Repetitions with more characters are not checked, because they have too many position pairs."""
+"""Maximum characters of a repetition that is checked. More have too many position pairs."""
 
 _Pair = tuple[int, int]
 _Graph = dict[_Pair, list[_Pair]]
@@ -45,7 +44,7 @@ def has_exponential_ways(expression: str) -> bool:
     try:
         tree = parser.parse(expression, re.ASCII)
     except re.error:
-        return False  # it refers to a group outside
+        return False  # the repetition refers to a group outside, so parsing it alone fails
     automaton = _Automaton()
     try:
         automaton.read(tree)
@@ -55,17 +54,17 @@ def has_exponential_ways(expression: str) -> bool:
 
 
 class _TooLargeError(Exception):
-    """Raised if there are more positions than the limit."""
+    """Raised if an expression has more than MOST_POSITIONS positions."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """How a part of the expression begins and ends."""
+    """Where matches of a part of the expression can begin and end."""
 
     empty: int
     """Number of ways to match the empty text, at most 2."""
     first: tuple[int, ...] = ()
-    """Positions, repeated once per way to reach them."""
+    """Positions at which a match can begin, each as often as there are ways to reach it."""
     last: tuple[int, ...] = ()
 
 
@@ -75,11 +74,11 @@ _EMPTY: Final = _Part(1)
 @dataclass(slots=True)
 class _Automaton:
     masks: list[int] = field(default_factory=list)
-    """The characters of the alphabet that each position matches."""
+    """The characters of `_ALPHABET` that each position matches, as bits."""
     follow: Counter[tuple[int, int]] = field(default_factory=Counter)
 
     def read(self, items: Iterable[Any]) -> _Part:
-        """Read a sequence from left to right."""
+        """Add the positions of a parsed sequence, from left to right."""
         done = _EMPTY
         for code, argument in items:
             done = self._then(done, self._item(str(code), argument))
@@ -113,7 +112,7 @@ class _Automaton:
                 low, high, body = argument
                 return self._repeat(int(low), int(high), lambda: self.read(body))
             case "POSSESSIVE_REPEAT" | "ATOMIC_GROUP":
-                # these do not backtrack, so they count as one of their characters
+                # these do not backtrack, so they are treated as one of their characters
                 inner = _Automaton()
                 body = argument[2] if code == "POSSESSIVE_REPEAT" else argument
                 empty = inner.read(body).empty or (code == "POSSESSIVE_REPEAT" and not argument[0])
@@ -146,7 +145,7 @@ class _Automaton:
         return _Part(0, last_mask, last_mask)
 
     def is_ambiguous(self) -> bool:
-        """Return True if two ways lead from a position back to it by the same text."""
+        """Return True if two ways lead from a position back to itself with the same text."""
         after: dict[int, list[int]] = {}
         for end, begin in self.follow:
             after.setdefault(end, []).append(begin)
@@ -177,8 +176,8 @@ class _Automaton:
 
 
 def _mask(code: str, argument: Any) -> int:
-    """Return the characters that a position matches. A literal counts in both cases, because of
-    case folding.
+    """Return the characters of `_ALPHABET` that a position matches, as bits. A literal matches in
+    upper and lower case, because case may be folded.
     """
     if code == "LITERAL":
         folded = chr(argument).lower()
@@ -207,7 +206,7 @@ def _cycles(graph: _Graph) -> dict[_Pair, int]:
 
 
 def _finish(root: _Pair, graph: _Graph, seen: set[_Pair], ends: list[_Pair]) -> None:
-    """Append all new nodes that are reachable from `root`, each after those that it leads to."""
+    """Append to `ends` all new nodes reachable from `root`, each after its own successors."""
     if root in seen:
         return
     seen.add(root)

@@ -18,11 +18,11 @@ from typing import Any, Final
 from twinlog.config.regex.reader import RegexProblem
 
 MOST_POSITIONS: Final = 400
-"""Maximum number of characters in an expression, with `{n}` expanded. Each may cost a step per
-character of a name.
+"""Maximum number of characters in an expression, with `{n}` expanded. Each of them may cost a step
+per character of a name.
 """
 _KNOWN: Final = 4096
-"""Number of characters whose positions are cached."""
+"""Number of characters for which the matching positions are cached."""
 
 
 def linear_matcher(expression: str) -> Callable[[str], bool]:
@@ -47,9 +47,9 @@ def linear_matcher(expression: str) -> Callable[[str], bool]:
 @dataclass(frozen=True, slots=True)
 class _Part:
     is_empty: bool
-    """True if it matches the empty text."""
+    """True if this part of the expression matches the empty text."""
     first: int = 0
-    """Positions at which a match may begin, one bit each."""
+    """Positions at which a match may begin, one bit for each."""
     last: int = 0
 
 
@@ -111,7 +111,7 @@ class _Positions:
             before = len(self.takes)
             part = self.sequence(body)
             if len(self.takes) == before:
-                break  # it matches only the empty text
+                break  # the body matches only the empty text, so more repetitions add nothing
             may_end = part.is_empty or count >= int(low)
             done = self._then(done, _Part(may_end, part.first, part.last))
         if is_endless:
@@ -157,7 +157,7 @@ def _bits(value: int) -> Iterable[int]:
 
 
 def char_test(code: str, argument: Any) -> Callable[[str], bool]:
-    """Return a function that tests one character. `re` tests classes, which takes constant time."""
+    """Return a function that tests one character, in constant time even for a class."""
     if code == "ANY":
         return lambda char: char != "\n"
     if code == "LITERAL":

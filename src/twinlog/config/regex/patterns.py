@@ -8,7 +8,7 @@ nothing, not even the empty name.
 **Translation**
 
 Python's syntax is similar to Java's, but the same text can compile in both and have different
-meanings. So nothing is passed through: every construct is read by Java's grammar and written again.
+meanings. So every construct is read by Java's grammar and written again in Python's syntax.
 
 - `.`, `$`, `\Z`, `\v` and `\h` recognise more line ends and blanks in Java;
 - inline flags such as (?i) may occur anywhere and apply to the end of their group, across `|`;
@@ -16,8 +16,8 @@ meanings. So nothing is passed through: every construct is read by Java's gramma
 - \Q..\E, \z, \p{Alpha}, nested and intersected classes do not exist in Python.
 
 A construct without an exact counterpart raises `RegexProblem` with its column: Unicode properties,
-the flags u and U, \G, \R, \X, \N{..}, forward references, look-behind of varying width, `{2}{3}`.
-So does a repetition that backtracks exponentially (`backtracking`).
+the flags u and U, \G, \R, \X, \N{..}, forward references, look-behind of varying width, `{2}{3}`. A
+repetition that backtracks exponentially also raises it (`backtracking`).
 
 The result must be compiled with re.ASCII, because Java folds only ASCII letters under (?i).
 """
@@ -35,22 +35,22 @@ from twinlog.config.regex.reader import RegexProblem, RegexReader
 
 _MAX_REPEAT = (1 << 31) - 1
 _QUANTIFIED = re.compile(r"[*+?{|]")
-"""Only an atom that matches this can match a text in several ways."""
+"""Only an atom that contains one of these characters can match a text in several ways."""
 _GROUP_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9]*")
 _LOOK_AROUND = ("(?=", "(?!", "(?<=", "(?<!", "(?>")
 
 
 @lru_cache(maxsize=256)
 def compile_java(pattern: str) -> re.Pattern[str]:
-    """Compile for `fullmatch`. Raises RegexProblem. Flows mostly have the same few patterns, whose
-    translation takes most of the time of reading a flow.
+    """Compile Java's expression for `fullmatch`. Raises RegexProblem. Results are cached: most
+    flows share a few patterns, whose translation takes most of the time of reading a flow.
     """
     translator = _Translator(pattern)
     translated = translator.translate()
     try:
         return re.compile(translated, re.ASCII)
     except (re.error, OverflowError) as error:
-        # only the width of look-behinds has not been checked before
+        # only the width of look-behinds was not checked before, so the last one is reported
         raise RegexProblem(f"cannot be translated: {error}", translator.last_look_behind) from error
 
 
@@ -236,10 +236,10 @@ class _Translator:
             "A": r"(?:\A)",
             "z": r"(?:\Z)",
             "Z": self._flags.last_line_end(),
-            # US-ASCII, as Java since 19; older versions differ only next to characters that topic
-            # names cannot have
+            # US-ASCII, as in Java since version 19; older versions differ only next to characters
+            # that topic names cannot have
             "b": r"(?:\b)",
-            # Python's own \B does not match in an empty text before 3.14
+            # Python's own \B does not match in an empty text before version 3.14
             "B": r"(?!\b)",
         }
         if letter in anchors:
@@ -327,7 +327,7 @@ class RegexFlags:
     def _line_start(self) -> str:
         if not self.multi_line:
             return r"(?:\A)"
-        # unlike Python's, it does not match after a line end at the very end
+        # unlike Python's, Java's ^ does not match after a line end at the end of the text
         if self.unix_lines:
             return r"(?:(?!\Z)(?:\A|(?<=\n)))"
         return rf"(?:(?!\Z)(?:\A|(?<={_LINE_END})(?!{_INSIDE_CRLF})))"
@@ -394,7 +394,7 @@ def quote(char: str) -> str:
 
 
 def escaped_class(reader: RegexReader) -> str:
-    """Read the class named by an escape. The reader is after the backslash."""
+    """Read the class named by an escape. The reader must be after the backslash."""
     column = reader.column - 1
     letter = reader.literal()
     if letter in "pP":
@@ -412,7 +412,7 @@ def escaped_class(reader: RegexReader) -> str:
 
 
 def escaped_char(reader: RegexReader) -> str:
-    """Read the character named by an escape. The reader is after the backslash."""
+    """Read the character named by an escape. The reader must be after the backslash."""
     column = reader.column - 1
     letter = reader.literal()
     if letter in _CONTROLS:
@@ -431,7 +431,7 @@ def escaped_char(reader: RegexReader) -> str:
 
 
 def bracket_class(reader: RegexReader, *, comments: bool) -> str:
-    """Read a class in brackets. The reader is after the opening bracket."""
+    """Read a class in brackets. The reader must be after the opening bracket."""
     return _Class(reader, comments=comments).read()
 
 
@@ -470,7 +470,7 @@ class _Class:
 
     def _finish_operand(self) -> None:
         choices = self._choices()
-        # in Java, plain characters of a right operand overwrite its nested classes
+        # in Java, plain characters of a right operand overwrite nested classes, so a mix is refused
         if not choices or (self._operands and self._nested and len(choices) > 1):
             raise self._reader.problem(
                 "each side of && must be one nested class or plain characters; "
@@ -540,13 +540,13 @@ _LONE_STAR = "*"
 
 @dataclass(frozen=True, slots=True)
 class NamePattern:
-    """The names that a filter key matches."""
+    """The names that a key such as `topics` matches."""
 
     entries: tuple[str, ...]
     regex: re.Pattern[str] | None = field(repr=False, compare=False)
-    """The joined expression, for access to its groups, or None without entries."""
+    """The joined expression, for access to its groups, or None if there are no entries."""
     _accepts: Callable[[str], bool] | None = field(default=None, repr=False, compare=False)
-    """The user's filter in Python, in place of a list of expressions."""
+    """The user's filter in Python, which replaces the list of expressions, or None."""
 
     is_negated: bool = False
 
@@ -561,10 +561,10 @@ class NamePattern:
 
 
 def compile_names(entries: Sequence[str]) -> NamePattern:
-    """Compile a list. Raises RegexProblem, whose column is one of `joined(entries)`.
+    """Compile a list. Raises RegexProblem, whose column refers to `joined(entries)`.
 
-    An entry `*` is invalid in Java and always meant as `.*`, so it is read as that. `has_lone_star`
-    detects it, so that callers can warn.
+    An entry `*` is invalid in Java and always meant as `.*`, so it is read as `.*`. `has_lone_star`
+    detects such an entry, so that callers can warn.
     """
     if not entries:
         return NamePattern((), None)
@@ -572,7 +572,7 @@ def compile_names(entries: Sequence[str]) -> NamePattern:
 
 
 def joined(entries: Sequence[str]) -> str:
-    """Return the expression that a list stands for."""
+    """Return the entries of a list as one expression, joined with `|`."""
     return "|".join(EVERYTHING if entry == _LONE_STAR else entry for entry in entries)
 
 

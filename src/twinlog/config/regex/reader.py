@@ -57,7 +57,7 @@ class RegexReader:
         self._position += count
 
     def accept(self, text: str) -> bool:
-        """Skip `text` if it is next and unquoted. Return whether it was."""
+        """Skip `text` if it is next and unquoted. Return True if it was skipped."""
         if not self.starts(text):
             return False
         self._position += len(text)
@@ -87,7 +87,7 @@ class RegexReader:
         return text
 
     def until(self, end: str, what: str) -> str:
-        """Return the text before `end`, and skip both."""
+        """Return the text before `end`, and skip the text and `end`."""
         column = self.column
         text = ""
         while not self.starts(end):
@@ -98,7 +98,7 @@ class RegexReader:
         return text
 
     def octal(self) -> str:
-        r"""Read the digits after \0: up to three, at most 377."""
+        r"""Read the octal digits after \0: up to three, at most 377."""
         column = self.column
         digits = ""
         while len(digits) < 3 and self.peek() and self.peek() in _OCTAL:
@@ -133,7 +133,7 @@ class RegexReader:
         return chr(unit)
 
     def control(self) -> str:
-        r"""Read the character after \c, and flip its bit 64."""
+        r"""Return the character after \c with its bit 64 flipped."""
         return chr(ord(self.literal()) ^ 64)
 
     def _fixed_hex(self, count: int, what: str, column: int) -> int:

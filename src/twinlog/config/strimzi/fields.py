@@ -1,9 +1,9 @@
-"""Every field of a KafkaMirrorMaker2 resource and its effect in Twinlog: one table.
+"""The fields of a KafkaMirrorMaker2 resource and their effects in Twinlog, as tables.
 
-It covers the versions v1alpha1, v1beta2 and v1. Fields that are in none of them are rejected, as
-`kubectl` rejects them: if a misspelt `topicsPattern` was ignored, all topics would be mirrored.
+The tables cover the versions v1alpha1, v1beta2 and v1. Fields of no version are rejected, as by
+`kubectl`: if a misspelt `topicsPattern` were ignored, all topics would be mirrored.
 
-docs/strimzi.md is generated from it: python -m tools.pages
+docs/strimzi.md is generated from these tables: python -m tools.pages
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Use(StrEnum):
 
     USED = "used"
     NO_MEANING = "no effect"
-    """Accepted with one warning: it configures Kubernetes or Kafka Connect."""
+    """Accepted, with one warning for all such fields: they configure Kubernetes or Connect."""
     REFUSED = "refused"
-    """An error: if it was ignored, the copy would differ or could not connect."""
+    """An error, because without this field the copy would differ or could not connect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,19 +197,19 @@ SECTIONS: Final = {
 
 
 class SectionReader:
-    """Reads sections by their tables, and collects the fields without effect."""
+    """Reads sections by the tables of their fields, and collects the fields without effect."""
 
     def __init__(self) -> None:
         self.idle: list[tuple[Node, Field]] = []
         self.errors: list[ConfigError] = []
         """Errors of unknown and refused fields. Reading continues without these fields."""
         self.meant: set[str] = set()
-        """Names of fields for which unknown fields were probably written. An error that such a
-        field is missing is only a consequence.
+        """Names of fields that were probably meant by unknown fields. An error that such a field is
+        missing is only a consequence.
         """
 
     def section(self, node: Node, table: Iterable[Field]) -> dict[str, Node]:
-        """Return the used fields of a section."""
+        """Return the fields of a section that have an effect, by name."""
         known = {field.name: field for field in table}
         used: dict[str, Node] = {}
         for name, value in node.fields().items():

@@ -1,9 +1,9 @@
 """Reads a Strimzi KafkaMirrorMaker2 resource as settings of an mm2.properties, each with its line.
 
-Strimzi's operator starts a connector only if a section for it exists. This module expresses that
-with MirrorMaker 2's keys (`A->B.enabled`, `emit.heartbeats.enabled`, an empty `topics`), so all
-later steps are shared with properties files. Without a heartbeat section no heartbeats are emitted,
-not even into the source. `MirrorReader` describes the other differences.
+Strimzi's operator starts a connector only if a section for it exists. This module expresses the
+connectors that run with MirrorMaker 2's keys (`A->B.enabled`, `emit.heartbeats.enabled`, an empty
+`topics`), so all later steps are shared with properties files. Without a heartbeat section no
+heartbeats are emitted, not even into the source. `MirrorReader` describes further differences.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ PATTERNS: Final = {
     "groupsBlacklistPattern": "groups.blacklist",
 }
 _OF_FIELDS: Final = frozenset((*PATTERNS.values(), "tasks.max"))
-"""Keys that fields of a mirror or a connector set."""
+"""Keys that are set by fields of a mirror or of a connector."""
 _CONSUMER: Final = "consumer."
 VERSIONS: Final = ("v1alpha1", "v1beta2", "v1")
 _GROUP: Final = "kafka.strimzi.io/"
@@ -67,7 +67,7 @@ _CONNECT_TOPICS: Final = {
     "config.storage.topic": "mirrormaker2-cluster-configs",
     "status.storage.topic": "mirrormaker2-cluster-status",
 }
-"""Defaults that the operator sets if the resource does not: topics of MirrorMaker 2's state."""
+"""Group and topics of Kafka Connect that the operator sets if the resource does not set them."""
 _TARGET_KEYS: Final = {
     "groupId": "group.id",
     "offsetStorageTopic": "offset.storage.topic",
@@ -103,7 +103,7 @@ class _ResourceReader:
         return (*self._reader.errors, *([missing_folder] if missing_folder else []))
 
     def raise_all(self, error: ConfigError) -> NoReturn:
-        """Raise `error` with all errors found before, or these alone if it is their consequence."""
+        """Raise `error` and all errors found before, or only the latter if they caused `error`."""
         follows = error.lacks in self._reader.meant
         errors = [*self._errors, *([] if follows else [error])]
         first, *more = sorted(errors, key=lambda error: error.line or 0)
@@ -168,10 +168,10 @@ class _ResourceReader:
                 )
         return {name: node for name, node in self._resource.items() if name not in _UNREMARKABLE}
 
-    # clusters
+    # -- clusters
 
     def _target(self, spec: Mapping[str, Node]) -> str | None:
-        """Return the default target alias of mirrors."""
+        """Read all clusters. Return the alias of the default target of mirrors, or None."""
         for node in spec["clusters"].items() if "clusters" in spec else ():
             self._cluster(node, self._reader.section(node, CLUSTER))
         if "target" in spec:
@@ -223,7 +223,7 @@ class _ResourceReader:
             raise node.refuse(f"{alias} is not a cluster", f"spec.clusters has {listed}")
         return alias
 
-    # mirrors
+    # -- mirrors
 
     def _ends(self, mirror: Node, target: str | None) -> tuple[Flow, Node, dict[str, Node]]:
         fields = self._reader.section(mirror, MIRROR)
@@ -244,7 +244,7 @@ class _ResourceReader:
         return Flow(source, target), mirror, fields
 
     def _use_secrets(self, kind: Node) -> None:
-        """Add the provider that reads secrets, if one is needed."""
+        """Add the config provider that reads secrets, if a value refers to a secret."""
         if not self._secrets.is_used:
             return
         if f"{PROVIDERS}.{PROVIDER}.class" in self._collected.settings:
@@ -265,14 +265,14 @@ class _ResourceReader:
         self._collected.warn_no_meaning(f"without effect: {listed}; see docs/strimzi.md")
 
 
-# Messages name the field of a resource that sets a key, because that is what the user edits. For a
-# key that the resource does not set, they name the field that the operator would read.
+# Messages name the field of a resource that sets a key, because users edit fields. For a key that
+# the resource does not set, messages name the field that the operator would read.
 
 _PATTERN_OF: Final = {key: name for name, key in PATTERNS.items()}
 
 
 class FieldNames(Names):
-    """Maps keys in the messages of one resource to its fields."""
+    """Maps keys in messages about a resource to fields of the resource."""
 
     def __init__(self, collected: Collected) -> None:
         self._fields = {key: setting.field for key, setting in collected.settings.items()}
@@ -307,9 +307,9 @@ class MirrorReader:
     """Reads mirrors into the collected settings: connectors that run, and their settings.
 
     - In Strimzi each connector has its own settings; a flow of MirrorMaker 2 has one set. A key is
-      read from the connector that it belongs to, a shared key from the source connector.
-    - `consumer.x` of a source connector applies to its consumer. `A->B.consumer.x` would do so only
-      if `A.consumer.x` is absent, so the key becomes `A->B.source.consumer.x`.
+      read from the connector to which it belongs, a shared key from the source connector.
+    - `consumer.x` of a source connector applies to its own consumer. `A->B.consumer.x` would do so
+      only if `A.consumer.x` is absent, so the key becomes `A->B.source.consumer.x`.
     """
 
     def __init__(self, reader: SectionReader, collected: Collected) -> None:
@@ -382,8 +382,8 @@ class MirrorReader:
                     )
 
     def _set(self, full_key: str, key: str, value: Node) -> None:
-        """Set a key of a connector's config. If there is a field for the key, the field takes
-        precedence, as with the operator.
+        """Set a key of a connector's config. If a field of the resource sets the same key, the
+        field takes precedence, as with the operator.
         """
         before = self._collected.settings.get(full_key) if key in _OF_FIELDS else None
         if before is None:
@@ -408,13 +408,13 @@ class MirrorReader:
 
 
 class Collected:
-    """Settings, each set at most once, and warnings."""
+    """Collects settings, each of which is set at most once, and warnings."""
 
     def __init__(self, file: str) -> None:
         self._file = file
         self.settings: dict[str, Setting] = {}
         self.sections: dict[str, str] = {}
-        """Key prefix of each flow and cluster, and the path of its section."""
+        """Path of the section of each flow and cluster, by key prefix."""
         self.warnings: list[ConfigWarning] = []
 
     def set(self, key: str, value: str, node: Node) -> None:
@@ -450,7 +450,7 @@ KIND: Final = "KafkaMirrorMaker2"
 _OF_CONNECTORS: Final = {"name": "name", "class": CLASS, "tasksMax": "tasks.max"}
 """Fields of a KafkaConnector, and the keys that they set."""
 _JSON: Final = re.compile(r"(?:\xef\xbb\xbf)?\s*\{")
-"""Matches text that was decoded as ISO-8859-1, so a byte order mark is three characters."""
+"""Matches JSON. The text was decoded as ISO-8859-1, so a byte order mark is three characters."""
 
 
 def is_resource(path: Path, text: str) -> bool:
@@ -463,7 +463,8 @@ def is_resource(path: Path, text: str) -> bool:
 def find_connector(documents: list[Node]) -> Settings | None:
     """Return the configuration of a connector on Kafka Connect, or None if the file has none.
 
-    It is the whole document, its `config` (as in Kafka Connect's REST API), or a KafkaConnector.
+    The configuration is the whole document, its `config` (as in Kafka Connect's REST API), or part
+    of a KafkaConnector.
     """
     fields = documents[0].fields() if len(documents) == 1 and documents[0].is_mapping else {}
     named = {"name": fields["name"]} if "name" in fields else {}
@@ -488,7 +489,7 @@ def find_connector(documents: list[Node]) -> Settings | None:
 
 
 def find_resource(documents: list[Node], *, file: str) -> dict[str, Node]:
-    """Return the fields of the only resource. Raises ConfigError if there is none, or several."""
+    """Return the fields of the only resource. Raises ConfigError unless there is exactly one."""
     resources: list[tuple[Node, dict[str, Node]]] = []
     others: list[Node] = []
     for node in documents:

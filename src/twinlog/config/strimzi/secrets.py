@@ -35,10 +35,10 @@ PROVIDER: Final = "strimzi"
 PROVIDER_CLASS: Final = PACKAGE + "DirectoryConfigProvider"
 
 UNREAD: Final = Path("/SECRETS")
-"""Placeholder for the folder if secrets are not needed, as to explain or convert a file."""
+"""Placeholder for the folder if secrets are not read, as when a file is explained or converted."""
 
 UNGIVEN: Final = Path("/NO-SECRETS")
-"""Placeholder for a folder that is needed but was not given; an error reports this."""
+"""Placeholder for a folder that is needed but was not given. An error reports this."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _NOT_IN_A_VARIABLE: Final = re.compile(r"[:{}$]")
@@ -47,7 +47,7 @@ _NOT_IN_JAAS: Final = re.compile(r'["\\\r\n]')
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A name that is a part of a setting's value."""
+    """The name of a secret or of its key, as part of a setting's value."""
 
     setting: Setting
     name: str
@@ -90,15 +90,15 @@ class Secrets:
         return folder is not None and _is_name(key) and (Path(folder) / key).is_file()
 
     def text(self, secret: Node | Named, key: Node | Named) -> str:
-        """Return a variable for a file of a secret. Raises ConfigError if it cannot be read."""
+        """Return a variable for a file of a secret. Raises ConfigError for an unreadable file."""
         path = self._secret(secret) / _checked_name(key)
         if self.is_read:
             self._read(path, key)
         return self._variable(path)
 
     def jaas_text(self, secret: Node | Named, key: Node | Named) -> str:
-        """Return the same variable for a quoted JAAS option. Raises ConfigError if such an option
-        cannot contain the value.
+        """Return a variable as `text` does, for a quoted JAAS option. Raises ConfigError if a
+        quoted option cannot contain the value.
         """
         path = self._secret(secret) / _checked_name(key)
         if self.is_read and _NOT_IN_JAAS.search(self._read(path, key)):
@@ -110,8 +110,8 @@ class Secrets:
         return self._variable(path)
 
     def matching(self, secret: Node | Named, pattern: Node | Named) -> list[str]:
-        """Return variables for all files of a secret whose names match. Raises ConfigError if there
-        are none.
+        """Return variables for all files of a secret whose names match. Raises ConfigError if no
+        name matches.
         """
         folder = self._secret(secret)
         if not self.is_read:
@@ -183,7 +183,7 @@ _ADDED: Final = {
     "strimzisecrets": f"io.strimzi.kafka.{_OF_SECRETS}",
 }
 OF_PODS: Final = ("template", "externalConfiguration")
-"""Fields of `spec` that set variables and mount secrets."""
+"""Fields of `spec` that set variables of pods and mount secrets into them."""
 _OLD_MOUNTS: Final = "/opt/kafka/external-configuration"
 
 
@@ -192,18 +192,18 @@ class Pod:
     """The secrets in the environment and the file system of the resource's pods."""
 
     values: dict[str, str] = field(default_factory=dict)
-    """Variables with a value in the resource itself."""
+    """Variables whose value is in the resource itself."""
     variables: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Secret and key by variable."""
+    """For each variable whose value is in a secret, the secret's name and key."""
     mounts: dict[str, str] = field(default_factory=dict)
-    """Secret by the folder where it is mounted."""
+    """Names of mounted secrets, by mount path."""
 
     def __bool__(self) -> bool:
         return bool(self.values or self.variables or self.mounts)
 
 
 def pod_of(spec: Mapping[str, Node]) -> Pod:
-    """Return the pod's variables and mounts, by `template` and `externalConfiguration`."""
+    """Return the pod's variables and mounts, from `template` and `externalConfiguration`."""
     pod = Pod()
     template, old = map(spec.get, OF_PODS)
     container = _descend(template, "connectContainer")
@@ -250,7 +250,7 @@ def _text_of(node: Node | None, name: str) -> str:
 
 
 def with_secrets(settings: Mapping[str, Setting], secrets: Secrets, pod: Pod) -> dict[str, Setting]:
-    """Return the settings with the operator's providers, and secrets as files of the folder."""
+    """Return the settings with the operator's providers, and with secrets read from the folder."""
     resolved = {key: _in_the_pod(setting, secrets, pod) for key, setting in settings.items()}
     resolved.update(_added(dict(resolved)))
     operators = {
@@ -299,7 +299,7 @@ def _added(settings: Mapping[str, Setting]) -> Iterator[tuple[str, Setting]]:
 
 
 def _in_the_pod(setting: Setting, secrets: Secrets, pod: Pod) -> Setting:
-    """Replace the pod's variables and mounted paths with their values, or files of the folder."""
+    """Replace the pod's variables with values or secrets, and mounted paths with secret folders."""
     reads = _reader(setting, secrets)
 
     def variable(match: re.Match[str]) -> str:
@@ -322,7 +322,7 @@ def _resolved(setting: Setting, names: set[str], secrets: Secrets) -> Setting:
     reads = _reader(setting, secrets)
 
     def found(match: re.Match[str]) -> str:
-        # the namespace has no meaning outside Kubernetes
+        # the namespace is dropped, because it has no meaning outside Kubernetes
         secret = match[1].rpartition("/")[2]
         return reads(Named(setting, secret), Named(setting, match[2]))
 
@@ -355,7 +355,7 @@ class SecurityReader:
         self._secrets = secrets
 
     def read(self, cluster: Mapping[str, Node]) -> Iterator[KeyValue]:
-        """Yield the keys of a cluster without its alias, or none for PLAINTEXT."""
+        """Yield the security settings of a cluster, with no alias in keys; none for PLAINTEXT."""
         tls, authentication = cluster.get("tls"), cluster.get("authentication")
         is_sasl = False
         if tls is not None:

@@ -4,8 +4,8 @@ Scalars become the text that Kubernetes would pass on: `yes` is `true`, `0x10` i
 without a value is absent. Times and numbers with colons stay as written, as in Kubernetes.
 Duplicate keys in a mapping are rejected, as kubectl does.
 
-A small file can expand to more than fits into time or memory. So nesting and the fields merged by
-`<<` are limited, far above what a resource needs.
+A small file can expand to more than fits into time or memory. So the depth of nesting and the
+number of fields merged by `<<` are limited, far above what a resource needs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MERGE = _TAG + "merge"
 _TRUE = ("true", "yes", "on")
 
 MOST_CHARACTERS: Final = 2_000_000
-"""Kubernetes accepts resources of up to 1.5 MB."""
+"""Maximum characters of a file. Kubernetes accepts resources of up to 1.5 MB."""
 DEEPEST: Final = 64
 MOST_MERGED: Final = 20_000
 """Maximum number of fields that all `<<` of one document merge."""
@@ -38,8 +38,8 @@ class Node:
     path: str
     _node: yaml.Node
     _at: yaml.Node
-    """The node that gives the line. For a field this is its name, because its value may begin on
-    the next line.
+    """The YAML node whose line is shown. For a field this is the field's name, because the value
+    may begin on the next line.
     """
 
     @property
@@ -88,7 +88,7 @@ class Node:
         ]
 
     def text(self) -> str:
-        """Return this scalar: a string, a boolean or a number."""
+        """Return this scalar (a string, a boolean or a number) as text."""
         if not isinstance(self._node, yaml.ScalarNode):
             raise self.refuse("is not a single value", "write a string, a boolean or a number")
         value = str(self._node.value)
@@ -123,7 +123,7 @@ def parse_yaml(text: str, *, file: str) -> Iterator[Node]:
             file=file,
         )
     if text.lstrip().startswith("{"):
-        text = text.replace("\t", " ")  # JSON may be indented by tabs, YAML may not
+        text = text.replace("\t", " ")  # JSON allows tabs as indentation, YAML does not
     try:
         for document in yaml.compose_all(text, Loader=_Loader):
             if document is not None:
@@ -132,7 +132,7 @@ def parse_yaml(text: str, *, file: str) -> Iterator[Node]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         if error.context == "while scanning a simple key":
-            mark = error.context_mark  # the parser reports the problem one line too late
+            mark = error.context_mark  # the parser reports this problem one line too late
         at = None if mark is None else mark.line + 1
         problem = error.problem or error.context or "it cannot be read"
         raise ConfigError(f"invalid YAML: {problem}; correct it", file=file, line=at) from None
@@ -146,7 +146,7 @@ def parse_yaml(text: str, *, file: str) -> Iterator[Node]:
 
 
 class _Loader(yaml.SafeLoader):
-    """A depth that no resource has. Parsing time grows with the square of the depth."""
+    """Limits the depth of nesting, because parsing time grows with the square of the depth."""
 
     _depth = 0
 
@@ -165,8 +165,8 @@ class _Loader(yaml.SafeLoader):
 class _Merging:
     """Merges the mappings named by `<<: *anchor`.
 
-    A field is merged once, from the first mapping in the list that has it. Otherwise each level of
-    aliases could double the fields of the previous one.
+    A field is merged once, from the first mapping in the list that has the field. Otherwise each
+    level of aliases could double the fields of the previous one.
     """
 
     file: str

@@ -1,4 +1,4 @@
-"""Parses values, and keeps the origin of each.
+"""Parses values of settings, and records the file and line of each.
 
 Read `origin` (a value with its file and line), then `types`. `warnings` defines warnings about a
 configuration, `renames` the rules of `twinlog.rename`.

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 _CUTOFF = 0.75
 _CUTOFF_OF_PARTS = 0.5
 _MOST = 3
-"""Number of close names that are compared. The first one with the same words is returned."""
+"""Number of close names to check. The first one that differs only by misspelt words is used."""
 _USUAL_ENDINGS = (".enabled", ".ms", ".seconds")
 
 
@@ -34,7 +34,7 @@ def nearest(name: str, known_names: Iterable[str]) -> str | None:
 
 
 def _differs_by_spelling(name: str, known: str) -> bool:
-    """Return whether each differing part of the names is only a misspelling. Two long names can be
+    """Return True if each differing part of the names is only a misspelling. Two long names can be
     similar as a whole although one part is another word.
     """
     parts, others = name.split("."), known.split(".")

@@ -27,8 +27,8 @@ _WHOLE_PLACEHOLDER = re.compile(
     + r"""|(?<![^\s"'=,/@])(?:\$(?:[A-Z_][A-Z0-9_]*|[a-z]+(?:_[a-z]+)*)|<[A-Za-z][^<>"]*>"""
     + r"""|%[A-Za-z_]\w*%)(?![^\s"';:,/@])"""
 )
-"""A placeholder, or `$X`, `<X>` or `%X%` in secrets, addresses and aliases. Other values may
-contain such text.
+"""Like `_PLACEHOLDER`, but also matches `$X`, `<X>` and `%X%`. Used only for secrets, addresses and
+aliases, because other values may contain such text.
 """
 _FILLED_IN = re.compile(r"(^|\.)(clusters|bootstrap\.servers|cluster\.alias|[a-z.]*\.url)$")
 _MAX_SHOWN = 80
@@ -39,14 +39,14 @@ class LookedUp:
     """How config providers resolved a value, so that it can be resolved again."""
 
     files: tuple[str, ...]
-    """Files that providers read for it."""
+    """Files that providers read to resolve the value."""
     again: Callable[[], str]
-    """Return the current value. Raises ConfigError if it cannot be read."""
+    """Resolves the value again and returns it. Raises ConfigError if it cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One key of the file. `line` is None for a default."""
+    """One key of the file with its value. `line` is None if the value is a default."""
 
     key: str
     value: str
@@ -176,7 +176,7 @@ def has_comment(value: str) -> bool:
 
 def shown_key(key: str) -> str:
     """Return the key for a message. A missing line continuation can turn a password into a key, so
-    such keys are replaced.
+    keys that look like one are replaced.
     """
     if '"' in key or ";" in key or len(key) > 2 * _MAX_SHOWN:
         return "<not a valid key>"

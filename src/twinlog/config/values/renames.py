@@ -1,15 +1,15 @@
-r"""Other names for topics on the target: rules before the replication policy, and after it.
+r"""Renames topics on the target, before and after the replication policy is applied.
 
-Before it, `twinlog.rename`, such as `orders:eu-orders, pay-(.*):pay.$1`. A rule is a Java regular
-expression for a whole source name, a colon, and the new name. The last colon separates them,
-because an expression can contain colons but a topic name cannot. The first rule that matches
-applies; topics without a match keep their names. In the new name, `$1` to `$9` are groups (`$0`:
-the whole name), and `\` escapes the next character, as in Java's replacements. The replication
-policy is applied to the result: `A.eu-orders` with the default policy, `eu-orders` with the
-identity policy.
+Before the policy, `twinlog.rename` applies, such as `orders:eu-orders, pay-(.*):pay.$1`. A rule is
+a Java regular expression for a whole source name, a colon, and the new name. The last colon of a
+rule separates expression and name, because an expression can contain colons but a topic name
+cannot. The first rule that matches applies; topics without a match keep their names. In the new
+name, `$1` to `$9` are groups (`$0`: the whole name), and `\` escapes the next character, as in
+Java's replacements. The replication policy is applied to the result: `A.eu-orders` with the default
+policy, `eu-orders` with the identity policy.
 
-After it, each `RegexRouter` of Kafka Connect in the order of `transforms`. It gets the name that
-the policy or the router before it made, such as `A.orders`.
+After the policy, each `RegexRouter` of Kafka Connect applies, in the order of `transforms`. Its
+input is the name from the policy or from the router before it, such as `A.orders`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _EXAMPLE: Final = "write orders:eu-orders, pay-(.*):pay.$1"
 
 
 def is_topic_name(name: str) -> bool:
-    """Return True if the characters are valid in a topic name; the length is not checked."""
+    """Return True if all characters are valid in a topic name. The length is not checked."""
     return _NAME.fullmatch(name) is not None and name not in {".", ".."}
 
 
@@ -57,20 +57,21 @@ class RenameRule:
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """A `RegexRouter` of Kafka Connect, for all records of the remote topics that match."""
+    """A `RegexRouter` of Kafka Connect, which renames remote topics that match."""
 
     name: str
     regex: str
     replacement: str
     topics: str
-    """The expression of its predicate `TopicNameMatches`, for the name before this router."""
+    """Expression of the router's predicate `TopicNameMatches`, for the name before this router."""
     is_negated: bool = False
 
     def routed(self, remote: str) -> str:
-        """Return the new name, which may be an invalid topic name.
+        """Return the name of a remote topic after this router. A new name may be an invalid topic
+        name.
 
-        As in Java, the expression must match the whole name, but the replacement is for the first
-        match found: `a|ab` matches `ab`, and replaces `a`.
+        As in Java, the expression must match the whole name, but only the first match found is
+        replaced: `a|ab` matches `ab`, and replaces its `a`.
         """
         is_met = _compiled(self.topics).fullmatch(remote) is not None
         regex = _compiled(self.regex)
@@ -86,9 +87,9 @@ class Router:
 
 @lru_cache(maxsize=1024)
 def _compiled(expression: str) -> re.Pattern[str]:
-    """Return a Java regular expression that was checked before."""
+    """Return a Java regular expression that is known to be valid, in compiled form."""
     from twinlog.config.regex.patterns import (
-        compile_java,  # no lane needs these imports
+        compile_java,  # imported here because no lane needs it
         joined,
     )
 
@@ -97,8 +98,8 @@ def _compiled(expression: str) -> re.Pattern[str]:
 
 @dataclass(frozen=True, slots=True)
 class RemoteName:
-    """The name of a topic that an expression is compared with: the source's name, or the remote
-    name after those routers that come before a transform of Kafka Connect.
+    """Computes the name of a topic with which an expression is compared. This is the source's name,
+    or, for a transform of Kafka Connect, the remote name after the routers that precede it.
     """
 
     prefix: str = ""
@@ -112,7 +113,7 @@ SOURCE_NAME: Final = RemoteName()
 
 
 def routed(routers: Iterable[Router], remote: str) -> str:
-    """Return a remote topic's name after these routers."""
+    """Return the name of a remote topic after the routers have been applied in order."""
     for router in routers:
         remote = router.routed(remote)
     return remote
@@ -120,7 +121,7 @@ def routed(routers: Iterable[Router], remote: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Renames:
-    """All rules of a flow."""
+    """All rules of a flow that rename topics."""
 
     rules: tuple[RenameRule, ...] = ()
     routers: tuple[Router, ...] = ()
@@ -129,7 +130,7 @@ class Renames:
         return bool(self.rules or self.routers)
 
     def rule(self, topic: str) -> RenameRule | None:
-        """Return the rule that applies to a source topic, or None. Invalid names have none."""
+        """Return the first rule that matches a source topic, or None. Invalid names match none."""
         if not is_topic_name(topic):
             return None
         return next((rule for rule in self.rules if rule.renamed(topic) is not None), None)
@@ -153,7 +154,8 @@ def to_router(
     name: str, regex: Setting, replacement: Setting, topics: str, *, is_negated: bool
 ) -> Router:
     """Parse a router. Raises ConfigError if Connect would not start it, or if it would fail at each
-    record that it matches. A later router may make a valid name of an invalid one.
+    record that it matches. The new names are not checked, because a later router may make a valid
+    name from an invalid one.
     """
     router = Router(name, to_pattern(regex).entries[0], replacement.value, topics, is_negated)
     _checked_parts(replacement, replacement.shown, router.replacement, _compiled(router.regex))
@@ -187,7 +189,7 @@ def _rule(setting: Setting, entry: str) -> RenameRule:
 
 
 class _TemplateProblem(ValueError):
-    """Why a replacement is invalid in Java: what is wrong, and what to do."""
+    """Raised if a replacement is invalid in Java. Its arguments are the problem and what to do."""
 
 
 def _checked_parts(
@@ -202,8 +204,8 @@ def _checked_parts(
 
 
 def _parts(template: str, regex: re.Pattern[str]) -> tuple[str | int, ...]:
-    """Return the characters of a replacement of Java, and the numbers of its groups. Raises
-    _TemplateProblem.
+    """Split a replacement of Java into single characters and group numbers. Raises _TemplateProblem
+    if the replacement is invalid.
     """
     out: list[str | int] = []
     rest = template
@@ -223,7 +225,7 @@ def _parts(template: str, regex: re.Pattern[str]) -> tuple[str | int, ...]:
 
 
 def _group(text: str, regex: re.Pattern[str]) -> tuple[int, int]:
-    """Return the number of the group that a text after `$` begins with, and the characters used."""
+    """Return the number of the group that `text` (after `$`) names, and the characters used."""
     named = _GROUP_NAME.match(text)
     if named and named[1] in regex.groupindex:
         return regex.groupindex[named[1]], named.end()
@@ -237,5 +239,5 @@ def _group(text: str, regex: re.Pattern[str]) -> tuple[int, int]:
 
 
 def _filled(parts: Iterable[str | int], match: re.Match[str]) -> str:
-    """Return a replacement with the texts of its groups. Groups that match nothing are empty."""
+    """Return a replacement with the text of each group. A group that matched nothing is empty."""
     return "".join(part if isinstance(part, str) else (match.group(part) or "") for part in parts)

@@ -1,4 +1,4 @@
-"""Points in time: ISO 8601 with a time zone, or milliseconds since 1970."""
+"""Parses times (ISO 8601 with a time zone, or milliseconds since 1970) and durations."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 FIRST_MS: Final = 100_000_000_000
-"""A time in 1973. Smaller numbers are probably seconds or offsets, and would select all records."""
+"""Lowest time (in 1973). Smaller numbers, probably seconds or offsets, would select all records."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGITS: Final = re.compile(r"-?[0-9]+")
 _MOST_DIGITS: Final = 14
-"""Allows times until the year 5138."""
+"""Maximum length of a time in milliseconds, which allows times until the year 5138."""
 
 _SPAN: Final = re.compile(
     r"P(?:(\d{1,6})D)?(?:T(?=\d)(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9}(?:\.\d{1,3})?)S)?)?",
     re.IGNORECASE,
 )
-"""Days, hours, minutes and seconds, as in Java's Duration."""
+"""Matches days, hours, minutes and seconds in ISO 8601, as in Java's Duration."""
 
 
 class NoTime(ValueError):
@@ -30,7 +30,7 @@ class NoTime(ValueError):
 
 
 def to_milliseconds(text: str) -> int:
-    """Return ms since 1970, rounded up so that no older record is included. Raises NoTime."""
+    """Return a time in ms since 1970, rounded up to exclude older records. Raises NoTime."""
     if _DIGITS.fullmatch(text):
         if len(text) > _MOST_DIGITS or int(text) < FIRST_MS:
             raise NoTime(
@@ -54,7 +54,7 @@ def to_milliseconds(text: str) -> int:
 
 
 def span_in_milliseconds(text: str) -> int:
-    """Return an ISO 8601 duration in days and smaller units (`P2DT3H`, `PT30M`). Raises NoTime."""
+    """Return a duration in ms, from ISO 8601 (`P2DT3H`, `PT30M`; no months). Raises NoTime."""
     match = _SPAN.fullmatch(text)
     if match is None or not any(match.groups()):
         raise NoTime(f'"{text}" is not a duration', "write PT30M, PT2H30M or P1D")
@@ -63,7 +63,7 @@ def span_in_milliseconds(text: str) -> int:
 
 
 def in_iso(ms: int) -> str:
-    """Return a time in UTC, with milliseconds only if they are not 0."""
+    """Return a time as ISO 8601 in UTC, with milliseconds only if they are not 0."""
     text = (_EPOCH + timedelta(milliseconds=ms)).isoformat(
         timespec="milliseconds" if ms % 1000 else "seconds"
     )

@@ -35,7 +35,7 @@ def trimmed(text: str) -> str:
 
 
 def refuse(setting: Setting, what: str, todo: str, *, code: str | None = None) -> ConfigError:
-    """Return the error for an invalid value, or for a variable in it that has no value."""
+    """Return the error for an invalid value, or for an unresolved variable in the value."""
     if "${" in setting.value and not setting.from_provider and not setting.has_placeholder:
         what = f"{setting.shown} has a variable without a value"
         todo = "no provider of config.providers has a value for it: set it, or add its provider"
@@ -44,14 +44,14 @@ def refuse(setting: Setting, what: str, todo: str, *, code: str | None = None) -
 
 
 def parse_boolean(text: str) -> bool:
-    """Boolean.parseBoolean: "true" in any case is true, everything else is false; nothing is
-    trimmed.
+    """Return True for "true" in any case, and False for all other text. As in Boolean.parseBoolean,
+    nothing is trimmed.
     """
     return text.lower() == "true"
 
 
 def to_boolean(setting: Setting) -> bool:
-    """ConfigDef's BOOLEAN: "true" or "false" in any case, trimmed."""
+    """Parse "true" or "false" in any case, trimmed, like ConfigDef's BOOLEAN."""
     text = trimmed(setting.value).lower()
     if text not in ("true", "false"):
         raise refuse(setting, f"{setting.shown} is not a boolean", "write true or false")
@@ -59,7 +59,7 @@ def to_boolean(setting: Setting) -> bool:
 
 
 def _in_digits(setting: Setting) -> str | None:
-    """Return what to write instead of a value such as `10m`, if the key has a unit."""
+    """Return `write NUMBER` for a value such as `10m` if the key has a unit, else None."""
     written = _DURATION.fullmatch(setting.value.strip().lower())
     unit = next((ms for end, ms in _UNITS_OF_KEYS.items() if setting.key.endswith(end)), None)
     if written is None or unit is None or setting.secret:
@@ -69,7 +69,7 @@ def _in_digits(setting: Setting) -> str | None:
 
 
 def to_number(setting: Setting, *, width: str, low: int | None) -> int:
-    """ConfigDef's SHORT, INT and LONG, with a lower bound."""
+    """Parse an integer as ConfigDef's SHORT, INT or LONG (`width`), with `low` as lower bound."""
     text = trimmed(setting.value)
     limit = 1 << (_WIDTHS[width] - 1)
     if not _NUMBER.fullmatch(text) or not -limit <= int(text) < limit:
@@ -84,8 +84,8 @@ def to_number(setting: Setting, *, width: str, low: int | None) -> int:
 
 
 def to_list(setting: Setting) -> tuple[str, ...]:
-    """ConfigDef's LIST: trimmed, split at commas and surrounding blanks; an empty text has no
-    entries.
+    """Parse a list as ConfigDef's LIST: trimmed, split at commas and surrounding blanks. An empty
+    text has no entries.
     """
     text = trimmed(setting.value)
     return tuple(_COMMA.split(text)) if text else ()
@@ -100,17 +100,17 @@ def to_choice(setting: Setting, choices: Sequence[str], *, any_case: bool = Fals
 
 
 def to_names(setting: Setting) -> NamePattern:
-    """Parse a list of regular expressions. An error names the column in the value."""
+    """Parse a list of regular expressions. A ConfigError names the column of the mistake."""
     return _compiled(setting, to_list(setting))
 
 
 def to_pattern(setting: Setting) -> NamePattern:
-    """Parse one regular expression. An error names the column in the value."""
+    """Parse one regular expression. A ConfigError names the column of the mistake."""
     return _compiled(setting, (setting.value,))
 
 
 def _compiled(setting: Setting, entries: Sequence[str]) -> NamePattern:
-    from twinlog.config.regex.patterns import compile_names  # no lane needs this import
+    from twinlog.config.regex.patterns import compile_names  # local, because no lane needs it
 
     try:
         return compile_names(entries)
@@ -146,7 +146,7 @@ def to_servers(setting: Setting) -> tuple[Address, ...]:
 
 
 def _column_in_value(value: str, entries: Sequence[str], column: int) -> int:
-    """Convert a column of the joined expression to a position in the value, for messages."""
+    """Convert a column of the joined expression to a column of the value, for messages."""
     from twinlog.config.regex.patterns import joined
 
     start_in_value = 0

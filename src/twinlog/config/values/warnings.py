@@ -1,4 +1,4 @@
-"""Warnings about a configuration. They stop nothing."""
+"""Warnings about lines of a configuration. A warning never prevents a command from running."""
 
 from __future__ import annotations
 

@@ -1,24 +1,25 @@
-"""Appends a task's rows to its partitions inside the transaction, once, however often it runs.
+"""Appends a task's rows to its partitions in the transaction, each once, however often it runs.
 
 A task may run twice: again after a failure, in parallel by speculation, or on an executor that was
 considered lost. All runs write with the same producer ID and epoch, and with sequences from 0 in
 each partition. So the log decides: a batch is appended at the next sequence or not at all. A run
 whose batch was not acknowledged as newly appended reads the transaction's records in the log, and
-leaves out as many of its own rows as it finds there. So the log has the rows of one run, each once,
-whichever runs wrote them and in whichever batches.
+leaves out those of its own rows that it finds there. So the log has the rows of one run, each once,
+regardless of which runs wrote them and in which batches.
 
 - If the response is lost, or the leader moves, the repeated batch is acknowledged as a duplicate.
-  It is read, and is this run's own.
+  The run reads the batch in the log, and finds its own rows.
 - If the previous run died, this run's first batch is rejected or acknowledged as a duplicate. The
   rows in the log are read, and count as this run's.
-- If two runs write at the same time, one of them is rejected at each sequence. It reads what the
-  other wrote, and continues after it.
+- If two runs write at the same time, one of them is rejected at each sequence. The rejected run
+  reads the rows of the other run, and continues after them.
 - If the broker has closed the transaction (after a time-out, or for a newer run), the epoch is
   rejected.
 
-A broker acknowledges a repeated range of sequences as if it had appended it, whatever its content.
-This shows in the append time of the response, which a new batch of a CreateTime topic does not
-have. Topics with LogAppendTime have it in every response, so everything is read once.
+A broker acknowledges a repeated range of sequences as if it had appended the batch, whatever the
+batch's content. Such a response has an append time, which the response for a new batch of a
+CreateTime topic does not have. With LogAppendTime every response has an append time, so every batch
+is read once.
 
 Rows in the log that this run never has (`PARTITION_SHARED`) come from another task, or from a run
 that had other rows; then the transaction must not be committed. Rows are equal if their bytes and
@@ -82,7 +83,7 @@ class _Log:
     """Number of rows of this run, written or not."""
     next_sequence: int = 0
     position: int = -1
-    """Offset at which reading resumes, or -1 if nothing was read yet."""
+    """Offset at which reading the partition's log resumes, or -1 if nothing was read yet."""
     has_own_times: bool = True
     rows_of_others: Counter[bytes] = field(default_factory=Counter)
     """Rows in the log that another run wrote, and that this run has not reached yet."""
@@ -101,7 +102,7 @@ class Appender:
         self._gatherer = Gatherer(max_bytes)
 
     def add(self, tp: TopicPartition, rows: Rows | PackedBatch) -> None:
-        """Add rows after those added before. Raises TwinlogError."""
+        """Append rows to a partition, after all rows added before. Raises TwinlogError."""
         self._logs.setdefault(tp, _Log()).row_count += len(rows)
         if isinstance(rows, PackedBatch):
             if self._is_appendable(rows):
@@ -123,8 +124,8 @@ class Appender:
         return {tp: log.row_count for tp, log in self._logs.items()}
 
     def _is_appendable(self, batch: PackedBatch) -> bool:
-        """Return whether to append the batch unchanged: it has the same codec, and is neither too
-        small nor too large.
+        """Return True if the batch can be appended unchanged, because it has the same codec, and is
+        neither too small nor too large.
         """
         size = len(batch.data)
         fits = size <= self._max_bytes or len(batch) == 1
@@ -140,7 +141,7 @@ class Appender:
         return self._logs[tp].next_sequence > 0
 
     def _append_batches(self, queues: dict[TopicPartition, _Queue]) -> None:
-        """Append the next batch of each queue, up to a size, and remove finished queues."""
+        """Append the next batch of each queue, up to ROUND_BYTES, and remove finished queues."""
         batches: dict[TopicPartition, bytearray] = {}
         size = 0
         for tp, queue in list(queues.items()):
@@ -211,7 +212,7 @@ class Appender:
         return Rows(parts)
 
     def _read(self, tp: TopicPartition, log: _Log) -> bool:
-        """Read this transaction's records in the log from the next sequence on; return whether
+        """Read this transaction's records in the log from the next sequence on. Return True if
         there are any.
         """
         identity = self._transactions.identity
@@ -228,7 +229,7 @@ class Appender:
             before = log.position
             self._fetch(tp, log)
             failures = failures + 1 if log.position == before else 0
-            # records that are not replicated yet are not returned to readers
+            # pause, because records that are not replicated yet are not returned to readers
             if failures and not self._client.patience.pause(failures, deadline):
                 raise ClusterError(
                     f"cluster {self._client.alias}: {tp}: records appended at offset {before} "
@@ -266,7 +267,7 @@ def _rows(batch: Rows | PackedBatch) -> Rows:
 
 
 def _take(log: _Log, table: Table, row: int) -> bool:
-    """Return whether the log has the row, and count it as found."""
+    """Return True if the log has the row, and remove it from the rows to be found."""
     if not log.rows_of_others:
         return False
     digest = _digest(log, table, row)

@@ -36,7 +36,7 @@ ALWAYS: Final = {
     "acks": (("all", "-1"), ("1", "0")),
     "enable.idempotence": (("true",), ("false",)),
 }
-"""By key: values that mean the same as in a transaction, and weaker values."""
+"""Values that mean the same as in a transaction, and weaker values, by key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class WriteOptions:
     codec: Codec
     max_bytes: int
     needs_mark: bool
-    """Whether to refuse a micro-batch (except the first) without the previous one's mark."""
+    """True to refuse a micro-batch, except the first, if the previous one's mark is missing."""
 
     def cluster(self) -> ClusterSettings:
         """Return the connection settings. Raises ConfigError."""
@@ -115,8 +115,8 @@ def _write_id(options: Mapping[str, str], *, is_stream: bool) -> str:
 
 
 def _transactional_id(options: Mapping[str, str], client: ClientProperties, write_id: str) -> str:
-    """Return the ID, which is the same for every run of a query or write, so that it fences earlier
-    runs.
+    """Return the transactional ID. Every run of a query or write has the same ID, so that a new run
+    fences earlier runs.
     """
     transactional_id = client.get(TRANSACTIONAL_ID, "").strip()
     if transactional_id:

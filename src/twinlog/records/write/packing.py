@@ -1,15 +1,15 @@
-"""Record batches in place of rows: `partitioned` has Spark shuffle them, and a writer appends them.
+"""Record batches in place of rows, which Spark shuffles for `partitioned` and a writer appends.
 
 A batch is encoded and compressed in the task that has its rows, before the shuffle. So one Spark
 row is shuffled for some hundred records, and the writing task only sets the producer fields in a
-header.
+header. The columns are
 
     partition int, record_batch binary, least_timestamp bigint
 
 and `topic string` if there is no option `topic`.
 
 `record_batch` is a Kafka batch (magic 2) without producer and CRC. Records without a timestamp have
--1 until a write begins, which sets its own time.
+the timestamp -1 until a write begins. The write replaces -1 with its own start time.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from twinlog.wire.rows import Part, Rows
 RECORD_BATCH: Final = "record_batch"
 LEAST_TIMESTAMP: Final = "least_timestamp"
 TYPES: Final = {PARTITION: "int", RECORD_BATCH: "binary", LEAST_TIMESTAMP: "bigint"}
-"""The columns, and Spark's names of their types."""
+"""Columns of record batches, and Spark's names of their types."""
 PARTITION_COUNT: Final = "twinlog.placed.among"
-"""Metadata of the column `partition`: the topic's partition count at that time."""
+"""Metadata key of the column `partition`, for the partition count on which it is based."""
 UNTIMED_MS: Final = -1
 """Timestamp of a record that has none."""
 
 
 def is_packed(columns: Collection[str]) -> bool:
-    """Return whether these are columns of record batches, perhaps with some missing or added."""
+    """Return True if these are columns of record batches, even if some are missing or added."""
     return RECORD_BATCH in columns and (VALUE not in columns or LEAST_TIMESTAMP in columns)
 
 
@@ -54,12 +54,12 @@ def partition_count(schema: StructType) -> int:
 
 
 class PackedBatch:
-    """One encoded batch; its length is its record count, and `data` is writable."""
+    """One encoded batch. Its length is its record count, and `data` is writable."""
 
     __slots__ = ("_count", "codec", "data", "least_ms", "most_ms")
 
     def __init__(self, data: memoryview, least_ms: int) -> None:
-        """Raises CorruptData."""
+        """Raises CorruptData if the header of the batch is invalid."""
         self.data = bytearray(data)
         header = read_header(memoryview(self.data))
         self._count, self.codec = header.count, header.codec
@@ -73,7 +73,7 @@ class PackedBatch:
         return decode_rows(memoryview(self.data))
 
     def timed(self, now_ms: int) -> PackedBatch | Rows:
-        """Return the batch with `now_ms` in records without a timestamp. Raises CorruptData."""
+        """Return the batch, with `now_ms` where records have no timestamp. Raises CorruptData."""
         if self.least_ms != UNTIMED_MS:
             return self
         if self.most_ms == UNTIMED_MS:
@@ -96,8 +96,8 @@ class PackedBatch:
 def packed(
     cuts: Cuts, codec: Codec, binary: pa.DataType, *, has_topic: bool = True
 ) -> pa.RecordBatch:
-    """Return the rows as columns (`column_types`). `binary` is Arrow's type of their bytes: binary
-    or large_binary.
+    """Return the rows as encoded batches in the columns of `column_types`. `binary` is Arrow's type
+    of the batches: binary or large_binary.
     """
     topics: list[str] = []
     partitions: list[int] = []
@@ -129,11 +129,11 @@ rows of other partitions.
 """
 
 Cuts = dict[TopicPartition, list[Rows]]
-"""Rows of partitions, separately for each batch."""
+"""Rows for each batch, by partition."""
 
 
 class Gatherer:
-    """Holds the rows of each partition until they fill a batch."""
+    """Collects the rows of each partition until they fill a batch."""
 
     def __init__(self, max_bytes: int) -> None:
         """`max_bytes`: maximum size of a batch with its header, uncompressed. A single row may be
@@ -144,10 +144,10 @@ class Gatherer:
         self._sizes: dict[TopicPartition, int] = {}
         self._held = 0
         self._tables: dict[int, int] = {}
-        """Bytes of the tables of waiting rows, by identity. They are removed when no row waits."""
+        """Bytes of each table with waiting rows, by table identity. Cleared when no row waits."""
 
     def add(self, tp: TopicPartition, rows: Rows) -> Cuts:
-        """Add rows after those added before, and return full batches."""
+        """Append rows to a partition. Return the rows of all batches that are now due."""
         size, _, _ = rows.measure()
         self._waiting.setdefault(tp, []).extend(rows.parts)
         self._sizes[tp] = self._sizes.get(tp, 0) + size

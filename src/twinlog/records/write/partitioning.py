@@ -5,8 +5,8 @@ write to a partition. Spark does not let sinks in Python request a distribution,
 writes from several tasks calls this function last. Rows become record batches before they are
 shuffled (`packing`).
 
-`keeps_partitions` recognises DataFrames whose tasks already have whole partitions, so that nothing
-is shuffled.
+`keeps_partitions` recognises DataFrames whose tasks already have whole partitions, so that their
+rows are not shuffled.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from twinlog.records.write.rows import (
 )
 
 NARROW: Final = frozenset({"Project", "Filter", "SubqueryAlias", "View"})
-"""Operators of a plan that leave each row in its task."""
+"""Operators of a plan that do not move a row to another task."""
 SOURCES: Final = {"DataSourceV2Relation": "options", "StreamingRelationV2": "extraOptions"}
-"""Leaves of a plan, of batches and streams, and the methods with a reader's options."""
+"""Leaves of a plan, for batches and streams, and the method that returns a reader's options."""
 
 
 def keeps_partitions(df: DataFrame, topic: str) -> bool:
-    """Return whether rows keep the partition from which `format("twinlog")` read them. A task reads
-    whole partitions, unless `minPartitions` splits them.
+    """Return True if rows keep the partition from which `format("twinlog")` read them. A task reads
+    whole partitions, unless `minPartitions` splits them, for which the result is False.
 
-    `topic`: the topic of all rows, if an option names it; they must then be read from one topic.
-    False if the plan is unknown, as over Spark Connect.
+    `topic`: the topic of all rows, if an option names it. The rows must then be read from one
+    topic. Returns False if the plan is unknown, as over Spark Connect.
     """
     dataframe: Any = getattr(df, "_jdf", None)
     if dataframe is None:
@@ -87,14 +87,14 @@ BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 GIVEN_BYTES: Final = 512 << 20
 """Maximum bytes that Spark passes to Python at once; Arrow's limit is 2 GiB."""
 LEAST_BYTES: Final = 16 << 10
-"""Bytes of a batch if Spark sets no limit; the default of Java's producer (batch.size)."""
+"""Bytes of a batch if Spark does not limit bytes: the default batch.size of Java's producer."""
 _SIZE: Final = re.compile(r"(\d+) *([kmg]?)i?b?")
 _SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30}
 
 
 def by_partition(df: DataFrame, options: Mapping[str, str]) -> DataFrame:
-    """Return the rows with each partition in one task: unchanged if they are so already. Raises
-    TwinlogError.
+    """Return the rows with each partition in one task. The result is `df` itself if this is already
+    so. Raises TwinlogError.
     """
     topic = {name.lower(): value for name, value in options.items()}.get("topic", "").strip()
     if packing.is_packed(df.columns) or keeps_partitions(df, topic):
@@ -129,14 +129,14 @@ def partitioned(df: DataFrame, options: Mapping[str, str]) -> DataFrame:
     packed = packed.withMetadata(PARTITION, {packing.PARTITION_COUNT: count})
     if hasattr(packed, "repartitionById"):  # since Spark 4.1
         return packed.repartitionById(count, PARTITION)
-    # by its hash: a task may have several partitions, or none
+    # rows are distributed by hash, so a task may have several partitions, or none
     return packed.repartition(count, PARTITION)
 
 
 def most_bytes(options: WriteOptions, limit: str, rows: str) -> int:
     """Return the maximum bytes of a batch before compression. `limit` and `rows` are how much Spark
     passes to Python at once (`BATCH_BYTES`, `BATCH_ROWS`). If only rows are limited, batches must
-    be small.
+    be small, because each row then has a whole batch.
     """
     known = _SIZE.fullmatch(limit.strip().lower())
     if known and int(known[1]) << _SHIFTS[known[2]] <= GIVEN_BYTES:
@@ -147,7 +147,7 @@ def most_bytes(options: WriteOptions, limit: str, rows: str) -> int:
 
 
 def _packing(options: WriteOptions, counted: WriteOptions | int, limit_bytes: int) -> Any:
-    topic, codec = options.topic, options.codec  # tasks get secrets only to query partition counts
+    topic, codec = options.topic, options.codec  # tasks get secrets only to query counts
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task_begins()

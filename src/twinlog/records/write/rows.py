@@ -1,8 +1,8 @@
 """Converts Arrow columns to records of partitions, without an object for each row.
 
-A column becomes bytes, starts and sizes. One kernel makes a table of records of them, another one
-partitions by key as Java's producer does. Rows that a broker would reject or misinterpret raise
-ROW_INVALID here.
+Each column is split into bytes, starts and sizes. One kernel combines them to a table of records,
+another one assigns partitions by key as Java's producer does. Rows that a broker would reject or
+misinterpret raise ROW_INVALID here.
 
 A row without a timestamp gets the start time of the write or micro-batch, so that a task that runs
 again writes the same rows (`appending`).
@@ -57,11 +57,11 @@ TYPES: Final = {
 }
 """Columns that are written, and Spark's names of the types that they may have."""
 OF_READING: Final = (OFFSET, TIMESTAMP_TYPE)
-"""Other columns that a DataFrame read from Kafka has."""
+"""Columns that a DataFrame read from Kafka also has, and that are not written."""
 
 
 def check_schema(schema: StructType, *, has_topic: bool) -> tuple[str, ...]:
-    """Return the columns of these rows that are not written. Raises ConfigError."""
+    """Return the columns that are not written, and that need a warning. Raises ConfigError."""
     columns = {field.name: field.dataType.simpleString() for field in schema}
     is_packed = packing.is_packed(columns)
     of_batches = packing.column_types(has_topic=has_topic)
@@ -110,12 +110,12 @@ class RowPartitioner:
         turn: int | None,
     ) -> None:
         """`counts` returns a topic's partition count (`counter`). `turn` is the partition of all
-        rows without a partition and a key. If it is None, such rows are partitioned by content,
-        which is the same whenever and in whatever order a task has its rows.
+        rows that have neither a partition nor a key. If it is None, such rows are partitioned by
+        content, which gives the same result in every run of a task, in whatever order the rows are.
         """
         self._topic, self._counts, self._now_ms, self._turn = topic, counts, now_ms, turn
         self.oldest_ms: dict[str, int] = {}
-        """The oldest timestamp in a column timestamp, by topic."""
+        """The oldest timestamp by topic, of rows with a column `timestamp`."""
 
     def by_partition(
         self, batch: pa.RecordBatch
@@ -212,8 +212,8 @@ def partitions_of(client: ClusterClient, topic: str) -> int:
 def table_of_columns(
     columns: Mapping[str, Any], count: int, now_ms: int, *, least_ms: int = 0
 ) -> Table:
-    """Return all rows as records. Raises ClusterError (ROW_INVALID). `least_ms`: the least
-    timestamp that a row may have.
+    """Return all rows as records. Raises ClusterError (ROW_INVALID). `least_ms`: the lowest
+    timestamp that is valid.
     """
     none = Strings(b"", array("q", bytes(8 * count)), array("q", [-1]) * count)
     key = strings_of(columns[KEY]) if KEY in columns else none
@@ -225,7 +225,7 @@ def table_of_columns(
 
 
 def strings_of(column: Any) -> Strings:
-    """Return a column of text or bytes as strings of the kernels."""
+    """Return a column of text or bytes in the form that kernels need."""
     column = column.cast(pa.binary())
     sizes = pc.fill_null(pc.binary_length(column), _scalar(-1, pa.int32()))
     _, ends, data = column.buffers()
@@ -234,7 +234,7 @@ def strings_of(column: Any) -> Strings:
 
 
 def numbers_of(column: Any) -> array[int]:
-    """Return a column of numbers without nulls."""
+    """Return the numbers of an Arrow column, which must not have nulls."""
     out = array("q")
     numbers = column.cast(pa.int64())
     if len(numbers):
@@ -267,7 +267,7 @@ def _headers(column: Any) -> Strings:
 
 
 def _named(column: Any, rows: array[int], count: int) -> tuple[dict[int, array[int]], array[int]]:
-    """Return rows by the partition that they name, and rows that name none."""
+    """Return row numbers by the partition that the rows name, and the rows that name none."""
     if not column.null_count and len(rows) == count:
         bounds = pc.min_max(column).as_py()
         # all rows have the same partition, as returned by `partitioned`
@@ -277,14 +277,14 @@ def _named(column: Any, rows: array[int], count: int) -> tuple[dict[int, array[i
 
 
 def _grouped(column: Any, rows: array[int]) -> tuple[dict[Any, array[int]], array[int]]:
-    """Return rows by a column's value, each group in order, and the rows with NULL."""
+    """Return row numbers by the value of a column, each group in order, and the rows with NULL."""
     indices = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])
     if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()  # the numbers of its dictionary may be in any order
+        column = column.dictionary_decode()  # the column's own dictionary may be in any order
     numbers = column.take(indices).dictionary_encode()
-    order = pc.array_sort_indices(numbers.indices)  # stable, nulls last
+    order = pc.array_sort_indices(numbers.indices)  # the sort is stable, with nulls last
     rows = numbers_of(indices.take(order))
-    # the numbers are 0, 1, .. in order of first occurrence
+    # dictionary numbers are 0, 1, .. in order of first occurrence
     counts = pc.value_counts(numbers.indices.drop_null()).field("counts").to_pylist()
     groups: dict[Any, array[int]] = {}
     at = 0
@@ -304,7 +304,7 @@ def _by_key(column: Any, rows: array[int]) -> tuple[array[int], array[int]]:
 
 
 def _keyed_by_content(table: Table) -> Table:
-    """Return the rows with the whole record, except its timestamp, in place of the key."""
+    """Return the table with each whole record, except its timestamp, in place of its key."""
     cells, stride, rows = array("q", table.cells), table.stride, table.rows
     rests, ends = table.column(shapes.REST), table.column(shapes.END)
     key, size = shapes.KEY * stride, shapes.KEY_SIZE * stride
@@ -329,7 +329,7 @@ def _wrong_error(what: str, todo: str) -> ConfigError:
 
 
 def invalid_error(what: str) -> ClusterError:
-    """Return the error for rows that cannot be records."""
+    """Return the error for rows that cannot be written as records."""
     return ClusterError(
         f'format("twinlog"), writing: {what}: filter or convert them; nothing was committed',
         code="ROW_INVALID",

@@ -1,8 +1,9 @@
 """One Kafka transaction for all tasks of a write or micro-batch; the driver begins and ends it.
 
-**Problem.** Spark runs tasks twice, loses them, and repeats a whole micro-batch after a crash. Each
-row must be in the topic once all the same, and a reader must never see a part of a micro-batch. A
-transaction per task would make tasks visible one by one, and those of a repeated task twice.
+**Problem.** Spark runs tasks twice, loses them, and repeats a whole micro-batch after a crash.
+Nevertheless each row must be in the topic once, and a reader must never see a part of a
+micro-batch. With a transaction per task, tasks would become visible one by one, and a repeated task
+twice.
 
     driver   begin    InitProducerId: rolls back the open transaction of an earlier run, or finishes
                       it if its end was decided; later requests of that run are rejected
@@ -10,34 +11,35 @@ transaction per task would make tasks visible one by one, and those of a repeate
     driver   commit   read the mark; count the rows in the logs; set the mark; EndTxn; new epoch
     driver   abort    EndTxn, new epoch
 
-Begin and commit run in different processes, and only the tasks' messages pass from one to the
+Begin and commit run in different processes, and only the tasks' messages are passed from one to the
 other. All steps may be repeated.
 
 **Invariants.** The mark (`cluster.groups.commit_mark`) is an offset of a group that belongs to the
-query. It has the number of the micro-batch that was committed last, its row count, and its topics.
-It is part of the transaction, so it is committed if and only if the rows are. A mark that no writer
-set on this cluster is refused (MARK_DIFFERS), because a mirror may have translated it.
+query. The mark has the number of the micro-batch that was committed last, its row count, and its
+topics. The mark is part of the transaction, so it is committed if and only if the rows are. A mark
+that no writer set on this cluster is refused (MARK_DIFFERS), because a mirror may have translated
+it.
 
 A micro-batch with the number of the mark is not written again. Spark repeats a micro-batch with the
-same rows if it died after the commit but before its own note of it. Spark keeps the plan of a
-micro-batch, so the numbers of a query have no gap. If the mark has an unexpected number
+same rows if Spark died after the commit but before it recorded the commit. Spark keeps the plan of
+a micro-batch, so the numbers of a query have no gap. If the mark has an unexpected number
 (MARK_DIFFERS), it belongs to another checkpoint, or was lost, and the topic's content is unknown.
 
 **What may die**
 
 - If the driver dies before EndTxn, the next begin, or the time-out, rolls back. The mark is the
   previous one.
-- If it dies after EndTxn, the mark shows that the repeated micro-batch is committed.
-- If the response to EndTxn is lost, it is sent again while the coordinator has the same transaction
-  open, by its start time. Otherwise the epoch is ended. The mark, read after pending transactions
-  have ended (KIP-447), then shows the result.
+- If the driver dies after EndTxn, the mark shows that the repeated micro-batch is committed.
+- If the response to EndTxn is lost, the request is sent again while the coordinator has the same
+  transaction open, which its start time shows. Otherwise the epoch is ended. The mark, read after
+  pending transactions have ended (KIP-447), then shows the result.
 - If another run begins in the meantime, this run's epoch is rejected (WRITER_FENCED). Nothing was
   committed, or the next run finds the commit in the mark.
 - If a task's run wrote rows that no task reports, the counts differ (PARTITION_SHARED).
 
 **Rejected:** a transactional ID per task, because there would be no point at which all of them are
-committed (ADR 33). Also rejected: to store the mark in Spark's checkpoint only, which is written
-after the commit, and not together with it.
+committed (ADR 33). Also rejected: to store the mark only in Spark's checkpoint, because it is
+written after the commit, not together with the rows.
 """
 
 from __future__ import annotations
@@ -82,7 +84,7 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BegunTransaction:
-    """The transaction, as tasks get it."""
+    """The data of an open transaction that tasks get."""
 
     identity: ProducerIdentity
     now_ms: int
@@ -111,7 +113,7 @@ def transactions(
     query: str = "",
     identity: ProducerIdentity = NOBODY,
 ) -> Transactions:
-    """Return the transaction of a query. Its group has the query's mark."""
+    """Return the transaction of a query, with the group that has the query's mark."""
     return Transactions(
         client,
         options.transactional_id,
@@ -123,10 +125,11 @@ def transactions(
 
 
 def begin(options: WriteOptions, placed_among: int = 0) -> BegunTransaction:
-    """Fence earlier runs and begin. Raises TwinlogError."""
+    """Fence earlier runs, and begin a transaction. Raises TwinlogError."""
     with connected(options.cluster()) as client:
         if options.topic:
-            partitions_of(client, options.topic)  # a missing topic fails before anything runs
+            # so that a missing topic fails before anything runs
+            partitions_of(client, options.topic)
         opened = transactions(client, options)
         opened.begin_epoch()
         opened.describe()  # if brokers are too old, this fails before a row is written
@@ -140,7 +143,7 @@ def begin(options: WriteOptions, placed_among: int = 0) -> BegunTransaction:
 def commit(options: WriteOptions, messages: Sequence[TaskWritten], batch: int) -> None:
     """Commit all rows of the tasks, unless they are already committed. Raises TwinlogError."""
     if not messages:
-        return  # Spark had no tasks
+        return  # there were no tasks, so nothing was written
     first, rows = messages[0], _rows(messages)
     with connected(options.cluster()) as client:
         opened = transactions(client, options, first.query, first.identity)
@@ -163,17 +166,18 @@ def commit(options: WriteOptions, messages: Sequence[TaskWritten], batch: int) -
 
 
 def abort(options: WriteOptions, identity: ProducerIdentity) -> None:
-    """Roll back what the tasks of a run wrote. Readers need not wait for the time-out, and a task
-    that is still running can open no transaction any more. Raises TwinlogError.
+    """Roll back what the tasks of a run wrote, so that readers need not wait for the time-out, and
+    a running task can no longer open a transaction. Raises TwinlogError.
 
-    The failed run may be an older one, whose tasks failed because a newer one has begun. The newer
-    run is left alone, so the identity must be that of the failed run (`Transactions.end_epoch`):
+    The failed run may be an older one, whose tasks failed because a newer run has begun. The newer
+    run must not be affected, so `identity` must be that of the failed run
+    (`Transactions.end_epoch`):
 
-    - The newer run has begun before: this run's epoch is rejected, and was rolled back by that
-      begin.
-    - The newer run begins in the meantime: the same, or it waits for this rollback and begins then.
-    - The transaction timed out: the coordinator has rolled it back, and rejects this run's epoch.
-    - This process dies, or a response is lost: it is done or not; the next begin does the rest.
+    - If the newer run has begun before, it has rolled back this run, whose epoch is rejected.
+    - If the newer run begins in the meantime, the same happens, or it begins after this rollback.
+    - If the transaction timed out, the coordinator has rolled it back, and rejects this run's
+      epoch.
+    - If this process dies, or a response is lost, the next begin rolls back what is left.
     """
     with connected(options.cluster()) as client:
         transactions(client, options, identity=identity).end_epoch()
@@ -194,7 +198,8 @@ def _mark(
 ) -> CommitMark | None:
     """Return the newest mark that a writer set on this cluster, or None.
 
-    `is_strict`: raise TwinlogError if the group also has offsets that are no such marks.
+    `is_strict`: raise TwinlogError if the group also has offsets that are not marks of this
+    cluster.
     """
     answer = or_raise(fetch_offsets(Coordinators(client), [group], settled=True)[group])
     mark, invalid = read_mark(answer, cluster_id)
@@ -241,7 +246,7 @@ def _is_repeated(last_mark: CommitMark | None, mark: CommitMark, options: WriteO
 def _require_all_rows(
     client: ClusterClient, opened: Transactions, rows: Mapping[TopicPartition, int]
 ) -> TransactionState:
-    """Return the transaction. Raises TwinlogError unless it has exactly the rows of the tasks."""
+    """Return the transaction's state. Raises TwinlogError unless it has exactly the tasks' rows."""
     state = opened.describe()
     if not state.is_open or state.identity != opened.identity:
         raise ClusterError(
@@ -283,7 +288,7 @@ def _end(
             now = opened.describe()
             is_ours = now.identity == state.identity and now.started_ms == state.started_ms
             if is_ours and now.is_open:
-                continue  # the transaction whose rows were counted is still open
+                continue  # repeated, because the transaction whose rows were counted is still open
             if is_ours and now.is_committed:
                 _end_epoch(opened, batch)
                 return
@@ -298,8 +303,9 @@ def _end(
 
 def _end_epoch(opened: Transactions, batch: int) -> None:
     """End the epoch, so that a late run of a task can open no transaction. This waits for the
-    committed transaction to complete on all leaders. If a leader is unavailable, all is committed
-    nevertheless: an error would cause the rows to be written again.
+    committed transaction to complete on all leaders. An unavailable leader is only logged, because
+    the transaction is committed nevertheless, and an error would cause the rows to be written
+    again.
     """
     try:
         opened.end_epoch()

@@ -1,7 +1,7 @@
 """Spark's classes for writing.
 
-To commit a stream's micro-batch, Spark makes a new writer from a copy of the source. That copy must
-not begin a transaction: only the original source does (`source`).
+To commit a stream's micro-batch, Spark makes a new writer from a copy of the source. The copy must
+not begin a transaction, because the original source has begun it (`source`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 def begin_write(options: WriteOptions, schema: StructType, *, overwrite: bool) -> BegunTransaction:
-    """Check the schema, and begin. Raises TwinlogError."""
+    """Check the schema, and begin a transaction. Raises TwinlogError."""
     if overwrite:
         raise ConfigError(
             'format("twinlog"), writing: a topic can only be appended to: use mode("append")'
@@ -39,7 +39,7 @@ def begin_write(options: WriteOptions, schema: StructType, *, overwrite: bool) -
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """`df.write`: the same object writes and, pickled, commits."""
+    """The writer of `df.write`. One object writes in tasks and, as a pickled copy, commits."""
 
     def __init__(self, options: WriteOptions, begun: BegunTransaction) -> None:
         self._options, self._begun = options, begun
@@ -55,7 +55,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """`df.writeStream`: one object for the tasks of a micro-batch, another one to commit it."""
+    """The writer of `df.writeStream`. One object writes in tasks, another one commits."""
 
     def __init__(self, options: WriteOptions, begun: BegunTransaction | None) -> None:
         self._options, self._begun = options, begun
@@ -68,9 +68,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         transaction.commit(self._options, _task_results(messages), batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Roll back the failed run, which only its tasks know. If no task has succeeded, an open
-        transaction may belong to a newer run. It is left alone, and is rolled back by the next
-        begin, or when it times out.
+        """Roll back the failed run, whose identity only its tasks know. If no task has succeeded,
+        nothing is rolled back, because an open transaction may belong to a newer run. The next
+        begin, or the time-out, then rolls it back.
         """
         written = _task_results(messages)
         if written:
@@ -80,19 +80,19 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def _task_results(messages: list[WriterCommitMessage | None]) -> list[TaskWritten]:
-    """Return the messages of successful tasks; before a commit these are all tasks."""
+    """Return the messages of successful tasks, which are all tasks if Spark commits."""
     return [message for message in messages if isinstance(message, TaskWritten)]
 
 
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
-"""Local properties that Spark's own sinks use as well. The ID is the checkpoint's."""
+"""Names of local properties that Spark's own sinks also use. The query ID is the checkpoint's."""
 
 
 def write_rows(
     options: WriteOptions, begun: BegunTransaction, batches: Iterator[pa.RecordBatch]
 ) -> TaskWritten:
-    """Write the rows of a task. Raises TwinlogError; the task may then run again."""
+    """Write the rows of a task. Raises TwinlogError, after which Spark may run the task again."""
     task_begins()
     context = TaskContext.get()
     query, turn = options.write_id, 0
