@@ -1,1 +1,1 @@
-"""Twinlog and Java MirrorMaker 2, side by side in one run on one machine."""
+"""Benchmarks that compare Twinlog and Java's MirrorMaker 2 in the same run on one machine."""

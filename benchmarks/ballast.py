@@ -1,11 +1,12 @@
-"""Memory that is there when a run needs it: held before the run, let go in step with its growth.
+"""Reserves memory before a run, and frees it step by step as the run needs memory.
 
-A virtual machine may have given its free memory back to its host, and get it again page by page at
-the first touch. That costs far more than all the rest of a write into the page cache (measured:
-2.5 s of CPU a GB, against 0.4 s once the memory is there), falls to whichever run touches a page
-first, and is charged to brokers. So a process takes what a run will need before the run begins, and
-lets a little of it go whenever the machine's free memory has become less: what the kernel gives out
-next is what was freed last. Where memory is always there, this changes nothing.
+A virtual machine may have returned its free memory to its host, and then gets each page again at
+the first access. This costs far more than the rest of a write into the page cache: 2.5 s of CPU per
+GB were measured, but 0.4 s if the machine already has the memory. The run that first accesses a
+page pays for it, and the time is charged to brokers. So a process allocates the memory of a run
+before the run begins, and frees a part of it whenever the machine's free memory shrinks, because
+the kernel first reuses the memory that was freed last. On a machine that always has its memory,
+this has no effect.
 """
 
 from __future__ import annotations
@@ -23,14 +24,16 @@ __all__ = ["Ballast", "available_bytes", "in_step"]
 
 CHUNK: Final = 32 * 2**20
 AHEAD: Final = 96 * 2**20
-"""So much is free, beyond what was free at the beginning, before it is needed."""
+"""Bytes that are freed in advance, in addition to those that were free at the beginning."""
 _LOOK_S: Final = 0.02
 _MEMORY: Final = Path("/proc/meminfo")
 _READY: Final = b"held\n"
 
 
 class Ballast:
-    """A process that holds memory until this block ends; nothing where there is too little."""
+    """A process that reserves memory until the block ends. Does nothing if the machine has too
+    little.
+    """
 
     def __init__(self, size: int) -> None:
         self.size = size if size * 2 < available_bytes() else 0
@@ -38,7 +41,7 @@ class Ballast:
 
     @property
     def pid(self) -> int | None:
-        """The process that holds it; None where there is too little to hold any."""
+        """ID of the process that reserves the memory, or None if there is none."""
         return None if self._process is None else self._process.pid
 
     def __enter__(self) -> Self:
@@ -46,22 +49,24 @@ class Ballast:
             command = [sys.executable, "-m", "benchmarks.ballast", str(self.size)]
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             assert self._process.stdout is not None
-            if self._process.stdout.readline() != _READY:  # no reason to end a benchmark
+            if self._process.stdout.readline() != _READY:  # a benchmark also runs without a reserve
                 self.size = 0
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._process is not None:
-            self._process.communicate()  # the end of its input ends it
+            self._process.communicate()  # closes its input, which ends the process
 
 
 def available_bytes() -> int:
-    """What could be had without swapping; 0 where the system does not say."""
+    """Return the bytes that are available without swapping, or 0 if the system does not report
+    them.
+    """
     return _bytes("MemAvailable")
 
 
 def in_step(free_at_first: int, free_now: int, released: int) -> int:
-    """How many bytes must have been let go by now."""
+    """Return how many bytes must have been freed by now."""
     taken_by_others = free_at_first - (free_now - released)
     return taken_by_others + AHEAD
 
@@ -76,14 +81,15 @@ def _bytes(name: str) -> int:
 
 
 def _chunk() -> mmap.mmap:
-    """Memory that is really there, because every page of it was written to; in huge pages where
-    the kernel has them, or letting it go would take CPU from the copy that is measured.
+    """Return a chunk of memory, of which every page was written to, so that the machine really has
+    it. Uses huge pages if the kernel supports them, because freeing small pages would take CPU from
+    the measured copy.
     """
     chunk = mmap.mmap(-1, CHUNK, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     with suppress(OSError):
         chunk.madvise(mmap.MADV_HUGEPAGE)
     with Path("/dev/zero").open("rb", buffering=0) as zeros:
-        while zeros.readinto(chunk) != CHUNK:  # a signal may cut it short
+        while zeros.readinto(chunk) != CHUNK:  # a signal may interrupt the read
             pass
     return chunk
 

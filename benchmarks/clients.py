@@ -1,4 +1,4 @@
-"""Clients that ask a mirror for its flows as open pages do: every two seconds."""
+"""Clients that poll a mirror's flows every two seconds, like open pages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Final, Self
 __all__ = ["EVERY_S", "Polling"]
 
 EVERY_S: Final = 2.0
-"""As the page does."""
+"""Polling interval of the page, in seconds."""
 GIVEN_UP_S: Final = 30.0
 STOPPED_WITHIN_S: Final = 0.2
 
@@ -26,22 +26,24 @@ class _Request:
 
 
 class Polling:
-    """So many clients, in one thread that parses nothing and wakes for nothing but a request."""
+    """Many polling clients in one thread, which parses no response and only wakes for requests."""
 
     def __init__(self, port: int, clients: int) -> None:
         self._port = port
         began = time.monotonic()
         self._waiting = deque(_Request(began + EVERY_S * n / clients) for n in range(clients))
-        """By when they are due: all have the same pause."""
+        """Requests in the order of their due times, because all clients have the same interval."""
         self._open: dict[_Request, None] = {}
-        """The oldest first."""
+        """Requests without a complete response, the oldest first."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self.answered = 0
         self.refused = 0
-        """No answer, or another one than 200: before the mirror serves, and never after."""
+        """Number of requests without a response or with a status other than 200. They occur only
+        before the mirror serves.
+        """
         self.cores = 0.0
-        """CPU seconds a second of the clients themselves; known at the end."""
+        """CPU seconds per second of the clients. Set at the end."""
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -1,13 +1,13 @@
-"""Measures how long a flow on a standalone Spark cluster takes to start, or to continue after a
+"""Measures how long a flow on a standalone Spark cluster takes to start, or to resume after a
 failure.
 
 `python -m benchmarks.cluster_run --fails lane executor worker --lanes 2 --times 10`: two brokers, a
-master, two workers of four slots, and a mirror, all on this machine. Each time something fails, and
-one record for each partition is produced. At the end a table is printed. If the leader fails, a
-standby copies the records (`--standby`). `start` fails nothing: the seconds are those from the
-mirror's start to its first 3000 records. `--executors fixed dynamic` measures everything without
-and with dynamic allocation. `--conf KEY=VALUE` is for all mirrors; `--log FILE` keeps what each
-successor has logged.
+master, two workers of four slots, and a mirror, all on this machine. Each measurement lets one
+component fail, and produces one record for each partition. At the end, a table is printed. If the
+leader fails, a standby copies the records (`--standby`). `start` lets nothing fail, and measures
+the time from the mirror's start to its first 3000 records. `--executors fixed dynamic` measures all
+failures without and with dynamic allocation. `--conf KEY=VALUE` applies to all mirrors. `--log
+FILE` stores the log of each successor of a leader.
 """
 
 from __future__ import annotations
@@ -41,35 +41,35 @@ from twinlog.sandbox import LocalCluster
 
 WITHIN_S: Final = 400.0
 RESTS_S: Final = 6.0
-"""A standby or an executor that has just started still uses the machine."""
+"""Pause before a failure, in seconds, because standbys and executors use CPU after their start."""
 AWAY_S: Final = 35.0
-"""How long there is no worker. The flow is `WAITING_FOR_SPARK` after 30 s."""
+"""Time without a worker, in seconds. The flow is `WAITING_FOR_SPARK` after 30 s."""
 FIRST: Final = 3000
 DYNAMIC: Final = (
     "spark.dynamicAllocation.enabled=true",
     "spark.dynamicAllocation.shuffleTracking.enabled=true",
 )
 SETTINGS: Final = {
-    # the master ends an application with its executors
+    # makes the master end an application after its executors have failed
     "application": {"spark.deploy.maxExecutorRetries": "1"},
     "master, recovers": {"spark.deploy.recoveryMode": "FILESYSTEM"},
 }
-"""Settings of Spark for one kind of failure."""
+"""Spark's settings for some kinds of failure."""
 ONCE: Final = ("start", "no master", "master", "executor", "worker")
-"""These need another cluster or mirror for each time."""
+"""Kinds of failure that need a new cluster or mirror for each measurement."""
 
 
 class Measured(NamedTuple):
-    """Seconds from the failure, or from the return of what was missing."""
+    """Seconds since the failure, or since the missing component returned."""
 
     first: float
-    """Until the first new record."""
+    """Seconds until the first new record was copied."""
     every: float
-    """Until all new records."""
+    """Seconds until all new records were copied."""
 
 
 class Flow:
-    """A cluster of Spark, and the mirrors that lead one flow after another."""
+    """A Spark cluster, and the mirrors that lead the flow one after the other."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Flow:
         self._first = self._copied(FIRST, began)
 
     def measured(self) -> Measured:
-        """Let something fail, and await new records."""
+        """Let the chosen component fail, and wait until new records are copied."""
         if self._given.fails in ("start", "no master"):
             return self._first
         failures: Mapping[str, Callable[[], float]] = {
@@ -124,7 +124,8 @@ class Flow:
         began = failures[self._given.fails]()
         return self._copied(PARTITIONS, began)
 
-    # -- failures. Each produces records, and returns the time from which to measure
+    # -- failures. Each method produces records, and returns the time at which the measurement
+    # begins
 
     def _kill(self, found: Callable[[], list[psutil.Process]]) -> float:
         for process in eventually(found):
@@ -201,7 +202,7 @@ class Flow:
         return began
 
     def _copied(self, records: int, began: float) -> Measured:
-        """Wait until the last `records` are copied."""
+        """Wait until the last `records` records are copied, and return the times since `began`."""
         times = []
         for wanted in (self._produced - records + 1, self._produced):
             eventually(partial(self._has, wanted), within=WITHIN_S)
@@ -216,17 +217,18 @@ class Flow:
         return [process for processes in below for process in processes if is_executor(process)]
 
     def _lane_and_parents(self) -> list[psutil.Process]:
-        """Return the process of the busiest lane, and those above it up to the worker's."""
+        """Return the process of the busiest lane, and its parents up to the worker's process."""
         forked = [child for one in self._executors() for child in one.children(recursive=True)]
         daemons = {child.pid for child in forked if "twinlog.spark.daemon" in child.cmdline()}
         lanes = [child for child in forked if child.ppid() in daemons]
-        # lanes without partitions have fewer connections, and idle workers of PySpark still fewer
+        # the busiest lane has the most connections: lanes without partitions have fewer, and idle
+        # workers of PySpark even fewer
         lanes.sort(key=lambda lane: -len(lane.net_connections()))
         return [lanes[0], *lanes[0].parents()] if lanes else []
 
 
 def settings_of_spark(folder: Path, fails: str) -> dict[str, str]:
-    """Return the environment of all of Spark's processes."""
+    """Return the environment of all Spark processes. Writes spark-defaults.conf."""
     settings = {
         "spark.authenticate": "true",
         "spark.network.crypto.enabled": "true",
@@ -260,7 +262,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 def measurements(
     folder: Path, given: argparse.Namespace, clusters: tuple[LocalCluster, LocalCluster]
 ) -> Generator[Measured, None, None]:
-    """Measure one kind of failure."""
+    """Yield the measurements of one kind of failure."""
     each = 1 if given.fails in ONCE else given.times
     for _ in range(given.times // each):
         with ExitStack() as stack:
@@ -270,7 +272,7 @@ def measurements(
 
 
 def row(what: str, measuring: Iterator[Measured], until: float) -> str:
-    """Return one line of the table. Begin no measurement after `until`, a monotonic time."""
+    """Return one line of the table. Begins no measurement after `until` (monotonic)."""
     found: list[Measured] = []
     while time.monotonic() < until:
         load = os.getloadavg()[0]

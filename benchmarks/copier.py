@@ -1,4 +1,4 @@
-"""Starts a copier as a session of its own, observes its processes, and ends all of them."""
+"""Starts a copier in its own session, observes its processes, and ends all of them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _LINE_LENGTH = 300
 
 
 class CopierFailed(Exception):
-    """A copier ended by itself, or did not get done in time."""
+    """A copier ended unexpectedly, or did not finish in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """How a copier is started."""
+    """The command and environment of a copier."""
 
     system: str
     command: Sequence[str]
@@ -38,7 +38,7 @@ class Launch:
 
 
 class Copier:
-    """A running copier; leaving its context stops it."""
+    """A running copier, which is stopped at the end of the `with` block."""
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
@@ -52,7 +52,7 @@ class Copier:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env={**_inherited(), **launch.environment},
-                # a session of its own: Ctrl-C does not reach it, and orphans are still found
+                # in its own session, so that Ctrl-C does not end it, and orphans can still be found
                 start_new_session=True,
             )
         self.tree = ProcessTree(self._process.pid)
@@ -64,19 +64,19 @@ class Copier:
         self.stop()
 
     def check(self) -> None:
-        """Raise when the copier has ended."""
+        """Raise CopierFailed if the copier has ended."""
         code = self._process.poll()
         if code is not None:
             raise CopierFailed(f"ended by itself with exit code {code}: {self.last_words()}")
 
     def last_words(self) -> str:
-        """The end of its output, as one line."""
+        """Return the end of the copier's output as one line."""
         text = self.launch.log.read_text(errors="replace")
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         return " / ".join(lines[-3:])[-600:] or "it printed nothing"
 
     def stop(self) -> None:
-        """SIGTERM, and after a while SIGKILL for everything of its session that is left."""
+        """Send SIGTERM, and later SIGKILL to all processes of the session that still run."""
         if self.stop_s is not None:
             return
         began = time.monotonic()
@@ -90,7 +90,7 @@ class Copier:
 
 
 def warnings_in(log: Path) -> list[str]:
-    """The first lines of a copier's output that say WARN or ERROR; none when it never started."""
+    """Return the first lines with WARN or ERROR in a copier's output. Empty if it never started."""
     if not log.exists():
         return []
     lines = log.read_text(errors="replace").splitlines()
@@ -99,7 +99,7 @@ def warnings_in(log: Path) -> list[str]:
 
 
 def end_session(process: subprocess.Popen[bytes]) -> None:
-    """Kill the process and what is left of its session, each by its pid, until nothing is."""
+    """Kill the process and all others of its session by their IDs, until none remains."""
     deadline = time.monotonic() + _STOP_WITHIN_S
     while left := _alive_in_session(process.pid):
         for pid in left:
@@ -112,11 +112,12 @@ def end_session(process: subprocess.Popen[bytes]) -> None:
 
 
 def _alive_in_session(session: int) -> list[int]:
-    # what a dead session leader left behind is ours too: nobody else is in a session we made
+    # orphans of a dead session leader included, because only the copier's processes are in this
+    # session
     members = members_of(session, read_processes())
     return [stat.pid for stat in members if stat.session == session and not stat.ended]
 
 
 def _inherited() -> dict[str, str]:
-    # PYTHONPATH leads to this benchmark's own modules, which are not the copier's business
+    # without PYTHONPATH, so that the copier does not import the benchmark's modules
     return {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}

@@ -1,18 +1,19 @@
 """CPU time of a lane per batch, without brokers and sockets: `python -m benchmarks.copy_path`.
 
-A whole lane (`lane.assignments`) gets Fetch responses and sends Produce requests, whose responses
-come from this process. Its connections only keep what they are given. So this is what the lane
-itself costs, without system calls, stage by stage:
+A whole lane (`lane.assignments`) gets Fetch responses and sends Produce requests, and this process
+also creates the responses to these. The lane's connections are objects that only store requests. So
+the measured time is the CPU time of the lane itself, without system calls, by stage:
 
     take    a Fetch response of a partition becomes batches of this producer (`Intake.take`)
     fetch   everything else around a Fetch response, and the next request (`SourceSide`)
     send    the batches are put into Produce requests (`TargetSide.pump`)
     answer  the responses to them (`TargetSide.on_answer`), and the end of the turn
 
-Responses are built right before they are processed, as if they came from a socket; that time is not
-counted. With `TWINLOG_KERNELS=python` the same is measured without the compiled kernels.
+Responses are created immediately before they are processed, as if they came from a socket. This
+time is not counted. With `TWINLOG_KERNELS=python`, the lane runs without the compiled kernels.
 
-The last lines are the floor: a forwarder in C (`forwarder.c`), with sockets and nothing else.
+The last lines show a lower bound: a forwarder in C (`forwarder.c`) that only reads and writes
+sockets.
 """
 
 from __future__ import annotations
@@ -64,16 +65,16 @@ _FETCHED: Final = struct.Struct(">ihqqq")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """Batches of one kind."""
+    """A kind of batches to copy."""
 
     name: str
     records: int
-    """Records of a batch, of 1 KB each."""
+    """Number of records in a batch, of 1 KB each."""
     batches: int
-    """Batches in one response."""
+    """Number of batches in one response."""
     join_bytes: int = 0
     gap: int = 0
-    """Number of batches after which one is a transaction marker; 0: there are none."""
+    """Number of batches between two transaction markers, or 0 for no markers."""
 
 
 CASES: Final = (
@@ -88,7 +89,7 @@ CASES: Final = (
 
 @dataclass
 class Wire:
-    """A connection that keeps its requests."""
+    """A connection that only stores requests, and returns given responses."""
 
     api_versions: dict[int, tuple[int, int]]
     requests: deque[Any] = field(default_factory=deque)
@@ -103,7 +104,7 @@ class Wire:
         self.requests.append(context)
 
     def throttled(self, _ms: int) -> None:
-        """No broker has a quota."""
+        """Do nothing."""
 
     def receive(self) -> list[tuple[Any, memoryview]]:
         out, self.responses = self.responses, []
@@ -111,18 +112,18 @@ class Wire:
 
 
 class Brokers(ClusterSide):
-    """A cluster behind a wire."""
+    """A cluster whose connections are Wires."""
 
     def flush(self, node: int, connection: object) -> None:
         self.before_sending()
 
     def tick(self) -> None:
-        """Query nothing."""
+        """Send no queries."""
 
 
 @dataclass
 class Bench:
-    """A lane that is given responses of one kind."""
+    """A lane that copies batches of one kind."""
 
     case: Case
     spent: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
@@ -197,7 +198,7 @@ class Bench:
         self._selector.close()
 
     def run(self, responses: int) -> None:
-        """Copy so many responses."""
+        """Copy the batches of this number of responses."""
         for _ in range(responses):
             self._fetch()
             while self._target.requests:
@@ -241,7 +242,7 @@ class Bench:
         return memoryview(bytearray(head + uvarint(len(data) + 1)) + data + b"\x00" * 3)
 
     def _acknowledge(self) -> None:
-        """Answer all requests that were sent, and send the next ones."""
+        """Answer all stored requests, and let the lane send the next ones."""
         spent, now, requests = self.spent, time.process_time, self._target.requests
         answers: list[tuple[Callable[..., int], tuple[Any, ...]]] = []
         while requests:
@@ -265,7 +266,7 @@ class Bench:
 
 
 def _marker(timestamp: int) -> bytes:
-    """A commit marker."""
+    """Return a batch with a commit marker."""
     made = encode_batch([Record(0, timestamp, bytes(3) + b"\x01", bytes(6))], codec=Codec.NONE)
     return bytes(with_bits(made, TRANSACTIONAL_BIT | CONTROL_BIT))
 
@@ -276,7 +277,7 @@ def _answer(topic_id: bytes, base_offset: int) -> memoryview:
 
 
 def print_floor(mb: int) -> None:
-    """Compile and run the forwarder in C, if there is a compiler."""
+    """Compile and run the forwarder in C, if there is a compiler, and print its CPU time."""
     source = Path(__file__).with_name("forwarder.c")
     if shutil.which("cc") is None:
         return

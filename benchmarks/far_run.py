@@ -1,8 +1,8 @@
 """`scripts/bench far`: a backlog over a long link, with the source or the target at its far end.
 
-Both copiers read and write through `link.c`, which delays and throttles. Beside the records per
-second the table has the share of the link's rate, and the CPU of the copier, the brokers and the
-link itself: on a small machine these may be the limit, not the link.
+Both copiers read and write through `link.c`, which delays and throttles. Besides the records per
+second, the table has the used share of the link's rate, and the CPU of the copier, the brokers and
+the link. On a small machine, this CPU may be the limit instead of the link.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MIB: Final = 2**20
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run it; returns the exit code."""
+    """Run the benchmark, and return the exit code."""
     parser = argparse.ArgumentParser(prog="scripts/bench far", description=__doc__)
     parser.add_argument("--side", choices=SIDES, nargs="*", default=SIDES)
     parser.add_argument("--partitions", type=positive, nargs="*", default=[1, 4], metavar="N")
@@ -99,16 +99,16 @@ def main(arguments: Sequence[str]) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FarEnd:
-    """A cluster as it is reached through its link."""
+    """A cluster that is accessed through a link."""
 
     bootstrap: str
     process: psutil.Process
-    """The link."""
+    """The process of the link."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FarRun:
-    """Copies over links to either cluster."""
+    """Copies a backlog with a link to the source or the target."""
 
     stage: Stage
     ends: Mapping[str, FarEnd]
@@ -117,7 +117,7 @@ class FarRun:
     records: int
 
     def fill(self, partitions: int) -> None:
-        """Write the backlog of so many partitions."""
+        """Create the topic with this number of partitions, and write the backlog into it."""
         topic = _topic(partitions)
         self.stage.source_topics.create(topic, partitions)
         backlog = Backlog(
@@ -130,7 +130,7 @@ class FarRun:
         fill(self.stage.source.bootstrap, backlog)
 
     def measure(self, side: str, partitions: int, system: str) -> tuple[str, ...]:
-        """Copy the backlog, and return the cells of the table."""
+        """Copy the backlog, and return the cells of the table's row."""
         stage, topic = self.stage, _topic(partitions)
         at = {"source": stage.source.bootstrap, "target": stage.target.bootstrap}
         at[side] = self.ends[side].bootstrap
@@ -171,7 +171,7 @@ class FarRun:
         )
 
     def _cpu_s(self, side: str) -> list[float]:
-        """CPU seconds of both brokers and the link so far."""
+        """Return the CPU seconds that both brokers and the link have used so far."""
         brokers = [
             psutil.Process(pid)
             for cluster in (self.stage.source, self.stage.target)

@@ -1,8 +1,8 @@
-"""What `scripts/bench frames` measures, as one program for either Spark.
+"""The program that `scripts/bench frames` measures, for both formats.
 
-It runs in the Python of the Spark that it measures, which has not the rest of this package. Before
-and behind each step it prints one line of JSON and waits for a line, so that who watches it takes
-CPU and memory just then.
+It runs in the Python environment of the measured Spark, in which the rest of this package is
+missing. Before and after each step, the program prints one line of JSON and waits for a line, so
+that its parent measures CPU and memory at this moment.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WARM_UP_BATCHES = 5
 
 
 def main(task: dict[str, Any]) -> None:
-    """Every step once; a step that fails ends the program."""
+    """Run every step once. A step that fails ends the program."""
     began = time.monotonic()
     spark = session(task)
     say(step="session", seconds=time.monotonic() - began, version=spark.version)
@@ -35,7 +35,9 @@ def main(task: dict[str, Any]) -> None:
 
 
 def session(task: dict[str, Any]) -> Any:
-    """The same settings for both, and what docs/dataframes.md advises for ours."""
+    """Return a session with the same settings for both formats, and for Twinlog's with those that
+    docs/dataframes.md recommends.
+    """
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false")
@@ -55,7 +57,9 @@ def session(task: dict[str, Any]) -> Any:
 
 
 class Frames:
-    """The same reads and writes of both, but for one word, and `partitioned`."""
+    """The reads and writes, which differ between the formats only in the format's name and in
+    `partitioned`.
+    """
 
     def __init__(self, spark: Any, task: dict[str, Any]) -> None:
         self.spark, self.task = spark, task
@@ -82,7 +86,9 @@ class Frames:
         return int(self.task["records"])
 
     def micro_batches(self) -> None:
-        """Of a topic that somebody writes to at a steady rate, into nothing."""
+        """Run a query that reads a topic with steady traffic and discards the rows. Prints the
+        durations of its micro-batches.
+        """
         reader = self.spark.readStream.format(self.task["format"]).options(**self.kafka)
         rows = reader.option("subscribe", self.task["steady"]).load()
         query = (
@@ -103,7 +109,7 @@ class Frames:
 
 
 def measured(step: str, run: Callable[[], int]) -> None:
-    """One step between two lines."""
+    """Run one step, and print a line before and after it."""
     say(step=step, event="begin")
     began = time.monotonic()
     rows = run()
@@ -111,7 +117,7 @@ def measured(step: str, run: Callable[[], int]) -> None:
 
 
 def say(**what: Any) -> None:
-    """Print it, and wait until it was taken."""
+    """Print a line of JSON, and wait until the parent responds."""
     print(json.dumps(what), flush=True)
     sys.stdin.readline()
 

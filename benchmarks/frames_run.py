@@ -1,4 +1,4 @@
-"""`scripts/bench frames`: DataFrames, Twinlog beside Spark's own Kafka source and sink."""
+"""`scripts/bench frames`: compares DataFrames of Twinlog with Spark's own Kafka source and sink."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ PRODUCER: Final = {
 QUICK_RECORDS: Final = 20_000
 LOOK_S: Final = 0.1
 LOOKS_PER_MEMORY: Final = 5
-"""Reading a process's memory stops it for a moment."""
+"""Number of CPU measurements per memory measurement, which stops a process for a moment."""
 _JOB: Final = Path(__file__).resolve().with_name("frames_job.py")
 _OUTPUT: Final = _JOB.parent.parent / "build" / "bench-frames.json"
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The command line. Wrong usage ends the process."""
+    """Parse the command line. A usage error ends the process."""
     parser = argparse.ArgumentParser(prog="scripts/bench frames", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one round, 20,000 records: it works")
     parser.add_argument("--records", type=positive, metavar="N", help="instead of 2,000,000")
@@ -62,14 +62,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run it; returns the exit code."""
+    """Run the benchmark, and return the exit code."""
     options = parse(arguments)
     progress, steps = Progress(), list[Step]()
     own = own_spark(progress)
     formats = [options.only] if options.only else list(FORMATS)
     with _filled(options.records, progress) as place:
         for number in range(1, options.rounds + 1):
-            # who goes first changes from round to round
+            # the order of the formats alternates between rounds
             for one in formats if number % 2 else reversed(formats):
                 progress.say(f"round {number}: format({one})")
                 steps += _run(place, own, one, number, options.records)
@@ -138,7 +138,7 @@ def _run(place: _Place, own: OwnSpark, one: str, number: int, records: int) -> l
 
 
 def _read_log(cluster: LocalCluster) -> None:
-    """Have the log in the page cache for either."""
+    """Read the topic's log, so that it is in the page cache for both formats."""
     for file in cluster.data_folder(1).glob(f"{BACKLOG_TOPIC}-*/*.log"):
         with file.open("rb", buffering=0) as log:
             while log.read(2**20):
@@ -146,14 +146,16 @@ def _read_log(cluster: LocalCluster) -> None:
 
 
 def _check_written(place: _Place, into: str, records: int) -> None:
-    """Offsets also count the markers of transactions: of at most one in each partition."""
+    """Raise CopierFailed unless all records were written. The offsets may include one transaction
+    marker per partition.
+    """
     found = place.topics.log_end_sum(into, FULL.partitions) or 0
     if not records <= found <= records + FULL.partitions:
         raise CopierFailed(f"{found:,} offsets were written, and {records:,} records were to be")
 
 
 class _Job:
-    """`frames_job` in a session of its own, watched."""
+    """Runs `frames_job` in its own session, and measures its processes."""
 
     def __init__(self, python: str, task: Mapping[str, Any], log: Path) -> None:
         self._log = log
@@ -163,7 +165,7 @@ class _Job:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                # not this package's folder: the other Spark must not find our modules
+                # without PYTHONPATH, so that the other Spark does not import this package's modules
                 env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
                 | {"PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"},
                 start_new_session=True,
@@ -177,7 +179,9 @@ class _Job:
         end_session(self._process)
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """What it says, each to be taken before it runs on. Raises CopierFailed when it fails."""
+        """Yield the lines of the job, which continues after the caller has processed each line.
+        Raises CopierFailed if the job fails.
+        """
         assert self._process.stdout is not None
         assert self._process.stdin is not None
         looks = 0

@@ -1,4 +1,6 @@
-"""The steps of `scripts/bench frames` as a table: Spark's own, Twinlog's, their ratio, the goal."""
+"""Formats the results of `scripts/bench frames` as a table: Spark's number, Twinlog's, ratio and
+goal.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ _RIGHT: Final = frozenset((2, 3, 4))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One step of one process, as it was seen."""
+    """The measurements of one step in one process."""
 
     round: int
     format: str
@@ -30,7 +32,7 @@ class Step:
     peak_pss_bytes: int = 0
     used_by_others: float = 0.0
     times_ms: list[Mapping[str, float]] = field(default_factory=list)
-    """Of each micro-batch, the parts of its duration by Spark's names."""
+    """For each micro-batch, the parts of its duration in ms, by Spark's names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +120,9 @@ _ROWS: Final = (
 
 
 def frames_table(steps: Sequence[Step]) -> str:
-    """Medians of all rounds, and which of them others have disturbed."""
+    """Return a table of the medians of all rounds, with a note about steps that other processes
+    have disturbed.
+    """
     cells = [_cells(row, steps) for row in _ROWS]
     disturbed = sorted(
         f"{one.round} {one.format} {one.name} {one.used_by_others:.0%}"

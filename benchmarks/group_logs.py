@@ -1,7 +1,9 @@
-"""When checkpoints and offsets of groups came to the target: read from its logs, by broker time.
+"""Finds when checkpoints and group offsets arrived on the target, by the broker's timestamps in its
+logs.
 
-Read after the run, so that nothing is disturbed. Offsets of groups have the time of their commit in
-the broker's own topic; the checkpoints topic is made by the benchmark with `LogAppendTime`.
+The logs are read after the run, so that it is not disturbed. In the brokers' offsets topic, the
+timestamp of a record is the time of the commit. The benchmark creates the checkpoints topic with
+`LogAppendTime`.
 """
 
 from __future__ import annotations
@@ -33,11 +35,11 @@ __all__ = [
 GROUP_OFFSETS: Final = "__consumer_offsets"
 _TIMEOUT_S: Final = 30.0
 _OFFSET_KEYS: Final = frozenset({0, 1})
-"""Versions of keys that are of offsets; others are of groups."""
+"""Versions of keys of offsets. Other versions are keys of groups."""
 
 
 class Pair(NamedTuple):
-    """One group in one partition."""
+    """A group and a partition."""
 
     group: str
     topic: str
@@ -46,17 +48,17 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """One checkpoint or commit in the log."""
+    """A checkpoint or a commit in a log."""
 
     pair: Pair
     offset: int
-    """Of a checkpoint the upstream one."""
+    """The committed offset. For a checkpoint, the upstream offset."""
     at_ms: int
-    """When the broker took it."""
+    """When the broker appended it, in ms since 1970."""
 
 
 def read_log(bootstrap: str, topic: str) -> list[Message]:
-    """Every record of a topic up to the ends that its partitions have now."""
+    """Return all records of a topic up to the current ends of its partitions."""
     settings = {"bootstrap.servers": bootstrap, "group.id": "bench", "log_level": 0}
     ends = log_ends(bootstrap, topic)
     reader = Consumer({**settings, "enable.auto.commit": False, "auto.offset.reset": "earliest"})
@@ -78,7 +80,7 @@ def read_log(bootstrap: str, topic: str) -> list[Message]:
 
 
 def log_ends(bootstrap: str, topic: str) -> dict[int, int]:
-    """The log end of each partition."""
+    """Return the log end of each partition."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     known = admin.list_topics(topic=topic, timeout=_TIMEOUT_S).topics[topic]
     if known.error is not None:
@@ -89,7 +91,7 @@ def log_ends(bootstrap: str, topic: str) -> dict[int, int]:
 
 
 def checkpoints_in(messages: Iterable[Message]) -> Iterator[Seen]:
-    """The checkpoints of a log."""
+    """Yield the checkpoints in a log."""
     for message in messages:
         try:
             one = Checkpoint.decode(message.key(), message.value())
@@ -103,7 +105,7 @@ def checkpoints_in(messages: Iterable[Message]) -> Iterator[Seen]:
 
 
 def commits_in(messages: Iterable[Message]) -> Iterator[Seen]:
-    """The committed offsets in a log of the broker's own topic; deletions are left out."""
+    """Yield the committed offsets in a log of the offsets topic. Deletions are left out."""
     for message in messages:
         key, value = message.key(), message.value()
         if not key or not value or struct.unpack_from(">h", key)[0] not in _OFFSET_KEYS:
@@ -111,7 +113,7 @@ def commits_in(messages: Iterable[Message]) -> Iterator[Seen]:
         group, at = _string(key, 2)
         topic, at = _string(key, at)
         (partition,) = struct.unpack_from(">i", key, at)
-        # every version of the value begins so
+        # every version of the value begins with these fields
         _, offset = struct.unpack_from(">hq", value)
         yield Seen(pair=Pair(group, topic, partition), offset=offset, at_ms=message.timestamp()[1])
 
@@ -122,7 +124,9 @@ def _string(data: bytes, at: int) -> tuple[str, int]:
 
 
 def first_since(seen: Iterable[Seen], groups: str, since_ms: int) -> dict[Pair, int]:
-    """The first moment from `since_ms` on of each pair whose group's name begins so."""
+    """Return the first time, at or after `since_ms`, of each pair whose group's name begins with
+    `groups`.
+    """
     out: dict[Pair, int] = {}
     for one in seen:
         if one.at_ms >= since_ms and one.pair.group.startswith(groups):
@@ -131,7 +135,9 @@ def first_since(seen: Iterable[Seen], groups: str, since_ms: int) -> dict[Pair, 
 
 
 def latencies_ms(commits: Mapping[int, float], seen: Iterable[Seen], group: str) -> list[float]:
-    """From each commit (offset, ms) to the first checkpoint that holds it or a later one."""
+    """Return the time from each commit (offset, ms) to the first checkpoint with this or a later
+    offset.
+    """
     reached = sorted((one.at_ms, one.offset) for one in seen if one.pair.group == group)
     out = []
     for offset, at_ms in commits.items():

@@ -1,8 +1,8 @@
-"""One run of the groups case: a group at the head of a topic, then very many groups at once.
+"""One run of the groups case: first a group that keeps up with a topic, then many groups at once.
 
-First one group commits after each record, as an application does that keeps up: how long until its
-checkpoint is on the target. Then many groups commit in every partition: how long after the last of
-these commits all of them are on the target, as checkpoints and as offsets of the groups there.
+First, one group commits after each record, like an application that keeps up. Measured is the time
+until its checkpoint is on the target. Then many groups commit in every partition. Measured is the
+time from the last commit until all are on the target, both as checkpoints and as group offsets.
 """
 
 from __future__ import annotations
@@ -40,19 +40,23 @@ GROUP_KEYS: Final = {
     "sync.group.offsets.enabled": "true",
     "sync.group.offsets.interval.seconds": "1",
     "refresh.groups.interval.seconds": "5",
-    # a sync for every batch: MirrorMaker 2 translates offsets near the end of a log exactly then
+    # a sync for every batch, so that MirrorMaker 2 translates offsets near the end of a log exactly
     "offset.lag.max": "0",
 }
-"""Of both copiers: everything as often as can be."""
+"""Keys for both copiers: the shortest possible intervals."""
 
 RECORDS_EACH: Final = 100
-"""Records in each partition of the topic that the many groups have read."""
+"""Number of records in each partition of the topic that the many groups have read."""
 
 _HEAD: Final = "head"
 _STEP_S: Final = 0.37
-"""Between two commits: they shall not fall into step with rounds of a second."""
+"""Time between two commits, in seconds, chosen so that commits do not coincide with rounds of a
+second.
+"""
 _SETTLE_S: Final = 12.0
-"""More than two refreshes: new groups are found, and MirrorMaker 2 starts its tasks anew."""
+"""Time for the copiers to find new groups, in seconds: more than two refreshes. MirrorMaker 2 also
+restarts its tasks in this time.
+"""
 _QUIET_S: Final = 4.0
 _SYNC_WITHIN_S: Final = 45.0
 _TIMEOUT_S: Final = 30.0
@@ -60,7 +64,7 @@ _TIMEOUT_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupNumbers:
-    """What was measured; None for what was not done in time."""
+    """The measurements. None for values that were not reached in time."""
 
     first_record_s: float
     latency: Latency
@@ -73,7 +77,7 @@ class GroupNumbers:
 
 @dataclass(slots=True, kw_only=True)
 class GroupRun:
-    """The groups of one run, on both clusters."""
+    """Measures one run with its groups on both clusters."""
 
     alias: str
     source: str
@@ -84,7 +88,7 @@ class GroupRun:
 
     @property
     def selects(self) -> str:
-        """Names of this run's groups only."""
+        """A regular expression that matches only the names of this run's groups."""
         return f"{self.alias}-.*"
 
     @property
@@ -100,11 +104,11 @@ class GroupRun:
         return [f"{self.alias}-many-{number}" for number in range(self.scale.groups)]
 
     def prepare(self) -> None:
-        """The group at the head exists before the copier looks for groups."""
+        """Create the group that keeps up, before the copier looks for groups."""
         _commit(_admin(self.source), [self._head], self.head_topic, [0], 0)
 
     def measure(self, copier: Copier, remote: RemoteTopic) -> GroupNumbers:
-        """All of it, with a copier that was just started."""
+        """Run all measurements with a copier that was just started."""
         first = wait_for_first_record(copier, remote)
         deadline = time.monotonic() + _SYNC_WITHIN_S
         while remote.records() < self.scale.group_partitions * RECORDS_EACH:
@@ -126,16 +130,18 @@ class GroupRun:
         return self._numbers(first.at - copier.started, steady, began_ms, ended_ms)
 
     def clean(self) -> None:
-        """Delete the groups: what brokers list stays short."""
+        """Delete the groups on both clusters, so that the lists of groups stay short."""
         for bootstrap in (self.source, self.target):
-            admin = _admin(bootstrap)  # kept: without it the answers would never come
+            admin = _admin(bootstrap)  # keeps the client alive, without which no response arrives
             answers = admin.delete_consumer_groups([self._head, *self._many])
             for done in answers.values():
-                with suppress(KafkaException):  # it never came to this cluster
+                with suppress(KafkaException):  # the group does not exist on this cluster
                     done.result(_TIMEOUT_S)
 
     def _keep_up(self, copier: Copier) -> dict[int, float]:
-        """Write a record, commit behind it, again and again; (offset, ms) of each commit."""
+        """Repeatedly write a record and commit the offset after it. Returns the time of each commit
+        in ms, by offset.
+        """
         admin = _admin(self.source)
         producer = Producer({"bootstrap.servers": self.source, "log_level": 0, "linger.ms": 0})
         offsets: list[int] = []
@@ -156,9 +162,10 @@ class GroupRun:
         return commits
 
     def _until_quiet(self, copier: Copier, before: tuple[int, int], grown: int) -> None:
-        """Until that many checkpoints and commits have come and for a while no more, or it is late.
+        """Wait until `grown` checkpoints and commits have arrived, and then no more for a while.
+        Returns after a timeout, too.
 
-        Who is slow may be quiet before it writes anything.
+        A slow copier may be quiet before it writes anything, so quiet alone is not sufficient.
         """
         deadline = time.monotonic() + _SYNC_WITHIN_S
         seen, since = before, time.monotonic()
@@ -172,7 +179,9 @@ class GroupRun:
             self._wait(copier, 0.5)
 
     def _sizes(self) -> tuple[int, int]:
-        """How many records the target's two logs have had."""
+        """Return how many records the checkpoints topic and the offsets topic of the target have
+        had.
+        """
         checkpoints, commits = (
             sum(log_ends(self.target, topic).values())
             for topic in (self.checkpoints_topic, GROUP_OFFSETS)
@@ -219,9 +228,8 @@ def _admin(bootstrap: str) -> AdminClient:
 def _commit(
     admin: AdminClient, groups: Iterable[str], topic: str, partitions: Iterable[int], offset: int
 ) -> None:
-    """Set the offsets of groups without members, all of them at once; again while one is refused.
-
-    A coordinator that is still coming up refuses for a moment.
+    """Set the offsets of all groups, which have no members. Repeats rejected requests, because a
+    coordinator that is starting rejects them for a moment.
     """
     where = [TopicPartition(topic, each, offset) for each in partitions]
     left, deadline = list(groups), time.monotonic() + _TIMEOUT_S

@@ -1,7 +1,7 @@
-"""`scripts/bench lanes`: the memory of a mirror by its lanes, 32 of them among others.
+"""`scripts/bench lanes`: measures the memory of a mirror with different numbers of lanes, up to 32.
 
-A topic of 32 partitions is copied with `tasks.max = 32`, which is as many lanes as cores, and with
-`--lanes`.
+A topic of 32 partitions is copied with `tasks.max = 32`, which leads to as many lanes as cores, and
+with several values of `--lanes`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MIB: Final = 2**20
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run it; returns the exit code."""
+    """Run the benchmark, and return the exit code."""
     parser = argparse.ArgumentParser(prog="scripts/bench lanes", description=__doc__)
     parser.add_argument("--records", type=int, default=1_000_000, metavar="N", help="of 1 KB")
     parser.add_argument("--lanes", type=int, nargs="*", default=[1, 2, 8, 32], metavar="N")
@@ -46,7 +46,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _measured(stage: Stage, lanes: int | None) -> tuple[str, str]:
-    """PSS of all its processes at the end of the topic, and at most."""
+    """Return the memory (PSS) of all processes after the copy, and its maximum during the copy, in
+    MiB.
+    """
     flow = FlowFile(
         alias=stage.next_alias(),
         source=stage.source.bootstrap,

@@ -1,4 +1,4 @@
-"""One run of the latency case: steady records through a copier, measured over a window."""
+"""One run of the latency case: a copier copies steady traffic, which is measured over a window."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LONGEST_START_S = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SteadyNumbers:
-    """What was seen of a copier under steady load."""
+    """The measurements of a copier under steady load."""
 
     first_record_s: float
     latency: Latency
@@ -38,7 +38,7 @@ class SteadyNumbers:
 
 @contextmanager
 def steady_load(bootstrap: str, topic: str, scale: Scale) -> Iterator[None]:
-    """Write to the topic at the scale's rate for as long as the context is open."""
+    """Write to the topic at the scale's rate until the `with` block ends."""
     task = ProduceTask(
         bootstrap=bootstrap,
         topic=topic,
@@ -54,7 +54,7 @@ def steady_load(bootstrap: str, topic: str, scale: Scale) -> Iterator[None]:
 def watch_steady(
     copier: Copier, remote: RemoteTopic, bootstrap: str, scale: Scale
 ) -> SteadyNumbers:
-    """Wait for the first record, warm up, then measure one window."""
+    """Wait for the first copied record, warm up, and then measure one window."""
     first = wait_for_first_record(copier, remote)
     task = _task(bootstrap, remote.name, scale, first.at + scale.warm_up_s, scale.window_s)
     begin_at = first.at + scale.warm_up_s
@@ -68,14 +68,16 @@ def watch_steady(
         first_record_s=first.at - copier.started,
         latency=latency,
         cpu_s=cpu_s,
-        # only now: to read it stops a process for a moment
+        # at the end, because reading the memory stops a process for a moment
         pss_bytes=copier.tree.pss_bytes(),
         processes_started=copier.tree.seen_between(begin_at, begin_at + scale.window_s),
     )
 
 
 def measure_floor(bootstrap: str, topic: str, scale: Scale) -> Latency:
-    """The same measurement on the source itself: what clients and brokers take without a copier."""
+    """Return the latency of the same measurement on the source, that is, of clients and brokers
+    without a copier.
+    """
     begin_at = time.monotonic() + 3
     seconds = scale.window_s / 2
     task = _task(bootstrap, topic, scale, begin_at, seconds)

@@ -1,4 +1,4 @@
-"""The two copiers' configuration files and command lines, in one place: both sides' settings."""
+"""The configuration files and command lines of both copiers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 THIS_TWINLOG: Final = Path(sys.executable).with_name("twinlog")
 
 TUNED: Final = {"compression.type": "lz4", "batch.size": "65536", "linger.ms": "20"}
-"""MirrorMaker 2's producer when a backlog is copied."""
+"""Settings of MirrorMaker 2's producer for the copy of a backlog."""
 
 LINGER_0: Final = {"compression.type": "lz4", "batch.size": "65536", "linger.ms": "0"}
 DEFAULT_LINGER: Final = {"compression.type": "lz4", "batch.size": "65536"}
@@ -57,27 +57,29 @@ appender.stdout.layout.pattern = %p %c: %m%n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowFile:
-    """One mm2.properties: one topic from the source to cluster B."""
+    """An mm2.properties that copies one topic from the source to cluster B."""
 
     alias: str
-    """Of the source: a new one for each run, so that remote and internal topics are new as well."""
+    """The alias of the source. Each run has a new one, so that its remote and internal topics are
+    new as well.
+    """
     source: str
     target: str
     topic: str
     tasks: int
     more: Mapping[str, str] = field(default_factory=dict)
-    """Further keys for both copiers; they win."""
+    """Further keys for both copiers. They override the keys above."""
 
     @property
     def remote_topic(self) -> str:
-        """The topic's name on the target."""
+        """The name of the remote topic."""
         return f"{self.alias}.{self.topic}"
 
     def text(self, producer: Mapping[str, str]) -> str:
         """The file.
 
-        The producer's keys stand under `B.producer.`: under `A->B.producer.` they would not reach
-        the producer that writes the records.
+        The producer's keys have the prefix `B.producer.`, because keys with `A->B.producer.` have
+        no effect on the producer that writes the records.
         """
         lines = {
             "clusters": f"{self.alias}, B",
@@ -101,14 +103,16 @@ class FlowFile:
 
 
 def log_of(alias: str, folder: Path) -> Path:
-    """Where the output of the run with this alias goes."""
+    """Return the path of the log file of the run with this alias."""
     return folder / f"{alias}.log"
 
 
 def mirror_maker_launch(
     flow: FlowFile, producer: Mapping[str, str], jars: Path, folder: Path
 ) -> Launch:
-    """A dedicated MirrorMaker 2 for flows into B, with the options of its own start script."""
+    """Return the launch of a dedicated MirrorMaker 2 for flows into B, with the JVM options of its
+    start script.
+    """
     properties = folder / f"{flow.alias}.properties"
     properties.write_text(flow.text(producer), encoding="utf-8")
     logging = folder / "log4j2.properties"
@@ -127,7 +131,9 @@ def twinlog_launch(
     program: Path = THIS_TWINLOG,
     lease_s: float | None = None,
 ) -> Launch:
-    """`twinlog mirror`, from the same file that MirrorMaker 2 gets for a backlog."""
+    """Return the launch of `twinlog mirror`, with the same file that MirrorMaker 2 gets for a
+    backlog.
+    """
     properties = folder / f"{flow.alias}.properties"
     properties.write_text(flow.text(TUNED), encoding="utf-8")
     command = [str(program), "mirror", str(properties)]
@@ -137,6 +143,6 @@ def twinlog_launch(
         system=system,
         command=command,
         log=log_of(flow.alias, folder),
-        # whatever a killed one leaves behind goes with the benchmark's own folder
+        # files of a killed mirror are removed with the benchmark's folder
         environment={"TMPDIR": str(folder)},
     )

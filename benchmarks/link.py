@@ -1,7 +1,8 @@
-"""A long link in front of a cluster: `link.c`, compiled when it is needed, and a cluster behind it.
+"""A long link in front of a cluster (`link.c`, which is compiled if necessary), and a cluster
+behind it.
 
-Clients of the cluster's listener `FAR` come through the link, because brokers advertise its port.
-The benchmark's own clients use the first listener, which is near.
+Clients of the cluster's listener `FAR` connect through the link, because the brokers advertise the
+link's port. The benchmark's own clients use the first listener, without the link.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ _SOURCE: Final = Path(__file__).with_suffix(".c")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A delay each way, and limits in each direction; 0 is no limit."""
+    """A link's delay in each direction, and its limits. 0 means no limit."""
 
     delay_ms: float
     mbit: float = 0
-    """Rate that all connections share."""
+    """Maximum rate of all connections together, in each direction."""
     window_kb: int = 0
-    """Unacknowledged bytes of one connection."""
+    """Maximum unacknowledged bytes of one connection, in KB."""
 
     def __str__(self) -> str:
         rate = f", {self.mbit:g} Mbit/s" if self.mbit else ""
@@ -44,7 +45,7 @@ class Link:
 
 @contextmanager
 def open_link(link: Link, port: int, to_port: int, folder: Path) -> Iterator[psutil.Process]:
-    """Run a link between two ports of this machine."""
+    """Run a link between two ports of this machine until the `with` block ends."""
     program = folder / "link"
     if not program.exists():
         subprocess.run(["cc", "-O2", "-o", str(program), str(_SOURCE)], check=True)
@@ -64,8 +65,8 @@ def open_link(link: Link, port: int, to_port: int, folder: Path) -> Iterator[psu
 def far_cluster(
     name: str, new_cluster: Callable[[str, Mapping[str, str]], LocalCluster]
 ) -> tuple[LocalCluster, int]:
-    """Return a cluster of one broker that is not started, and the port at which its listener `FAR`
-    expects its link.
+    """Return a cluster of one broker that is not started, and the port of the link to its listener
+    `FAR`.
     """
     near, far, controller, link_port = free_ports(4)
     advertised = f"{_NEAR}://{HOST}:{near},{FAR}://{HOST}:{link_port}"

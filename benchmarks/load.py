@@ -12,30 +12,32 @@ from benchmarks.payload import make_key, make_values
 __all__ = ["BATCH_BYTES", "DIFFERENT_VALUES", "Backlog", "fill"]
 
 BATCH_BYTES = 65536
-"""librdkafka counts a batch before it is compressed, so this is also the payload of a batch."""
+"""Maximum size of a batch. librdkafka compares the size before compression with it."""
 
 DIFFERENT_VALUES = 20_000
-"""More than lz4 can see at once: repeating them does not make a batch smaller."""
+"""Number of different values. More than lz4's window, so that repeated values do not make a batch
+smaller.
+"""
 
 _FLUSH_S = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """What to write."""
+    """The topic and the records to write."""
 
     topic: str
     partitions: int
     records: int
     age_s: float
-    """How long ago the records' timestamps are."""
+    """Age of the first record's timestamp, in seconds."""
     seed: int
     batch_records: int = 10_000
     """Maximum number of records of a batch."""
 
 
 def fill(bootstrap: str, backlog: Backlog) -> None:
-    """Write the backlog and wait until the brokers have all of it."""
+    """Write the backlog, and wait until the brokers have acknowledged all records."""
     lost: list[str] = []
     producer = Producer(
         {

@@ -1,8 +1,9 @@
-"""How long a flow takes to restart behind a large offset map: `python -m benchmarks.map_restart`.
+"""Measures how long a flow with a large offset map takes to restart: `python -m
+benchmarks.map_restart`.
 
-500 partitions are copied, each map is written again as 20,000 runs, as after as many commits, and
-the mirror is started anew (the command, with Spark) while every source partition has new records.
-Printed is the time from the start of the process to the last of these records on the target.
+500 partitions are copied. Then each partition's map is rewritten as 20,000 runs, as after as many
+commits, and every source partition gets new records. The mirror is started again (the command, with
+Spark). Printed is the time from the start of the process until all new records are on the target.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def client_of(cluster: LocalCluster) -> ClusterClient:
 
 
 def put(source: ClusterClient, count: int) -> None:
-    """So many records to each partition: the last ones in batches as applications send them."""
+    """Write `count` records to each partition. The last ones are in small batches, as applications
+    send them.
+    """
     sizes = [
         *([count - LAST] if count > LAST else []),
         *[PER_BATCH] * (min(count, LAST) // PER_BATCH),
@@ -72,14 +75,14 @@ def put(source: ClusterClient, count: int) -> None:
 
 
 def copied(target: ClusterClient) -> int:
-    """Records on the target."""
+    """Return the number of records on the target."""
     tps = [TopicPartition(REMOTE, partition) for partition in range(PARTITIONS)]
     found = list_offsets(target, tps, LATEST)
     return sum(0 if isinstance(end, TwinlogError) else end.offset for end in found.values())
 
 
 def mirror(config: Path, target: ClusterClient, wanted: int) -> float:
-    """Seconds from the start of the command until the target has so many records."""
+    """Run the mirror. Return the seconds from its start until the target has `wanted` records."""
     began = time.monotonic()
     with subprocess.Popen([TWINLOG, "mirror", str(config)]) as run:
         try:
@@ -97,11 +100,11 @@ def _count(target: ClusterClient) -> int:
     try:
         return copied(target)
     except TwinlogError:
-        return 0  # the topic is only being made
+        return 0  # the topic is just being created
 
 
 def as_many_runs(known: PartitionMap, producer_id: int) -> Iterator[ChunkRow]:
-    """The same map, each record of it a run of its own, as a next term would write it."""
+    """Yield rows of the next term for the same map, in which each record is a run."""
     term = Term(known.term.generation, known.term.start + 1)
     key: PartitionKey = known.key
     first = known.runs[0]
@@ -120,7 +123,7 @@ def as_many_runs(known: PartitionMap, producer_id: int) -> Iterator[ChunkRow]:
 
 
 def main() -> None:
-    """On two brokers of its own."""
+    """Run the benchmark with two brokers."""
     with (
         TemporaryDirectory(prefix="twinlog-restart-") as folder,
         LocalCluster("source", heap_mb=1024) as a,

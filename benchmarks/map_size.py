@@ -1,9 +1,10 @@
-"""How large an offset map gets, and what it costs to read: `python -m benchmarks.map_size`.
+"""Measures how large an offset map gets, and what reading it costs: `python -m
+benchmarks.map_size`.
 
-A source whose application commits ten times a second has a gap, so a run of the map, behind each
-commit. The rows of such a map are written to a broker and read in a process of its own, as a driver
-that starts reads them; and the size of a year of it is counted, with and without what retention
-takes away.
+If an application commits ten transactions a second, the source's log has a gap after each commit,
+and the map has a run for each. The rows of such a map are written to a broker, and another process
+reads them as a starting driver does. The size after a year is calculated, with and without
+retention.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ DAY_S: Final = 86_400
 
 
 def chunk(partition: int, number: int) -> ChunkRow:
-    """The runs of a chunk of a source with a marker behind each commit."""
+    """Return a chunk of runs for a source with a transaction marker after each commit."""
     first = number * RUNS_PER_CHUNK
     return ChunkRow(
         key=PartitionKey(TopicId("a" * 32), TopicId("b" * 32), partition),
@@ -56,7 +57,7 @@ def client_of(bootstrap: str) -> ClusterClient:
 
 
 def write(client: ClusterClient, runs: int) -> int:
-    """Rows of all partitions; returns the bytes of their keys and values."""
+    """Write the rows of all partitions. Returns the size of their keys and values in bytes."""
     create_topic(
         client,
         TOPIC,
@@ -77,7 +78,7 @@ def write(client: ClusterClient, runs: int) -> int:
 
 
 def read(bootstrap: str) -> None:
-    """In a process of its own: read all, and say what it took."""
+    """Read all rows, and print the time and memory that this took. Runs in its own process."""
     before = _resident_mb()
     began = time.monotonic()
     maps = MapReader(client_of(bootstrap), TOPIC, 1).read()
@@ -96,7 +97,7 @@ def _resident_mb() -> float:
 
 
 def year() -> None:
-    """What one partition keeps after a year, by the bytes of its rows."""
+    """Print the size of one partition's map after a year."""
     per_day = COMMITS_PER_S * DAY_S
     key, value = chunk(0, 365 * per_day // RUNS_PER_CHUNK).encode()
     per_chunk = len(key) + len(value)
@@ -114,7 +115,7 @@ def year() -> None:
 
 
 def main() -> None:
-    """Everything, on a broker of its own."""
+    """Run the benchmark with one broker, or only `read` in the second process."""
     if sys.argv[1:2] == ["read"]:
         read(sys.argv[2])
         return

@@ -1,7 +1,8 @@
-"""The Spark whose own Kafka source is measured: an environment of its own, and the source's jars.
+"""Installs the Spark whose own Kafka source is measured: a Python environment, and the source's
+jars.
 
-Both are made once, in `build/bench-spark`. The version is the newest one whose jars Maven Central
-has with all that they need; it need not be the version that Twinlog runs on.
+Both are installed once, in `build/bench-spark`. The version is the newest for which Maven Central
+has the jars with all dependencies. It may differ from the version on which Twinlog runs.
 """
 
 from __future__ import annotations
@@ -30,14 +31,16 @@ from pyspark.sql import SparkSession
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnSpark:
-    """A Python with that PySpark, and the jars that it lacks."""
+    """A Python with this PySpark, and the jars that PySpark lacks."""
 
     python: Path
     jars: tuple[Path, ...]
 
 
 def own_spark(progress: Progress) -> OwnSpark:
-    """Find or make it. Raises CalledProcessError, with what pip or Ivy said on standard error."""
+    """Return the installation, creating it if necessary. Raises CalledProcessError; pip and Ivy
+    print their errors to standard error.
+    """
     done = _FOLDER / "complete"
     python = _FOLDER / "venv" / "bin" / "python"
     if not done.exists():
@@ -50,12 +53,14 @@ def own_spark(progress: Progress) -> OwnSpark:
         _fetch(python)
         done.touch()
     there = {one.name for one in python.parents[1].glob("lib/python*/site-packages/pyspark/jars/*")}
-    # Ivy puts the organisation before each name
+    # Ivy adds the organisation before the name of each jar
     fetched = sorted((_FOLDER / "ivy" / "jars").glob("*.jar"))
     lacking = [one for one in fetched if one.name.partition("_")[2] not in there]
     return OwnSpark(python=python, jars=tuple(lacking))
 
 
 def _fetch(python: Path) -> None:
-    """As a user does: a session that wants the package, whose Ivy fetches what belongs to it."""
+    """Download the jars as users do: by a session with `spark.jars.packages`, whose Ivy fetches
+    them.
+    """
     subprocess.run([str(python), "-c", _SESSION], check=True, stdout=sys.stderr)

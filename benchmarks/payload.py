@@ -1,4 +1,6 @@
-"""Makes realistic records of exactly 1,000 bytes: JSON orders that lz4 packs about two to one."""
+"""Creates realistic records of exactly 1,000 bytes: JSON orders, which lz4 compresses about two to
+one.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +34,13 @@ _LETTERS = string.ascii_letters + string.digits
 
 
 def make_values(count: int, seed: int) -> list[bytes]:
-    """`count` different values; the same seed gives the same bytes in every run."""
+    """Return `count` different values. The same seed leads to the same bytes in every run."""
     source = random.Random(seed)
     return [_value(source) for _ in range(count)]
 
 
 def make_key(number: int) -> bytes:
-    """The key of the record with this number."""
+    """Return the key of the record with this number."""
     return b"%010d" % (number % 10**KEY_BYTES)
 
 
@@ -57,7 +59,7 @@ def _value(source: random.Random) -> bytes:
         "signature": _token(source, 240),
         "note": "",
     }
-    # the note fills up to the size that every record has
+    # the note pads the record to the size of all records
     room = VALUE_BYTES - len(json.dumps(order, separators=(",", ":")))
     order["note"] = " ".join(source.choices(_WORDS, k=room))[:room]
     return json.dumps(order, separators=(",", ":")).encode()

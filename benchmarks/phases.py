@@ -1,4 +1,6 @@
-"""Where the time from start to first record goes, as far as it can be seen from outside."""
+"""The steps from the start of a copier to its first record, as far as they can be observed from
+outside.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,15 @@ __all__ = ["phases_of"]
 _SPARK: Final = (
     ("Spark's JVM started", ("org.apache.spark.api.python.PythonGatewayServer",), 1),
     ("Python worker daemon started", ("pyspark", "daemon"), 1),
-    # the daemon forks its workers, which keep its command line
+    # the daemon forks its workers, which have the same command line
     ("first lane's process started", ("pyspark", "daemon"), 2),
 )
 
 
 def phases_of(copier: Copier, numbers: CopyNumbers) -> dict[str, float]:
-    """Seconds after the start of the process at which each step was first seen, in order."""
+    """Return the seconds from the start of the process to the first observation of each step, in
+    order.
+    """
     steps = {
         name: at - copier.started
         for name, parts, nth in _SPARK

@@ -1,8 +1,8 @@
-"""`scripts/bench plane`: what the control plane costs a mirror.
+"""`scripts/bench plane`: measures the cost of a mirror's control plane.
 
-A backlog is copied in turns without an address (`--listen off`), with one that nobody asks, and
-with one that 100 clients ask for all flows every two seconds. `--before PROGRAM` takes another
-`twinlog` into the turns, such as that of an environment with an older release.
+A backlog is copied in turns without a port (`--listen off`), with a port that no client uses, and
+with a port from which 100 clients request all flows every two seconds. `--before PROGRAM` adds
+another `twinlog` to the turns, for example one of an older release.
 """
 
 from __future__ import annotations
@@ -39,10 +39,12 @@ POLLED: Final = "polled"
 ORDER: Final = (BEFORE, OFF, SERVED, POLLED)
 
 RECORDS: Final = 8_000_000
-"""So many take a quarter of a minute: what the first request costs, once, is little beside it."""
+"""Records of the backlog. Their copy takes 15 s, so that the one-time cost of the first request is
+small in comparison.
+"""
 IDLE_S: Final = 10.0
-"""Behind the copy, until memory is taken: what the copy needed is given back. What is asked costs
-the same then, and shows without the copy's noise.
+"""Time between the copy and the measurement of memory, in seconds, so that the copy's memory is
+freed. Requests cost the same in this time, and the measurement has no noise of the copy.
 """
 MIB: Final = 2**20
 
@@ -58,14 +60,14 @@ class Cost:
     first_record_s: float
     records_per_s: float
     cpu_s: float
-    """Of all processes of the mirror, from its first record to its last."""
+    """CPU seconds of all processes of the mirror, from the first to the last record."""
     idle_bytes: int
-    """PSS of all of them, at the end of the topic."""
+    """PSS of all processes of the mirror after the copy."""
     idle_cores: float
-    """CPU seconds a second of all of them, there."""
+    """CPU seconds per second of all processes of the mirror after the copy."""
     answered: int = 0
     client_cores: float = 0.0
-    """What the clients themselves take, on the machine that copies."""
+    """CPU seconds per second of the clients, which run on the same machine."""
     used_by_others: float = 0.0
 
 
@@ -75,7 +77,7 @@ class _Row:
     unit: str
     digits: int
     goals: dict[str, tuple[str, Goal]]
-    """What a variant is compared with, and what has to come out."""
+    """For each variant with a goal: the variant to compare with, and the goal."""
 
 
 ROWS: Final = {
@@ -103,7 +105,7 @@ ROWS: Final = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run it; returns the exit code."""
+    """Run the benchmark, and return the exit code."""
     parser = argparse.ArgumentParser(prog="scripts/bench plane", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, metavar="N")
     parser.add_argument("--records", type=int, default=RECORDS, metavar="N")
@@ -115,7 +117,7 @@ def main(arguments: Sequence[str]) -> int:
     variants = [*([BEFORE] if options.before else []), OFF, SERVED, POLLED]
     costs: list[Cost] = []
     with open_stage(scale, ["backlog"], progress) as stage:
-        # the first copy of all is for the brokers, whose JVMs compile what they do
+        # round 0 does not count, because the brokers' JVMs compile their code in it
         for number in range(options.rounds + 1):
             turn = number % len(variants)
             for variant in variants[turn:] + variants[:turn]:
@@ -198,7 +200,7 @@ def _free_port() -> int:
 
 
 def report(costs: Sequence[Cost]) -> str:
-    """Medians of each variant, a line each, and whether the goals are met."""
+    """Return a table of the medians of each variant, with the goals and if they are met."""
     lines = []
     for name, row in ROWS.items():
         values = {

@@ -1,11 +1,12 @@
-"""Adds up CPU time and memory of a program and all processes it started, also those that ended.
+"""Adds up the CPU time and memory of a program and all processes that it has started, also ended
+ones.
 
-Who belongs to the program: its descendants, and everything in its session (it is started as a
-session leader, so a process whose parent died is still counted).
+A program's processes are its descendants, and all processes in its session. The program is started
+as a session leader, so that processes whose parent has died are still counted.
 
-CPU time of a process that ended is in its parent's "waited-for children" once the parent has waited
-for it. A parent that never waits leaves no such trace, so every process is also remembered as it
-was last seen. Both sums can only be too small; the larger one is taken.
+After a process has ended and its parent has waited for it, its CPU time is part of the parent's
+"waited-for children". Some parents never wait, so the last observed CPU time of every process is
+also stored. Both sums can only be too small, so the larger one is used.
 """
 
 from __future__ import annotations
@@ -26,32 +27,34 @@ _PSS_LINE = re.compile(rb"^Pss:\s+(\d+) kB", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessStat:
-    """What /proc/PID/stat says about one process."""
+    """The data of one process in /proc/PID/stat."""
 
     pid: int
     parent: int
     session: int
     started_ticks: int
     ended: bool
-    """A zombie: its parent has not waited for it yet."""
+    """True for a zombie, for which its parent has not waited yet."""
     own_s: float
-    """User and system time of the process itself."""
+    """User and system seconds of the process itself."""
     waited_s: float
-    """User and system time of its ended children, and theirs, for whom it has waited."""
+    """User and system seconds of ended descendants for which the process has waited."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appearance:
-    """When a process was first seen, and what it was."""
+    """The first observation of a process with a certain command line."""
 
     pid: int
     at: float
     command: str
-    """Of this moment: a process that becomes another program (exec) appears once more."""
+    """The command line at this time. A process that executes another program (exec) has a second
+    Appearance.
+    """
 
 
 def parse_stat(text: str) -> ProcessStat:
-    """Read one /proc/PID/stat; the name in parentheses may hold spaces and parentheses."""
+    """Parse a /proc/PID/stat. The name in parentheses may contain spaces and parentheses."""
     pid, _, rest = text.partition(" (")
     fields = rest.rpartition(")")[2].split()
     user, system, waited_user, waited_system = (int(field) for field in fields[11:15])
@@ -67,27 +70,27 @@ def parse_stat(text: str) -> ProcessStat:
 
 
 def parse_pss(text: bytes) -> int:
-    """Bytes of the Pss line of a smaps_rollup; 0 for a process that has just ended."""
+    """Return the bytes in the Pss line of a smaps_rollup, or 0 if the process has just ended."""
     match = _PSS_LINE.search(text)
     return int(match[1]) * 1024 if match else 0
 
 
 def read_processes(proc: Path = _PROC) -> dict[int, ProcessStat]:
-    """Every process of this machine that can be read."""
+    """Return all processes of this machine that can be read, by ID."""
     found = {}
     for entry in os.scandir(proc):
         if not entry.name.isdigit():
             continue
         try:
             stat = parse_stat((proc / entry.name / "stat").read_text())
-        except (OSError, IndexError, ValueError):  # it ended while we looked
+        except (OSError, IndexError, ValueError):  # the process has ended in the meantime
             continue
         found[stat.pid] = stat
     return found
 
 
 def members_of(root: int, processes: Mapping[int, ProcessStat]) -> list[ProcessStat]:
-    """The process `root`, its descendants, and everything in its session."""
+    """Return the process `root`, its descendants, and all processes in its session."""
     children: dict[int, list[int]] = {}
     for stat in processes.values():
         children.setdefault(stat.parent, []).append(stat.pid)
@@ -102,18 +105,20 @@ def members_of(root: int, processes: Mapping[int, ProcessStat]) -> list[ProcessS
 
 
 class ProcessTree:
-    """The processes of one program, observed from outside."""
+    """Observes the processes of one program from outside."""
 
     def __init__(self, root: int, proc: Path = _PROC) -> None:
         self.root = root
         self.appearances: dict[tuple[int, int, str], Appearance] = {}
-        """Every process ever seen, by pid, start time (a pid may be used again) and command."""
+        """All observed processes, by pid, start time (because a pid may be reused) and command."""
         self.peak_pss_bytes = 0
         self._proc = proc
         self._last_seen: dict[tuple[int, int], float] = {}
 
     def look(self) -> list[ProcessStat]:
-        """The members of this moment; call it often, so that short-lived ones are seen."""
+        """Return the current processes. Must be called often, so that short-lived ones are
+        observed.
+        """
         members = members_of(self.root, read_processes(self._proc))
         for stat in members:
             self._last_seen[stat.pid, stat.started_ticks] = stat.own_s
@@ -125,30 +130,36 @@ class ProcessTree:
         return members
 
     def cpu_s(self) -> float:
-        """User and system seconds that all members have used since they started."""
+        """Return the user and system seconds that all processes have used since their start."""
         return max(self.sums_s())
 
     def sums_s(self) -> tuple[float, float]:
-        """The same twice: with what parents waited for, and as each one was last seen."""
+        """Return the CPU seconds of all processes as two sums: with the waited-for children of
+        parents, and from the last observation of each process.
+        """
         members = self.look()
         waited = sum(stat.own_s + stat.waited_s for stat in members)
         return waited, sum(self._last_seen.values())
 
     def pss_bytes(self) -> int:
-        """Proportional set size of all members now: shared pages count once over all sharers."""
+        """Return the current proportional set size of all processes, in which shared pages count
+        once.
+        """
         total = sum(self._pss(stat.pid) for stat in self.look())
         self.peak_pss_bytes = max(self.peak_pss_bytes, total)
         return total
 
     def first_seen(self, *parts: str, nth: int = 1) -> float | None:
-        """When the nth process with all `parts` in its command line was first seen."""
+        """Return when the nth process with all `parts` in its command line was first observed, or
+        None.
+        """
         times = sorted(
             seen.at for seen in self.appearances.values() if _has_all(seen.command, parts)
         )
         return times[nth - 1] if len(times) >= nth else None
 
     def seen_between(self, begin: float, end: float) -> int:
-        """How many processes were first seen in this span of `time.monotonic()`."""
+        """Return how many processes were first observed between two times (monotonic)."""
         return len({seen.pid for seen in self.appearances.values() if begin <= seen.at <= end})
 
     def _command(self, pid: int) -> str:

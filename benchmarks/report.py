@@ -1,4 +1,4 @@
-"""The report: the table and what belongs to it for people, one JSON file for programs."""
+"""The report: a table with settings and notes for people, and a JSON file for programs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ JSON_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Everything that a benchmark found out."""
+    """The results of a benchmark."""
 
     scale: Scale
     rounds: int
@@ -46,7 +46,7 @@ class Report:
     reference: str = MIRROR_MAKER
 
     def text(self) -> str:
-        """For people."""
+        """Return the report as text."""
         parts = [
             _settings_text(self),
             render_rows(self.rows, self.reference),
@@ -56,7 +56,7 @@ class Report:
         return "\n\n".join(parts)
 
     def as_json(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the content of the JSON file."""
         return {
             "command": "bench",
             "version": JSON_VERSION,
@@ -69,7 +69,7 @@ class Report:
         }
 
     def write(self, path: Path) -> None:
-        """Write the JSON file; its folder is made."""
+        """Write the JSON file, and create its folder if necessary."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(self.as_json(), indent=1) + "\n", encoding="utf-8")
 

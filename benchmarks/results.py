@@ -1,4 +1,4 @@
-"""What one run of one copier measured."""
+"""The results of one run of one copier."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ MIRROR_MAKER = "MirrorMaker 2"
 TWINLOG = "Twinlog"
 
 WARM_UP = 0
-"""The number of the round that counts in no row."""
+"""The number of the warm-up round, which counts in no row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """Milliseconds from a record's timestamp to its arrival at a consumer of the target."""
+    """Latency in milliseconds, from a record's timestamp to its arrival at a consumer of the
+    target.
+    """
 
     records: int
     expected: int
@@ -28,7 +30,9 @@ class Latency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """One run; None where the case does not measure it or the run failed before."""
+    """The results of one run. A value is None if the case does not measure it, or if the run failed
+    before.
+    """
 
     round: int
     case: str
@@ -36,43 +40,49 @@ class RunResult:
     alias: str
     failure: str = ""
     first_record_s: float | None = None
-    """From the start of the process to the first record seen at the target's log ends."""
+    """Seconds from the start of the process until the target's log ends show the first record."""
     copy_s: float | None = None
     records_per_s: float | None = None
     cpu_s: float | None = None
-    """User and system time of all processes, during the copy or the window."""
+    """User and system seconds of all processes, during the copy or the window."""
     cpu_s_per_gb: float | None = None
     peak_pss_bytes: int | None = None
     excess_records: int | None = None
-    """How many more records the target has than the source: duplicates."""
+    """Number of duplicates: the records that the target has in addition to the source's."""
     bytes_on_disk: int | None = None
-    """Of the remote topic: shows whether compression arrived."""
+    """Size of the remote topic, which shows if its batches are compressed."""
     latency: Latency | None = None
-    """Of records; in the groups case from a commit to its checkpoint."""
+    """Latency of records, or in the groups case from a commit to its checkpoint."""
     checkpointed_s: float | None = None
-    """From the last commit on the source until all groups' checkpoints are on the target."""
+    """Seconds from the last commit on the source until the checkpoints of all groups are on the
+    target.
+    """
     committed_s: float | None = None
-    """Until their offsets are committed there."""
+    """Seconds from the last commit on the source until all groups' offsets are committed on the
+    target.
+    """
     processes_started_in_window: int | None = None
-    """The lanes of the next lease are new processes: shows that a lease change was inside."""
+    """Number of processes that started in the window. Shows if a lease changed in it, because the
+    lanes of the next lease are new processes.
+    """
     phases: dict[str, float] = field(default_factory=dict)
-    """Seconds after the start of the process at which something was first seen."""
+    """Seconds from the start of the process to the first observation of each step."""
     ballast_bytes: int | None = None
-    """Memory held for the run until it needed it; 0 where the machine has too little."""
+    """Memory that was reserved for the run, or 0 if the machine has too little."""
     used_by_others: float | None = None
     """Share of the machine's CPU that was spent outside the benchmark during the run."""
     stop_s: float | None = None
     exit_code: int | None = None
     warnings: list[str] = field(default_factory=list)
-    """The first lines of the copier's output that are warnings or worse."""
+    """The first warnings and errors in the copier's output."""
 
     @property
     def is_warm_up(self) -> bool:
-        """Whether it counts in no row."""
+        """True for a warm-up run, which counts in no row."""
         return self.round == WARM_UP
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values, without what was not measured."""
+        """Return the results as plain values, without those that were not measured."""
         return {
             key: value for key, value in asdict(self).items() if value not in (None, "", {}, [])
         }

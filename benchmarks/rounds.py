@@ -1,4 +1,4 @@
-"""Runs the cases, round after round, with the copiers taking turns at going first."""
+"""Runs the cases in rounds. The order of the copiers alternates between rounds."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ __all__ = ["Rounds"]
 
 @dataclass(slots=True)
 class Rounds:
-    """The plan of a benchmark and what came out so far."""
+    """The plan of a benchmark, and its latency without a copier."""
 
     stage: Stage
     progress: Progress
     jars: Path
     cases: Sequence[str]
     programs: Mapping[str, Path]
-    """The copiers in the order of the first round, with the `twinlog` to run."""
+    """The copiers in the order of the first round, with the `twinlog` program of each."""
     rounds: int
     floor: Latency | None = None
-    """Latency of a consumer on the source itself, without any copier."""
+    """Latency of a consumer on the source, that is, without a copier."""
 
     def run(self) -> Iterator[RunResult]:
-        """Every run, one after the other; a failed one is a result as well."""
+        """Execute all runs, and yield the result of each. A failed run is also a result."""
         if self.stage.scale.warms_up and "backlog" in self.cases:
             for system in self.programs:
                 yield self._one(RunResult(round=WARM_UP, case="backlog", system=system, alias=""))
@@ -76,7 +76,8 @@ class Rounds:
             try:
                 result = self._measured(result)
             except (CopierFailed, KafkaException, OSError) as error:
-                # one bad run must not cost the others: it is reported, and the exit code tells
+                # after a failed run, the other runs continue; the report and the exit code show the
+                # failure
                 result = replace(result, failure=str(error) or repr(error))
             share = round(others.share(), 3)
         result = replace(result, used_by_others=share, ballast_bytes=ballast.size)
@@ -160,7 +161,8 @@ class Rounds:
             return GROUPS_TOPIC
         if result.case not in STEADY_CASES:
             return {"unprotected": OLD_TOPIC, "small": SMALL_TOPIC}.get(result.case, BACKLOG_TOPIC)
-        # a new one for each run, or the next copier would begin with what the last one has read
+        # a new topic for each run, because otherwise a copier would also copy the records of the
+        # previous run
         topic = f"{STEADY_TOPIC}-{result.alias}"
         self.stage.source_topics.create(topic, self.stage.scale.partitions)
         return topic

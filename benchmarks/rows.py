@@ -1,4 +1,4 @@
-"""The rows of the report: medians of both copiers, their ratio, and the goal it has to meet."""
+"""The rows of the report: medians of both copiers, their ratio, and the goal of the ratio."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _MIB: Final = 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """What the ratio Twinlog / MirrorMaker 2 has to be, or Twinlog's number alone."""
+    """The bounds of the ratio Twinlog / MirrorMaker 2, or of Twinlog's number alone."""
 
     text: str
     at_least: float | None = None
     at_most: float | None = None
     alone: bool = False
-    """The bounds are those of Twinlog's number, whatever MirrorMaker 2's is."""
+    """If True, the bounds apply to Twinlog's number, and MirrorMaker 2's number does not matter."""
 
     def met_by(self, value: float) -> bool:
-        """Whether a ratio, or the number alone, meets it."""
+        """Return True if the ratio (or Twinlog's number) meets the goal."""
         return (self.at_least is None or value >= self.at_least) and (
             self.at_most is None or value <= self.at_most
         )
@@ -32,7 +32,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """One row: which runs it is taken from, and which of their numbers."""
+    """The definition of a row: the cases, and the number of each run that the row has."""
 
     cases: tuple[str, ...]
     name: str
@@ -44,7 +44,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One row with its numbers; None where nothing was measured."""
+    """A row with its numbers. A number is None if it was not measured."""
 
     case: str
     name: str
@@ -59,7 +59,7 @@ class Row:
 
 
 NOISE: Final = 0.1
-"""Share by which two runs of the same program may differ."""
+"""Share by which two runs of the same program may differ without a cause."""
 AS_GOOD_MORE: Final = Goal(text="at least 0.9x", at_least=1 - NOISE)
 AS_GOOD_LESS: Final = Goal(text="at most 1.1x", at_most=1 + NOISE)
 
@@ -172,10 +172,11 @@ def make_rows(
     *,
     reference: str = MIRROR_MAKER,
 ) -> list[Row]:
-    """One row for each measure of the cases that were asked for.
+    """Return one row for each measure of the requested cases.
 
-    `reference` is the system to compare with. The goals of the table are for MirrorMaker 2. If it
-    is another version of Twinlog, no row may be worse by more than `NOISE`.
+    `reference` is the system to compare with. The goals in MEASURES are for a comparison with
+    MirrorMaker 2. If `reference` is another version of Twinlog, the goal is that no row is worse by
+    more than `NOISE`.
     """
     usable = [run for run in runs if not run.is_warm_up]
     wanted = [measure for measure in MEASURES if measure.cases[0] in cases]

@@ -36,7 +36,7 @@ _ALONE = {
     "far": far_run.main,
     "transforms": transform_run.main,
 }
-"""With command lines of their own."""
+"""Benchmarks with their own command lines."""
 
 _EXAMPLES = """\
 cases:
@@ -60,7 +60,7 @@ exit code: 0 all runs were measured (goals met or not), 1 a run failed, 2 wrong 
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the command line; wrong usage ends the process with exit code 2."""
+    """Parse the command line. A usage error ends the process with exit code 2."""
     cases = "".join(f"  {name:12} {what}\n" for name, what in CASES.items())
     parser = argparse.ArgumentParser(
         prog="scripts/bench",
@@ -68,7 +68,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         epilog=_EXAMPLES.format(cases=cases),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    # no `choices`: argparse would not accept an empty list then
+    # without `choices`, because argparse would then reject an empty list
     parser.add_argument("cases", nargs="*", metavar="CASE", help="which cases; default: all")
     parser.add_argument("--quick", action="store_true", help="one round, fewer records")
     parser.add_argument("--rounds", type=positive, metavar="N", help="instead of 3 (quick: 1)")
@@ -94,13 +94,13 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the benchmark; returns the exit code."""
+    """Run the benchmark, and return the exit code."""
     if arguments and arguments[0] in _ALONE:
         _end_in_order_on_signals()
         return _ALONE[arguments[0]](arguments[1:])
     options = parse(arguments)
     scale = _scale(options)
-    # the order of the table, each once; a backlog run measures its start as well
+    # in the order of CASES, without duplicates; the backlog case also measures the start
     cases = [case for case in CASES if case in (options.cases or CASES)]
     run_cases = [case for case in cases if case != "startup" or "backlog" not in cases]
     _end_in_order_on_signals()
@@ -137,7 +137,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _programs(options: argparse.Namespace, progress: Progress) -> dict[str, Path]:
-    """Return the copiers, the one to compare with first."""
+    """Return the program of each copier. The copier to compare with comes first."""
     if options.baseline:
         name, program = _baseline(options.baseline, progress)
         return {name: program, TWINLOG: THIS_TWINLOG}
@@ -147,7 +147,9 @@ def _programs(options: argparse.Namespace, progress: Progress) -> dict[str, Path
 
 
 def _baseline(commit: str, progress: Progress) -> tuple[str, Path]:
-    """Check a commit out into build/baseline, with an environment of its own, which is kept."""
+    """Check out a commit into build/baseline, with its own environment, and return its name and
+    program. Both are kept for later runs.
+    """
 
     def git(*arguments: str) -> str:
         done = subprocess.run(
@@ -178,7 +180,7 @@ def _scale(options: argparse.Namespace) -> Scale:
 
 def _end_in_order_on_signals() -> None:
     def end(number: int, _frame: FrameType | None) -> NoReturn:
-        # the first one ends everything in order; another must not interrupt that
+        # the first signal ends all parts in order; further signals must not interrupt this
         for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(each, signal.SIG_IGN)
         sys.stderr.write("ending what was started\n")

@@ -1,4 +1,4 @@
-"""How much is done: the full run, the quick one, and the cases there are."""
+"""The sizes of the full and of the quick benchmark, and the list of cases."""
 
 from __future__ import annotations
 
@@ -25,35 +25,39 @@ STEADY_CASES: Final = ("latency", "lowest", "busy")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """Sizes and times of one benchmark."""
+    """Sizes and durations of one benchmark."""
 
     rounds: int
     backlog_records: int
     old_records: int
     small_records: int
     warm_up_s: float
-    """Of the latency case, from the first record on: also what a JVM gets to compile its code."""
+    """Time from the first record to the window in the latency case, in which a JVM also compiles
+    its code.
+    """
     window_s: float
-    """Over how many seconds of record timestamps latency is taken."""
+    """Duration of the window of record timestamps in which latency is measured, in seconds."""
     groups: int = 1000
-    """In the groups case, with an offset in each of so many partitions:"""
+    """Number of groups in the groups case, each with an offset in `group_partitions` partitions."""
     group_partitions: int = 100
     groups_warm_up_s: float = 3
     groups_window_s: float = 15
-    """Over how many seconds one group commits and its checkpoints are timed."""
+    """Time in which one group commits, and its checkpoints are measured, in seconds."""
     partitions: int = 4
     rate: int = 1000
-    """Records per second of the latency case."""
+    """Records per second in the latency case."""
     seed: int = 20240229
     warms_up: bool = True
-    """Whether each copier first copies the backlog once for nothing."""
+    """If True, each copier first copies the backlog once without a measurement."""
 
     def at_rate_of(self, case: str) -> Scale:
-        """The same with the rate of a steady case."""
+        """Return this scale with the rate of a steady case."""
         return replace(self, rate=self.rate * 10) if case == "busy" else self
 
     def ballast_bytes(self, case: str) -> int:
-        """What a run will need: heaps, and the copy of a backlog in the page cache."""
+        """Return the memory that a run will need, for heaps and for the copied backlog in the page
+        cache.
+        """
         records = {
             "backlog": self.backlog_records,
             "tls": self.backlog_records,
@@ -64,10 +68,11 @@ class Scale:
 
     @property
     def lease_s(self) -> float:
-        """Twinlog's lease in the latency case: its change falls into the middle of the window.
+        """The duration of Twinlog's lease in the latency case, so that the lease changes in the
+        middle of the window.
 
-        The first lease begins about when the first record arrives, and lasts as long as the next
-        one, so the second change comes after the window.
+        The first lease begins approximately when the first record arrives. The next lease has the
+        same duration, so it ends after the window.
         """
         return self.warm_up_s + self.window_s / 2
 
@@ -77,7 +82,7 @@ FULL: Final = Scale(
     backlog_records=2_000_000,
     old_records=1_000_000,
     small_records=500_000,
-    warm_up_s=75,  # MirrorMaker 2's JVM compiles for more than a minute, with half of a core
+    warm_up_s=75,  # MirrorMaker 2's JVM compiles code for more than a minute, with half a core
     window_s=60,
 )
 QUICK: Final = Scale(
@@ -95,7 +100,7 @@ QUICK: Final = Scale(
 
 
 def positive(text: str) -> int:
-    """A number of a command line, with separators where somebody likes them."""
+    """Parse a positive number of the command line, which may have `,` and `_` as separators."""
     number = int(text.replace(",", "").replace("_", ""))
     if number < 1:
         raise argparse.ArgumentTypeError("must be at least 1")

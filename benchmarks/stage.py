@@ -1,4 +1,4 @@
-"""Two fresh clusters with the source topics filled: where every run takes place."""
+"""The environment of all runs: two new clusters, with the source topics filled."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ HEAD_TOPIC: Final = "head"
 
 BROKER_HEAP_MB: Final = 1024
 _BROKER_CONFIG: Final = {
-    # deleted copies must not stay on the disk while the next run writes
+    # deletes segments of deleted topics before the next run writes
     "log.segment.delete.delay.ms": "1000",
 }
 NO_MORE: Final[Mapping[str, str]] = MappingProxyType({})
@@ -55,14 +55,14 @@ _STARTUP_RECORDS: Final = 10_000
 
 @dataclass(slots=True)
 class Stage:
-    """The two clusters, a folder for files, and a fresh alias for each run."""
+    """The two clusters, a folder for files, and a new alias for each run."""
 
     source: LocalCluster
     target: LocalCluster
     folder: Path
     scale: Scale
     backlog_records: int
-    """In the backlog topic: few when only the start is measured."""
+    """Number of records in the backlog topic. Small if only the start is measured."""
     source_topics: Topics = field(init=False)
     target_topics: Topics = field(init=False)
     _runs: int = 0
@@ -72,12 +72,14 @@ class Stage:
         self.target_topics = Topics(self.target.bootstrap)
 
     def next_alias(self) -> str:
-        """A1, A2, ...: the names of remote and internal topics carry it, so all of them are new."""
+        """Return the next of A1, A2, ... Names of remote and internal topics contain the alias, so
+        all topics of a run are new.
+        """
         self._runs += 1
         return f"A{self._runs}"
 
     def remote(self, alias: str, topic: str) -> RemoteTopic:
-        """The copy of a source topic under this alias."""
+        """Return the remote topic of a source topic for this alias."""
         grouped = topic == GROUPS_TOPIC
         return RemoteTopic(
             topics=self.target_topics,
@@ -86,23 +88,25 @@ class Stage:
         )
 
     def bytes_on_disk(self, remote: RemoteTopic) -> int:
-        """The size of the copy's log segments."""
+        """Return the size of the remote topic's log segments in bytes."""
         data = self.target.data_folder(1)
         folders = (data / f"{remote.name}-{each}" for each in range(remote.partitions))
         return sum(file.stat().st_size for one in folders for file in one.glob("*.log"))
 
     def read_source_log(self, topic: str) -> None:
-        """Have the source's log in the page cache, or the first to copy it reads it from disk."""
+        """Read the source's log into the page cache, because otherwise only the first copier would
+        read it from disk.
+        """
         for file in self.source.data_folder(1).glob(f"{topic}-*/*.log"):
             with file.open("rb", buffering=0) as log:
                 while log.read(2**20):
                     pass
 
     def clean(self, alias: str) -> None:
-        """Delete what a run left on both clusters."""
+        """Delete the topics of a run on both clusters."""
         self.target_topics.delete_of_alias(alias)
         self.source_topics.delete_of_alias(alias)
-        # the one topic whose name carries the target's alias only
+        # the only topic whose name contains just the target's alias
         self.source_topics.delete([_OFFSET_SYNCS])
 
 
@@ -115,9 +119,9 @@ def open_stage(
     source: LocalCluster | None = None,
     target: LocalCluster | None = None,
 ) -> Iterator[Stage]:
-    """Start the clusters and fill the topics that the cases need; leaves nothing behind.
+    """Start the clusters, and fill the topics that the cases need. Removes everything at the end.
 
-    `source` and `target` are not started yet; without them the usual ones are made.
+    `source` and `target` must not be started yet. If they are None, default clusters are created.
     """
     wanted = set(cases)
     folder = Path(tempfile.mkdtemp(prefix="twinlog-bench-"))
@@ -155,7 +159,7 @@ def open_stage(
 def new_cluster(
     name: str, more: Mapping[str, str] = NO_MORE, *, has_tls: bool = False
 ) -> LocalCluster:
-    """Return a cluster that is not started yet, with further settings of its broker."""
+    """Return a cluster that is not started. `more`: additional settings of its broker."""
     return LocalCluster(
         name,
         config={**_BROKER_CONFIG, **more},
@@ -165,7 +169,9 @@ def new_cluster(
 
 
 def _warm_up(stage: Stage, progress: Progress) -> None:
-    """Let the target's broker compile most of its code, or the first copier would pay for all."""
+    """Write to the target, so that its JVM compiles most of its code before the first copier
+    starts.
+    """
     progress.say("warming the target up")
     topics, name = stage.target_topics, "warm-up"
     topics.create(name, stage.scale.partitions)

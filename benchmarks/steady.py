@@ -1,10 +1,11 @@
-"""The two clients of the latency case, each its own process: neither waits for the other.
+"""The two clients of the latency case, which run in separate processes, so that neither delays the
+other.
 
     python -m benchmarks.steady produce '{...}'    writes at a steady rate until its time is up
     python -m benchmarks.steady measure '{...}'    reads, and prints the latencies as one JSON line
 
-A record counts when its *timestamp* lies in the window, so that a stall cannot hide the records
-that it held up. Both clocks are this machine's.
+A record counts if its *timestamp* is in the window, so that records delayed by a stall also count.
+Both clients use the same machine's clock.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from benchmarks.summary import percentile
 __all__ = ["GRACE_S", "MeasureTask", "ProduceTask", "summarize"]
 
 GRACE_S = 10.0
-"""How long after the window's end a record may still arrive."""
+"""Time after the window's end in which records may still arrive, in seconds."""
 
 _POLL_S = 0.1
 _PAUSE_S = 0.0005
@@ -33,7 +34,7 @@ _PAUSE_S = 0.0005
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceTask:
-    """Write `rate` records a second, evenly spread, for `seconds`."""
+    """The task to write `rate` records per second, at even intervals, for `seconds`."""
 
     bootstrap: str
     topic: str
@@ -45,7 +46,7 @@ class ProduceTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureTask:
-    """Take the latency of records whose timestamps lie in [begin_ms, end_ms)."""
+    """The task to measure the latency of records with timestamps in [begin_ms, end_ms)."""
 
     bootstrap: str
     topic: str
@@ -56,7 +57,7 @@ class MeasureTask:
 
 
 def produce(task: ProduceTask) -> None:
-    """Send each record when it is due, alone: no linger, no compression."""
+    """Send each record when it is due, without linger and compression."""
     producer = Producer({"bootstrap.servers": task.bootstrap, "log_level": 0, "linger.ms": 0})
     values = make_values(1000, task.seed)
     gc.disable()
@@ -77,7 +78,7 @@ def produce(task: ProduceTask) -> None:
 
 
 def measure(task: MeasureTask) -> Latency:
-    """Read from now on and keep what lies in the window."""
+    """Read new records, and return the latency of those in the window."""
     consumer = Consumer(
         {
             "bootstrap.servers": task.bootstrap,
@@ -107,7 +108,7 @@ def measure(task: MeasureTask) -> Latency:
 
 
 def summarize(taken: list[float], expected: int) -> Latency:
-    """The percentiles of what arrived; nothing at all is an error."""
+    """Return the percentiles of these latencies. Raises RuntimeError if there are none."""
     if not taken:
         raise RuntimeError("no record of the window arrived")
     ordered = sorted(taken)
@@ -122,7 +123,7 @@ def summarize(taken: list[float], expected: int) -> Latency:
 
 
 def main(arguments: list[str]) -> None:
-    """One of the two commands, with its task as JSON."""
+    """Run one of the two commands, with its task as JSON."""
     command, text = arguments
     task: dict[str, Any] = json.loads(text)
     if command == "produce":

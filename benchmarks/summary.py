@@ -1,4 +1,4 @@
-"""The arithmetic of the report: percentiles, medians and ratios."""
+"""Calculates percentiles, medians and ratios for the report."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ __all__ = ["median", "percentile", "ratio"]
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """Nearest rank: the smallest value that at least `share` percent do not exceed."""
+    """Return the percentile by nearest rank: the smallest value that `share` percent of the values
+    do not exceed.
+    """
     if not ordered:
         raise ValueError("no values")
-    # rounded first: 99.9 / 100 * 1000 is a hair above 999 in binary
+    # rounded before ceil, because 99.9 / 100 * 1000 is slightly above 999 in binary
     rank = math.ceil(round(share / 100 * len(ordered), 6))
     return ordered[max(rank, 1) - 1]
 
 
 def median(values: Iterable[float | None]) -> float | None:
-    """The middle one of the values that are there; None when none is."""
+    """Return the median of the values that are not None, or None if there is none."""
     known = sorted(value for value in values if value is not None)
     if not known:
         return None
@@ -29,7 +31,7 @@ def median(values: Iterable[float | None]) -> float | None:
 
 
 def ratio(ours: float | None, theirs: float | None) -> float | None:
-    """`ours / theirs`, where both are known and it means something."""
+    """Return `ours / theirs`, or None if a value is unknown or `theirs` is not positive."""
     if ours is None or theirs is None or theirs <= 0:
         return None
     return ours / theirs

@@ -1,4 +1,4 @@
-"""Turns rows into the text that a terminal shows; numbers stand right, words left."""
+"""Formats rows as text for a terminal, with numbers aligned to the right and words to the left."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _RIGHT = frozenset((2, 3, 4))
 
 
 def render_rows(rows: Sequence[Row], reference: str = MIRROR_MAKER) -> str:
-    """The table of the report."""
+    """Return the table of the report."""
     cells = [
         (
             row.case,
@@ -33,7 +33,9 @@ def render_rows(rows: Sequence[Row], reference: str = MIRROR_MAKER) -> str:
 def render_table(
     head: Sequence[str], body: Sequence[Sequence[str]], right: frozenset[int] = frozenset()
 ) -> str:
-    """Columns as wide as their widest cell; those in `right` are aligned to the right."""
+    """Return a table whose columns are as wide as their widest cell. Columns in `right` are aligned
+    to the right.
+    """
     widths = [max(len(line[column]) for line in (head, *body)) for column in range(len(head))]
     lines = [_line(head, widths, right), "  ".join("-" * width for width in widths)]
     lines += [_line(cells, widths, right) for cells in body]
@@ -54,5 +56,5 @@ def _number(value: float | None, digits: int) -> str:
 def _ratio(value: float | None) -> str:
     if value is None:
         return "-"
-    # three figures: 1/10 must not look like 0.1 when it is 0.14
+    # three digits for ratios below 1, so that 1/20 and 1/21 differ
     return f"{value:.2f}x" if value >= 1 else f"{value:.3f}x"

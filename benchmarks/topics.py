@@ -14,19 +14,19 @@ _TIMEOUT_S = 30.0
 
 
 class Topics:
-    """The topics of one cluster, through an admin client of another maker than either copier's."""
+    """The topics of one cluster, by an admin client that neither copier uses (librdkafka)."""
 
     def __init__(self, bootstrap: str) -> None:
         settings: dict[str, str | int | float | bool] = {
             "bootstrap.servers": bootstrap,
             "log_level": 0,
-            # else a topic that was not there yet when first asked about stays unknown for 30 s
+            # otherwise a topic that did not exist at the first query stays unknown for 30 s
             "topic.metadata.propagation.max.ms": 0,
         }
         self._admin = AdminClient(settings)
 
     def create(self, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
-        """Create a topic with one replica, and wait until it is there."""
+        """Create a topic with one replica, and wait until it has leaders."""
         new = NewTopic(topic, partitions, replication_factor=1, config=dict(config or {}))
         self._admin.create_topics([new], operation_timeout=_TIMEOUT_S)[topic].result(_TIMEOUT_S)
         deadline = time.monotonic() + _TIMEOUT_S
@@ -36,11 +36,11 @@ class Topics:
             time.sleep(0.05)
 
     def names(self) -> set[str]:
-        """Every topic there is."""
+        """Return the names of all topics."""
         return set(self._admin.list_topics(timeout=_TIMEOUT_S).topics)
 
     def delete(self, topics: Iterable[str]) -> None:
-        """Delete topics; one that is gone already is fine."""
+        """Delete topics. A topic that does not exist is no error."""
         wanted = sorted(topics)
         if not wanted:
             return
@@ -52,20 +52,21 @@ class Topics:
                     raise
 
     def delete_of_alias(self, alias: str) -> None:
-        """Delete every topic whose name carries a cluster's alias: remote and internal ones."""
+        """Delete all topics whose names contain a cluster's alias: remote and internal topics."""
         self.delete(name for name in self.names() if alias in name.replace("-", ".").split("."))
 
     def has(self, topic: str) -> bool:
-        """Whether the topic exists and all its partitions have leaders."""
+        """Return True if the topic exists and all its partitions have leaders."""
         answer = self._admin.list_topics(topic=topic, timeout=_TIMEOUT_S).topics[topic]
         found = answer.partitions.values()
         return answer.error is None and bool(found) and all(one.error is None for one in found)
 
     def log_end_sum(self, topic: str, partitions: int) -> int | None:
-        """The sum of the log ends, which is the number of records in a topic that lost none.
+        """Return the sum of the log ends, which is the number of records unless records were
+        deleted.
 
-        None when the broker cannot tell: for a moment after a topic's creation it answers with
-        half a dozen different errors, and who waits for a topic has a deadline anyway.
+        Returns None after any error, because brokers return several different errors for a moment
+        after the creation of a topic. Callers that wait for a topic have a deadline anyway.
         """
         latest = OffsetSpec.latest()
         wanted = {TopicPartition(topic, each): latest for each in range(partitions)}

@@ -1,7 +1,7 @@
 """Transforms that `scripts/bench transforms` compares, and a copy by Spark's own Kafka connector.
 
-This file alone is on the path of both programs: a flow imports its functions, and the Python of the
-other Spark runs it. So it imports nothing of this package.
+A flow imports the functions of this file, and the Python of the other Spark runs it. Both programs
+have only this file on their path, so it must not import other modules of this package.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ FUNCTIONS: Final[dict[str, Callable[[DataFrame], DataFrame]]] = {
 
 
 def main(task: dict[str, Any]) -> None:
-    """Copy a topic through a function until the process is ended: at least once."""
+    """Copy a topic through a function, at least once, until the process is ended."""
     builder = SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.driver.memory", "2g").config("spark.jars", task["jars"])
     spark = builder.getOrCreate()

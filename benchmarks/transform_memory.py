@@ -1,8 +1,9 @@
-"""`python -m benchmarks.transform_memory`: memory of the application of transforms (PSS).
+"""`python -m benchmarks.transform_memory`: measures the memory (PSS) of the application of
+transforms.
 
-Without brokers: a port in this process lends ranges of several kinds of records, and drops the
-answers. As many ranges wait as a lane offers. The application is a process of its own, as for a
-mirror. Printed are the highest PSS of its processes, by process, and rows per second.
+It needs no brokers: a port in this process offers ranges of several kinds of records, and drops the
+answers. As many ranges wait as a lane would offer. The application runs in its own process, as for
+a mirror. The highest PSS of its processes, by process, and the rows per second are printed.
 """
 
 from __future__ import annotations
@@ -41,22 +42,22 @@ __all__ = ["main"]
 FIRST_MS: Final = 1_700_000_000_000
 TOPIC: Final = "orders"
 LANE_BYTES: Final = 64 << 20
-"""Bytes of ranges that wait: `twinlog.lane.memory.bytes`."""
+"""Bytes of the ranges that wait, as the default of `twinlog.lane.memory.bytes`."""
 LOOK_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of records."""
+    """A kind of records to transform."""
 
     values: Callable[[], Sequence[bytes]]
     """The values of one range."""
     per: int | None
-    """Records of a batch; None: all."""
+    """Number of records in a batch. None: all records in one batch."""
 
 
 def large(size: int, count: int = 1) -> list[bytes]:
-    """JSON with text that packs about two to one."""
+    """Return JSON values with text that is compressed about two to one."""
     source, out = random.Random(size), []
     for _ in range(count):
         text = base64.b64encode(source.randbytes(size * 3 // 8)) + b"note " * (size // 10)
@@ -65,7 +66,7 @@ def large(size: int, count: int = 1) -> list[bytes]:
 
 
 def packed() -> list[bytes]:
-    """Orders of 1 KB that pack about a hundred to one."""
+    """Return orders of 1 KB that are compressed about a hundred to one."""
     (value,) = make_values(1, seed=1)
     return [b"%07d%s" % (at, value[7:]) for at in range(100_000)]
 
@@ -79,7 +80,7 @@ KINDS: Final = {
 
 
 class Lane:
-    """A lane with a backlog: whenever a range is answered, it offers another one."""
+    """A lane with a backlog, which offers another range whenever a range is answered."""
 
     def __init__(self, transform: str, batches: bytes, records: int) -> None:
         self.port = StubPort()
@@ -109,7 +110,7 @@ class Lane:
         return SourceRange(
             number=number,
             topic=TOPIC,
-            partition=number,  # ranges of one job must not overlap
+            partition=number,  # unique, because ranges of one job must not overlap
             transform=self._transform,
             first=0,
             end=self._records,
@@ -118,7 +119,7 @@ class Lane:
 
 
 class Peak:
-    """The highest PSS of a process tree, and of each kind of process at that moment."""
+    """The highest PSS of a process tree, and the PSS of each kind of process at that moment."""
 
     def __init__(self, root: int) -> None:
         self._tree = ProcessTree(root)

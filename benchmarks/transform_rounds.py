@@ -1,8 +1,9 @@
-"""`python -m benchmarks.transform_rounds`: what Spark needs to answer ranges of lanes.
+"""`python -m benchmarks.transform_rounds`: measures the time and CPU that Spark needs to answer
+ranges.
 
-Without brokers: a port in this process lends ranges of orders of 1 KB, packed by lz4, and drops the
-answers. Printed are the time until ranges of few records are answered, and rows per second of a
-backlog, by kind of transform, with the CPU time of all processes.
+It needs no brokers: a port in this process offers ranges of orders of 1 KB, compressed by lz4, and
+drops the answers. For each kind of transform, it prints the time until ranges with few records are
+answered, the rows per second of a backlog, and the CPU time of all processes.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ __all__ = ["main"]
 
 FIRST_MS: Final = 1_700_000_000_000
 PER_BATCH: Final = 16
-"""Records of a batch, as producers make of 16 KB."""
+"""Number of records in a batch, as in a producer's batch of 16 KB."""
 FEW: Final = 50
-"""Records of a range of steady traffic."""
+"""Number of records in a range of steady traffic."""
 POLL_S: Final = 0.001
 
 
@@ -50,14 +51,14 @@ TRANSFORMS: Final[dict[str, Transform]] = {
 
 
 class Lane:
-    """A lane whose ranges the application answers."""
+    """A lane that offers ranges, and waits for the application's answers."""
 
     def __init__(self) -> None:
         self.port = StubPort()
         self._numbers = itertools.count()
 
     def seconds(self, transform: str, batches: bytes, records: int, ranges: int) -> float:
-        """Offer ranges with these records, and wait for the answers."""
+        """Offer ranges with these records, and return the seconds until all are answered."""
         offered = [
             SourceRange(
                 number=next(self._numbers),
@@ -82,7 +83,7 @@ class Lane:
 
 
 def cpu_seconds() -> float:
-    """CPU time of this process and its children, also of those that have ended."""
+    """Return the CPU seconds of this process and its children, including ended ones."""
     me = psutil.Process()
     found = [me, *me.children(recursive=True)]
     return sum(sum(one.cpu_times()[:4]) for one in found)

@@ -1,9 +1,9 @@
-"""`scripts/bench transforms`: a flow with transforms beside Spark's own connector.
+"""`scripts/bench transforms`: compares a flow with transforms and Spark's own connector.
 
 Both read a topic of one cluster, apply the same function, and write to the other cluster: Twinlog
-exactly once, Spark's own source and sink at least once. A backlog is measured between its first and
-its last record on the target. A row with a rate measures the time from a record's timestamp to its
-arrival.
+exactly once, Spark's own source and sink at least once. For a backlog, the time between the first
+and the last record on the target is measured. A row with a rate shows the time from a record's
+timestamp to its arrival.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _JOB: Final = Path(__file__).with_name("transform_job.py")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run it; returns the exit code."""
+    """Run the benchmark, and return the exit code."""
     parser = argparse.ArgumentParser(prog="scripts/bench transforms", description=__doc__)
     parser.add_argument("--functions", nargs="*", choices=BACKLOGS, default=BACKLOGS)
     parser.add_argument("--records", type=positive, default=600_000, metavar="N", help="of 1 KB")
@@ -75,13 +75,13 @@ def main(arguments: Sequence[str]) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransformRun:
-    """Copies through functions."""
+    """Measures copies with transforms."""
 
     stage: Stage
     own: OwnSpark
 
     def backlog(self, system: str, function: str) -> tuple[str, ...]:
-        """Copy the backlog, and return the cells of the table."""
+        """Copy the backlog, and return the cells of the table's row."""
         flow = self._flow(BACKLOG_TOPIC)
         remote, launch = self._prepared(system, flow, function)
         self.stage.read_source_log(flow.topic)
@@ -102,7 +102,7 @@ class TransformRun:
         )
 
     def steady(self, system: str) -> tuple[str, ...]:
-        """Copy records at a steady rate, and return the cells of the table."""
+        """Copy records at a steady rate, and return the cells of the table's row."""
         scale = self.stage.scale
         flow = self._flow(f"{STEADY_TOPIC}-{self.stage.next_alias()}")
         self.stage.source_topics.create(flow.topic, scale.partitions)

@@ -1,4 +1,6 @@
-"""`scripts/bench verify`: the speed of `twinlog verify`, and what a mirror spends on its own."""
+"""`scripts/bench verify`: measures the speed of `twinlog verify`, and the CPU of a mirror's own
+verification.
+"""
 
 from __future__ import annotations
 
@@ -36,18 +38,18 @@ VARIANTS: Final = {
 LOOK_S: Final = 0.05
 COPIED_WITHIN_S: Final = 300.0
 WATCHED_S: Final = 30.0
-"""How long the mirror verifies, at its end, besides the copy."""
+"""Time after the copy in which the mirror verifies, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """One run of the command."""
+    """The result of one run of the command."""
 
     variant: str
     seconds: float
     cpu_s: float
     stored_gb: float
-    """Of both logs."""
+    """Size of both logs in GB."""
     records: int
 
     def line(self) -> str:
@@ -66,7 +68,7 @@ HEADER: Final = (
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The command line. Wrong usage ends the process."""
+    """Parse the command line. A usage error ends the process."""
     parser = argparse.ArgumentParser(prog="scripts/bench verify", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="20,000 records: it works")
     parser.add_argument(
@@ -79,7 +81,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run it; returns the exit code."""
+    """Run the benchmark, and return the exit code."""
     options = parse(arguments)
     progress = Progress()
     scale = replace(FULL, backlog_records=options.records)
@@ -90,7 +92,8 @@ def main(arguments: Sequence[str]) -> int:
             target=stage.target.bootstrap,
             topic=BACKLOG_TOPIC,
             tasks=scale.partitions,
-            # a heartbeat that comes late is not copied any more when the copy is compared
+            # without heartbeats, because a late one would not be copied yet when the copy is
+            # compared
             more={
                 "twinlog.verify": "full",
                 "emit.heartbeats.enabled": "false",
@@ -114,7 +117,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _copied(stage: Stage, flow: FlowFile, records: int) -> float:
-    """The share of the mirror's CPU that it spends on its own verification."""
+    """Run a mirror, and return the share of its CPU that it uses for its own verification."""
     remote = stage.remote(flow.alias, flow.topic)
     with Copier(twinlog_launch(flow, stage.folder)) as copier:
         watch_copy(copier, remote, records)

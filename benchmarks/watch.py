@@ -1,4 +1,4 @@
-"""Follows a copy from outside: polls the target's log ends and the copier's processes."""
+"""Observes a copy from outside: polls the target's log ends and the copier's processes."""
 
 from __future__ import annotations
 
@@ -20,36 +20,38 @@ _COPY_WITHIN_S = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteTopic:
-    """The copy of a topic on the target."""
+    """A remote topic on the target."""
 
     topics: Topics
     name: str
     partitions: int
 
     def records(self) -> int:
-        """How many records it holds; 0 while it has no leaders."""
+        """Return the number of records in the topic, or 0 while it has no leaders."""
         return self.topics.log_end_sum(self.name, self.partitions) or 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyNumbers:
-    """What was seen between the first and the last record."""
+    """The measurements between the first and the last record."""
 
     first_record_s: float
     topic_created_s: float
     copy_s: float
     records: int
-    """Copied in that time: those that the first look found already there are not counted."""
+    """Number of records that were copied in this time, without those at the first observation."""
     cpu_s: float
     cpu_records: int
-    """Copied while CPU was taken: from the look at the log ends that followed the first one."""
+    """Number of records that were copied while CPU was measured, that is, after the second query of
+    the log ends.
+    """
     peak_pss_bytes: int
     excess_records: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstRecord:
-    """The moment at which the target had its first record."""
+    """The time at which the target had its first records."""
 
     at: float
     topic_at: float
@@ -57,7 +59,7 @@ class FirstRecord:
 
 
 def wait_for_first_record(copier: Copier, remote: RemoteTopic) -> FirstRecord:
-    """Return as soon as a poll of the log ends finds a record."""
+    """Wait until the target's log ends show a record. Raises CopierFailed after a timeout."""
     observer = _Observer(copier)
     topic_at: float | None = None
     while time.monotonic() < copier.started + _FIRST_RECORD_WITHIN_S:
@@ -72,9 +74,12 @@ def wait_for_first_record(copier: Copier, remote: RemoteTopic) -> FirstRecord:
 
 
 def watch_copy(copier: Copier, remote: RemoteTopic, expected: int) -> CopyNumbers:
-    """Wait until all records are there; CPU is taken between the first and the last of them."""
+    """Wait until all records are on the target. The CPU is measured between the first and the last
+    record.
+    """
     first = wait_for_first_record(copier, remote)
-    # CPU first, then records: what happens in between counts as used for records already there
+    # the CPU is measured before the records, so that CPU in between counts for records that are
+    # already there
     cpu_at_first = copier.tree.cpu_s()
     seen_at_cpu = max(remote.records(), first.records)
     observer = _Observer(copier)
@@ -103,7 +108,7 @@ def watch_copy(copier: Copier, remote: RemoteTopic, expected: int) -> CopyNumber
 
 
 class _Observer:
-    """Looks at the processes now and then between two polls."""
+    """Observes the processes periodically, between two polls."""
 
     def __init__(self, copier: Copier) -> None:
         self._copier = copier
@@ -111,7 +116,9 @@ class _Observer:
         self._next_pss = 0.0
 
     def turn(self) -> None:
-        """One pause between polls; raises when the copier has ended."""
+        """Observe the processes if it is time, then pause. Raises CopierFailed if the copier has
+        ended.
+        """
         now = time.monotonic()
         if now >= self._next_look:
             self._next_look = now + _LOOK_S

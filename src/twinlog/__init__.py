@@ -1,11 +1,12 @@
 """Twinlog mirrors Kafka topics between clusters on Spark, exactly once.
 
-Each folder's `__init__` describes its content. The modules beside them serve all layers: `errors`
-(the tree of errors) and `model` (values such as partitions and flows) first; then `clock`,
-`threads`, `metrics` (every series of `/metrics`; `control.watch.series` fills them), `flow_log`
-(log lines about one flow), `shown` (makes text safe to print, and removes secrets from it),
-`encoded` (values for programs), `quantities` (numbers for people), `addresses`, `folders` (also
-private files), `java`, `machine` (cores and memory) and `extras` (optional packages).
+Each folder's `__init__` describes the folder. The modules in this folder are used by all layers.
+Read `errors` (the tree of errors) and `model` (values such as partitions and flows) first. The
+other modules are `clock`, `threads`, `metrics` (all metrics of `/metrics`; `control.watch.series`
+sets their values), `flow_log` (log lines about one flow), `shown` (makes text safe to print, and
+removes secrets from it), `encoded` (values for programs), `quantities` (numbers for people),
+`addresses`, `folders` (also private files), `java`, `machine` (cores and memory) and `extras`
+(optional packages).
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ def run(
     lanes: int | None = None,
     allow_unauthenticated_spark: bool = False,
 ) -> Any:
-    """Mirror the flows of `files` in an existing Spark session, as `twinlog mirror` does in its own
-    (docs/spark.md). The session is not stopped. Returns the last snapshots of the flows.
+    """Mirror the flows of `files` like `twinlog mirror`, but in an existing Spark session, which is
+    not stopped (docs/spark.md). Returns the last snapshots of the flows.
     """
-    # lanes load this module, and must not load the driver
+    # imported here, because lanes import this module and must not import the driver's modules
     process = importlib.import_module("twinlog.control.process.run")
     return process.run_in_session(
         spark,

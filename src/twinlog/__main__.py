@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-# Python searches a script's folder first, where modules of the package would hide others
+# remove this folder, which Python searches first if it runs a script, because Twinlog's modules
+# would hide other modules of the same name
 sys.path[:] = [
     folder for folder in sys.path if Path(folder).resolve() != Path(__file__).resolve().parent
 ]

@@ -1,4 +1,4 @@
-"""Hosts and ports, as people and Java write them."""
+"""Parses and formats hosts and ports, in the same format as Java."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 MAX_PORT: Final = 65_535
 IO_ERRORS: Final = (OSError, ValueError, OverflowError)
-"""All errors of socket calls. For invalid addresses, which brokers can advertise, Python raises
-UnicodeError (a name that cannot be encoded), ValueError (a NUL) or OverflowError (a port).
+"""All errors that socket calls raise. Brokers can advertise invalid addresses, for which Python
+raises UnicodeError (a name that cannot be encoded), ValueError (a NUL) or OverflowError (a port).
 """
 IoError = OSError | ValueError | OverflowError
 _HOST_PORT: Final = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)")
@@ -17,7 +17,7 @@ _HOST_PORT: Final = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._:]*
 
 
 class Address(NamedTuple):
-    """A host and port. Port 0 means no port, or any free one."""
+    """A host and port. Port 0 means that the port is missing, or that any free port is used."""
 
     host: str
     port: int
@@ -35,7 +35,7 @@ def parse_address(text: str) -> Address | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach the host. The only name it knows is localhost."""
+    """Return True for a loopback address and for `localhost`. Other names are not resolved."""
     if host.lower() == "localhost":
         return True
     try:

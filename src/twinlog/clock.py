@@ -8,16 +8,16 @@ Three clocks, for three questions:
 | `boot`      | may another process already act as if this were gone? | continues (CLOCK_BOOTTIME) |
 | `wall_ms`   | how old is a record, and what do people see?         | may jump in any direction  |
 
-The second question decides about exactly once. A lane stops by itself when its driver has been
-silent for some seconds, and a leader stops leading when its session has ended. Another process
-relies on that and takes over. A process that was suspended, alone or with its machine, must
-therefore find these deadlines expired when it continues. `time.monotonic` stops while a machine is
-suspended: no time would seem to have passed, and the process would send one more batch.
-`time.time` was rejected as well, because NTP or an operator may set it back.
+The answer to the second question must never be wrong, or records are duplicated. A lane stops by
+itself when its driver has been silent for some seconds, and a leader stops leading when its session
+has timed out. Another process relies on this and takes over. So if a process was suspended, alone
+or with its machine, these deadlines must have expired when it continues. `time.monotonic` stops
+while a machine is suspended, so the deadline would not have expired, and the process would send one
+more batch. `time.time` is not used either, because NTP or an operator may set it back.
 
-No deadline compares clocks of two machines. Each side measures silence by its own clock, from a
-moment that is early enough: from when a message was *sent*, if its receipt restarts the other
-side's waiting time.
+No deadline compares clocks of two machines. Each side measures silence by its own clock. If the
+receipt of a message restarts the other side's timeout, the sender starts its own timeout when the
+message is *sent*, which is earlier.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def boot_clock() -> float:
 
 
 class Clock:
-    """The three clocks. Tests replace it by one that they move."""
+    """The three clocks. Tests replace it by a clock that they advance."""
 
     def monotonic(self) -> float:
-        """Return seconds for waits within this process."""
+        """Return monotonic seconds, for waits within this process."""
         return time.monotonic()
 
     def boot(self) -> float:
-        """Return seconds for deadlines on which other processes rely."""
+        """Return seconds since boot, for deadlines on which other processes rely."""
         return boot_clock()
 
     def wall_ms(self) -> int:
@@ -52,7 +52,7 @@ class Clock:
 class GrowingPause:
     """Pauses between consecutive failures: each is twice the previous one, up to `most_s`.
 
-    They have no jitter, because only one caller waits for each. Requests to a cluster use
+    The pauses have no jitter, because only one caller uses them. Requests to a cluster use
     `cluster.net.retry`, which has jitter.
     """
 
@@ -63,16 +63,16 @@ class GrowingPause:
     _next_s: float = 0.0
 
     def next_s(self, most_s: float | None = None) -> float:
-        """Count a failure, and return the pause after it. `most_s` limits the next pauses."""
+        """Count a failure, and return the pause after it (s). `most_s` limits the next pause."""
         pause_s = self._next_s or self.first_s
         self.failures += 1
         self._next_s = min(pause_s * 2, self.most_s if most_s is None else most_s)
         return pause_s
 
     def reset(self) -> None:
-        """Start over after a success."""
+        """Reset after a success: the next pause is `first_s` again."""
         self.failures, self._next_s = 0, 0.0
 
 
 CLOCK: Final = Clock()
-"""The machine's clock."""
+"""The clocks of this machine."""

@@ -1,13 +1,13 @@
-"""Encodes values for programs: `--format json`, REST and written files have the same fields.
+"""Encodes values for programs, so that `--format json`, REST and files have the same fields.
 
-A value has the fields of its class. If others are printed, the class lists them in the order of
-the output, for example:
+By default, the output has the fields of the value's class. If the output differs, the class lists
+its fields in order, for example:
 
     FIELDS = "topic=source.topic copied_to=upstream problem? totals"
 
-`name=attribute` prints an attribute under another name. Dots lead to attributes of attributes, and
-a method without parameters is called. With `?` an empty text or a time of 0, which mean unknown,
-become None.
+`name=attribute` prints an attribute under another name. Dots separate nested attributes. A method
+is called without arguments. With `?`, an empty text or a time of 0 becomes None, because it means
+unknown.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PLAIN: Final = frozenset((str, int, float, bool, type(None)))
 
 
 def encoded(value: Any) -> Any:
-    """Return the value in the types of JSON."""
+    """Return the value as types that JSON supports."""
     if type(value) in _PLAIN:
         return value
     if isinstance(value, Mapping):
@@ -30,13 +30,13 @@ def encoded(value: Any) -> Any:
     fields = getattr(value, "FIELDS", None)
     if fields is not None:
         return picked(value, fields)
-    from msgspec import to_builtins  # no help text needs this import
+    from msgspec import to_builtins  # imported here, to keep help texts fast
 
     return to_builtins(value, enc_hook=str)
 
 
 def picked(value: Any, fields: str) -> Any:
-    """Return the listed fields of the value, encoded, or None if the value is None."""
+    """Return the fields of the value that `fields` lists, encoded. None if the value is None."""
     if value is None:
         return None
     out = {}
@@ -51,7 +51,7 @@ def picked(value: Any, fields: str) -> Any:
 
 @cache
 def _listed(fields: str) -> tuple[tuple[str, tuple[str, ...], bool], ...]:
-    """Return the name of each field, the attributes that lead to it, and whether it has a `?`."""
+    """Return each field's name, its path of attributes, and True if it ends with `?`."""
     pairs = (
         (field.removesuffix("?").partition("="), field.endswith("?")) for field in fields.split()
     )

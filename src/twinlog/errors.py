@@ -13,7 +13,7 @@
     |   |-- Unauthorized            an ACL is missing
     |   |-- BrokerRefused           any other error code in a response
     |   `-- Unsupported             the broker lacks an API
-    |-- DriverSilent                a lane must stop: its driver relies on it
+    |-- DriverSilent                a lane stops, because its driver is silent
     |-- CorruptData                 invalid bytes                                   corrupt
     |-- RecordsLost                 the log no longer has the requested records
     |-- PartitionError              one partition of one flow stops, the rest continues
@@ -21,13 +21,14 @@
         |-- NotLeader               another process leads the flow
         `-- AdoptionRefused         MirrorMaker 2 cannot be taken over now          exit code 2
 
-A code is part of the interface: scripts and alerts match it, so its meaning never changes. It is in
-brackets at the end of the message, and so is kept where only text is passed on (errors of Spark's
-workers).
+A code is part of the interface: scripts and alerts match it, so its meaning never changes. The code
+is in brackets at the end of the message, so that it is not lost if only the text is passed on
+(errors of Spark's workers).
 
-The fate is separate from the class, because it depends on the error code of the broker: a
-`BrokerRefused` may be a leader that has moved, or a configuration that is invalid. Code that
-retries decides by the fate (`cluster.net.retry`), code that reports by the class and the code.
+The fate is independent of the class, because it depends on the broker's error code. For example,
+the reason of a `BrokerRefused` may be a moved leader, which is retriable, or an invalid
+configuration, which is not. Retries depend on the fate (`cluster.net.retry`), and reports on the
+class and the code.
 """
 
 from __future__ import annotations
@@ -41,31 +42,31 @@ from twinlog.shown import without_secrets
 
 
 class Fate(StrEnum):
-    """Whether a retry can help."""
+    """Says if a retry can help."""
 
     RETRIABLE = "retriable"
     """The same request may succeed later: a leader has moved, or a broker restarts."""
     FATAL = "fatal"
     """The same request fails again until something else changes, such as a setting or an ACL."""
     CORRUPT = "corrupt"
-    """Bytes failed a check. A call does not retry, because it would probably read them again."""
+    """Bytes failed a check. Calls do not retry, because they would probably read the same bytes."""
 
 
 class TwinlogError(Exception):
-    """Base of all errors. `code` names the condition, and `fate` whether a retry can help."""
+    """Base class of all errors. `code` identifies the problem, `fate` says if a retry can help."""
 
     code = "INTERNAL"
     fate = Fate.FATAL
     exit_code = 1
     poison: tuple[int, int] | None = None
-    """Upstream offsets [first, next) that cause the error, if they are known exactly and skipping
-    them would resolve it.
+    """The upstream offsets [first, next) of the records that cause the error. None unless they are
+    known exactly, and skipping these records would resolve the error.
     """
 
     flow = ""
-    """The flow, if known; the message begins with it."""
+    """Name of the flow, with which the message begins. Empty if unknown."""
     partition: TopicPartition | None = None
-    """The partition, if the error concerns a single one."""
+    """The partition that the error is about, or None if it is not about a single partition."""
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class TwinlogError(Exception):
         flow: object = "",
         partition: TopicPartition | None = None,
     ) -> None:
-        self.what = what = without_secrets(what)  # once, not each time the error is shown
+        self.what = what = without_secrets(what)  # removed once, not each time the error is shown
         self.flow = str(flow)
         self.message = f"{flow}: {what}" if self.flow else what
         super().__init__(self.message)
@@ -91,7 +92,7 @@ class TwinlogError(Exception):
         return f"{self.message} [{self.code}]"
 
     def without_flow(self) -> Self:
-        """Return the error without the flow in its message, for callers that add it themselves."""
+        """Return a copy without the flow in its message, for callers that add the flow."""
         if not self.flow:
             return self
         error = copy(self)
@@ -99,13 +100,13 @@ class TwinlogError(Exception):
         return error
 
     def and_also(self, more: str) -> Self:
-        """Return the error with more text appended to its message."""
+        """Return a copy of the error with `more` appended to the message."""
         error = copy(self)
         error.what, error.message = f"{self.what}; {more}", f"{self.message}; {more}"
         return error
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # keyword arguments are not in `args`, so pickling would lose the code
+        # pickle the state, because keyword arguments such as the code are not in `args`
         return _unpickled, (type(self), self.__dict__)
 
 
@@ -123,16 +124,16 @@ class UsageError(TwinlogError):
 
 
 class ConfigError(TwinlogError):
-    """A key or value of the configuration is wrong. The message names file, line and key."""
+    """A key or value of the configuration is wrong. The message contains file, line and key."""
 
     code = "CONFIG_INVALID"
     exit_code = 2
     more: tuple[ConfigError, ...] = ()
-    """Further errors of the same file, in order."""
+    """Further errors in the same file, in order."""
     warnings: tuple[Any, ...] = ()
-    """Warnings about the file: ConfigWarnings."""
+    """Warnings about the same file (ConfigWarning)."""
     lacks = ""
-    """The missing key or field, if that is the error."""
+    """The missing key or field, or an empty text if nothing is missing."""
 
     def __init__(
         self,
@@ -158,7 +159,7 @@ class ConfigError(TwinlogError):
 
     @property
     def each(self) -> tuple[ConfigError, ...]:
-        """This error and the further ones, separately."""
+        """This error (without `more`) and the errors in `more`."""
         alone = copy(self)
         alone.more, alone.warnings = (), ()
         return (alone, *self.more)
@@ -175,8 +176,8 @@ class ClusterError(TwinlogError):
 
     code = "CLUSTER"
     reason = ""
-    """The reason alone, for callers that name cluster and address themselves. Empty if the message
-    names neither.
+    """The message without cluster and address, for callers that add these themselves. An empty text
+    if `message` contains neither.
     """
 
     def __init__(self, what: str, *, reason: str = "", **details: Any) -> None:
@@ -195,7 +196,7 @@ class Unreachable(ClusterError):
 class Refused(Unreachable):
     """No process listens at any address of the cluster, or its names cannot be resolved.
 
-    Hosts and resolvers report this immediately, unlike an address that does not respond.
+    Hosts and resolvers report this immediately, whereas an address that does not respond times out.
     """
 
 
@@ -204,7 +205,7 @@ class EndpointAway(Unreachable):
 
 
 class Disconnected(ClusterError):
-    """A connection broke or timed out during a request, whose outcome is therefore unknown."""
+    """A connection broke or timed out during a request. The request's outcome is unknown."""
 
     code = "DISCONNECTED"
     fate = Fate.RETRIABLE
@@ -223,7 +224,7 @@ class Unauthorized(ClusterError):
 
 
 class BrokerRefused(ClusterError):
-    """A broker responded with an error code of Kafka's protocol, which is in `kafka_error`."""
+    """A broker responded with an error code of Kafka's protocol (`kafka_error`)."""
 
     code = "BROKER_REFUSED"
 
@@ -239,7 +240,7 @@ class Unsupported(ClusterError):
 
 
 class DriverSilent(TwinlogError):
-    """A lane's driver has been silent for so long that another lane may have its partitions."""
+    """A lane's driver was silent for so long that another lane may own the lane's partitions."""
 
     code = "CHANNEL_SILENT"
 
@@ -252,28 +253,29 @@ class CorruptData(TwinlogError):
 
 
 class RecordsLost(TwinlogError):
-    """Requested records are no longer in the log: RETENTION, TRUNCATED, LOG_GAP."""
+    """Requested records are no longer in the log. Codes: RETENTION, TRUNCATED, LOG_GAP."""
 
     code = "RETENTION"
 
     def __init__(self, message: str, *, lost: tuple[int, int] = (-1, -1), **details: Any) -> None:
         super().__init__(message, **details)
         self.lost = lost
-        """[first, end) of the missing offsets."""
+        """The missing offsets [first, end), or (-1, -1) if unknown."""
 
 
 class PartitionError(TwinlogError):
-    """One partition of a flow stops with this code. It is retried later; the others are copied.
+    """One partition of a flow stops with this code, and is retried later. Other partitions are
+    copied.
 
-    Its codes are in table `partition` of `codes/codes.toml`. Those of a rebuild are in table
-    `command`, and that of two aliases of one cluster in table `flow`.
+    The codes are in table `partition` of `codes/codes.toml`. Codes of a rebuild are in table
+    `command`, and the code for two aliases of one cluster is in table `flow`.
     """
 
     code = "PARTITION"
     lost: tuple[int, int] | None = None
     """For SOURCE_DIVERGED: the copied upstream offsets [first, next) that the source has lost."""
     finding: Any = None
-    """The `twinlog.mirror.findings.LogFinding` from which the message was made, if any."""
+    """The `twinlog.mirror.findings.LogFinding` from which the message was created, or None."""
 
 
 class FlowError(TwinlogError):
@@ -289,7 +291,7 @@ class NotLeader(FlowError):
 
 
 class AdoptionRefused(FlowError):
-    """MirrorMaker 2 cannot be taken over now: MM2_RUNNING, MM2_NOT_FOUND."""
+    """MirrorMaker 2 cannot be taken over now. Codes: MM2_RUNNING, MM2_NOT_FOUND."""
 
     code = "MM2_RUNNING"
     exit_code = 2
@@ -299,8 +301,8 @@ FoundT = TypeVar("FoundT")
 
 
 def or_raise(answer: FoundT | TwinlogError) -> FoundT:
-    """Return the result, or raise it if it is an error. Queries about many partitions or groups
-    return one or the other for each.
+    """Return a result, or raise it if it is an error. Queries about many partitions or groups
+    return either a result or an error for each.
     """
     if isinstance(answer, TwinlogError):
         raise answer

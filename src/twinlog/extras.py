@@ -1,4 +1,4 @@
-"""Checks optional dependencies (the extras of Twinlog) before they are imported."""
+"""Checks that optional dependencies (Twinlog's extras) are installed, before they are imported."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from twinlog.errors import EnvironmentMissing
 
 
 def require_extra(module: str, extra: str, what: str) -> None:
-    """Raise EnvironmentMissing if the package that `what` needs is not installed. Does not import
-    it.
+    """Raise EnvironmentMissing if `module` is not installed. `what`: what needs the module, for the
+    message. Does not import the module.
     """
     if find_spec(module) is None:
         package = module.replace("_", "-")
@@ -23,7 +23,8 @@ def require_extra(module: str, extra: str, what: str) -> None:
 def _requirements(extra: str) -> list[str]:
     """Return the requirements of an extra, quoted for a shell: `'pyspark<4.4,>=4.0'`.
 
-    They can be installed from a package index even if Twinlog was installed from a file.
+    These requirements can be installed from a package index even if Twinlog was installed from a
+    file.
     """
     try:
         requirements = metadata.requires("twinlog") or []

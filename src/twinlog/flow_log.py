@@ -1,5 +1,5 @@
-"""Log lines about one flow. A line begins with the flow's name. In a JSON log the flow is a field,
-and so are code, topic and partition if known.
+"""Log lines about one flow. In a text log, a line begins with the flow's name. In a JSON log, the
+flow is a field, and so are code, topic and partition if they are known.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from twinlog.model import TopicPartition
 
 
 def code_among(values: Iterable[object]) -> str:
-    """Return the code of the last error among the values of a log line, or an empty string."""
+    """Return the code of the last error among a log line's values, or an empty text."""
     codes = [value.code for value in values if isinstance(value, TwinlogError)]
     return codes[-1] if codes else ""
 
 
 NEWS: Final = {"news": True}
-"""`extra` of an INFO line that is shown by default: good news, or a change that was requested."""
+"""`extra` of an INFO line that is shown by default: good news, or a requested change."""
 
 
 class FlowLog:
@@ -41,12 +41,12 @@ class FlowLog:
         self._write(logging.INFO, message, values, partition, code)
 
     def news(self, message: str, *values: object, topic: str = "", person: str = "") -> None:
-        """Log good news, or a change that `person` requested. It is shown by default."""
+        """Log good news, or a change that `person` requested. This line is shown by default."""
         about = {name: value for name, value in (("topic", topic), ("person", person)) if value}
         self._write(logging.INFO, message, values, None, "", about={**NEWS, **about})
 
     def warning(self, message: str, *values: object) -> None:
-        """Log a warning, with the code of an error among the values."""
+        """Log a warning. If `values` has an error, its code is a field of the line."""
         self._write(logging.WARNING, message, values, None, "")
 
     def bug(self, message: str, *values: object) -> None:

@@ -1,17 +1,17 @@
-"""Folders that a command needs, and files that only this user can read.
+"""Creates folders that a command needs, and files that only this user can read.
 
-If a folder is unusable, there is one clear error.
+If a folder cannot be used, EnvironmentMissing is raised with advice.
 
 **Private files** are in a folder to which no other user can write. A folder with a predictable name
 below a shared one (`/tmp/twinlog-1000`) may have been created by another user, with links that lead
 to files of this user. So a folder is opened once, without following links, and the opened folder is
-checked. All further steps use its descriptor. If the folder is replaced in the meantime, nothing is
-written to the new one.
+checked. All further steps use its descriptor, so nothing is written to another folder that replaces
+it in the meantime.
 
-A file is created under a random name that must be new, and is renamed when it is complete. So a
-reader sees the old or the new file, even if this process is killed between any two steps. A killed
-process leaves one hidden file with its pid in the name, which the next process of this user
-removes.
+A file is created under a random name that must not exist, and is renamed when it is complete. So a
+reader sees either the old or the new file, even if this process is killed between any two steps. If
+a process is killed, a hidden file with its pid in the name may remain, which the next process of
+this user removes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from twinlog.errors import EnvironmentMissing
 
 @contextmanager
 def usable(folder: Path, todo: str) -> Iterator[None]:
-    """Convert an OSError of the block to EnvironmentMissing with `todo`, which says what to do."""
+    """Convert an OSError in the block to EnvironmentMissing. `todo`: advice, for the message."""
     try:
         yield
     except OSError as error:
@@ -42,7 +42,7 @@ def usable(folder: Path, todo: str) -> Iterator[None]:
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path:
-    """Return `twinlog` below XDG_CACHE_HOME, else below `~/.cache`."""
+    """Return the folder `twinlog` in XDG_CACHE_HOME, or else in `~/.cache`."""
     return (
         named_folder(environment, "XDG_CACHE_HOME") or Path("~/.cache").expanduser()
     ) / "twinlog"
@@ -51,15 +51,15 @@ def cache_folder(environment: Mapping[str, str]) -> Path:
 def named_folder(environment: Mapping[str, str], variable: str) -> Path | None:
     """Return the folder in an XDG variable, or None if it is not set or not absolute.
 
-    The XDG Base Directory Specification requires relative paths to be ignored. Each command would
-    resolve them to another folder.
+    The XDG Base Directory Specification says that relative paths must be ignored, because each
+    command would resolve them to another folder.
     """
     folder = Path(environment.get(variable, ""))
     return folder if folder.is_absolute() else None
 
 
 def temporary_folder(prefix: str) -> Path:
-    """Create a private folder for temporary files. Raises EnvironmentMissing."""
+    """Create and return a private folder for temporary files. Raises EnvironmentMissing."""
     with usable(Path("the temporary folder"), "set TMPDIR to a folder that can be written"):
         return Path(tempfile.mkdtemp(prefix=prefix))
 
@@ -81,15 +81,15 @@ class FolderNotPrivate(EnvironmentMissing):
 
 
 def make_private(folder: Path, todo: str) -> None:
-    """Create the folder if it does not exist, else check it. Raises FolderNotPrivate with `todo`,
-    and OSError.
+    """Create a private folder, or check an existing one. Raises FolderNotPrivate, with advice in
+    `todo`, and OSError.
     """
     with private_folder(folder, todo):
         pass
 
 
 def write_private(path: Path, text: str, todo: str) -> None:
-    """Write a private file atomically. Raises FolderNotPrivate with `todo`, and OSError."""
+    """Write a private file atomically. Raises FolderNotPrivate (`todo`: advice) and OSError."""
     with private_folder(path.parent, todo) as folder:
         fresh = f".{os.getpid()}-{secrets.token_hex(8)}{_UNFINISHED}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -105,16 +105,16 @@ def write_private(path: Path, text: str, todo: str) -> None:
 
 
 def read_private(path: Path) -> str:
-    """Read a regular file that belongs to this user. Raises OSError for others, and ValueError."""
+    """Return a regular file's text. Raises OSError, also for other users' files, and ValueError."""
     with open(path, encoding="utf-8", opener=own_opener) as file:
         return file.read()
 
 
 @contextmanager
 def memory_file(text: str, shown_as: str = "twinlog") -> Iterator[int]:
-    """Yield the descriptor of a file in memory, which can be opened as `/proc/self/fd/N`.
+    """Yield the descriptor of a file in memory, which can be opened as `/proc/self/fd/DESCRIPTOR`.
 
-    It is in no folder, so nothing is left of it when its last process ends or is killed.
+    The file is in no folder, so it disappears when its last process ends or is killed.
     """
     descriptor = os.memfd_create(shown_as)
     try:
@@ -126,7 +126,7 @@ def memory_file(text: str, shown_as: str = "twinlog") -> Iterator[int]:
 
 
 def own_opener(path: str, flags: int) -> int:
-    """Opener for `open`. Raises PermissionError unless it is a regular file of this user."""
+    """Opener for `open`. Raises PermissionError unless `path` is a regular file of this user."""
     # without O_NONBLOCK, opening a named pipe would wait for a writer
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     state = os.fstat(descriptor)
@@ -137,28 +137,28 @@ def own_opener(path: str, flags: int) -> int:
 
 
 def private_opener(path: str, flags: int) -> int:
-    """Opener for `open`. A file that it creates is private; an existing one keeps its mode."""
+    """Opener for `open` that creates private files. The mode of an existing file is not changed."""
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def own_folder(folder: Path) -> None:
     """Create a private folder, or make an existing one private. Raises OSError.
 
-    For paths that no other user could have created; for others see `make_private`.
+    Only for paths that no other user could have created. For other paths use `make_private`.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.chmod(0o700)
 
 
 def write_own(path: Path, text: str) -> None:
-    """Write a file that other users cannot read, even if it is moved elsewhere."""
+    """Write a file with mode 0600, so that other users cannot read it in any folder."""
     with open(path, "w", encoding="utf-8", opener=private_opener) as file:
         os.fchmod(file.fileno(), 0o600)  # an earlier release may have created it with another mode
         file.write(text)
 
 
 def is_running(pid: int) -> bool:
-    """Return whether a process has this pid. Numbers that are too large for a pid have none."""
+    """Return True if a process has this pid. Returns False for numbers that cannot be a pid."""
     import psutil  # imported here, because most processes do not need it
 
     try:
@@ -168,7 +168,7 @@ def is_running(pid: int) -> bool:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove the files of killed processes from a folder that was checked."""
+    """Remove unfinished files of killed processes from a folder that was checked."""
     for path in folder.glob(f".*{_UNFINISHED}"):
         pid = path.name[1:].partition("-")[0]
         if pid.isdecimal() and not is_running(int(pid)):
@@ -177,14 +177,14 @@ def remove_unfinished(folder: Path) -> None:
 
 @contextmanager
 def private_folder(folder: Path, todo: str) -> Iterator[int]:
-    """Yield a descriptor of the folder, creating it if it does not exist. Raises OSError, and
-    FolderNotPrivate with `todo` if other users can access it.
+    """Yield a descriptor of a private folder, which is created if it does not exist. Raises
+    OSError, and FolderNotPrivate (`todo`: advice) if other users can access the folder.
     """
-    # a job that cleans temporary folders may have removed it
+    # create the folder, because a job that cleans temporary folders may have removed it
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.is_symlink():
         raise FolderNotPrivate(f"{folder} is a link, so other users may control its target; {todo}")
-    # O_NOFOLLOW: opening a link that was created since the check is an error
+    # O_NOFOLLOW: if a link has been created since the check, opening it fails
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(folder, flags)
     try:

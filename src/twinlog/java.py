@@ -1,7 +1,7 @@
 """The machine's Java, and archives of loaded classes that make a JVM start faster (JEP 350).
 
-A JVM checks how its archive was made. If jars, flags or the JVM itself have changed, it starts
-without the archive. So an outdated archive costs time, but is never wrong.
+A JVM checks how its archive was created. If the jars, the flags or the JVM have changed, it starts
+without the archive. So an outdated archive costs time, but is never used wrongly.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 from twinlog.errors import EnvironmentMissing
 
 MINIMUM_JAVA: Final = 17
-"""The version that Kafka 4 brokers and Spark 4 require."""
+"""The Java version that Kafka 4 brokers and Spark 4 require."""
 
 _HOW_TO_INSTALL: Final = (
     "install it, for example: sudo apt install openjdk-17-jre-headless, or: brew install openjdk@17"
@@ -26,7 +26,7 @@ _HOW_TO_INSTALL: Final = (
 
 
 def java_command() -> Path:
-    """Return the `java` of JAVA_HOME, else of the PATH, without checking its version."""
+    """Return the path of `java` in JAVA_HOME, or else on the PATH. Does not check its version."""
     home = os.environ.get("JAVA_HOME")
     path = shutil.which(str(Path(home) / "bin" / "java") if home else "java")
     if path is None:
@@ -36,7 +36,7 @@ def java_command() -> Path:
 
 @functools.cache
 def find_java() -> Path:
-    """Return `java_command`, after starting it once to check its version."""
+    """Return `java_command`. Starts it once per process to check its version."""
     command = java_command()
     version = _major_version(command)
     if version < MINIMUM_JAVA:
@@ -47,21 +47,21 @@ def find_java() -> Path:
 
 
 def class_archive(folder: Path, *parts: str) -> Path:
-    """Return the path of the archive for this machine's Java and `parts`. It may not exist yet."""
+    """Return the archive's path for this machine's Java and `parts`. It might not exist yet."""
     java = java_command().resolve()
     build = " ".join((*parts, f"{java} {java.stat().st_size} {java.stat().st_mtime_ns}"))
     return folder / f"classes-{zlib.crc32(build.encode()):08x}.jsa"
 
 
 def archive_flags(archive: Path) -> tuple[str, ...]:
-    """Return the JVM flags that use the archive, or none if there is no usable archive."""
+    """Return the JVM flags to use the archive, or no flags if the archive is missing or empty."""
     is_made = archive.exists() and archive.stat().st_size > 0
     return (f"-XX:SharedArchiveFile={archive}",) if is_made else ()
 
 
 def unfinished(archive: Path) -> Path:
-    """Return the file to which a JVM writes the archive when it ends. Concurrent setups have one
-    file each.
+    """Return the path to which a JVM writes the archive when it ends. It contains this process's
+    ID, so that concurrent setups write to different files.
     """
     return archive.with_suffix(f".{os.getpid()}")
 
@@ -69,7 +69,8 @@ def unfinished(archive: Path) -> Path:
 def install_archive(archive: Path) -> None:
     """Install the archive after the JVM that writes it has ended.
 
-    If that JVM wrote none, the next one would not either. An empty file then records this.
+    If the JVM has written no archive, an empty file is installed, because another JVM would not
+    write one either.
     """
     new = unfinished(archive)
     new.touch()

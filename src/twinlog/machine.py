@@ -1,8 +1,8 @@
-"""Cores and memory that this process may use: those of the machine, unless a cgroup allows less.
+"""Number of cores and memory that this process can use: those of the machine, or a cgroup's limits.
 
-Every cgroup from the process's own up to the root can have a limit, and the smallest one applies.
-In a container `/proc/self/cgroup` is `0::/`, and the container's limits are at the root of the
-mount.
+Every cgroup from the process's own up to the root can have a limit, and the lowest limit applies.
+In a container, `/proc/self/cgroup` contains `0::/`, and the container's limits are at the root of
+the mounted file system.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ OWN: Final = Path("/proc/self/cgroup")
 
 
 def usable_cores(root: Path = ROOT, own_cgroup: Path = OWN) -> int:
-    """Return the number of cores, rounded up."""
+    """Return the number of cores that this process can use, rounded up."""
     cores = float(len(os.sched_getaffinity(0)))
     for limit in _limits("cpu.max", root, own_cgroup):
         quota, _, period = limit.partition(" ")
@@ -28,13 +28,13 @@ def usable_cores(root: Path = ROOT, own_cgroup: Path = OWN) -> int:
 
 
 def memory_limit(root: Path = ROOT, own_cgroup: Path = OWN) -> int | None:
-    """Return the cgroup's memory limit in bytes, or None. The kernel kills processes above it."""
+    """Return the cgroup's memory limit in bytes, or None. (The kernel kills processes above it.)"""
     limits = [int(limit) for limit in _limits("memory.max", root, own_cgroup) if limit.isdecimal()]
     return min(limits, default=None)
 
 
 def _limits(name: str, root: Path, own_cgroup: Path) -> Iterator[str]:
-    """Yield the limits of this process's cgroup and of those above it (cgroups version 2)."""
+    """Yield the limit `name` of this process's cgroup and its parents that have one (version 2)."""
     try:
         lines = own_cgroup.read_text().splitlines()
     except OSError:

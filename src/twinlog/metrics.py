@@ -1,10 +1,9 @@
-"""Every metric of `/metrics`, defined once with its labels and meaning. `control.watch.series`
-fills them.
+"""Every metric of `/metrics`, with its labels and meaning. `control.watch.series` sets the values.
 
-There are four kinds: `OURS`, named `twinlog_*`; `MM2`, with the names that the usual JMX exporter
-rules give to MirrorMaker 2's MBeans; the same under the names of Connect's plugins (KIP-1280); and
-`CONNECT`, the series of Connect and of its clients. The last three keep existing dashboards and
-alerts working.
+There are four kinds. `OURS` are named `twinlog_*`. `MM2` have the names that the usual JMX exporter
+rules give to MirrorMaker 2's MBeans. `PLUGIN_NAMES` has the same metrics under the names of
+Connect's plugins (KIP-1280). `CONNECT` are metrics of Connect and of its clients. The last three
+kinds are for existing dashboards and alerts.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class SeriesKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One metric. A counter's name includes `_total`, as served."""
+    """A metric. The name of a counter includes `_total`."""
 
     name: str
     kind: SeriesKind
@@ -177,7 +176,7 @@ CERTIFICATE_EXPIRY: Final = _gauge(
 )
 
 OURS: Final = tuple(one for one in [*vars().values()] if isinstance(one, Metric))
-"""All metrics above."""
+"""All metrics named `twinlog_*`."""
 
 MM2_SOURCE: Final = "kafka_connect_mirror_mirrorsourceconnector_"
 MM2_CHECKPOINT: Final = "kafka_connect_mirror_mirrorcheckpointconnector_"
@@ -196,7 +195,7 @@ BYTE_RATE: Final = _mm2("byte_rate", "bytes a second, over the last minute")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingMetrics:
-    """The four series of one time: its last value, and its minimum, maximum and average over the
+    """The four metrics of a duration: its last value, and its minimum, maximum and average over the
     last minute.
     """
 
@@ -253,17 +252,18 @@ CHECKPOINT_CONNECTOR: Final = "MirrorCheckpointConnector"
 
 
 def _plugin(metric: Metric) -> Metric:
-    """Return the metric with the name and the tags of a Connect plugin (KIP-877, KIP-1280)."""
+    """Return a metric of MM2 with the name and labels of a Connect plugin (KIP-877, KIP-1280)."""
     name = metric.name.removeprefix(MM2_SOURCE).removeprefix(MM2_CHECKPOINT)
     return replace(metric, name=PLUGINS + name, labels=("connector", "task", *metric.labels))
 
 
 PLUGIN_NAMES: Final = {metric.name: _plugin(metric) for metric in MM2}
-"""Metrics for `metric.names.formats = new`, by their usual name."""
+"""Metrics for `metric.names.formats = new`, by the name of the metric in `MM2`."""
 
 # The JMX exporter's rules and Strimzi's Metrics Reporter put client IDs into different labels. The
-# exporter keeps the quotes that JMX puts around it. Boards for the Metrics Reporter used the
-# exporter's label until Strimzi 1.2, so its series have both labels.
+# exporter does not remove the quotes that JMX puts around a client ID. Dashboards for the Metrics
+# Reporter used the exporter's label until Strimzi 1.2, so metrics of the Metrics Reporter have both
+# labels.
 CLIENT: Final = ("clientid", "topic", "partition")
 REPORTED_CLIENT: Final = ("client_id", *CLIENT)
 _LED: Final = "flows that this process leads"
@@ -305,7 +305,7 @@ REPORTED_ACTIVE: Final = _gauge(
     "kafka_connect_source_task_metrics_source_record_active_count", TASK, _WAITING
 )
 
-# the second half is named by group and name of the Kafka metric, as by Strimzi's Metrics Reporter
+# the last two names consist of the Kafka metric's group and name, as in Strimzi's Metrics Reporter
 LED: Final = tuple(
     _gauge(f"kafka_connect_{name}", (), _LED)
     for name in (
@@ -337,8 +337,8 @@ LOAD: Final = (
 )
 
 CONNECT: Final = (*LED, *CONNECTED, *BEHIND, *TASK_RATES, *LOAD, *JVM)
-"""Series of Connect and its clients that make sense for this process, under the names of the JMX
-exporter and of the Metrics Reporter.
+"""Metrics of Connect and its clients that have a meaning for Twinlog, with the names of both the
+JMX exporter and the Metrics Reporter.
 """
 
 ALL: Final = (*OURS, *MM2, *CONNECT, *PLUGIN_NAMES.values())

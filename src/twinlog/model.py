@@ -1,4 +1,4 @@
-"""Values that every layer uses: partitions, flows, start positions, topic IDs, sequences."""
+"""Values that every layer uses: partitions, flows, start positions, topic IDs, sequence numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, Self
 
 
 class TopicPartition(NamedTuple):
-    """One partition of a topic. It is a tuple because it is the key of many mappings."""
+    """One partition of a topic. A tuple, because it is the key of many mappings."""
 
     topic: str
     partition: int
@@ -18,14 +18,14 @@ class TopicPartition(NamedTuple):
 
 
 class LeaseCopy(NamedTuple):
-    """The records of one partition that the lanes of one lease have copied."""
+    """The number of records of one partition that the lanes of a lease have copied."""
 
     topic: str
     partition: int
     first: int | None
-    """The source offset at which the lease began, or None if unknown."""
+    """The source offset of the first record that the lease copied, or None if unknown."""
     next: int
-    """The source offset that follows them."""
+    """The source offset after the last record that the lease copied."""
     records: int
     bytes: int
 
@@ -34,7 +34,7 @@ class LeaseCopy(NamedTuple):
 class Flow:
     """The replication from one cluster to another, by their aliases in the configuration file.
 
-    Topic names on the target may begin with another alias than `source` (`source.cluster.alias`).
+    Names of remote topics may begin with another alias than `source` (`source.cluster.alias`).
     """
 
     source: str
@@ -45,13 +45,13 @@ class Flow:
 
     @classmethod
     def of(cls, name: str) -> Self:
-        """Return the flow with a name like `A->B`, as in rows of the state topic."""
+        """Return the flow with a name like `A->B`, which rows of the state topic contain."""
         source, _, target = name.partition("->")
         return cls(source, target)
 
     @property
     def spellings(self) -> tuple[str, str]:
-        """`A->B`, and `A:B`, which needs no quotes in a shell and no escape in a URL."""
+        """The names `A->B` and `A:B`, which needs no quotes in a shell and no escapes in a URL."""
         return str(self), f"{self.source}:{self.target}"
 
     @property
@@ -61,33 +61,33 @@ class Flow:
 
 
 OWN_GROUPS: Final = "__twinlog-"
-"""Prefix of groups whose offsets are numbers of Twinlog's own."""
+"""Prefix of the IDs of groups in which Twinlog stores its own numbers as offsets."""
 
 
 def is_own_group(group: str) -> bool:
     """Return True if Twinlog stores numbers of its own as the group's offsets.
 
-    They are numbers of micro-batches (`cluster.groups.commit_mark`), or offsets of the other
-    cluster (`control.failback.replay`), and not positions of a consumer. So no filter selects such
-    a group, and its offsets are never translated, synced or reset.
+    Such offsets are numbers of micro-batches (`cluster.groups.commit_mark`), or offsets of the
+    other cluster (`control.failback.replay`), but not a consumer's positions. So no filter selects
+    such a group, and its offsets are never translated, synced or reset.
     """
     return group.startswith(OWN_GROUPS)
 
 
 class Isolation(StrEnum):
-    """`isolation.level`: whether a reader gets records of open and aborted transactions."""
+    """`isolation.level`. READ_COMMITTED readers get no records of open or aborted transactions."""
 
     READ_COMMITTED = "read_committed"
     READ_UNCOMMITTED = "read_uncommitted"
 
     @property
     def number(self) -> int:
-        """The isolation level's number in requests."""
+        """The number of the isolation level in Kafka's requests."""
         return int(self is Isolation.READ_COMMITTED)
 
 
 class StartKind(StrEnum):
-    """How a start position is given."""
+    """The kind of a start position."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -96,18 +96,18 @@ class StartKind(StrEnum):
 
 
 class StartAt(NamedTuple):
-    """Where the copy of a partition that was never copied begins."""
+    """The start position of the copy of a partition that was never copied before."""
 
     kind: StartKind = StartKind.EARLIEST
     value: int = -1
-    """Milliseconds since 1970, or the upstream offset."""
+    """Milliseconds since 1970 for TIMESTAMP, the upstream offset for OFFSET, or else -1."""
 
 
 EARLIEST = StartAt()
 
 
 class TopicId(str):
-    """A topic ID (KIP-516) as 32 hex digits. The zero ID means that the broker has none."""
+    """A topic ID (KIP-516) as 32 hex digits. Zeros if the broker does not support topic IDs."""
 
     __slots__ = ()
 
@@ -120,25 +120,26 @@ NO_TOPIC_ID = TopicId("0" * 32)
 
 
 def text_as(kind: Any, value: Any) -> Any:
-    """Convert text to a TopicId or another subclass of `str`, as msgspec's `dec_hook`."""
+    """Convert text to `kind`, a subclass of `str` such as TopicId. For msgspec's `dec_hook`."""
     if type(value) is not str:
         raise TypeError(f"{type(value).__name__} instead of text")
     return kind(value)
 
 
 SEQUENCE_MODULUS = 1 << 31
-"""Number of producer sequences (KIP-98): after 2^31-1 follows 0."""
+"""Number of different sequence numbers of a producer (KIP-98): 2^31 - 1 is followed by 0."""
 
 
 def sequence_of(ordinal: int) -> int:
-    """Return the producer sequence of a record with this ordinal."""
+    """Return the producer's sequence number of the record with this ordinal."""
     return ordinal % SEQUENCE_MODULUS
 
 
 def sequences_ahead(sequence: int, expected: int) -> int:
-    """Return how far a sequence is after (+) or before (-) the expected one, also across the wrap.
+    """Return how far a sequence number is after (+) or before (-) the expected one, modulo 2^31.
 
-    Half of all sequences count as after and half as before (serial number arithmetic, RFC 1982).
+    Half of all numbers count as after the expected one, and half as before it (serial number
+    arithmetic, RFC 1982).
     """
     half = SEQUENCE_MODULUS // 2
     return (sequence - expected + half) % SEQUENCE_MODULUS - half

@@ -10,17 +10,17 @@ _SPANS: Final = (("d", 86_400), ("h", 3_600), ("min", 60))
 
 
 def known(numbers: Iterable[int | None]) -> list[int]:
-    """Return the known numbers; unknown ones are None."""
+    """Return the known numbers: those that are not None."""
     return [number for number in numbers if number is not None]
 
 
 def total(numbers: Iterable[int | None]) -> int | None:
-    """Return the sum of the known numbers, or None if none is known."""
+    """Return the sum of the known numbers (not None), or None if all are unknown."""
     return sum(known_numbers) if (known_numbers := known(numbers)) else None
 
 
 def largest(numbers: Iterable[int | None]) -> int | None:
-    """Return the largest known number, or None if none is known."""
+    """Return the largest known number (not None), or None if all are unknown."""
     return max(known(numbers), default=None)
 
 

@@ -1,17 +1,16 @@
-"""A pool of threads for jobs that may block.
+"""A pool of threads for jobs that may block, and a watch that detects dead threads.
 
-A job blocks for as long as its cluster does not respond, and must not delay other jobs. So the
-number of threads has no limit: if no thread is idle, a job gets a new one, else the thread that
-became idle last. A thread that was idle for `IDLE_S` ends. The process therefore has only as many
-threads as jobs recently ran at the same time, instead of one for each flow and each of its duties.
-(If the thread that is idle for longest got the job, none would end while jobs are frequent.) All
-threads are daemons, so that the process can end while a job still blocks.
+A job blocks as long as its cluster does not respond, and must not delay other jobs. So the number
+of threads has no limit. A job gets the thread that became idle last, or a new thread if none is
+idle. A thread that was idle for `IDLE_S` ends. So the process has only as many threads as jobs
+recently ran at the same time, instead of a thread for each flow and each of its duties. (If a job
+got the thread that became idle first, no thread would end while jobs are frequent.) All threads are
+daemons, so that the process can end while a job still blocks.
 
-`ThreadWatch` watches the threads that must live as long as the process: the first one that dies
-ends it with a code. Without this, a dead thread's work would stop while the process looks healthy
-from outside. If any Twinlog thread dies for any reason, the supervisor raises the error, the
-process ends with exit code 1, and service managers restart it. Until then `/healthz` reports
-unhealthy.
+`ThreadWatch` ends the process with a code if one of Twinlog's threads dies. Otherwise the work of
+the dead thread would stop while the process looks healthy from outside. The supervisor raises the
+error, the process ends with exit code 1, and a service manager restarts it. Until the process has
+ended, `/healthz` reports it as unhealthy.
 """
 
 from __future__ import annotations
@@ -38,15 +37,15 @@ IDLE_S: Final = 2.0
 
 @dataclass(slots=True, order=True)
 class Alarm:
-    """A job that is to run at a given time."""
+    """A job that runs at a given time."""
 
     due: float
-    """When to run it, by `time.monotonic`."""
+    """When to run the job, by `time.monotonic`."""
     name: str = field(compare=False)
     job: Job | None = field(compare=False)
 
     def cancel(self) -> None:
-        """Prevent the job from running, unless it has already begun."""
+        """Prevent the job from running. Has no effect if the job has already begun."""
         self.job = None
 
 
@@ -56,13 +55,13 @@ class ThreadPool:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._idle: list[_Inbox] = []
-        """The inboxes of idle threads. The last of these threads became idle last."""
+        """The inboxes of idle threads, in the order in which the threads became idle."""
         self._changed = threading.Condition()
         self._alarms: list[Alarm] = []
         self._has_timer = False
 
     def run(self, name: str, job: Job) -> None:
-        """Run a job now, in a thread that gets this name. An exception ends the thread."""
+        """Run a job now, in a thread with this name. An exception of the job ends the thread."""
         with self._lock:
             inbox = self._idle.pop() if self._idle else None
         if inbox is None:
@@ -71,22 +70,23 @@ class ThreadPool:
             inbox.put((name, job))
 
     def submit(self, name: str, job: Callable[[], _T]) -> Future[_T]:
-        """Run a job now, and return its future. Unlike with a ThreadPoolExecutor, the process can
-        end before the job, so Ctrl-C does not wait for a cluster that does not respond.
+        """Run a job now, and return a future of its result. Unlike with a ThreadPoolExecutor, the
+        process can end before the job, so that a Ctrl-C does not wait for a cluster that does not
+        respond.
         """
         future: Future[_T] = Future()
 
         def work() -> None:
             try:
                 future.set_result(job())
-            except BaseException as error:  # noqa: BLE001 (raised where the result is read)
+            except BaseException as error:  # noqa: BLE001 (`future.result` raises it)
                 future.set_exception(error)
 
         self.run(name, work)
         return future
 
     def add(self, alarm: Alarm) -> None:
-        """Run the job of this alarm when it is due."""
+        """Run the alarm's job when it is due."""
         with self._changed:
             heapq.heappush(self._alarms, alarm)
             self._changed.notify()
@@ -99,7 +99,7 @@ class ThreadPool:
         while True:
             thread.name = name
             job()
-            del job  # it may reference large objects
+            del job  # frees large objects that the job may reference
             if _is_lowered():
                 return
             thread.name = "twinlog-idle"
@@ -112,7 +112,7 @@ class ThreadPool:
                     if inbox in self._idle:
                         self._idle.remove(inbox)
                         return
-                name, job = inbox.get()  # `run` has taken this thread in the meantime
+                name, job = inbox.get()  # `run` has removed this inbox, and now puts a job into it
 
     def _keep_time(self) -> None:
         while True:
@@ -129,7 +129,7 @@ class ThreadPool:
 
 
 def _is_lowered() -> bool:
-    """Return True if a job has lowered the priority of its thread, which cannot be undone."""
+    """Return True if the job has lowered this thread's priority, which cannot be undone."""
     if sys.platform != "linux":
         return False
     thread, process = threading.get_native_id(), os.getpid()
@@ -141,40 +141,40 @@ THREADS: Final = ThreadPool()
 
 
 class RepeatedJob:
-    """A job of the pool that runs again and again, one run at a time. While it pauses between two
-    runs, it needs no thread. Thread-safe.
+    """A job of the pool that runs repeatedly, one run at a time. It needs no thread during the
+    pause between two runs. Thread-safe.
     """
 
     def __init__(self, name: str, run: Callable[[], float], end: Job = lambda: None) -> None:
-        """`run` returns the seconds until the next run. `end` is called after the last one."""
+        """`run` must return the seconds until the next run. `end` is called after the last run."""
         self._name = name
         self._run = run
         self._end = end
         self._lock = threading.Lock()
         self._next: Alarm | None = None
-        """The next run. It is None while the job runs, before `start`, and after the end."""
+        """The alarm of the next run. None before `start`, during a run, and after the end."""
         self._is_started = False
         self._is_hurried = False
         self._is_stopped = False
         self._ended = threading.Event()
 
     def start(self, after_s: float = 0.0) -> None:
-        """Begin the first run after this time."""
+        """Start the job. Its first run begins after `after_s`."""
         with self._lock:
             self._is_started = True
             self._pause(after_s)
 
     def run_now(self) -> None:
-        """End the pause now, or leave out the next one if the job runs."""
+        """Begin the next run now. If the job is running, the next run follows without a pause."""
         with self._lock:
             if self._next is None:
                 self._is_hurried = True
-            elif self._next.due > time.monotonic():  # a run that is due must not be put off
+            elif self._next.due > time.monotonic():  # a run that is already due must not be delayed
                 self._next.cancel()
                 self._pause(0.0)
 
     def stop(self) -> None:
-        """Begin no further run. This does not wait for a run that has begun."""
+        """Begin no further run. Does not wait for a run that has begun."""
         with self._lock:
             self._is_stopped = True
         self.run_now()
@@ -192,12 +192,12 @@ class RepeatedJob:
         return self._is_started and not self._ended.is_set()
 
     def join(self, within_s: float) -> None:
-        """Wait for the end of a job that was stopped, for at most this time."""
+        """Wait until a job that was stopped has ended, for at most `within_s`."""
         if self._is_started:
             self._ended.wait(within_s)
 
     def _pause(self, seconds: float) -> None:
-        """Set the alarm of the next run. The caller has the lock."""
+        """Set the alarm of the next run. The caller must have locked `_lock`."""
         due = time.monotonic() + (0.0 if self._is_hurried else seconds)
         self._is_hurried = False
         self._next = alarm = Alarm(due, self._name, lambda: self._turn(alarm))
@@ -206,7 +206,7 @@ class RepeatedJob:
     def _turn(self, alarm: Alarm) -> None:
         with self._lock:
             if self._next is not alarm:
-                return  # replaced by `run_now` after the timer had taken it
+                return  # `run_now` has replaced the alarm after the timer had started this call
             self._next = None
         if not self._is_stopped:
             pause_s = self._run()
@@ -221,25 +221,25 @@ class RepeatedJob:
 
 
 OURS: Final = ("twinlog-", "group-")
-"""Prefixes of the names of Twinlog's threads; libraries handle their own."""
+"""Name prefixes of Twinlog's threads. Threads of libraries are not watched."""
 
 
 class ThreadDied(TwinlogError):
-    """A thread of this process ended with an uncaught error."""
+    """A thread of Twinlog has ended with an uncaught error."""
 
     code = "THREAD_DIED"
 
 
 class ThreadWatch:
-    """Detects threads that die."""
+    """Detects Twinlog's threads that die of an uncaught error."""
 
     def __init__(self) -> None:
         self.dead: str | None = None
-        """The first thread that died, and its error."""
+        """Text about the first thread that died, with its error. None if none has died."""
 
     @contextmanager
     def guarding(self, fail: Callable[[BaseException], None]) -> Iterator[None]:
-        """Call `fail` with the error in a thread that dies during this block."""
+        """Call `fail` with a ThreadDied, in each thread that dies during this block."""
         before = threading.excepthook
 
         def on_death(arguments: threading.ExceptHookArgs) -> None:
@@ -262,13 +262,14 @@ class ThreadWatch:
             threading.excepthook = before
 
 
-# Priority of driver threads below lanes, for when all cores are busy.
+# Driver threads can have a lower priority than lanes, so that lanes are faster if all cores are
+# busy.
 
 
 def lower_priority(nice: int) -> None:
-    """Lower the priority of this thread and those that it starts. Only Linux has a priority per
-    thread, see sched(7). The main thread is left alone, because everything that it starts would
-    inherit the priority.
+    """Lower the priority of this thread and of threads that it starts. Only Linux has a priority
+    per thread (sched(7)). Has no effect in the main thread, because all threads and processes would
+    inherit the priority from it.
     """
     if sys.platform == "linux" and threading.current_thread() is not threading.main_thread():
         thread = threading.get_native_id()

@@ -1,4 +1,4 @@
-"""Writes the generated pages: python -m tools.pages."""
+"""Writes all generated pages: python -m tools.pages."""
 
 from __future__ import annotations
 

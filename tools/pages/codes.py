@@ -1,4 +1,4 @@
-"""Renders docs/codes.md from the tables of codes and states."""
+"""Generates docs/codes.md from the tables of codes and states."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ before you delete anything there. The last column shows when Twinlog retries aut
 
 
 def render() -> str:
-    """Return the whole page."""
+    """Return the text of docs/codes.md."""
     lines = [
         *_states(FLOW_STATES),
         "",

@@ -1,4 +1,4 @@
-"""Renders docs/configuration.md from the key tables."""
+"""Generates docs/configuration.md from the tables of keys."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ adds to the names of Kafka's classes, is ignored.
 
 
 def render() -> str:
-    """Return the whole page."""
+    """Return the text of docs/configuration.md."""
     return _TOP + first_keys.render() + _RULES + "\n".join(_parts()) + "\n" + _SECURITY
 
 
@@ -266,5 +266,7 @@ TESTED: Final = {key: file for file, keys in _BY_FILE.items() for key in keys.sp
 
 
 def tested_in(key: str) -> str:
-    """Return the test file below tests/. A client setting is given with its role as a prefix."""
+    """Return the file in tests/ that tests a key. The name of a client setting has its role as
+    prefix.
+    """
     return TESTED.get(key, EVERY_KEY)

@@ -1,4 +1,6 @@
-"""The most common configuration keys, shown before the tables of all keys."""
+"""The most common configuration keys, which docs/configuration.md shows before the tables of all
+keys.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ FIRST_KEYS: Final = (
 
 
 def render() -> str:
-    """Return a section of the page."""
+    """Return the section with these keys and an example."""
     rows = "".join(f"| `{key}` | {meaning} |\n" for key, meaning in FIRST_KEYS)
     return (
         "## The keys most people need\n\n| key | meaning |\n| --- | --- |\n"

@@ -1,4 +1,6 @@
-"""Renders the index of docs/hazards.md from its headings and the codes that each entry names."""
+"""Generates the index in docs/hazards.md from the page's headings, and from the codes in each
+entry.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ _HEADING: Final = re.compile(r"^(##+) (.+)$", re.MULTILINE)
 
 
 def with_index(page: str) -> str:
-    """Return the page with the current index. Raises ValueError unless it has exactly one."""
+    """Return the page with its index replaced by the current one. Raises ValueError unless the page
+    has exactly one index.
+    """
     index = "\n".join((HEAD, "| --- | --- | --- |", *_rows(page.partition("\n## Index\n")[2])))
     found, count = _TABLE.subn(lambda _: f"{index}\n", page)
     if count != 1:
@@ -22,7 +26,7 @@ def with_index(page: str) -> str:
 
 
 def _rows(entries: str) -> Iterator[str]:
-    """Yield a row for each entry. An area without entries below it is an entry itself."""
+    """Yield a row of the index for each entry. An area without entries is an entry itself."""
     parts = _HEADING.split(entries)[1:]
     area = ""
     for level, title, text, following in zip(

@@ -1,6 +1,6 @@
-"""Writes the man page: every command with its help, examples and options, from the click commands.
+"""Generates the man page from the click commands: each command with its help, examples and options.
 
-Options that every command has are described once, at the end.
+Options that every command has are described only once, at the end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from twinlog.cli.main import twinlog as program
 PATH: Final = "share/man/man1/twinlog.1"
 _HEAD: Final = (
     ".TH TWINLOG 1",
-    ".nh",  # no hyphens in keys
+    ".nh",  # no hyphenation, because keys must not be hyphenated
     ".ad l",
     ".SH NAME",
     r"twinlog \- mirror Kafka topics between clusters on Spark",
@@ -59,7 +59,9 @@ def _command(context: click.Context, common: set[str]) -> Iterator[str]:
 
 
 def _text(text: str) -> Iterator[str]:
-    r"""Yield paragraphs. Those after a line with `\b` are examples, which keep their lines."""
+    r"""Yield roff for the paragraphs of a help text. A paragraph that begins with `\b` is an
+    example, whose lines are not wrapped.
+    """
     for paragraph in re.split(r"\n\s*\n", text.strip()):
         lines = [line.strip() for line in paragraph.splitlines()]
         if lines[0] == "\b":
@@ -76,11 +78,13 @@ def _options(context: click.Context, common: set[str]) -> Iterator[str]:
 
 
 def _line(text: str) -> str:
-    """Return a line that roff does not read as a request."""
+    """Return an escaped line. A `.` or `'` at its start is also escaped, because roff would read it
+    as a request.
+    """
     return rf"\&{_escaped(text)}" if text.startswith((".", "'")) else _escaped(text)
 
 
 def _escaped(text: str) -> str:
-    """Return text as roff. A line may be broken in a list of choices."""
+    """Return text with roff's escapes. Permits a line break after each `|` in a list of choices."""
     text = text.replace("\\", r"\e").replace("-", r"\-").replace('"', r"\(dq")
     return text.replace("|", r"|\:")

@@ -21,12 +21,12 @@ _JSON: Final = "application/json"
 
 
 def render() -> str:
-    """Return the document's file."""
+    """Return the document as JSON text."""
     return json.dumps(document(), indent=1, ensure_ascii=False) + "\n"
 
 
 def document() -> dict[str, Any]:
-    """Return the whole document."""
+    """Return the document as a dict."""
     models: list[tuple[type[BaseModel], JsonSchemaMode]] = [(answers.Problem, "serialization")]
     for one in ENDPOINTS:
         models.append((REPORTS[one.answer], "serialization"))
@@ -71,8 +71,8 @@ def _operation(one: Endpoint) -> dict[str, Any]:
 
 
 def _id(one: Endpoint) -> str:
-    """Return the name of the operation, from which generated clients name their functions:
-    `get_flow_topics` for `/flows/{flow}/topics`.
+    """Return the operation's ID, for example `get_flow_topics` for `/flows/{flow}/topics`.
+    Generated clients use it as the name of a function.
     """
     path = re.sub(r"\w+/\{(\w+)\}", r"\1", one.path.removeprefix(f"{ROOT}/"))
     return "_".join([one.method.lower(), *path.split("/")])

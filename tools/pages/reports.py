@@ -1,7 +1,7 @@
-"""The OpenAPI types of answers that are encodings of other values: history, logs of partitions,
-the catalogue, the clusters, and what commands print with `--format json`.
+"""The OpenAPI types of responses that `shown.printed` encodes: history, logs of partitions, the
+catalogue of codes, the clusters, and the output of commands with `--format json`.
 
-`shown.printed` encodes them in camelCase. Tests compare the answers with these types
+Names in JSON are camelCase. Tests compare responses with these types
 (tests/unit/control/web/test_reports.py, tests/unit/control/test_rest_document.py).
 """
 
@@ -23,38 +23,37 @@ from twinlog.control.cutover.groups import GroupOutcome
 from twinlog.mirror.state.intents import IntentKind
 
 Aspect = str
-"""What is compared: topic, partitions, replicationFactor, config, acl, quota, group."""
+"""A compared property: topic, partitions, replicationFactor, config, acl, quota or group."""
 
 
 class HistoryRow(Value):
     """A flow at one moment of the last hour."""
 
     at_ms: int
-    """The time of the numbers."""
+    """Time of the values in this row."""
     state: FlowState
-    """What the flow did."""
+    """The flow's state at this time."""
     generation: int
-    """Number of its leadership."""
+    """Generation of the flow: a number that grows with every new leader."""
     lag: int | None
-    """Records that waited to be copied."""
+    """Number of records that waited to be copied."""
     loss_records: int | None
-    """Records that were only on the source."""
+    """Number of records that were only on the source."""
     loss_ms: int | None
     """How long the target had lacked records of the source."""
     records: int
-    """Records copied by this process since it leads the flow."""
+    """Number of records that this process has copied since it leads the flow."""
     bytes: int
-    """Bytes copied by this process since it leads the flow."""
+    """Number of bytes that this process has copied since it leads the flow."""
     p50_ms: int | None
-    """Median of the latency of the minute before."""
+    """Median of the latency in the minute before."""
     p99_ms: int | None
-    """99th percentile of it."""
+    """99th percentile of the latency in the minute before."""
 
 
 class History(Value):
-    """The last hour of a flow, one row every ten seconds, oldest first. Only the process that leads
-    the flow has rows, and keeps them in memory.
-    """
+    """The last hour of a flow, with a row for every ten seconds. Only the process that leads the
+    flow has rows, and stores them only in memory."""
 
     flow: str
     """Name of the flow."""
@@ -66,24 +65,23 @@ class TopicHistoryRow(Value):
     """A topic at one moment of the last hour."""
 
     at_ms: int
-    """The time of the numbers."""
+    """Time of the values in this row."""
     lag: int | None
-    """Records that waited to be copied, over partitions where that was known."""
+    """Number of records that waited to be copied, without partitions for which it was unknown."""
     bytes: int
-    """Bytes copied by this process since it leads the flow."""
+    """Number of bytes that this process has copied since it leads the flow."""
 
 
 class TopicHistory(Value):
-    """The last hour of a topic, one row every 30 seconds. Only the process that leads the flow has
-    rows, for the 400 topics with the most traffic.
-    """
+    """The last hour of a topic, with a row for every 30 seconds. Only the process that leads the
+    flow has rows, and only for the 400 topics with the most traffic."""
 
     flow: str
     """Name of the flow."""
     topic: Text
     """Source topic."""
     rows: list[TopicHistoryRow]
-    """The rows, oldest first; none if the topic is not among these."""
+    """The rows, oldest first. Empty if the topic is not one of these 400."""
 
 
 class Log(Value):
@@ -94,19 +92,19 @@ class Log(Value):
     start: int | None
     """The first offset."""
     last_stable: int | None
-    """Last stable offset: consumers with read_committed read up to it."""
+    """Last stable offset, up to which consumers with read_committed read."""
     end: int | None
     """The offset of the next record."""
     leader: int | None
     """ID of the broker that leads the partition."""
     leader_epoch: int | None
-    """Number of its leadership."""
+    """Epoch of the partition's leader, as in Kafka."""
     replicas: list[int]
-    """IDs of the brokers with a replica."""
+    """IDs of all brokers with a replica."""
     in_sync: list[int]
     """IDs of the brokers whose replica is in sync."""
     problem: Text
-    """Why a part is unknown; empty if none is."""
+    """Why some of these values are unknown. Empty if all are known."""
 
 
 class PartitionLogs(Value):
@@ -117,12 +115,12 @@ class PartitionLogs(Value):
     next_offset: int | None
     """The next source offset to copy."""
     lane: int | None
-    """As in a row of the partitions."""
+    """Number of the lane that copies the partition, as in the list of partitions."""
     source: Log
     """The log on the source."""
     target: Log | None
-    """The log of the same partition number. If records are partitioned by key, they may be in other
-    partitions. null if unknown."""
+    """The log of the target partition with the same number. If records are placed by key, copied
+    records may be in other partitions. null if unknown."""
 
 
 class Logs(Value):
@@ -139,12 +137,12 @@ class Logs(Value):
 
 
 class InEffect(Value):
-    """The wanted state of a flow: what `PUT` on this path sets."""
+    """The wanted state of a flow, which `PUT` on this path sets."""
 
     paused: bool
-    """The whole flow is paused."""
+    """True if the whole flow is paused."""
     bytes_per_second: int | None
-    """The limit; null: as configured."""
+    """The rate limit. null if the configured limit applies."""
     paused_topics: list[Text]
     """Topics that are paused by name."""
     released_topics: list[Text]
@@ -157,11 +155,11 @@ class Code(Value):
     code: str
     """The code."""
     meaning: str
-    """What it means, in Markdown."""
+    """The meaning of the code, in Markdown."""
     advice: str
-    """What to do, in Markdown; empty if the message says it."""
+    """What to do, in Markdown. Empty if the message contains it."""
     retry: Retry
-    """Whether and when Twinlog retries by itself."""
+    """If and when Twinlog retries automatically."""
 
 
 class State(Value):
@@ -170,9 +168,9 @@ class State(Value):
     state: str
     """The state."""
     meaning: str
-    """What it means."""
+    """The meaning of the state."""
     severity: Severity
-    """good: normal; warn: worth knowing; bad: needs action."""
+    """good (normal), warn (worth knowing) or bad (needs action)."""
 
 
 class Codes(Value):
@@ -190,13 +188,13 @@ class Cluster(Value):
     """One cluster of the configuration."""
 
     alias: str
-    """Its alias."""
+    """Alias of the cluster."""
     bootstrap_servers: list[str]
-    """Addresses of its first brokers."""
+    """The cluster's bootstrap addresses."""
     source_of: list[str]
-    """Flows of which it is the source."""
+    """Flows of which the cluster is the source."""
     target_of: list[str]
-    """Flows of which it is the target."""
+    """Flows of which the cluster is the target."""
 
 
 class Clusters(Value):
@@ -210,7 +208,7 @@ class Before(Value):
     """The command that was in effect before a change."""
 
     bytes_per_second: int | None
-    """The rate of a limit; null for other commands."""
+    """The rate of a limit. null for other commands."""
     who: Text
     """The user and host that wrote it."""
     at_ms: int
@@ -225,26 +223,27 @@ class Change(Value):
     flow: str
     """Name of the flow."""
     topic: Text | None
-    """Source topic; null for the whole flow."""
+    """Source topic. null for the whole flow."""
     intent: IntentKind
     """The kind of command."""
     is_set: bool
-    """False if the command is taken back."""
+    """True if the command is set, False if it is taken back."""
     bytes_per_second: int | None
-    """The rate of a limit; null for other commands."""
+    """The rate of a limit. null for other commands."""
     is_needed: bool
-    """False if the command was already in effect, or already taken back."""
+    """False if the change has no effect, because the command was already in effect or already taken
+    back."""
     before: Before | None
-    """The command that was in effect; null if there was none, or if it cannot be read."""
+    """The command that was in effect before. null if there was none, or if it cannot be read."""
 
 
 class Changes(Value):
-    """Written to the flow's state topic; the leader applies them within 2 s."""
+    """Changes that were written to the flow's state topic. The leader applies them within 2 s."""
 
     dry_run: bool
-    """Nothing was written."""
+    """True if nothing was written."""
     changes: list[Change]
-    """One for each flow or topic that the request names."""
+    """One change for each flow or topic in the request."""
 
 
 class GroupMember(Value):
@@ -253,18 +252,18 @@ class GroupMember(Value):
     client_id: Text
     """The application's client.id."""
     host: Text
-    """The address that the broker sees."""
+    """The member's address from the broker's view."""
 
 
 class GroupHere(Value):
     """A group on one cluster."""
 
     state: Text | None
-    """Kafka's name of the state, `Dead` if there is no such group; null if unknown."""
+    """The state in Kafka's terms. `Dead` if the group does not exist, null if unknown."""
     members: int | None
     """Number of members."""
     problem: Text
-    """Why something is unknown; empty if nothing is."""
+    """Why a value is unknown. Empty if all are known."""
 
 
 class SourceGroupOffset(Value):
@@ -279,15 +278,15 @@ class SourceGroupOffset(Value):
     end: int | None
     """End of the source's log."""
     lag: int | None
-    """Offsets that the group has not read yet."""
+    """Number of offsets in this partition that the group has not read yet."""
     to_topic: Text | None
-    """Remote topic; null if the offset has no counterpart."""
+    """Remote topic. null if the offset has no counterpart."""
     to_offset: int | None
-    """The counterpart on the target; null if there is none."""
+    """The counterpart on the target. null if there is none."""
     is_exact: bool
-    """The group would resume at exactly the next record."""
+    """True if the group would resume at exactly the next record."""
     why_not: Text
-    """Why the counterpart is not exact; empty if it is."""
+    """Why the counterpart is not exact. Empty if it is exact."""
 
 
 class SourceGroup(Value):
@@ -296,21 +295,21 @@ class SourceGroup(Value):
     group: Text
     """Name of the group."""
     is_share: bool
-    """It is a share group."""
+    """True if it is a share group."""
     is_ready: bool
-    """It has no members, and an exact counterpart for each of its offsets."""
+    """True if the group has no members, and each of its offsets has an exact counterpart."""
     why_not: list[Text]
-    """Why it is not ready."""
+    """Why the group is not ready. Empty if it is."""
     state: Text | None
     """Its state on the source."""
     members: list[GroupMember]
-    """Its members on the source, as far as they are known."""
+    """The group's members on the source, as far as known."""
     source: GroupHere
     """The group on the source."""
     target: GroupHere
     """The group on the target."""
     lag: int | None
-    """Offsets that it has not read yet."""
+    """Number of offsets that the group has not read yet, in all partitions."""
     offsets: list[SourceGroupOffset]
     """Its committed offsets."""
 
@@ -325,7 +324,7 @@ class SourceGroups(Value):
     left_out: int
     """Number of source groups that `groups` and `groups.exclude` leave out."""
     notes: list[Text]
-    """What could not be queried, and what else matters before a group moves."""
+    """Failed queries, and what else matters before a group moves."""
 
 
 class ComparedAspect(Value):
@@ -334,26 +333,26 @@ class ComparedAspect(Value):
     compared: int
     """Number of items compared."""
     different: int
-    """Number of differences that the flow should have made equal."""
+    """Number of differences that the flow should have removed."""
     left_alone: int
-    """Number of differences that the flow leaves alone."""
+    """Number of differences that the flow does not remove."""
 
 
 class ClusterDifference(Value):
     """A difference between the two clusters."""
 
     aspect: Aspect
-    """What is compared, as in `totals`."""
+    """The compared property, a key of `totals`."""
     name: Text
     """The source topic, the group, the ACL, or the entity of a quota."""
     detail: Text
-    """The config, or the partition of a group; empty if there is none."""
+    """The config, or the partition of a group. Empty for other aspects."""
     source: Text
     """The value on the source."""
     target: Text
     """The value on the target."""
     left_alone: Text
-    """Why the flow does not make it equal; empty if it should be equal."""
+    """Why the flow does not remove the difference. Empty if it should."""
 
 
 class Diff(Value):
@@ -362,26 +361,26 @@ class Diff(Value):
     flow: str
     """Name of the flow."""
     is_equal: bool
-    """There is no difference that the flow should have made equal."""
+    """True if there is no difference that the flow should have removed."""
     totals: dict[Aspect, ComparedAspect]
     """The counts of each aspect that could be compared."""
     deviations: list[ClusterDifference]
-    """The differences; with `all` also those that the flow leaves alone."""
+    """The differences. With the parameter `all`, also those that the flow does not remove."""
     notes: list[Text]
-    """What could not be compared, and why."""
+    """Aspects that could not be compared, with the reasons."""
 
 
 class DoctorFinding(Value):
     """One reason why a flow is slow or has stopped."""
 
     likelihood: Literal["certain", "likely", "possible"]
-    """How certain it is."""
+    """How certain the reason is."""
     cause: str
-    """A stable identifier, such as `quota`."""
+    """A stable identifier of the reason, such as `quota`."""
     what: Text
-    """What was observed."""
+    """The observation."""
     todo: Text
-    """A key to change, or a command."""
+    """What to do: a key to change, or a command."""
 
 
 class Doctor(Value):
@@ -390,19 +389,19 @@ class Doctor(Value):
     flow: str
     """Name of the flow."""
     state: FlowState
-    """What it does now."""
+    """The flow's current state."""
     lag: int | None
-    """Records that wait to be copied."""
+    """Number of records that wait to be copied."""
     lag_ms: int | None
-    """How long they have waited."""
+    """How long records have waited to be copied."""
     lanes: int
     """Number of lanes."""
     bytes_per_second: int | None
-    """Speed of the copy."""
+    """Current rate of the copy."""
     round_trips_ms: dict[Text, dict[str, float]]
     """Round-trip time of a small request, by the cluster's alias and the broker's ID."""
     notes: list[Text]
-    """What could not be measured."""
+    """Measurements that failed."""
     findings: list[DoctorFinding]
     """The reasons, most certain first."""
 
@@ -413,9 +412,9 @@ class PlannedGate(Value):
     gate: str
     """Name of the gate."""
     is_open: bool
-    """The condition holds."""
+    """True if the condition holds."""
     evidence: list[Text]
-    """The observations."""
+    """The observations that show if the condition holds."""
 
 
 class PlannedPartition(Value):
@@ -434,20 +433,20 @@ class PlannedPartition(Value):
     missing: int | None
     """Number of source offsets that are not on the target."""
     behind_ms: int | None
-    """How much newer the source's newest record is than the target's."""
+    """Difference between the timestamps of the newest records on source and target."""
     newest_ms: int | None
     """Timestamp of the target's newest record."""
     foreign_records: int
-    """Number of offsets after the copy, which other clients wrote."""
+    """Number of offsets after the end of the copy, which other clients have written."""
     deleted: list[int] | None
-    """Offsets that the source deleted and that were not copied: the first one, and the one after
-    the last. null if there are none."""
+    """Range of offsets that the source has deleted before they were copied: the first offset, and
+    the offset after the last. null if there are none."""
     problem: Text | None
-    """Why something is unknown; null if nothing is."""
+    """Why a value is unknown. null if all are known."""
 
 
 class PlannedOffset(Value):
-    """What a cut-over does with a group in one partition."""
+    """What a switchover or failover does with a group's offset in one partition."""
 
     topic: Text
     """Source topic."""
@@ -458,45 +457,45 @@ class PlannedOffset(Value):
     target_topic: Text
     """Remote topic."""
     to: int | None
-    """The target offset at which it resumes."""
+    """The target offset at which the group would resume. null if unknown."""
     is_exact: bool
-    """It resumes at exactly the next record."""
+    """True if the group resumes at exactly the next record."""
     why_not_exact: Text | None
-    """Why it is not exact; null if it is."""
+    """Why `to` is not exact. null if it is exact."""
     now: int | None
-    """The group's current offset on the target; null if it has none."""
+    """The group's current offset on the target. null if it has none."""
     outcome: GroupOutcome
-    """What is done, in words."""
+    """What is done with the offset, in words."""
 
 
 class PlannedGroup(Value):
-    """What a cut-over does with a group."""
+    """What a switchover or failover does with a group."""
 
     group: Text
     """Name of the group."""
     is_exact: bool
-    """It resumes at exactly the next record in every partition."""
+    """True if the group resumes at exactly the next record in every partition."""
     is_done: bool
-    """Its offsets on the target are where they should be, or further."""
+    """True if all its offsets on the target are at the planned offsets, or after them."""
     from_checkpoints: bool
-    """The offsets are from its newest checkpoints."""
+    """True if the planned offsets are from the group's newest checkpoints."""
     in_use_on_source: bool
-    """It has members on the source."""
+    """True if the group has members on the source."""
     in_use_on_target: bool
-    """It has members on the target, so none of its offsets is set."""
+    """True if the group has members on the target. None of its offsets is then set."""
     problem: Text | None
-    """Why its offsets on the target are unknown; null if they are known."""
+    """Why the group's offsets on the target are unknown. null if they are known."""
     offsets: list[PlannedOffset]
-    """Its offset in each partition."""
+    """The group's offset in each partition."""
 
 
 class PlannedCutover(Value):
-    """What plans of a switchover and of a failover have in common."""
+    """The common fields of the plans of a switchover and a failover."""
 
     flow: str
     """Name of the flow."""
     promoted: Text | None
-    """Who promoted the flow and when; null if it is not promoted."""
+    """Who promoted the flow and when. null if it is not promoted."""
     notes: list[Text]
     """What operators need to know before clients move to the target."""
     partitions: list[PlannedPartition]
@@ -509,26 +508,26 @@ class PlannedSwitchover(PlannedCutover):
     """What a switchover would do now, as in `twinlog switchover plan`."""
 
     is_open: bool
-    """All gates are open."""
+    """True if all gates are open."""
     fenced: list[Text]
     """Topics whose producers are already fenced."""
     gates: list[PlannedGate]
-    """The conditions, with evidence."""
+    """All gates, with evidence."""
 
 
 class ReportedLoss(Value):
     """The last report of the flow's leader, of any age."""
 
     problem: Text = ""
-    """Why there is none; empty if there is one."""
+    """Why there is no report. Empty if there is one."""
     at_ms: int | None = None
-    """Its time, by the leader's clock."""
+    """Time of the report, by the leader's clock. null if there is no report."""
     where: Text | None = None
-    """Host and process of the leader; null if there is no report."""
+    """Host and process of the leader. null if there is no report."""
     state: Text | None = None
-    """State of the flow; null if there is no report."""
+    """State of the flow. null if there is no report."""
     loss_records: int | None = None
-    """Records that were only on the source."""
+    """Number of records that were only on the source."""
     loss_ms: int | None = None
     """How long the target had lacked records of the source."""
     loss_unknown: int | None = None
@@ -539,11 +538,11 @@ class PlannedFailover(PlannedCutover):
     """What a failover would do now, as in `twinlog failover plan`."""
 
     is_clear: bool
-    """No loss is known, and every group resumes exactly."""
+    """True if no loss is known, and every group resumes at exactly the next record."""
     source_problem: Text | None
-    """Why the source cannot be used; null if it can."""
+    """Why the source cannot be used. null if it can."""
     groups_problem: Text | None
-    """Why `groups` may be incomplete; null if it has all selected groups."""
+    """Why `groups` may be incomplete. null if it has all selected groups."""
     reported: ReportedLoss
     """The last report of the flow's leader."""
 
@@ -556,4 +555,4 @@ REPORTS: Final[dict[str, type[Value]]] = {
         *(PlannedSwitchover, PlannedFailover),
     )
 }
-"""By the names that the table of endpoints has."""
+"""The types by the name that the table of endpoints contains."""

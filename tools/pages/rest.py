@@ -1,4 +1,4 @@
-"""Renders the table of paths in docs/rest.md from the endpoints."""
+"""Generates the table of paths in docs/rest.md from the endpoints."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ _TABLE: Final = re.compile(rf"^{re.escape(HEAD)}\n(?:\|.*\n)+", re.MULTILINE)
 
 
 def table() -> str:
-    """Return the table with a row for each path and method."""
+    """Return the table, with a row for each path and method."""
     return "\n".join((HEAD, "| --- | --- | --- |", *_rows())) + "\n"
 
 
 def with_table(page: str) -> str:
-    """Return the page with the current table. Raises ValueError unless it has exactly one."""
+    """Return the page with its table replaced by the current one. Raises ValueError unless the page
+    has exactly one such table.
+    """
     found, count = _TABLE.subn(lambda _: table(), page)
     if count != 1:
         raise ValueError(f"{count} tables begin with {HEAD}")

@@ -1,4 +1,4 @@
-"""Renders docs/strimzi.md from the table of fields."""
+"""Generates docs/strimzi.md from the table of fields."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ A field with "no effect" is accepted with one warning; "refused" is an error.
 
 
 def render() -> str:
-    """Return the whole page."""
+    """Return the text of docs/strimzi.md."""
     return _TOP + "\n".join(_parts())
 
 

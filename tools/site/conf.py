@@ -1,4 +1,4 @@
-"""Sphinx's configuration; `tools.site.pages` passes this folder with -c."""
+"""Sphinx's configuration. `tools.site.pages` passes this folder to Sphinx with -c."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ root_doc: Final = "README"
 smartquotes: Final = False
 highlight_language: Final = "text"
 suppress_warnings: Final = [
-    "misc.highlighting_failure",  # examples that leave something out are not valid JSON
-    "myst.header",  # the changelog's headings are towncrier's
+    "misc.highlighting_failure",  # shortened examples are not valid JSON
+    "myst.header",  # towncrier generates the changelog's headings
 ]
 
-myst_heading_anchors: Final = 6  # as on a code host
+myst_heading_anchors: Final = 6  # anchors as on a code host
 
 html_theme: Final = "furo"
 html_title: Final = f"Twinlog {version}"
@@ -30,7 +30,7 @@ html_use_index: Final = False
 
 
 def setup(app: Any) -> None:
-    """Add the navigation to pages when they are read."""
+    """Make Sphinx append the navigation to each page that it reads."""
 
     def extend(_app: Any, name: str, text: list[str]) -> None:
         text[0] += navigation.toctrees(name, Path(app.srcdir))

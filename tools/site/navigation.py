@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Final
 
 REFERENCE: Final = ("reference/commands", "reference/python")
-"""Pages that `tools.site.reference` writes."""
+"""Pages that `tools.site.reference` generates."""
 ABOUT: Final = ("CONTRIBUTING", "SECURITY", "CHANGELOG", "tests/support/README")
 OWN_TREE: Final = ("docs/recipes/README", "docs/adr/README")
-"""Pages whose folder is shown below them."""
+"""Pages below which the navigation shows all pages of their folder."""
 
 _SECTION: Final = re.compile(r"^## (.+)$", re.MULTILINE)
 _ROW: Final = re.compile(r"^\| \[([^]]+)\]\(([^)]+)\.md\)", re.MULTILINE)
 
 
 def toctrees(name: str, source: Path) -> str:
-    """Return the navigation that Sphinx reads at the end of a page."""
+    """Return the navigation directives to append to the page `name`, or an empty text."""
     if name == "README":
         return "".join(_tree(caption, pages) for caption, pages in _sections(source))
     return _tree("", ["[!R]*"]) if name in OWN_TREE else ""

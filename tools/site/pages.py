@@ -1,4 +1,4 @@
-"""The site's source folder, and Sphinx."""
+"""Creates the site's source folder, and runs Sphinx on it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ _FOLDER_LINK: Final = re.compile(r"(\]\()([^):#]+/)\)")
 
 
 def stage(source: Path) -> None:
-    """Copy all pages and the files that they link to, and write the generated ones."""
+    """Create the folder `source` with all pages, the files that they link to, and the generated
+    pages.
+    """
     shutil.rmtree(source, ignore_errors=True)
     for name in FOLDERS:
         shutil.copytree(ROOT / name, source / name)
@@ -38,7 +40,7 @@ def stage(source: Path) -> None:
 
 
 def _name_readmes(page: Path) -> None:
-    """Replace links to a folder by links to its README, which a code host shows for the folder."""
+    """Replace links to a folder by links to the folder's README, as code hosts show it."""
 
     def named(match: re.Match[str]) -> str:
         has_one = (page.parent / match[2] / "README.md").is_file()
@@ -50,7 +52,7 @@ def _name_readmes(page: Path) -> None:
 
 
 def build(source: Path, output: Path) -> subprocess.CompletedProcess[str]:
-    """Build the site of the pages in `source`. If there was a warning, the exit code is 1."""
+    """Build the site from the pages in `source`. The exit code is 1 if Sphinx has warned."""
     done = sphinx("html", source, output)
     (output / "index.html").write_text(_INDEX)
     return done
@@ -59,7 +61,7 @@ def build(source: Path, output: Path) -> subprocess.CompletedProcess[str]:
 def sphinx(builder: str, source: Path, output: Path) -> subprocess.CompletedProcess[str]:
     """Run Sphinx with this folder's configuration, and with warnings as errors.
 
-    `builder`: "html", or "dummy" to check everything and write nothing.
+    `builder`: "html", or "dummy" to check everything without writing files.
     """
     options = ["-W", "--keep-going", "-q", "-b", builder, "-c", str(Path(__file__).parent)]
     command = [sys.executable, "-m", "sphinx", *options, str(source), str(output)]

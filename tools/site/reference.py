@@ -1,4 +1,4 @@
-"""Two pages of the site that are written from the code: commands, and the public Python API."""
+"""Generates two pages of the site from the code: all commands, and the public Python API."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ The names that `twinlog.client` and `twinlog.records` export. [Python API](../do
 
 
 def commands() -> str:
-    """Return a page with the help of all commands."""
+    """Return the page with the help texts of all commands."""
     top = whole()
     sections = {name: title for title, names in SECTIONS.items() for name in names}
     parts = [_COMMANDS, *_help(top)]
@@ -46,7 +46,7 @@ def commands() -> str:
 
 
 def whole() -> click.Context:
-    """Return the context of `twinlog` itself."""
+    """Return the click context of the program `twinlog`."""
     settings: Any = program.context_settings
     return click.Context(program, info_name="twinlog", terminal_width=_WIDTH, **settings)
 
@@ -59,7 +59,7 @@ def _with_subcommands(context: click.Context) -> Iterator[str]:
 
 
 def below(context: click.Context) -> Iterator[tuple[str, click.Context]]:
-    """Yield the subcommands of a group with their contexts."""
+    """Yield the name and click context of each subcommand of a group."""
     group = context.command
     if not isinstance(group, click.Group):
         return
@@ -75,7 +75,7 @@ def _help(context: click.Context) -> Iterator[str]:
 
 
 def python_api() -> str:
-    """Return a page with all public names, their signatures and docstrings."""
+    """Return the page with all public names, their signatures and docstrings."""
     return "\n".join((_API, *_module(twinlog.client), *_module(twinlog.records)))
 
 

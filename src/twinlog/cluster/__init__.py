@@ -1,9 +1,10 @@
 """Access to one Kafka cluster over the network.
 
 Read `client` first: it finds brokers and sends requests. `net` has its connections and retries, and
-`security` TLS and SASL. `logs`, `topics` and `groups` have the requests, by their subject.
-`group_messages` defines messages that the client library lacks, and this package limits how much of
-that library is loaded (`spare_clients`). `certificates` finds when certificates expire.
+`security` has TLS and SASL. `logs`, `topics` and `groups` have the requests about partitions,
+topics and consumer groups. `group_messages` defines messages that the client library `kafka` lacks.
+This package limits how much of that library is loaded (`spare_clients`). `certificates` finds when
+certificates expire.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ NAME: Final = "kafka"
 
 
 class _NotRun(ModuleType):
-    """The package before it was run. It runs on the first access to anything but a submodule."""
+    """The package `kafka`, not yet run. Access to an attribute that is no submodule runs it."""
 
     def __getattr__(self, name: str) -> Any:
         if importlib.util.find_spec(f"{NAME}.{name}") is not None:
@@ -30,12 +31,13 @@ class _NotRun(ModuleType):
 
 
 def spare_clients() -> None:
-    """Register the package `kafka` without running it. Has no effect after the first import of it.
+    """Register the package `kafka` without running its `__init__`. Has no effect if the package is
+    already imported.
 
-    `import kafka.protocol` first runs that package, which imports an admin client, a consumer and a
-    producer in 110 modules. They would cost every process, and so every lane, 0.2 s of CPU and
-    20 MB for nothing. So the package is run later, if other code in the same process needs it
-    (`from kafka import KafkaConsumer`).
+    `import kafka.protocol` would first run the `__init__` of `kafka`, which imports an admin
+    client, a consumer and a producer in 110 modules. Twinlog does not use these modules, but they
+    would cost every process, and so every lane, 0.2 s of CPU and 20 MB. So the `__init__` runs only
+    if other code in the same process needs it (`from kafka import KafkaConsumer`).
     """
     if NAME in sys.modules or (spec := importlib.util.find_spec(NAME)) is None:
         return

@@ -1,10 +1,10 @@
-"""Finds when the certificates of a cluster's connections expire: client certificates and
-truststores.
+"""Finds the expiry dates of the certificates that a cluster's connections use: client certificates
+and truststores.
 
-The dates are those of the certificates in use, also after they were renewed. No file is read here.
-For a client certificate, the first certificate of its chain to expire counts, because brokers then
-reject the chain. For a truststore, the earliest and the last expiry are reported, because it
-contains an old and a new certificate while an issuer changes.
+The certificates are the ones in use, also after a renewal (`security.renewal`). This module reads
+no file. The expiry of a client certificate is the earliest one in its chain, because brokers reject
+a chain with an expired certificate. For a truststore, the earliest and the last expiry are
+reported, because a truststore contains an old and a new certificate while an issuer changes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from twinlog.cluster.security.security_settings import SecuritySettings
 
 DAY_S: Final = 86_400
 SOON_S: Final = 14 * DAY_S
-"""How long before its expiry a certificate is warned about."""
+"""Time before the expiry of a certificate at which warnings begin, in seconds."""
 
 _END: Final = "-----END CERTIFICATE-----\n"
 
@@ -48,23 +48,23 @@ class Ending(StrEnum):
 
     FAR = "far"
     SOON = "soon"
-    """Within `SOON_S`, or one certificate of a truststore has expired and others have not."""
+    """A certificate expires within `SOON_S`, or one of several in a truststore has expired."""
     OVER = "over"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateEnd:
-    """The first to expire of the certificates that a cluster's client uses for one purpose."""
+    """The certificate that expires first of those that a cluster's client uses for one purpose."""
 
     cluster: str
     held: CertificatePurpose
     file: str
-    """Its file, or the configuration key that contains it."""
+    """The file of the certificate, or the configuration key that contains it."""
     subject: str
     ends_at: int
-    """When it expires, in seconds since 1970."""
+    """When the certificate expires, in seconds since 1970."""
     last_ends_at: int
-    """When the last certificate of a truststore expires. For a chain it is `ends_at`."""
+    """When a truststore's last certificate expires. Equal to `ends_at` for a client certificate."""
 
     def ending(self, now_s: float) -> Ending:
         """Return the urgency of the expiry at this time (seconds since 1970)."""
@@ -73,7 +73,7 @@ class CertificateEnd:
         return Ending.SOON if self.ends_at - now_s < SOON_S else Ending.FAR
 
     def line(self, now_s: float) -> str:
-        """Return a message with file, subject, date and what to do."""
+        """Return a message with the certificate's file, subject, expiry date, and what to do."""
         date = datetime.fromtimestamp(self.ends_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
         expires = "expired" if self.ends_at < now_s else "expires"
         whose, todo = "the client certificate", "replace it, with its key, in the same place"
@@ -92,8 +92,8 @@ class _Dates(NamedTuple):
 
 
 def certificate_ends(clusters: Iterable[ClusterSettings]) -> tuple[CertificateEnd, ...]:
-    """Return the expiry of all certificates that these settings use now, each once. Certificates
-    that this machine trusts by default are left out.
+    """Return the expiry of all client certificates and truststores that these settings use now,
+    without duplicates. Certificates that this machine trusts by default are left out.
     """
     every_end = (
         end
@@ -107,7 +107,7 @@ def certificate_ends(clusters: Iterable[ClusterSettings]) -> tuple[CertificateEn
 def urgent(
     ends: Iterable[CertificateEnd], now_s: float | None = None
 ) -> tuple[tuple[Ending, CertificateEnd], ...]:
-    """Return those that expire soon or have expired at `now_s` (seconds since 1970; None: now)."""
+    """Return certificates that expire soon or have expired. `now_s`: Unix time (default: now)."""
     at = time.time() if now_s is None else now_s
     judged = ((end.ending(at), end) for end in ends)
     return tuple(pair for pair in judged if pair[0] is not Ending.FAR)
@@ -134,14 +134,15 @@ def _ends(alias: str, security: SecuritySettings) -> Iterable[CertificateEnd]:
 
 
 def _file(security: SecuritySettings, held: CertificatePurpose) -> str:
-    paths = dict(reversed(security.files))  # if a key has several files, the first
+    paths = dict(reversed(security.files))  # if a key has several files, this keeps the first
     return next((paths[key] for key in _KEYS[held] if key in paths), _KEYS[held][1])
 
 
 @lru_cache(maxsize=256)
 def _dates(pem: str) -> _Dates | None:
-    """Return the dates, or None if no certificate can be read. OpenSSL accepts some that this
-    library rejects as malformed.
+    """Return the earliest and the last expiry, or None if no certificate can be read. OpenSSL
+    accepts some certificates that the `cryptography` library rejects as malformed; these are left
+    out.
     """
     from cryptography import x509
 

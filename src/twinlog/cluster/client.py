@@ -8,14 +8,14 @@ There are three ways to send a request:
 | `send`          | after a lost connection                              | idempotent requests     |
 | `to_controller` | the same, and after retriable errors in the response | changes of topics       |
 
-A response may contain error codes of topics, partitions or groups. Only the code of a request knows
-where, so `attempt` and `send` do not check them. `check` raises such an error, and `retrying` is
-the loop around both.
-Requests about many partitions or groups are sent with `logs.per_leader` and `groups.coordinators`,
-which send one request to each responsible broker.
+A response may contain error codes of topics, partitions or groups. Only the function that sends a
+request knows which fields these are, so `attempt` and `send` do not check them. The function calls
+`check`, which raises the error, and runs request and check within `retrying`. Requests about many
+partitions or groups are sent with `logs.per_leader` and `groups.coordinators`, which send one
+request to each responsible broker.
 
-A broker that mutes the connection because of a quota (KIP-219) gets no request until it reads
-again. That time counts against no limit of a call. `muted_until` is its end.
+If a broker mutes the connection because of a quota (KIP-219), the client sends nothing on it until
+the broker reads again (`muted_until`). Time limits of calls do not include this time.
 
 A client is not thread-safe: each thread needs its own.
 """
@@ -49,31 +49,34 @@ from twinlog.wire.error_codes import NONE, REBOOTSTRAP_REQUIRED, error_for
 T = TypeVar("T")
 
 API_TIMEOUT_S: Final = 60.0
-"""How long a call retries before it fails: Java's default.api.timeout.ms."""
+"""How long a call retries before it fails, in seconds, as default.api.timeout.ms in Java."""
 
 CALL_PATIENCE: Final = Patience(backoff=Backoff(cap_ms=2_000))
-"""Patience of calls with a waiting caller. (Java's retry.backoff.max.ms is 1 s.)"""
+"""Backoff of calls whose caller waits: up to 2 s. (Java's retry.backoff.max.ms is 1 s.)"""
 
 ANSWER_TIMEOUT_S: Final = 10.0
-"""How long a broker may be silent before its response. By then, the partitions of a frozen broker
-have new leaders. While bytes arrive, as on a slow line, only request.timeout.ms is the limit.
+"""Maximum time without a byte from the broker while a response is awaited, in seconds. After this
+time, the partitions of a frozen broker have new leaders. While bytes arrive, as on a slow line,
+only request.timeout.ms limits the response.
 """
 
 METADATA_TIMEOUT_S: Final = 5.0
-"""The same for Metadata: a frozen broker must not delay the search for leaders."""
+"""Like ANSWER_TIMEOUT_S, for Metadata. Shorter, so that the search for leaders is not delayed."""
 
 REFUSED_FOR_S: Final = 0.3
-"""`refused_s` for commands, whose user waits."""
+"""`refused_at_first_s` of `prompt_client`: short, because the user of a command waits."""
 
 MISSING_GRACE_S: Final = 3.0
-"""A broker may not know a topic that was just created for this long. After that it is missing."""
+"""Time after which an unknown topic is reported as missing. Brokers learn of new topics late."""
 
 METADATA_WITHOUT_CREATION: Final = 4
-"""The first version with a flag that prevents creating the requested topics."""
+"""The first version of Metadata with a flag that prevents the creation of requested topics."""
 
 
 class Silent(NamedTuple):
-    """A broker that let a request time out, and until when it gets no further one."""
+    """Marks a broker that let a request time out. No request is sent to it until `until`
+    (monotonic); calls fail with `error` instead.
+    """
 
     until: float
     error: TwinlogError
@@ -91,9 +94,10 @@ class ClusterClient:
         refused_s: float = math.inf,
         refused_at_first_s: float = math.inf,
     ) -> None:
-        """`refused_s`: how long a call retries if no process listens at any address. A mirror waits
-        for a cluster that restarts, but an interactive query should fail fast.
-        `refused_at_first_s`: the same until the cluster has responded once.
+        """`refused_s`: how long a call retries if every address refuses the connection. A mirror
+        waits for a cluster that restarts, but an interactive query should fail fast.
+        `refused_at_first_s` replaces `refused_s` until the cluster has responded for the first
+        time.
         """
         self.settings = settings
         self.patience = patience
@@ -102,15 +106,15 @@ class ClusterClient:
         self._refused_at_first_s = min(refused_s, refused_at_first_s)
         self._has_answered = False
         self.leaderless: dict[TopicPartition, float] = {}
-        """Partitions without a leader, and when `per_leader` last found them so (monotonic)."""
+        """Partitions without a leader, with the monotonic time of the last query (`per_leader`)."""
         self.silent: dict[int, Silent] = {}
-        """Silent brokers, for `per_leader`."""
+        """Brokers that let a request time out, by node. Used by `per_leader`."""
         self.led: dict[str, TopicMetadata] | None = None
-        """Topics with all their leaders, for `per_leader`; None unless they are kept."""
+        """Topics whose leaders `per_leader` reuses. None until `keep_leaders` is called."""
         self.read_sizes: dict[int, ReadSize] = {}
-        """Read sizes by broker, for `raw_log`."""
+        """Sizes of the next fetch from each broker, by node. Used by `raw_log`."""
         self.muted_until = 0.0
-        """Until when a call waits for a broker that has muted the connection (monotonic)."""
+        """Monotonic time at which the last wait for a muted connection ends."""
         self._muted_s = 0.0
         self._pool = ConnectionPool(settings, patience.clock, api_timeout_s)
         self._controller = NO_NODE
@@ -126,11 +130,11 @@ class ClusterClient:
         allow_missing: bool = True,
         timeout_s: float | None = None,
     ) -> ClusterMetadata:
-        """Return the brokers and these topics. None means all topics that the user may describe,
-        and an empty list none.
+        """Return the brokers and these topics: all topics that the user may describe if `topics` is
+        None, no topic if it is empty.
 
-        With `allow_missing`, a missing or forbidden topic is in the result with its error.
-        Otherwise its error is raised if retrying does not help. Topics are never created.
+        With `allow_missing`, a missing or forbidden topic is in the result with its error. Without
+        it, the call retries and then raises this error. Topics are never created.
         """
 
         def ask() -> ClusterMetadata:
@@ -142,10 +146,11 @@ class ClusterClient:
         return result
 
     def metadata_from(self, node: int, topics: Collection[str] | None) -> ClusterMetadata:
-        """Return the metadata of one broker about these topics (None: all), with one attempt.
-        Missing topics have errors.
+        """Return one broker's metadata of these topics (None: all), with one attempt. A missing
+        topic is in the result with its error.
 
-        The result is not stored, because the metadata of this broker may be stale.
+        The client does not store the addresses in the result, because this broker's metadata may be
+        stale.
         """
         answer = self.attempt(
             node,
@@ -163,8 +168,8 @@ class ClusterClient:
         maximum: int | None = None,
         minimum: int | None = None,
     ) -> Any:
-        """Return the response of that broker, or of any (None). The request is repeated after a
-        lost connection, so it must be idempotent.
+        """Send a request to broker `node`, or to any broker (None), and return the response. The
+        request is repeated after a lost connection, so it must be idempotent.
         """
 
         def ask() -> Any:
@@ -180,7 +185,8 @@ class ClusterClient:
         maximum: int | None = None,
         minimum: int | None = None,
     ) -> Any:
-        """Return the controller's response, in which `check` has found no error.
+        """Send a request to the controller, and return the first response in which `check` finds no
+        error.
 
         If the error that `check` raises is retriable, the request is repeated. The controller is
         looked up before each retry, because it may have moved (NOT_CONTROLLER).
@@ -213,9 +219,9 @@ class ClusterClient:
         maximum: int | None = None,
         minimum: int | None = None,
     ) -> Any:
-        """Send a request once, to that broker or to any (None), and return the response.
+        """Send a request once, to broker `node` or to any broker (None), and return the response.
 
-        The broker may be silent for `timeout_s` (None: at most ANSWER_TIMEOUT_S).
+        Raises Disconnected if no byte arrives for `timeout_s` (None: at most ANSWER_TIMEOUT_S).
         """
         with self._connection_for(node, timeout_s) as (connection, most_s, silent_s):
             return connection.request(
@@ -231,9 +237,9 @@ class ClusterClient:
         maximum: int | None = None,
         minimum: int | None = None,
     ) -> tuple[bytes, Any]:
-        """Like `attempt`, for periodic queries whose response rarely changes. Returns the digest of
-        the response, and the decoded response. A response whose digest is `known_digest` is not
-        decoded: then the second value is None.
+        """Send a request like `attempt`, for periodic queries whose response rarely changes.
+        Returns the response's digest and the decoded response, or None if the digest is
+        `known_digest`.
         """
         with self._connection_for(node, None) as (connection, most_s, silent_s):
             connection.begin(request, maximum=maximum, minimum=minimum)
@@ -244,7 +250,7 @@ class ClusterClient:
         self, node: int | None, silent_s: float | None
     ) -> Iterator[tuple[Connection, float, float]]:
         most_s = self.settings.request_timeout_ms / 1000
-        # a caller with a shorter timeout than usual waits for no request longer than that
+        # a client with a shorter timeout than usual also applies it to each single request
         if self.api_timeout_s < API_TIMEOUT_S:
             most_s = min(most_s, self.api_timeout_s)
         if silent_s is None:
@@ -252,7 +258,7 @@ class ClusterClient:
         connection = self.connection_to(node)
         if muted_s := connection.muted_s:
             self._wait_for(muted_s)
-            connection = self.connection_to(node)  # its SASL session may have ended in the meantime
+            connection = self.connection_to(node)  # the SASL session may have ended during the wait
         try:
             yield connection, max(most_s, silent_s), silent_s
         except Disconnected:
@@ -274,8 +280,8 @@ class ClusterClient:
     def retriable_now(self) -> Callable[[TwinlogError], bool]:
         """Return a predicate that decides whether a retry can help a call that begins now.
 
-        Errors with the fate RETRIABLE are retried until the call's deadline. Two are given up
-        earlier: a missing topic after MISSING_GRACE_S, and refused connections after `refused_s`.
+        The predicate returns True for errors with the fate RETRIABLE, but for a missing topic only
+        for MISSING_GRACE_S, and for refused connections only for `refused_s`.
         """
         refused_s = self.refused_s if self._has_answered else self._refused_at_first_s
         grace, refused = self.deadline(MISSING_GRACE_S), self.deadline(refused_s)
@@ -288,7 +294,7 @@ class ClusterClient:
         return retriable
 
     def deadline(self, timeout_s: float | None = None) -> Deadline:
-        """Return the deadline of a call that begins now. Time while muted does not count."""
+        """Return the deadline of a call that begins now. Muted time (KIP-219) does not count."""
         seconds = self.api_timeout_s if timeout_s is None else timeout_s
         return Deadline.within(seconds, self.clock)
 
@@ -325,9 +331,11 @@ class ClusterClient:
             )
 
     def check(self, result: Message, doing: str, *, acl: str | None = None) -> None:
-        """Raise the error in a response, or in one row of it, if there is one.
+        """Raise the error of a response, or of a part of it that has an `error_code`. Does nothing
+        if the code is 0.
 
-        `doing` describes the request for the message, and `acl` is the permission that it needs.
+        `doing` describes the request in the error's message. `acl` is the permission that the
+        request needs.
         """
         if result.error_code:
             detail = getattr(result, "error_message", None)
@@ -336,13 +344,13 @@ class ClusterClient:
             )
 
     def keep_leaders(self) -> None:
-        """Reuse leaders from now on, for repeated queries about the same partitions."""
+        """Store leaders from now on, so that repeated queries need no Metadata request."""
         self.led = {}
 
     @contextmanager
     def keeping_leaders(self) -> Iterator[None]:
-        """Reuse leaders within the block. A broker that is no longer the leader returns an error,
-        and the leaders are then looked up again.
+        """Reuse leaders of partitions within the block, without a Metadata request. If a broker
+        that is no longer the leader returns an error, the leaders are looked up again.
         """
         self.keep_leaders()
         try:
@@ -351,14 +359,14 @@ class ClusterClient:
             self.led = None
 
     def connection_to(self, node: int | None) -> Connection:
-        """Return a usable connection to that broker, or to any (None). It is kept for reuse."""
+        """Return a usable connection to broker `node` (None: any), which later calls reuse."""
         if node is None:
             return self._pool.any_connection()
         self._require_address(node)
         return self._pool.connection_to(node)
 
     def open_connection(self, node: int) -> Connection:
-        """Open a separate connection to that broker, which belongs to the caller."""
+        """Open a separate connection to broker `node`. The caller must close it."""
         self._require_address(node)
         return self._pool.open(node)
 
@@ -367,7 +375,7 @@ class ClusterClient:
             self._ask_metadata([], allow_missing=True)
 
     def renew(self, settings: ClusterSettings) -> None:
-        """Use these settings for new connections. Open connections are kept. Thread-safe."""
+        """Use these settings for new connections. Open connections are not closed. Thread-safe."""
         self.settings = settings
         self._pool.renew(settings)
 
@@ -394,7 +402,7 @@ def _metadata_request(topics: Collection[str] | None) -> Message:
 def prompt_client(
     settings: ClusterSettings, *, api_timeout_s: float = API_TIMEOUT_S
 ) -> ClusterClient:
-    """Return a client for commands. It fails fast if no process listens at any address, but waits
-    for a cluster that restarts while the command runs.
+    """Return a client for commands. Until the cluster has responded once, calls fail fast if every
+    address refuses the connection. After that, calls wait for a cluster that restarts.
     """
     return ClusterClient(settings, api_timeout_s=api_timeout_s, refused_at_first_s=REFUSED_FOR_S)

@@ -1,1 +1,1 @@
-"""The demo: two local clusters, a stream of orders, the mirror, and an independent check."""
+"""The demo: two local clusters, a stream of orders, a mirror, and an independent check."""

@@ -1,4 +1,4 @@
-"""Reads source and target with an independent client in a thread, for the comparer."""
+"""Compares source and target while a mirror runs, in a thread and with an independent client."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class CheckState:
 
     compared: int = 0
     on_the_way: int = 0
-    """Read from the source, not yet seen on the target."""
+    """Number of records that were read from the source, but not yet from the target."""
     surplus: int = 0
-    """Read from the target, not yet seen on the source; none of these may remain."""
+    """Number of records that were read from the target, but not from the source. Must become 0."""
     differences: tuple[str, ...] = ()
 
 
 class Checker(DemoWorker):
-    """Compares topics of one cluster with their copies in another."""
+    """Compares topics of the source cluster with their remote topics on the target cluster."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Checker(DemoWorker):
                 reader.close()
 
     def _open_missing(self, readers: dict[LogSide, _Reader]) -> None:
-        """Open readers for sides whose topics exist. The mirror creates the remote topics later."""
+        """Open a reader for each side whose topics exist. (The mirror creates remote topics.)"""
         for side in LogSide:
             if side in readers:
                 continue
@@ -83,7 +83,7 @@ class Checker(DemoWorker):
 
 
 class _Reader:
-    """Reads one side from the start of its topics, as far as the comparer has room."""
+    """Reads one side from the start of its topics. Pauses partitions whose queue is full."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class _Reader:
         self._consumer: Any = log_reader(bootstrap, partitions)
 
     def read(self) -> bool:
-        """Process received records, and return whether there were any."""
+        """Process the records that have arrived. Returns False if none have."""
         self._resume()
         messages = self._consumer.consume(BATCH, timeout=POLL_S)
         for message in messages:
@@ -147,15 +147,16 @@ class _Reader:
         self._consumer.close()
 
 
-# Compares two logs record by record while both grow, in bounded memory.
-# For each partition, the records of both sides are paired in order of arrival. They must be equal
-# in key, value, headers (with order, duplicates and null values) and timestamp. So lost, duplicated
-# and reordered records all show as a difference at that place. Records that only one side has so
-# far wait in a short queue; a side with a full queue must not be read further (`has_room`).
-# This part uses neither Kafka nor the mirror's code, so that it shares no bug with what it checks.
+# Compares two logs record by record while both grow, in bounded memory. For each partition, the
+# n-th record of the source is compared with the n-th record of the target. They must be equal in
+# key, value, headers (with order, duplicates and null values) and timestamp. So a lost, duplicated
+# or reordered record shows as a difference at its position. Records that were read from only one
+# side wait in a short queue. While the queue is full, this side must not be read further
+# (`has_room`). The comparer uses neither a Kafka client nor the mirror's code, so it shares no bugs
+# with them.
 
 QUEUE_RECORDS: Final = 20_000
-"""Per partition: some seconds of the demo's stream; about 20 MB when full."""
+"""Maximum records in a partition's queue: some seconds of the demo's stream, about 20 MB."""
 
 KEPT_DIFFERENCES: Final = 10
 
@@ -167,7 +168,7 @@ class LogSide(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenRecord:
-    """A record as a consumer sees it; offsets may differ and are only used in messages."""
+    """A record from a consumer's view. Offsets may differ, and so are only used in messages."""
 
     offset: int
     timestamp: int
@@ -179,7 +180,7 @@ class SeenRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstDifference:
-    """The first difference between the two logs of a partition."""
+    """The first difference between the source log and the target log of a partition."""
 
     topic: str
     partition: int
@@ -196,7 +197,7 @@ class FirstDifference:
 
 @dataclass(slots=True)
 class _Pair:
-    """One partition: at most one of the queues has records."""
+    """The state of one partition. At most one of the two queues has records."""
 
     waiting: dict[LogSide, deque[SeenRecord]] = field(
         default_factory=lambda: {side: deque() for side in LogSide}
@@ -205,7 +206,7 @@ class _Pair:
 
 
 class Comparer:
-    """Pairs the records of both sides, partition by partition."""
+    """Compares the records of both sides, separately for each partition."""
 
     def __init__(self, *, queue_records: int = QUEUE_RECORDS) -> None:
         self._pairs: dict[tuple[str, int], _Pair] = {}
@@ -214,7 +215,7 @@ class Comparer:
         self.compared = 0
 
     def add(self, side: LogSide, topic: str, partition: int, record: SeenRecord) -> None:
-        """Add the next record of one side; `topic` is the source's name for both sides."""
+        """Add the next record of one side. `topic`: the source topic's name, for both sides."""
         pair = self._pairs.setdefault((topic, partition), _Pair())
         other = pair.waiting[LogSide.TARGET if side is LogSide.SOURCE else LogSide.SOURCE]
         if not other:
@@ -226,12 +227,12 @@ class Comparer:
         self._compare(pair, topic, partition, source, target)
 
     def has_room(self, side: LogSide, topic: str, partition: int) -> bool:
-        """Return whether more of this side may be read before the other side catches up."""
+        """Return False if this side must not be read further until the other side has caught up."""
         pair = self._pairs.get((topic, partition))
         return pair is None or len(pair.waiting[side]) < self._queue_records
 
     def waiting(self, side: LogSide) -> int:
-        """Return the number of records of one side that the other side does not have yet."""
+        """Return the number of records of one side that were not yet read from the other side."""
         return sum(len(pair.waiting[side]) for pair in self._pairs.values())
 
     def _compare(
@@ -241,7 +242,8 @@ class Comparer:
         fields = differing_fields(source, target)
         if not fields:
             return
-        # after one lost record all later ones differ as well, so only the first place helps
+        # after a lost record, all later records of the partition differ as well, so only the first
+        # difference is reported
         if not pair.differs and len(self.differences) < KEPT_DIFFERENCES:
             self.differences.append(
                 FirstDifference(

@@ -1,6 +1,6 @@
-"""The demo's own Kafka client (librdkafka), which shares no code with the mirror that it checks.
+"""The demo's own Kafka client (librdkafka). It shares no code with the mirror that the demo checks.
 
-`DemoWorker` is the thread in which a part of the demo uses it.
+`DemoWorker` is a thread in which a part of the demo uses the client.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any, Final
 from twinlog.extras import require_extra
 
 QUIET: Final = {"log_level": 0}
-"""Errors are raised; librdkafka would also write its own lines to the terminal."""
+"""Disables librdkafka's own log lines on the terminal. Errors are raised nevertheless."""
 
 Message = Any
-"""confluent-kafka has no types."""
+"""A message of confluent-kafka, which has no type information."""
 
 
 def confluent() -> ModuleType:
-    """Return the client library, which only the demo needs."""
+    """Import and return the client library, which only the demo needs."""
     require_extra("confluent_kafka", "demo", "twinlog demo or sandbox fill")
     import confluent_kafka
 
@@ -44,7 +44,7 @@ def create_topics(
 
 
 def partition_counts(bootstrap: str, topics: Iterable[str]) -> dict[str, int]:
-    """Return the partition counts of those topics that exist."""
+    """Return the partition count of each topic that exists."""
     confluent()
     from confluent_kafka.admin import AdminClient
 
@@ -54,7 +54,7 @@ def partition_counts(bootstrap: str, topics: Iterable[str]) -> dict[str, int]:
 
 
 def log_reader(bootstrap: str, partitions: Mapping[str, int]) -> Any:
-    """Return a consumer without a group, at the start of every partition."""
+    """Return a consumer that reads every partition from its start, and uses no group."""
     library = confluent()
     consumer = library.Consumer(
         {
@@ -78,7 +78,9 @@ def log_reader(bootstrap: str, partitions: Mapping[str, int]) -> Any:
 
 
 class DemoWorker:
-    """Runs `_work` until it is stopped, and passes its error to `on_error`, in the same thread."""
+    """A thread that runs `_work` until `stop`. An error of `_work` is passed to `on_error`, in the
+    same thread.
+    """
 
     def __init__(self, name: str, on_error: Callable[[BaseException], None]) -> None:
         self._on_error = on_error
@@ -89,7 +91,7 @@ class DemoWorker:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread, and wait for its end."""
+        """Stop the thread, and wait until it has ended."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()

@@ -1,8 +1,9 @@
-"""The demo's mirror, in its own process: it may be killed, and the demo continues.
+"""The demo's mirror, which runs in its own process, so that a user can kill it while the demo
+continues.
 
-The process reports over a pipe, and ends when the pipe is closed because the demo has ended. It has
-its own session: signals to the demo's process group (Ctrl-C, a closed terminal, `timeout`) are for
-the demo, which ends this process last.
+The process reports over a pipe, and ends when the pipe is closed because the demo has ended. The
+process has its own session, so that signals to the demo's process group (Ctrl-C, a closed terminal,
+`timeout`) reach only the demo. The demo then ends this process after its other parts.
 """
 
 from __future__ import annotations
@@ -33,23 +34,27 @@ from twinlog.control.watch.status_file import running_mirrors
 from twinlog.errors import TwinlogError
 
 LEASE_S: Final = 30.0
-"""Short, so that a demo of a minute shows that lease changes do not disturb the copy."""
+"""Duration of a lease in seconds. Short, so that even a demo of a minute has changes of leases, and
+shows that these do not disturb the copy.
+"""
 
 OF_THE_GROUP: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that are sent to all processes of a terminal or a job."""
+"""Signals that are often sent to all processes of a terminal or a job."""
 
 
 class Serve(Protocol):
-    """Serves page, REST and metrics of a mirror until the block ends. It must be picklable."""
+    """A picklable function that serves a mirror's page, REST API and metrics during a block."""
 
     def __call__(
         self, file: Path, config: MirrorConfig, served: Callable[[str], None]
     ) -> AbstractContextManager[Callable[[list[FlowSnapshot]], None]]:
-        """`served` gets the page's address; the returned function takes the mirror's snapshots."""
+        """Return a context manager whose value is called with the mirror's snapshots. `served` is
+        called with the page's address.
+        """
 
 
 class DemoMirror:
-    """The mirror as the demo sees it: its last reports."""
+    """The mirror's process and its last reports, from the demo's view."""
 
     def __init__(
         self, file: Path, serve: Serve, on_snapshot: Callable[[list[FlowSnapshot]], None]
@@ -64,35 +69,35 @@ class DemoMirror:
         self._reader = threading.Thread(target=self._read, name="demo-mirror", daemon=True)
         self._is_stopping = False
         self.page = ""
-        """Its address; empty before it is served."""
+        """The address of the mirror's page, or an empty text before it is served."""
         self.error: TwinlogError | None = None
-        """The error that ended it unexpectedly."""
+        """The error that has ended the mirror, or None."""
         self.was_killed = False
 
     def start(self) -> None:
-        resource_tracker.ensure_running()  # starting it would unblock these signals
+        resource_tracker.ensure_running()  # its start would unblock the signals below
         before = signal.pthread_sigmask(signal.SIG_BLOCK, OF_THE_GROUP)
         try:
-            self._process.start()  # the process inherits the mask until it has its own session
+            self._process.start()  # blocks them until it has its own session
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._child_pipe.close()
         self._reader.start()
 
     def stop(self) -> None:
-        """Wait until the process has ended, and remove its files, which remain if it was killed."""
+        """Stop the process, wait for its end, and remove files that remain if it was killed."""
         self._is_stopping = True
         if self._process.pid is None:
             return
-        with suppress(OSError):  # it has already ended
+        with suppress(OSError):  # the process has already ended
             self._pipe.send(None)
         if self._reader.is_alive():
             self._reader.join()
         self._pipe.close()
         self._process.join()
-        with suppress(TwinlogError):  # no usable folder, so no files
+        with suppress(TwinlogError):  # if the folder cannot be used, there are no files
             remove_events(self._file)
-            deque(running_mirrors(self._file), maxlen=0)  # removes the files of ended mirrors
+            deque(running_mirrors(self._file), maxlen=0)  # removes files of ended mirrors
 
     def _read(self) -> None:
         while True:
@@ -118,10 +123,10 @@ class DemoMirror:
 
 
 class _Lines(QueueHandler):
-    """Sends log lines to the demo, which shows them above its table."""
+    """Sends log records to the demo, which shows them above its table."""
 
     def __init__(self, report: Callable[[object], None]) -> None:
-        super().__init__(None)  # type: ignore[arg-type]  # nothing is queued
+        super().__init__(None)  # type: ignore[arg-type]  # `enqueue` uses no queue
         self._report = report
 
     def enqueue(self, record: logging.LogRecord) -> None:
@@ -129,16 +134,16 @@ class _Lines(QueueHandler):
 
 
 def _run(file: Path, serve: Serve, levels: dict[str, int], demo: Connection[Any, Any]) -> None:
-    """The main function of the process."""
+    """The main function of the mirror's process."""
     _leave_the_group()
     commands, lock = CommandPort(), threading.Lock()
 
     def report(what: object) -> None:
-        with lock, suppress(OSError):  # the demo is gone, and this process ends
+        with lock, suppress(OSError):  # the demo has ended, so this process ends, too
             demo.send(what)
 
     def wait_for_stop() -> None:
-        # if the demo was killed with unread data, recv raises OSError
+        # recv raises OSError if the demo was killed while data was unread
         with suppress(EOFError, OSError):
             demo.recv()
         commands.put(Stop(who="the demo"))
@@ -148,7 +153,7 @@ def _run(file: Path, serve: Serve, levels: dict[str, int], demo: Connection[Any,
     lines = _Lines(report)
     lines.setLevel(levels["twinlog"])
     logging.getLogger().addHandler(lines)
-    # the page shows events of normal operation, too
+    # level INFO or lower, because the page also shows events of normal operation
     logging.getLogger("twinlog").setLevel(min(levels["twinlog"], logging.INFO))
     threading.Thread(target=wait_for_stop, name="demo", daemon=True).start()
     config = load(file, environment={})
@@ -157,7 +162,7 @@ def _run(file: Path, serve: Serve, levels: dict[str, int], demo: Connection[Any,
 
             def on_snapshot(flows: list[FlowSnapshot]) -> None:
                 watch(flows)
-                # these functions cannot be pickled
+                # replace two functions that cannot be pickled
                 report([replace(flow, checkpoints=tuple, clusters=tuple) for flow in flows])
 
             options = MirrorOptions(lease_s=LEASE_S, commands=commands, on_snapshot=on_snapshot)
@@ -167,7 +172,7 @@ def _run(file: Path, serve: Serve, levels: dict[str, int], demo: Connection[Any,
 
 
 def _leave_the_group() -> None:
-    """Drop signals for the demo that arrived during the start, and receive no more of them."""
+    """Leave the demo's session, and drop the demo's signals that arrived during the start."""
     os.setsid()
     for number in OF_THE_GROUP:
         signal.signal(number, signal.SIG_IGN)

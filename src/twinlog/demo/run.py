@@ -1,8 +1,8 @@
-"""Runs the demo: starts clusters, stream, mirror and check, shows them, and removes everything.
+"""Runs the demo: starts clusters, stream, mirror and check, shows their state, and removes them.
 
-However the demo ends (time limit, Ctrl-C, or an error in a part), the parts end in the same order:
-the stream, the check after all produced records have arrived, the mirror, and the clusters with
-their folders.
+After a time limit, a Ctrl-C, or an error in a part, the parts end in the same order: the stream,
+the check (after all produced records have arrived), the mirror, and the clusters with their
+folders.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ ENDING: Final = "Stopping the demo ..."
 TICK_S: Final = 0.1
 ARRIVES_WITHIN_S: Final = 30.0
 QUIET_S: Final = 1.0
-"""The target counts as read to its end after this long without a new record."""
+"""Time without a new record after which the target is assumed to be read to its end, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOptions:
-    """Options of the command line."""
+    """Options of `twinlog demo`."""
 
     seconds: float | None = None
-    """Duration in seconds, or None for a run until it is stopped."""
+    """Duration in seconds, or None to run until a signal."""
     records_per_s: float = 500.0
     mirrors: bool = True
-    """False: the user runs `twinlog mirror`, one or more times."""
+    """False if the demo starts no mirror, because the user runs `twinlog mirror`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +58,11 @@ class DemoResult:
     check: CheckState
     seconds: float
     was_stopped_early: bool
-    """Whether it was stopped before a record was produced."""
+    """True if the demo was stopped before a record was produced."""
 
     @property
     def is_identical(self) -> bool:
-        """Whether both sides have all produced records, equal and in order, and no others."""
+        """True if both sides have exactly the produced records, equal and in the same order."""
         check = self.check
         complete = check.compared == self.produced and not check.on_the_way and not check.surplus
         return complete and not check.differences
@@ -72,7 +72,7 @@ def run_demo(
     options: DemoOptions, stop: threading.Event, view: DemoView, serve: Serve
 ) -> DemoResult:
     """Run the demo from start to end."""
-    confluent()  # fail before anything is started if the demo's client is missing
+    confluent()  # if the demo's client is missing, fail before starting anything
     with ExitStack() as parts:
         clusters = parts.enter_context(_clusters(stop, view))
         if clusters is None:
@@ -92,12 +92,12 @@ def _empty_result() -> DemoResult:
 def _clusters(
     stop: threading.Event, view: DemoView
 ) -> Iterator[tuple[LocalCluster, LocalCluster] | None]:
-    """Yield both clusters, which start in parallel, or None if the demo was stopped in the
-    meantime.
+    """Start both clusters in parallel and yield them, or None if the demo was stopped meanwhile.
+    Stops both at the end of the block.
 
-    A start in progress is awaited and then undone. Stopping a cluster while another thread starts
-    it could miss a broker that is just being started. A second signal does not wait, and the
-    clusters' watchdogs clean up.
+    If the demo is stopped while clusters start, they are stopped only after their start. Otherwise
+    a broker that another thread is just starting could be missed. A second signal ends the process
+    without waiting, and the clusters' watchdogs then clean up.
     """
     pair = tuple(LocalCluster(name, heap_mb=384, jvm_flags=QUICK_JVM) for name in (SOURCE, TARGET))
     with ThreadPoolExecutor(len(pair)) as pool:
@@ -120,7 +120,7 @@ def _clusters(
 
 
 class _Demo:
-    """All parts of the demo except the clusters."""
+    """The stream, the check and the mirror of the demo."""
 
     def __init__(
         self, source: LocalCluster, target: LocalCluster, options: DemoOptions, serve: Serve
@@ -156,7 +156,8 @@ class _Demo:
         self._run_phase(stop, view, phase, self._is_over)
         seconds = time.monotonic() - self._began
         self._shop.stop()
-        # waits for the records, not for the user, who can end the process by a second signal
+        # a new event, so that the first signal does not end this wait; a second signal ends the
+        # process
         self._run_phase(
             threading.Event(), view, "Waiting for the remaining records ...", self._arrived()
         )
@@ -169,7 +170,7 @@ class _Demo:
         )
 
     def close(self) -> None:
-        """End every part, including parts that were never started."""
+        """Stop stream, check and mirror, even if some of them were not started."""
         self._shop.stop()
         self._checker.stop()
         self._mirror.stop()
@@ -182,7 +183,7 @@ class _Demo:
         is_done: Callable[[], bool],
     ) -> None:
         while not stop.wait(TICK_S):
-            # report an exited broker first, because it causes the other errors
+            # an exited broker is reported first, because it causes the other errors
             problems = (ended_broker(self._clusters), *self._errors, self._mirror.error)
             errors = [problem for problem in problems if problem is not None]
             if errors:
@@ -200,7 +201,9 @@ class _Demo:
         return seconds is not None and time.monotonic() - self._began >= seconds
 
     def _arrived(self) -> Callable[[], bool]:
-        """Return a function that is True when all records have arrived, or it takes too long."""
+        """Return a function that returns True if all records have arrived, or never will: after a
+        difference, or ARRIVES_WITHIN_S.
+        """
         began = time.monotonic()
         complete_since: float | None = None
 
@@ -229,7 +232,7 @@ class _Demo:
 
     @property
     def _hint(self) -> str:
-        """Return the next steps for the user."""
+        """Text with the next steps for the user, such as commands."""
         if not self._options.mirrors:
             return f"twinlog mirror {self._config}"
         page = self._mirror.page
@@ -240,7 +243,7 @@ class _Demo:
             )
         if not page:
             return ""
-        # long lines are commands to copy as a whole
+        # commands are not wrapped, so that users can copy them as a whole line
         stands_by = f"twinlog mirror {self._config} --listen {urlsplit(page).netloc}"
         if self._mirror.was_killed:
             return f"the demo's mirror was killed; to continue at this page, run\n{stands_by}"
@@ -254,7 +257,7 @@ class _Demo:
 
 
 def _write_config(source: LocalCluster, target: LocalCluster) -> Path:
-    """Write the mirror's configuration into the folder of a cluster, which is removed with it."""
+    """Write the mirror's configuration into the source cluster's folder. Returns its path."""
     if source.folder is None:
         raise TwinlogError("the demo's source cluster has no folder: it is not running")
     path = source.folder / "mm2.properties"
@@ -269,14 +272,15 @@ def _write_config(source: LocalCluster, target: LocalCluster) -> Path:
     return path
 
 
-# The demo's brokers: it ends if one of them exits, because a mirror would wait for it indefinitely.
+# The demo ends if one of its brokers exits, because a mirror would wait for the broker
+# indefinitely.
 
 FULL_BELOW_BYTES: Final = 64 * 1024 * 1024
-"""Disk space that a broker and its log need in the demo; with less, the disk counts as full."""
+"""Free disk space below which the disk is reported as full, because a broker needs more."""
 
 LONGEST_REASON: Final = 300
 _FULL: Final = re.compile(r"No space left on device|Disk quota exceeded")
-# brokers also log errors that they survive; this matches only the error that ends one
+# matches only errors that end a broker, because brokers also log errors after which they continue
 _ENDS: Final = re.compile(
     r"^\S+ (?:ERROR|FATAL) [^:\s]+: (.*(?i:shutdown broker|fatal|halting|exiting).*)$", re.MULTILINE
 )
@@ -286,7 +290,7 @@ _OF_JAVA: Final = re.compile(
 
 
 def ended_broker(clusters: Iterable[LocalCluster]) -> EnvironmentMissing | None:
-    """Return an error that says which broker exited, why, and what to do; None while all run."""
+    """Return an error with the exited broker, the reason and advice. None while all are running."""
     for cluster in clusters:
         if cluster.folder is None or len(cluster.broker_pids) == cluster.brokers:
             continue
@@ -296,12 +300,12 @@ def ended_broker(clusters: Iterable[LocalCluster]) -> EnvironmentMissing | None:
 
 
 def end_message(name: str, log: str, folder: Path, free: int) -> str:
-    """Return the error message. `log` is the end of the broker's log, and `free` are the free bytes
-    on the disk of its folder.
+    """Return the message for an exited broker. `log`: the end of its log. `free`: the free bytes on
+    the disk of its folder.
     """
     full, java, errors = _FULL.search(log), _OF_JAVA.search(log), _ENDS.findall(log)
     if full is not None or free < FULL_BELOW_BYTES:
-        # the log may have had no room for the reason
+        # a full disk may have no space for the reason in the log
         why = full[0] if full is not None else f"its disk has {size(free)} left"
         todo = f"make room on the disk of {folder.parent}, or set TMPDIR to a folder with room"
     elif java is not None or errors:

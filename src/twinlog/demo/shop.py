@@ -1,11 +1,11 @@
-"""A small shop that produces orders: a stream at a constant rate in its own thread, or a fixed
-number at once. Its events are records for three topics:
+"""Produces the events of a small shop: a stream at a constant rate in its own thread, or a fixed
+number as fast as possible. The events are records for three topics:
 
     orders      key: order id   compacted; a withdrawn order ends with a tombstone
     payments    key: order id   one for most orders, some refused and retried
     shipments   key: none       as a carrier sends them, with two headers of the same name
 
-Values are JSON. Headers carry a trace ID, and sometimes a null. The stream depends only on its
+Values are JSON. Headers have a trace ID, and sometimes a null value. The stream depends only on its
 seed, not on a clock or the network.
 """
 
@@ -54,7 +54,7 @@ class DemoRecord:
 
 
 def order_events(seed: int = 1) -> Iterator[DemoRecord]:
-    """Yield events forever; two streams with the same seed are equal."""
+    """Yield events forever. Two streams with the same seed are equal."""
     return _Shop(random.Random(seed)).events()
 
 
@@ -145,7 +145,7 @@ FILL_FLUSH_S: Final = 60.0
 
 
 class Shop(DemoWorker):
-    """A producer that counts acknowledged records. All records are acknowledged when it stops."""
+    """A producer that counts acknowledged records. `stop` waits until all are acknowledged."""
 
     def __init__(
         self,
@@ -205,7 +205,7 @@ def _produce(
 
 
 def fill(bootstrap: str, records: int) -> dict[str, int]:
-    """Produce `records` events, creating missing topics, and return the record count by topic."""
+    """Produce `records` events, and return their number by topic. Creates missing topics."""
     existing = partition_counts(bootstrap, PARTITIONS)
     missing = {name: count for name, count in PARTITIONS.items() if name not in existing}
     if missing:

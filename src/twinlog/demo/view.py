@@ -1,4 +1,4 @@
-"""Output of the demo: a live table on a terminal, otherwise a line every few seconds."""
+"""Output of the demo: a live table on a terminal, or else a line every few seconds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLAIN_EVERY_S: Final = 5.0
 class DemoState:
     phase: str
     hint: str = ""
-    """What else to open or to run."""
+    """Text with what the user can open or run next."""
     flow: str = ""
     flow_state: str = ""
     elapsed_s: float = 0.0
@@ -34,11 +34,11 @@ class DemoState:
 
 
 DemoView = Callable[[DemoState], None]
-"""Shows the current state of the demo."""
+"""A function that shows the current state of the demo."""
 
 
 class PlainView:
-    """Lines for a log: each new phase, and then a line every five seconds."""
+    """Writes lines for a log: each new phase, and the state every five seconds."""
 
     def __init__(
         self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic
@@ -75,7 +75,7 @@ def _lag_s(topic: TopicRate) -> str:
 
 
 def check_text(check: CheckState) -> Text:
-    """Return the state of the check as one line."""
+    """Return the result of the check so far, as one line."""
     if check.differences:
         first = check.differences[0]
         return Text.assemble(
@@ -92,10 +92,10 @@ def check_text(check: CheckState) -> Text:
 
 
 def demo_table(state: DemoState) -> RenderableType:
-    """Return the whole screen for a terminal."""
+    """Return the table with heading and check, for a terminal."""
     heading = Text.assemble((state.phase, "bold"), f"\n{state.hint}" if state.hint else "")
     if not state.topics:
-        # another process leads the flow, or none does yet
+        # no rates, because another process leads the flow, or none does yet
         return Group(heading, check_text(state.check)) if state.check.compared else heading
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
     table.add_column("topic")
@@ -120,7 +120,7 @@ def demo_table(state: DemoState) -> RenderableType:
 
 @contextmanager
 def view_on(stream: TextIO) -> Iterator[DemoView]:
-    """Yield the view that suits the stream."""
+    """Yield a live table if the stream is a terminal, or else a PlainView."""
     if not stream.isatty():
 
         def write(line: str) -> None:

@@ -1,4 +1,4 @@
-"""Real local Kafka clusters (KRaft) for the demo, the tests and the benchmark."""
+"""Local Kafka clusters (KRaft) of real brokers, for the demo, the tests and the benchmark."""
 
 from twinlog.sandbox.brokers import QUICK_JVM, LocalCluster
 

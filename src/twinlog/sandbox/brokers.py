@@ -1,12 +1,13 @@
-"""A real Kafka cluster (KRaft) on this machine, whose brokers can be killed, stopped and restarted.
+"""A Kafka cluster (KRaft) of real brokers on this machine, which can be killed, frozen and
+restarted.
 
     with LocalCluster("source") as cluster:
         connect_to(cluster.bootstrap)
 
-Every node is both broker and controller. One node is enough for most tests; with three, leaders can
-move.
+Every node is both broker and controller. One node is sufficient for most tests. With three nodes,
+partitions have replicas, so that leaders can move.
 
-`KafkaNode` is one node: its folder, its process, operations on it, and its readiness.
+`LocalCluster` is the cluster, and `KafkaNode` one of its nodes: a folder and a process.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ from twinlog.sandbox.layout import (
 from twinlog.sandbox.processes import MarkedProcess, spawn, wait_until
 
 BOOTSTRAP: Final = "bootstrap.checkpoint"
-"""The features of a new cluster, which its first controller reads."""
+"""File with the feature levels of a new cluster, which its first controller reads."""
 META: Final = "meta.properties"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaNode:
-    """A node, whose private folder has `server.properties`, `data`, `broker.log` and `pid`."""
+    """A node, with a private folder for `server.properties`, `data`, `broker.log` and `pid`."""
 
     node_id: int
     folder: Path
@@ -69,7 +70,7 @@ class KafkaNode:
 
     @property
     def process(self) -> MarkedProcess | None:
-        """The node's last process, running or not."""
+        """The process that was last started for the node, running or not, or None."""
         try:
             pid = int((self.folder / "pid").read_text(encoding="ascii"))
         except (FileNotFoundError, ValueError):
@@ -81,14 +82,15 @@ class KafkaNode:
         return (process := self.process) is not None and process.alive
 
     def write(self, properties: Mapping[str, str]) -> None:
-        # the settings have passwords of a secured cluster, and the data has records and credentials
+        # private folders, because the settings of a secured cluster have passwords, and its data
+        # has records and credentials
         own_folder(self.folder)
         own_folder(self.data)
         write_own(self.settings, to_properties(properties))
         (self.folder / "log4j2.properties").write_text(log_settings(), encoding="utf-8")
 
     def spawn(self, jars: Path, jvm: Iterable[str]) -> None:
-        """Start the broker, without waiting until it is ready."""
+        """Start the broker's process. Does not wait until the broker is ready."""
         process = spawn(
             [
                 str(find_java()),
@@ -131,11 +133,12 @@ class KafkaNode:
 def format_storage(
     nodes: list[KafkaNode], cluster_id: str, jars: Path, arguments: Iterable[str] = ()
 ) -> None:
-    """Format the empty data folders of a cluster.
+    """Format the data folders of a cluster. Folders that are already formatted are not changed.
 
-    The output of Kafka's tool differs between nodes and clusters only in the IDs in
-    `meta.properties`. So it runs once for a set of jars, and its output is kept beside them. With
-    arguments, which are credentials, it runs once for each cluster. Each run costs another JVM.
+    The output of Kafka's storage tool for two nodes or clusters differs only in the IDs in
+    `meta.properties`. Each run starts a JVM, so the tool runs only once for a set of jars, and its
+    output is stored in the folder of the jars. With `arguments`, which are credentials, the tool
+    runs once for each cluster.
     """
     features = jars / BOOTSTRAP
     extra = list(arguments)
@@ -158,7 +161,7 @@ def format_storage(
 
 
 def _keep(file: Path, at: Path) -> None:
-    """Copy atomically, because other processes do the same."""
+    """Copy a file atomically, because other processes may copy it at the same time."""
     new = at.with_name(f".{at.name}.{os.getpid()}")
     shutil.copy(file, new)
     new.replace(at)
@@ -178,22 +181,22 @@ def _run_storage_tool(
         )
 
 
-# Readiness. The requests are written by hand over a blocking socket, because the sandbox must not
-# depend on the client that it is used to test. An open port is not enough, because a KRaft broker
-# listens before it has joined the cluster.
+# The readiness probe. It encodes requests itself and uses a blocking socket, because the sandbox is
+# used to test Twinlog's client and so must not depend on it. The probe asks for metadata, because a
+# KRaft broker listens on its port before it has joined the cluster.
 
 _METADATA, _SASL_HANDSHAKE, _SASL_AUTHENTICATE = 3, 17, 36
 
 
 def known_brokers(port: int, credentials: tuple[str, str] | None) -> set[int]:
-    """Return the IDs of brokers that this one lists as alive. Raises OSError until it responds."""
+    """Return the IDs of the brokers in this broker's metadata. Raises OSError until it responds."""
     with socket.create_connection((HOST, port), timeout=2.0) as connection:
         if credentials is not None:
             _log_in(connection, *credentials)
-        # version 9 (Kafka 2.4), header version 2: no topics, no creation, no authorized operations
-        # of cluster or topics, no tags
+        # version 9 (Kafka 2.4), header version 2; the body requests no topics, no creation, and no
+        # authorized operations of cluster or topics, and has no tags
         answer = _ask(connection, _METADATA, 9, b"\x00" + b"\x01\x00\x00\x00\x00")
-        return _broker_ids(answer[1:])  # response header version 1 ends with its tags
+        return _broker_ids(answer[1:])  # response header version 1 ends with tags
 
 
 def _log_in(connection: socket.socket, user: str, password: str) -> None:
@@ -215,7 +218,7 @@ def _ask(connection: socket.socket, api: int, version: int, body: bytes) -> byte
     request = struct.pack(">hhih", api, version, 7, len(client)) + client + body
     connection.sendall(struct.pack(">i", len(request)) + request)
     (size,) = struct.unpack(">i", _receive(connection, 4))
-    return _receive(connection, size)[4:]  # without the correlation ID
+    return _receive(connection, size)[4:]  # skips the correlation ID
 
 
 def _receive(connection: socket.socket, size: int) -> bytes:
@@ -229,7 +232,9 @@ def _receive(connection: socket.socket, size: int) -> bytes:
 
 
 def _broker_ids(body: bytes) -> set[int]:
-    """Parse the throttle time, then the array of (id, host, port, rack, tags)."""
+    """Return the broker IDs from the body of a Metadata response: the throttle time, then an array
+    of (id, host, port, rack, tags).
+    """
     position = 4
     count, position = _unsigned_varint(body, position)
     ids = set()
@@ -253,46 +258,46 @@ def _unsigned_varint(body: bytes, position: int) -> tuple[int, int]:
 
 
 QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
-"""JVM flags that halve a broker's start-up time; for tests, not for measurements."""
+"""JVM flags that halve a broker's start-up time, for tests. They would distort measurements."""
 
 _HEAP_MB = {1: 512, 3: 320}
 _READY_SECONDS = 300
 _STOP_SECONDS = 15
 _PORT_ATTEMPTS = 3
 _STORED = ("name", "brokers", "config", "node_config", "heap_mb", "jvm_flags", "version")
-"""Arguments that `attach` needs again."""
+"""Fields of a LocalCluster that are stored for `attach`."""
 
 
 @dataclass
 class LocalCluster:
-    """A cluster; with `folder=None` it uses a temporary folder, which `stop` removes."""
+    """A local cluster. With `folder` None it uses a temporary folder, which `stop` removes."""
 
     name: str
     folder: Path | None = None
     brokers: int = 1
     _: KW_ONLY
     config: Mapping[str, str] = field(default_factory=dict)
-    """Additional broker settings; `restart` applies their current values to the node."""
+    """Additional settings of all brokers. `restart` applies changed values to a node."""
     node_config: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
-    """Additional settings for single nodes."""
+    """Additional settings of single nodes, by node ID."""
     heap_mb: int | None = None
     jvm_flags: tuple[str, ...] = ()
     security: ClusterSecurity | None = None
     version: str = kafka_jars.KAFKA_VERSION
-    """Kafka version, 3.3 or newer; older than the default only with a single broker."""
+    """Kafka version, 3.3 or newer. Clusters of several brokers support only the default version."""
     owner: int | None = field(default_factory=os.getpid)
-    """The process whose end also ends the brokers; None for brokers that outlive their starter."""
+    """ID of the process whose end also ends the brokers. None if they must outlive this process."""
 
     listeners: Listeners = field(init=False, default_factory=Listeners)
     ports: dict[int, dict[str, int]] = field(init=False, default_factory=dict)
     cluster_id: str = field(init=False, default_factory=new_id)
     _temporary: bool = field(init=False, default=False)
     _held: list[socket.socket] = field(init=False, default_factory=list)
-    """Reserves its ports while this process runs, so that a restarted node finds its ports free."""
+    """Sockets that reserve the cluster's ports, so that they are free when a node is restarted."""
 
     @classmethod
     def attach(cls, folder: Path) -> Self:
-        """Return the cluster that another process started in this folder."""
+        """Return the cluster that was started in this folder, perhaps by another process."""
         state = read_state(folder)
         cluster = cls(folder=folder, **{name: state[name] for name in _STORED})
         cluster.listeners, cluster.ports = state["listeners"], state["ports"]
@@ -300,7 +305,7 @@ class LocalCluster:
         return cluster
 
     def start(self) -> None:
-        """Start every node, and wait until each lists all of them as alive."""
+        """Start every node, and wait until the metadata of each node has all nodes."""
         if self.brokers < 1:
             raise UsageError(f"a cluster of {self.brokers} brokers cannot start; ask for 1 or more")
         jars = self._jars()
@@ -309,7 +314,7 @@ class LocalCluster:
             self._temporary = True
         self.folder = self.folder.absolute()
         self.folder.mkdir(parents=True, exist_ok=True)
-        if (self.folder / STATE_FILE).exists():  # resume with the data of an earlier run
+        if (self.folder / STATE_FILE).exists():  # resume with an earlier run's data
             earlier = self.attach(self.folder)
             self.cluster_id, self.ports = earlier.cluster_id, earlier.ports
         if self.security is not None:
@@ -323,11 +328,11 @@ class LocalCluster:
             raise
 
     def stop(self) -> None:
-        """End every node within seconds, if there are any."""
+        """End all nodes within seconds. Removes a temporary folder."""
         if self.folder is None:
             return
         nodes = self._nodes()
-        for node in nodes:  # all in parallel: a controlled shutdown waits for a controller
+        for node in nodes:  # all first, as a controlled shutdown waits for a controller
             node.signal(signal.SIGKILL if self._temporary else signal.SIGTERM)
             node.signal(signal.SIGCONT)
         wait_until(lambda: not any(node.alive for node in nodes), within=_STOP_SECONDS)
@@ -348,7 +353,7 @@ class LocalCluster:
 
     @property
     def bootstrap(self) -> str:
-        """`host:port` of every node, for the first listener."""
+        """The bootstrap servers for the first listener: `host:port` of every node."""
         return self.bootstrap_for(self.listeners.names[0])
 
     def bootstrap_for(self, listener: str) -> str:
@@ -373,7 +378,7 @@ class LocalCluster:
 
     @property
     def broker_pids(self) -> dict[int, int]:
-        """Process IDs of running nodes, including frozen ones."""
+        """Process IDs of the nodes that run or are frozen, by node ID."""
         nodes = self._nodes() if self.folder is not None else []
         return {
             node.node_id: node.process.pid
@@ -386,25 +391,25 @@ class LocalCluster:
         self._node(node_id).kill()
 
     def freeze(self, node_id: int) -> None:
-        """Stop a node's process (SIGSTOP): its connections stay open without responses."""
+        """Freeze a node's process (SIGSTOP). Its connections stay open, but it does not respond."""
         self._node(node_id).freeze()
 
     def thaw(self, node_id: int) -> None:
         self._node(node_id).signal(signal.SIGCONT)
 
     def restart(self, node_id: int) -> None:
-        """Shut a node down if it runs, start it on the same ports, and wait until it is ready."""
+        """Shut down a node if it runs, start it on the same ports, and wait until it is ready."""
         node = self._node(node_id)
         node.end(patience=_STOP_SECONDS)
         self._spawn(node, self._jars())
         self._wait_ready([node])
 
     def data_folder(self, node_id: int) -> Path:
-        """Return the folder of the node's partitions, `<topic>-<partition>` each."""
+        """Return the folder with the node's partitions, each in `<topic>-<partition>`."""
         return self._node(node_id).data
 
     def logs(self) -> str:
-        """Return the last lines of each broker's log, for a failed test's report."""
+        """Return the last lines of each broker's log, for the report of a failed test."""
         return "\n".join(
             f"--- {self.name}, node {node.node_id} ---\n{node.log_tail()}" for node in self._nodes()
         )
@@ -452,8 +457,9 @@ class LocalCluster:
                 return
 
     def _may_start_better(self, nodes: Iterable[KafkaNode]) -> bool:
-        """Return whether another start may succeed: another process took a port before the broker
-        bound it, or a process ended without any output, which is not caused by its configuration.
+        """Return True if another start may succeed: if another process took a port before the
+        broker bound it, or if a process ended without output, which a wrong configuration does not
+        cause.
         """
         ended_silent = any(not node.alive and not node.log_tail() for node in nodes)
         return ended_silent or "Address already in use" in self.logs()
@@ -523,9 +529,9 @@ def _answers(question: Callable[[], bool]) -> bool:
         return False
 
 
-# Ends a cluster whose owner died without stopping it. The kernel's parent-death signal would fire
+# The watchdog ends a cluster whose owner died without stopping it. It is a shell script that waits
+# until the owner has exited. The kernel's parent-death signal is not used, because it would be sent
 # when the thread that started a broker ends, and would tie a shared cluster to the first process.
-# So a small shell waits until the owner has exited.
 
 _SCRIPT = """
 owner=$1 folder=$2 temporary=$3
@@ -539,8 +545,8 @@ if [ "$temporary" = yes ]; then sleep 1; rm -rf "$folder"; fi
 
 
 def start_watchdog(folder: Path, *, owner: int, temporary: bool) -> None:
-    """Start a watchdog that kills the folder's brokers when process `owner` ends (and removes the
-    folder).
+    """Start a watchdog that kills the folder's brokers when process `owner` has ended, and then
+    removes a temporary folder.
     """
     process = spawn(
         [
@@ -565,6 +571,6 @@ def stop_watchdog(folder: Path) -> None:
     process = MarkedProcess(pid=int(file.read_text(encoding="ascii")), marker=str(folder))
     file.unlink()
     if process.alive:
-        # its session is its process group, which includes its `sleep`
+        # kills the watchdog's process group, which includes the process `sleep`
         os.killpg(process.pid, signal.SIGKILL)
         process.kill()

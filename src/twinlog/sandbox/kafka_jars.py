@@ -1,8 +1,8 @@
-"""Downloads Kafka's jars once into a cache folder, with the Ivy of pyspark.
+"""Downloads Kafka's jars once into a cache folder, with the Ivy that is part of PySpark.
 
-A set of jars is a folder `<cache>/<set>-<version>` that gets its name only after it is complete:
-Ivy writes into another folder, which is renamed if its jars have the known checksums.
-A file lock makes processes that start together wait for one download.
+A set of jars is a folder `<cache>/<set>-<version>`. Ivy writes into a temporary folder, which gets
+this name only if its jars are complete and have the known checksums. If several processes start at
+the same time, a file lock lets one of them download, and the other ones wait.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from twinlog.java import find_java
 KAFKA_VERSION = "4.3.0"
 
 _ATTEMPTS = 2
-"""A second attempt, because most failures are temporary."""
+"""Number of download attempts. Most failures are temporary."""
 
 _TIMEOUT_SECONDS = 900
 
@@ -49,7 +49,8 @@ class _JarSet:
     artifacts: tuple[_Artifact, ...]
 
 
-# Kafka logs through slf4j 1.7 and declares no binding for it; without one a broker's log is empty.
+# Kafka logs through slf4j 1.7 but does not depend on a binding, without which a broker's log is
+# empty.
 _LOGGING = _Artifact(
     organisation="org.apache.logging.log4j", name="log4j-slf4j-impl", version="2.25.4"
 )
@@ -77,18 +78,18 @@ _MIRROR_MAKER = _JarSet(
 
 
 def default_cache(environment: Mapping[str, str]) -> Path:
-    """Return TWINLOG_CACHE, or the cache folder of this user."""
+    """Return the folder in TWINLOG_CACHE, or else this user's cache folder."""
     chosen = environment.get("TWINLOG_CACHE")
     return Path(chosen) if chosen else cache_folder(environment)
 
 
 def find_or_fetch(cache: Path | None = None, version: str = KAFKA_VERSION) -> Path:
-    """Return the folder of the jars that a broker of this version needs."""
+    """Return the folder of the jars of a broker of this version. Downloads them if necessary."""
     return _find_or_fetch(_broker(version), cache)
 
 
 def mirror_maker_jars(cache: Path | None = None) -> Path:
-    """Return the folder of MirrorMaker 2's jars, for the benchmark and compatibility tests."""
+    """Return the folder of MirrorMaker 2's jars, for the benchmark and for compatibility tests."""
     return _find_or_fetch(_MIRROR_MAKER, cache)
 
 
@@ -109,7 +110,7 @@ def _find_or_fetch(jars: _JarSet, cache: Path | None) -> Path:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # released when the file is closed, also after a crash
+        fcntl.flock(file, fcntl.LOCK_EX)  # closing the file releases it, also after a crash
         yield
 
 
@@ -134,7 +135,7 @@ def _run_ivy(jars: _JarSet, cache: Path, into: Path) -> None:
     module = into.parent / "ivy.xml"
     module.write_text(_ivy_module(jars), encoding="utf-8")
     command = [str(find_java()), "-jar", str(_ivy_jar()), "-ivy", str(module), "-confs", "default"]
-    # snappy-java and others have type bundle: with `jar` alone a broker cannot read snappy
+    # snappy-java and other jars have the type bundle; without it, a broker cannot read snappy
     command += ["-types", "jar", "bundle", "-cache", str(cache / "ivy")]
     command += ["-retrieve", f"{into}/[artifact]-[revision](-[classifier]).[ext]"]
     output = ""
@@ -181,7 +182,7 @@ def _ivy_module(jars: _JarSet) -> str:
 
 
 def _ivy_jar() -> Path:
-    # find_spec does not import pyspark, which would take half a second
+    # find_spec, because importing pyspark would take half a second
     require_extra("pyspark", "spark", "fetching Kafka's jars")
     pyspark = importlib.util.find_spec("pyspark")
     folder = "" if pyspark is None else pyspark.origin or ""
@@ -193,23 +194,26 @@ def _ivy_jar() -> Path:
     return jars[-1]
 
 
-# Checks that downloaded jars are byte-identical to those that Twinlog was tested with.
-# Brokers of the sandbox run these jars as code. Ivy only compares downloads with checksums from the
-# same server, so these checksums are part of the package. The list has the format of `sha256sum`,
-# with names relative to the cache folder: `sha256sum -c` there checks the installed jars. A set
-# must have exactly its jars, because the class path is the whole folder.
+# Checks that downloaded jars are byte-identical to those with which Twinlog was tested.
+#
+# Brokers of the sandbox run these jars as code. Ivy only compares a download with a checksum from
+# the same server, so Twinlog's package contains a list of checksums. The list has the format of
+# `sha256sum`, with names relative to the cache folder. So `sha256sum -c` in that folder checks the
+# installed jars.
+#
+# A set must have no other jars, because the class path is the whole folder.
 
 LIST: Final = Path(__file__).with_name("kafka_jars.sha256")
 
 
 def known_sums(name: str) -> dict[str, str]:
-    """Return the checksums of a set's jars by file name; empty for an unlisted set."""
+    """Return the checksums of a set's jars, by file name. Empty if the set is not in the list."""
     lines = (line.split() for line in LIST.read_text(encoding="ascii").splitlines())
     return {path.partition("/")[2]: digest for digest, path in lines if path.startswith(f"{name}/")}
 
 
 def check_known(name: str, what: str) -> None:
-    """Raise EnvironmentMissing before any download if a set is not in the list."""
+    """Raise EnvironmentMissing if a set is not in the list. Called before any download."""
     if not known_sums(name):
         raise EnvironmentMissing(
             f"{what} is not a version whose jars Twinlog has checksums of; use a version in {LIST}"
@@ -217,7 +221,7 @@ def check_known(name: str, what: str) -> None:
 
 
 def check_jars(name: str, what: str, folder: Path, todo: str) -> None:
-    """Raise EnvironmentMissing with `todo` unless the folder has exactly this set's jars."""
+    """Raise EnvironmentMissing (`todo`: advice) unless the folder has exactly the set's jars."""
     known = known_sums(name)
     sums = {path.name: _sum_of(path) for path in sorted(folder.iterdir())}
     for jar in sorted(known.keys() | sums.keys()):

@@ -1,4 +1,4 @@
-"""Settings of a local cluster's brokers, and its state for other processes in `cluster.json`."""
+"""Settings of a local cluster's brokers, and `cluster.json`, which `LocalCluster.attach` reads."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ CONTROLLER = "CONTROLLER"
 Stores = Literal["PEM", "PKCS12", "JKS"]
 """Formats of a client's key files."""
 
-# Below Linux's range of ephemeral ports, so that a killed broker's port is still free when the
-# broker is restarted.
+# Ports below Linux's range of ephemeral ports, so that no outgoing connection takes a killed
+# broker's port before the broker is restarted.
 _PORTS = range(20_000, 32_000)
 
 
@@ -27,9 +27,9 @@ class Listeners:
     """The listeners of a cluster, and the settings that secure them."""
 
     names: tuple[str, ...] = ("PLAINTEXT",)
-    """Listeners for clients. The first is the cluster's `bootstrap`."""
+    """Names of the listeners for clients. `bootstrap` of the cluster uses the first one."""
     internal: str = "PLAINTEXT"
-    """Listener for inter-broker traffic and the readiness probe. It may be one of `names`."""
+    """Name of the listener for other brokers and the readiness probe. It may be one of `names`."""
     protocols: Mapping[str, str] = field(
         default_factory=lambda: {"PLAINTEXT": "PLAINTEXT", CONTROLLER: "PLAINTEXT"}
     )
@@ -39,7 +39,7 @@ class Listeners:
 
     @property
     def on_brokers(self) -> tuple[str, ...]:
-        """All listeners except the controller's, without duplicates."""
+        """Names of all listeners except the controller's, without duplicates."""
         return tuple(dict.fromkeys((*self.names, self.internal)))
 
 
@@ -47,22 +47,23 @@ class ClusterSecurity(Protocol):
     """Secures the listeners of a cluster."""
 
     def prepare(self, folder: Path) -> Listeners:
-        """Write the key files, and return the brokers' side of all settings."""
+        """Write the key files, and return the listeners with the brokers' settings."""
 
     def format_arguments(self) -> list[str]:
-        """Return arguments of Kafka's storage tool, such as users."""
+        """Return arguments for Kafka's storage tool, for example to create SCRAM users."""
 
     def client_properties(
         self, listener: str, user: str | None, *, mechanism: str | None, stores: Stores
     ) -> dict[str, str]:
-        """Return Java client keys for a listener, without `bootstrap.servers`."""
+        """Return the keys of a Java client for a listener, without `bootstrap.servers`."""
 
 
 def hold_ports(count: int) -> list[socket.socket]:
-    """Return sockets bound to free ports. They reserve the ports until they are closed, even while
-    the broker that listens there is down.
+    """Return sockets that are bound to free ports. A socket reserves its port until it is closed,
+    even while the broker that uses the port is down.
     """
-    # not `random`: test runs seed it equally in every process, which would then pick the same ports
+    # SystemRandom, because tests seed `random` equally in every process, and all processes would
+    # then choose the same ports
     draw = secrets.SystemRandom()
     held: list[socket.socket] = []
     while len(held) < count:
@@ -72,15 +73,15 @@ def hold_ports(count: int) -> list[socket.socket]:
         except OSError:
             sock.close()
             continue
-        # a broker, which sets this option as well, may listen on a port that is bound but not
-        # listening
+        # with this option, which brokers also set, a broker can listen on the port while this
+        # socket is bound but not listening
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.append(sock)
     return held
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that were free a moment ago; callers must be ready to retry."""
+    """Return ports that were free a moment ago. Callers must retry if one is no longer free."""
     held = hold_ports(count)
     ports = [int(sock.getsockname()[1]) for sock in held]
     for sock in held:
@@ -89,7 +90,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def new_id() -> str:
-    """Return a random Kafka UUID without a leading dash, which a command line would misread."""
+    """Return a random Kafka UUID, without a leading dash, which commands read as an option."""
     while True:
         text = base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
         if not text.startswith("-"):
@@ -102,7 +103,7 @@ def server_properties(
     listeners: Listeners,
     data: Path,
 ) -> dict[str, str]:
-    """Return the settings of a combined broker and controller; `ports` are by node."""
+    """Return the settings of a node (broker and controller). `ports`: by node ID and listener."""
     own_ports = ports[node_id]
     replicas = str(min(len(ports), 3))
     in_sync = "2" if len(ports) >= 3 else "1"
@@ -130,20 +131,22 @@ def server_properties(
         "transaction.state.log.min.isr": in_sync,
         "share.coordinator.state.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": in_sync,
-        # fewer than the default 50, whose creation takes most of the time of the first use
+        # fewer than the default of 50, whose creation makes the first use slow
         "offsets.topic.num.partitions": "8",
         "transaction.state.log.num.partitions": "8",
         "share.coordinator.state.topic.num.partitions": "8",
         "group.initial.rebalance.delay.ms": "0",
-        # a member of a share group gets its partitions with the second heartbeat (default 5 s)
+        # short, because a share group's member gets its partitions with its second heartbeat
+        # (default interval 5 s)
         "group.share.min.heartbeat.interval.ms": "500",
         "group.share.heartbeat.interval.ms": "500",
         "auto.create.topics.enable": "false",
-        # an idle controller writes a record every 500 ms by default
+        # by default, an idle controller writes a record every 500 ms
         "metadata.max.idle.interval.ms": "5000",
-        # the default of 128 MB is allocated at start, a third of a small broker's heap
+        # brokers allocate it at their start, and the default of 128 MB is a third of a small
+        # broker's heap
         "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
-        # a killed broker's partitions move after this long (default 9 s)
+        # time after which a killed broker's partitions move (default 9 s)
         "broker.session.timeout.ms": "6000",
         "broker.heartbeat.interval.ms": "1000",
         **listeners.properties,
@@ -151,13 +154,13 @@ def server_properties(
 
 
 def to_properties(values: Mapping[str, str]) -> str:
-    """Return the text of a .properties file. Only backslashes need escaping in these values."""
+    """Return the text of a .properties file. In these values, only backslashes need escapes."""
     lines = (key + "=" + value.replace("\\", "\\\\") for key, value in values.items())
     return "\n".join(lines) + "\n"
 
 
 def log_settings() -> str:
-    """Return log4j2 settings: warnings and errors to stdout, which is the node's log file."""
+    """Return log4j2 settings: warnings and errors are written to stdout, a node's log file."""
     return to_properties(
         {
             "status": "error",
@@ -166,10 +169,11 @@ def log_settings() -> str:
             "appender.out.layout.type": "PatternLayout",
             "appender.out.layout.pattern": "%d{HH:mm:ss.SSS} %p %c{1}: %m%n",
             "rootLogger.level": "warn",
-            # hides up to 20 warnings a second that another node, which is down, cannot be reached
+            # hides up to 20 warnings per second that another node cannot be reached while it is
+            # down
             "logger.network.name": "org.apache.kafka.clients.NetworkClient",
             "logger.network.level": "error",
-            # hides a line per segment and check, if records have timestamps in the future
+            # hides a line per segment and check about records with timestamps in the future
             "logger.future.name": "LogFutureTimestampLogger",
             "logger.future.level": "error",
             "rootLogger.appenderRef.out.ref": "out",
@@ -181,16 +185,16 @@ STATE_FILE = "cluster.json"
 
 
 def write_state(folder: Path, state: Mapping[str, Any]) -> None:
-    """Store the settings a cluster was started with; process IDs are in the nodes' folders."""
+    """Store the settings of a started cluster. (The nodes' folders have the process IDs.)"""
     file = folder / STATE_FILE
     scratch = file.with_suffix(".new")
     scratch.write_text(json.dumps(state, indent=1), encoding="utf-8")
     scratch.chmod(0o600)
-    scratch.replace(file)  # readers see the old state or the new one
+    scratch.replace(file)  # atomic, so that readers see either the old or the new state
 
 
 def read_state(folder: Path) -> dict[str, Any]:
-    """Return the settings that were stored, with the types that they had before JSON."""
+    """Return the stored settings. Types that JSON does not have are restored."""
     state: dict[str, Any] = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
     for key in ("node_config", "ports"):  # JSON keys are always strings
         state[key] = {int(node): value for node, value in state[key].items()}

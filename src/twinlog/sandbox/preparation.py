@@ -1,4 +1,4 @@
-"""Files that the sandbox downloads and generates once per machine (scripts/setup runs it)."""
+"""Downloads and generates files of the sandbox, once per machine (run by scripts/setup)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ENDS_WITHIN_S: Final = 120.0
 
 
 def prepare() -> None:
-    """Download Kafka's jars and archive their classes, unless this is done already."""
+    """Download Kafka's jars, and write the archive of their classes, unless they exist."""
     jars = find_or_fetch()
     archive = class_archive(jars)
     if not archive.exists() and os.access(jars, os.W_OK):
@@ -27,7 +27,7 @@ def prepare() -> None:
 
 
 def _write(archive: Path) -> None:
-    """Write a class archive: a JVM writes the classes it has loaded when it shuts down cleanly."""
+    """Write a class archive: a broker's JVM writes its loaded classes at a clean exit."""
     flags = (*QUICK_JVM, f"-XX:ArchiveClassesAtExit={unfinished(archive)}")
     with (
         TemporaryDirectory(prefix="twinlog-classes-") as folder,
@@ -35,7 +35,7 @@ def _write(archive: Path) -> None:
     ):
         os.kill(cluster.broker_pids[1], signal.SIGTERM)
         if not wait_until(lambda: not cluster.broker_pids, within=_ENDS_WITHIN_S):
-            return  # the next setup retries
+            return  # no archive was written; the next setup tries again
     install_archive(archive)
 
 

@@ -1,8 +1,9 @@
-"""Processes that are identified by their ID, so that other processes than the starter can end them.
+"""Processes that are identified by ID and marker, so that any process can end them, not only their
+parent.
 
-The system may reuse an ID after its process has ended. So every process has a marker in its command
-line (a path of its sandbox folder), and no signal is sent to an ID whose command line does not have
-the marker.
+The system may reuse an ID after the process has ended. So every process has a marker in its command
+line (a path in its sandbox folder), and a signal is sent only if the command line of the ID has the
+marker.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _EXEC_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkedProcess:
-    """A process that only receives signals while its command line has the marker."""
+    """A process, to which signals are sent only if its command line has the marker."""
 
     pid: int
     marker: str
@@ -45,7 +46,7 @@ class MarkedProcess:
         wait_until(lambda: not self.alive or _is_stopped(self.pid), within=10)
 
     def end(self, *, patience: float) -> None:
-        """Send SIGTERM, and SIGKILL if the process has not ended within `patience` seconds."""
+        """Send SIGTERM, and then SIGKILL if the process does not end within `patience` seconds."""
         self.send(signal.SIGCONT)  # a stopped process would not handle SIGTERM
         self.send(signal.SIGTERM)
         if not wait_until(lambda: not self.alive, within=patience):
@@ -57,8 +58,8 @@ class MarkedProcess:
 
 
 def spawn(command: Sequence[str], *, marker: str, output: Path) -> MarkedProcess:
-    """Start a command in its own session, so that Ctrl-C on this terminal does not reach it."""
-    # posix_spawn instead of Popen, because no object here needs to own the child
+    """Start a command in its own session, so that a Ctrl-C on this terminal does not end it."""
+    # posix_spawn instead of Popen, because no object of this process needs to own the child
     pid = os.posix_spawnp(
         command[0],
         list(command),
@@ -75,8 +76,8 @@ def spawn(command: Sequence[str], *, marker: str, output: Path) -> MarkedProcess
 
 
 def _handed_on() -> list[int]:
-    """Return inheritable file descriptors of this process. Brokers outlive this process, and would
-    otherwise hold a shell's pipe or lock open.
+    """Return the inheritable file descriptors of this process, to close them in a child. Brokers
+    may outlive this process, and would otherwise keep a shell's pipe or lock open.
     """
     descriptors = []
     for path in Path("/proc/self/fd").iterdir():
@@ -84,13 +85,13 @@ def _handed_on() -> list[int]:
         try:
             if number > 2 and os.get_inheritable(number):
                 descriptors.append(number)
-        except OSError:  # already closed, like the descriptor with which this folder was listed
+        except OSError:  # already closed, like the descriptor that was used to list this folder
             continue
     return descriptors
 
 
 def wait_until(condition: Callable[[], bool], *, within: float) -> bool:
-    """Return whether the condition became true before the deadline."""
+    """Wait until the condition is true. Returns False if it is not true within `within` seconds."""
     deadline = time.monotonic() + within
     while not condition():
         if time.monotonic() > deadline:
@@ -100,7 +101,7 @@ def wait_until(condition: Callable[[], bool], *, within: float) -> bool:
 
 
 def _command_line(pid: int) -> list[str]:
-    """Return the command line, or [] if there is no such process, or only its zombie."""
+    """Return a process's command line, or [] if the process does not exist or is a zombie."""
     command: list[str] = []
 
     def settled() -> bool:
@@ -108,7 +109,7 @@ def _command_line(pid: int) -> list[str]:
         try:
             process = psutil.Process(pid)
             command = process.cmdline()
-            # also empty for a moment during exec; only then another check helps
+            # the command line is also empty for a moment during exec, so wait until it is not
             return bool(command) or process.status() in {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
         except psutil.Error:
             command = []
@@ -119,15 +120,15 @@ def _command_line(pid: int) -> list[str]:
 
 
 def _is_stopped(pid: int) -> bool:
-    """Return whether all threads are stopped, since the signal reaches them one after another."""
+    """Return True if all threads are stopped. A signal stops them one after the other."""
     try:
         states = [
-            # after the name, which may have any characters
+            # the state is the first field after the name, which may contain any characters
             (thread / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
             for thread in Path(f"/proc/{pid}/task").iterdir()
         ]
     except OSError:
-        return False  # a thread has just ended
+        return False  # a thread has ended in the meantime
     return set(states) <= {"T", "t"}
 
 

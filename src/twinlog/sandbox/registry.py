@@ -1,7 +1,8 @@
-"""The clusters of `twinlog sandbox`, which outlive the command that started them.
+"""Starts, lists and stops the clusters of `twinlog sandbox`, which outlive the command that starts
+them.
 
-A cluster's state is in its folder, where later commands find it. `down` only ends processes whose
-IDs are stored there and whose command lines still belong to the cluster.
+A cluster's folder has its state, which later commands read. `down` ends a process only if its ID is
+in the folder and its command line belongs to the cluster.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxCluster:
-    """The state of a sandbox cluster as commands report it."""
+    """The state of a sandbox cluster, as commands print it."""
 
     name: str
     bootstrap: str
     folder: Path
     brokers: int
     pids: Mapping[int, int]
-    """Process IDs by node ID; nodes that are down are missing."""
+    """Process IDs by node ID, without nodes that are down."""
 
     @property
     def running(self) -> bool:
@@ -41,13 +42,13 @@ class SandboxCluster:
 
 
 def default_folder(environment: Mapping[str, str]) -> Path:
-    """Return TWINLOG_SANDBOX, or `sandbox` in the cache folder of this user."""
+    """Return the folder in TWINLOG_SANDBOX, or else `sandbox` in this user's cache folder."""
     chosen = environment.get("TWINLOG_SANDBOX")
     return Path(chosen) if chosen else cache_folder(environment) / "sandbox"
 
 
 def up(names: Sequence[str], brokers: int = 1, folder: Path | None = None) -> list[SandboxCluster]:
-    """Start the named clusters. Running ones are left alone; stopped ones keep their data."""
+    """Start clusters by name. Running ones are not changed, stopped ones have their data again."""
     for name in names:
         if not _NAME.fullmatch(name):
             raise UsageError(
@@ -58,13 +59,13 @@ def up(names: Sequence[str], brokers: int = 1, folder: Path | None = None) -> li
 
 
 def status(folder: Path | None = None) -> list[SandboxCluster]:
-    """Return all clusters that were started and not removed, running or not."""
+    """Return all clusters that were started and not removed, also those that are not running."""
     home = _home(folder)
     return [_report(LocalCluster.attach(file.parent)) for file in sorted(home.glob(_STATES))]
 
 
 def down(names: Sequence[str] = (), folder: Path | None = None) -> list[SandboxCluster]:
-    """Stop the named clusters (or all) and remove their data; return their last states."""
+    """Stop clusters (all if `names` is empty), and remove their data. Returns their last states."""
     ended = []
     with _locked(folder) as home:
         known = {file.parent.name: file.parent for file in sorted(home.glob(_STATES))}
@@ -93,7 +94,7 @@ def _locked(folder: Path | None) -> Iterator[Path]:
     with usable(home, "set TWINLOG_SANDBOX to a folder that can be written"):
         home.mkdir(parents=True, exist_ok=True)
         lock = (home / "lock").open("w")
-    with lock as file:  # another command waits for the lock
+    with lock as file:  # other commands wait until this block ends
         fcntl.flock(file, fcntl.LOCK_EX)
         yield home
 
@@ -108,7 +109,7 @@ def _start_or_attach(name: str, brokers: int, folder: Path) -> SandboxCluster:
             )
         if known.running:
             return known
-        LocalCluster.attach(folder).stop()  # stop the remaining nodes of a cluster that lost one
+        LocalCluster.attach(folder).stop()  # of a cluster that lost some nodes
     cluster = LocalCluster(name, folder, brokers, owner=None)
     cluster.start()
     return _report(cluster)

@@ -1,4 +1,4 @@
-"""Starts the application of transforms: a process of its own, with a Spark of its own (ADR 40).
+"""Starts the application of transforms: a separate process with its own Spark (ADR 40).
 
     parent                                 application
       | -- TransformsWork (standard input) -->|   the transforms of the flow
@@ -7,9 +7,10 @@
       | <- ApplicationAnswers ----------------|   the first range has its answer
       | <- RecordSkipped ---------------------|   with `on-error` skip or quarantine
 
-Each message is a line of JSON. The application ends when its standard input ends, so it never
-outlives its parent. It runs code of users. So it gets no configuration file, and of the parent's
-environment only variables without credentials, and those that the operator names.
+Each message is a line of JSON. The application ends when its standard input is closed, so it never
+outlives its parent. The application runs code of users, so it gets no configuration file. From the
+parent's environment it gets only variables without credentials, and variables that the operator
+names.
 """
 
 from __future__ import annotations
@@ -35,75 +36,75 @@ PASSED: Final = frozenset(
         *("HADOOP_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_LOCAL_IP"),
     )
 )
-"""Environment variables that the application gets."""
+"""Names of the environment variables that the application gets from its parent."""
 FREES_SOON: Final = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "MALLOC_ARENA_MAX": "2",
     "MALLOC_MMAP_THRESHOLD_": "131072",
     "MALLOC_TRIM_THRESHOLD_": "131072",
 }
-"""Variables with which Python, PyArrow and the JVM return memory to the system after a large
-record.
+"""Environment variables that make Python, PyArrow and the JVM return memory to the system after a
+large record.
 """
 
 
 class TransformStep(Message, frozen=True, kw_only=True):
-    """One transform of a configuration. Either `function` or `sql` is set."""
+    """One transform of a flow. Either `function` or `sql` is not empty."""
 
     name: str
     topics: tuple[str, ...]
-    """Names and expressions of the topics that it is for."""
+    """Names and regular expressions of the topics to which the transform is applied."""
     compares: RemoteName = SOURCE_NAME
-    """The name of a topic that is compared with `topics`."""
+    """Which name of a topic is compared with `topics`."""
     is_negated: bool = False
-    """Whether it is for all other topics."""
+    """If True, the transform is applied to all topics that do not match `topics`."""
     function: str = ""
     sql: str = ""
 
 
 class TransformsWork(Message, frozen=True, kw_only=True):
-    """The transforms of a flow."""
+    """The parent's first message: the transforms of a flow."""
 
     flow: str
     steps: tuple[TransformStep, ...]
     """The steps in the order in which they are applied."""
     on_error: OnError
     memory_bytes: int
-    """Maximum memory of the application, with its JVM and its workers."""
+    """Maximum memory of the application, including its JVM and its Python workers, in bytes."""
 
 
 class RangePorts(Message, frozen=True, kw_only=True):
-    """The ports of all lanes, each with its ticket."""
+    """The addresses at which all current lanes offer ranges, each with its ticket."""
 
     ports: tuple[ChannelAddress, ...]
 
 
 class ApplicationReady(Message, frozen=True, kw_only=True):
-    """The application takes ranges."""
+    """The application can process ranges: all functions are imported and checked."""
 
     varying: tuple[str, ...] = ()
-    """Names of transforms that are not deterministic."""
+    """Names of transforms whose Spark plan is not deterministic."""
 
 
 class ApplicationAnswers(Message, frozen=True, kw_only=True):
-    """The application has answered a range, so it can do more than start."""
+    """The application has answered its first range, which shows that its transforms can run."""
 
 
 class RecordSkipped(Message, frozen=True, kw_only=True):
-    """A record that is left out, or goes to the dead-letter topic, because a transform fails."""
+    """A record that is left out or written to the dead-letter topic, because a transform failed."""
 
     topic: str
     partition: int
     offset: int
     text: str
-    """Why, without values."""
+    """Why the transform failed, without values of the record."""
 
 
 class ApplicationFailed(Message, frozen=True, kw_only=True):
-    """The application ends because a transform cannot be used, or Spark does not start.
+    """The application ends because a transform cannot be used, or because Spark failed.
 
-    It is started again; with `--once` only if the code is TRANSFORM_UNAVAILABLE, because Spark
-    ended.
+    The parent starts the application again. With `--once`, it does so only if the code is
+    TRANSFORM_UNAVAILABLE, which means that Spark has ended.
     """
 
     message: str
@@ -121,22 +122,22 @@ APPLICATION_MESSAGES: Final = (
 
 
 class TransformsApplication:
-    """A running application."""
+    """The running application of transforms, from the parent's view."""
 
     def __init__(self, work: TransformsWork, *, environment: Collection[str] = ()) -> None:
-        """`environment`: names of further variables to pass."""
+        """`environment`: names of environment variables to pass in addition to PASSED."""
         self._codec = MessageCodec(APPLICATION_MESSAGES)
         self.process = subprocess.Popen(
             [sys.executable, "-m", MODULE],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment_of(os.environ, environment),
-            start_new_session=True,  # a Ctrl-C reaches only the parent, which then ends this one
+            start_new_session=True,  # a Ctrl-C reaches only the parent, which then stops this
         )
         self._send(work)
 
     def connect(self, ports: RangePorts) -> None:
-        """Have it take ranges of exactly these lanes."""
+        """Make the application process the ranges of exactly these lanes."""
         self._send(ports)
 
     def messages(self) -> Iterator[Message]:
@@ -148,7 +149,7 @@ class TransformsApplication:
             yield self._codec.decode(line)
 
     def stop(self) -> None:
-        """End the application, with its JVM and its workers."""
+        """End the application with its JVM and workers. Kills it after STOP_WITHIN_S."""
         assert self.process.stdin is not None  # noqa: S101 (a pipe)
         with suppress(BrokenPipeError):
             self.process.stdin.close()
@@ -161,7 +162,7 @@ class TransformsApplication:
         self.process.stdout.close()
 
     def kill(self) -> None:
-        """End the application without waiting. `messages` then ends."""
+        """Kill the application without waiting. The iterator `messages` then ends."""
         self.process.kill()
 
     def _send(self, message: Message) -> None:
@@ -171,6 +172,6 @@ class TransformsApplication:
 
 
 def environment_of(environment: Mapping[str, str], names: Collection[str] = ()) -> dict[str, str]:
-    """Return the variables that the application gets."""
+    """Return the application's environment. `names`: names to pass in addition to PASSED."""
     passed = {name: value for name, value in environment.items() if name in PASSED or name in names}
     return FREES_SOON | passed

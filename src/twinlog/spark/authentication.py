@@ -1,10 +1,11 @@
-"""Restricts this process's Spark to its own executors.
+"""Restricts access to this process's Spark to its own executors.
 
-Spark's ports are part of the copy: the block manager distributes the tasks' code, and the scheduler
-receives results. Without a secret they serve every client that connects, and on one machine every
-user can. So authentication and encryption are always on. Local masters, YARN and Kubernetes create
-a secret for each application. The daemons of a standalone cluster share one that an operator sets,
-and a master without it is rejected: see docs/adr/0011.
+Spark's ports are critical for a copy, because the block manager distributes the tasks' code and the
+scheduler receives results. Without a secret, these ports accept every client that connects, for
+example any user of the same machine. So authentication and encryption are always enabled. Local
+masters, YARN and Kubernetes create a secret for each application. The daemons of a standalone
+cluster share one secret, which an operator sets; a master without a secret is rejected
+(docs/adr/0011).
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ FLAG: Final = "--allow-unauthenticated-spark"
 AUTHENTICATED: Final = {
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",
-    # otherwise a peer that claims to know no encryption would be served without it
+    # otherwise Spark would accept unencrypted connections of a peer that claims not to support
+    # encryption
     "spark.network.crypto.saslFallback": "false",
 }
 OPEN: Final = {"spark.authenticate": "false", "spark.network.crypto.enabled": "false"}
 
 PINNED: Final = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
-"""Lanes of this machine need no network, whatever SPARK_LOCAL_IP says for other work."""
+"""Binds a local master to the loopback interface, even if SPARK_LOCAL_IP has another address."""
 
 NEEDED_BECAUSE: Final = (
     "without authentication, every client that reaches Spark's ports can read the lanes' tasks, "
@@ -37,17 +39,17 @@ NEEDED_BECAUSE: Final = (
 
 
 def makes_its_secret(master: str | None) -> bool:
-    """Return whether Spark itself creates a secret for each application there."""
+    """Return True if Spark creates a secret for each application on this master."""
     return is_local(master) or master == "yarn" or str(master).startswith("k8s://")
 
 
 def security_settings(
     master: str | None, configured: Mapping[str, str], *, may_be_open: bool
 ) -> dict[str, str]:
-    """Return Spark's security settings. `configured` is the content of its own files.
+    """Return Spark's security settings. `configured`: the settings in Spark's own files.
 
-    If the operator passes the flag, Spark is open only if no secret is configured. Without the
-    flag ConfigError is raised.
+    For a standalone cluster without a secret, `may_be_open` disables authentication. Otherwise
+    ConfigError is raised.
     """
     if is_local(master):
         return {**AUTHENTICATED, **PINNED}

@@ -1,15 +1,15 @@
-"""Starts the JVM of Spark's driver, and always ends it.
+"""Starts the JVM of Spark's driver, and ensures that it ends.
 
-It does the work of `pyspark.java_gateway.launch_gateway`, with some differences. For lanes on this
-machine, Spark's launcher scripts and their second JVM are skipped: the class that they start
-(`PythonGatewayServer`) is started with Twinlog's own flags. For a cluster the scripts are used,
-because they read its configuration (`spark-defaults.conf`, Hadoop's, Kubernetes'). PySpark gets
-port and secret in both cases.
+This module replaces `pyspark.java_gateway.launch_gateway`. For lanes on this machine, it does not
+run Spark's launcher scripts, which would start a second JVM. Instead, it starts their class
+`PythonGatewayServer` directly, with Twinlog's own flags. For a cluster it runs the scripts, because
+they read the cluster's configuration (`spark-defaults.conf`, Hadoop's, Kubernetes'). In both cases,
+PySpark gets the JVM's port and secret.
 
-The JVM has its own session and ignores SIGTERM, SIGINT and SIGHUP: a Ctrl-C, or a `kill` of the
-whole group, must reach the lanes as an orderly stop through the driver, not as a dead JVM. The JVM
-ends when its standard input closes, so it never outlives the driver, however the driver died. The
-shell that waits for it then removes its folder.
+The JVM has its own session and ignores SIGTERM, SIGINT and SIGHUP. So after a Ctrl-C, or a `kill`
+of the whole process group, the driver shuts lanes down cleanly while the JVM is still alive. The
+JVM ends when its standard input closes, so it never outlives the driver, even if the driver is
+killed. The shell that waits for the JVM then removes its temporary folder.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _OPEN_PACKAGES: Final = (
     "sun.security.action",
     "sun.util.calendar",
 )
-"""Spark's own list (`JavaModuleOptions`) of packages that it opens by reflection."""
+"""Packages of java.base that Spark accesses by reflection: Spark's list `JavaModuleOptions`."""
 
 _BEANS: Final = tuple(f"--add-opens={package}=ALL-UNNAMED" for package in OPENED)
 
@@ -79,17 +79,18 @@ JVM_FLAGS: Final = (
     "-Dio.netty.allocator.type=unpooled",
     "-Djdk.reflect.useDirectMethodHandle=false",
 )
-"""Flags for a driver that only schedules a few tasks: small and quick to start.
+"""JVM flags for a driver that only schedules a few tasks, and so needs little memory and a quick
+start.
 
-With Spark's own flags, the first task ran after 12.5 CPU seconds in a JVM of 380 MB. With C1 alone
-and SerialGC it ran after 7.2 s in the same size, and with a small initial heap after 6.8 s in 295
-MB. Spark rejects a heap below 471 MB. With classes mapped from an archive (`spark_archive`) it is
-3.8 s instead of 6.1 s.
+With Spark's own flags, the first task ran after 12.5 CPU seconds, and the JVM had 380 MB. With only
+the C1 compiler and SerialGC, it ran after 7.2 s, with the same memory. With a small initial heap in
+addition, it ran after 6.8 s, with 295 MB. Spark rejects a maximum heap below 471 MB. An archive of
+classes (`spark_archive`) reduced the time from 6.1 s to 3.8 s.
 """
 
 _WRAPPER: Final = 'trap "" TERM INT HUP; folder=$0; "$@"; rm -rf "$folder"'
-"""A program ignores the signals that the shell starting it ignores. A preexec_fn would run Python
-between fork and exec, which is unsafe with other threads.
+"""Shell program that starts the JVM with ignored signals, and then removes its folder. A preexec_fn
+would run Python between fork and exec, which is unsafe if other threads exist.
 """
 
 _ADDRESSES: Final = ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME", "SPARK_PUBLIC_DNS")
@@ -100,8 +101,8 @@ _WARNING: Final = re.compile(r" (?:WARNING|ERROR) spark\.\S* (.+)")
 
 
 def spark_archive() -> Path:
-    """Return the path of the archive of Spark's classes, beside the installed packages.
-    `preparation` creates it.
+    """Return the path of the archive of Spark's classes, in share/twinlog of the Python
+    environment. `preparation` creates it.
     """
     home = Path(pyspark.__file__).parent
     return class_archive(
@@ -110,7 +111,7 @@ def spark_archive() -> Path:
 
 
 def start_jvm(spark: SparkOptions, options: Sequence[str]) -> Gateway:
-    """Start a JVM for lanes on this machine. Spark's own files are ignored."""
+    """Start a JVM for lanes on this machine. Ignores Spark's configuration files."""
     ensure_open_files()
     java = java_command()
     home = Path(pyspark.__file__).parent
@@ -130,7 +131,7 @@ def start_jvm(spark: SparkOptions, options: Sequence[str]) -> Gateway:
         f"-Dspark.sql.warehouse.dir={folder}/warehouse",
         "org.apache.spark.api.python.PythonGatewayServer",
     ]
-    # on the loopback interface, whatever the environment specifies for other work
+    # bind to the loopback interface, even if the environment has another address
     environment = {k: v for k, v in os.environ.items() if k not in _ADDRESSES}
     return Gateway(command, folder, home, {**environment, "SPARK_LOCAL_IP": "127.0.0.1"})
 
@@ -138,7 +139,7 @@ def start_jvm(spark: SparkOptions, options: Sequence[str]) -> Gateway:
 def submit_jvm(
     spark: SparkOptions, options: Sequence[str], settings: Mapping[str, str], name: str
 ) -> Gateway:
-    """Start a JVM for a cluster's driver, by `spark-submit` of SPARK_HOME or else PySpark."""
+    """Start the JVM of a cluster's driver by `spark-submit` in SPARK_HOME, or else in PySpark."""
     ensure_open_files()
     java_command()
     home = spark_home()
@@ -161,7 +162,7 @@ def submit_jvm(
 
 
 class Gateway:
-    """The JVM of this process's Spark."""
+    """The JVM of this process's Spark. Creating a Gateway starts the JVM."""
 
     def __init__(
         self, command: Sequence[str], folder: Path, home: Path, environment: Mapping[str, str]
@@ -183,7 +184,7 @@ class Gateway:
             start_new_session=True,
         )
         self.words = ""
-        """The last warning or error that Spark has logged."""
+        """The last warning or error that Spark has logged, or an empty text."""
         threading.Thread(target=self._pass_on, name="twinlog-jvm-output", daemon=True).start()
         port, secret = self._read(info)
         variables = {
@@ -195,8 +196,8 @@ class Gateway:
         os.environ.update(variables)
 
     def restore_environment(self) -> None:
-        """Remove the variables after PySpark has read them: a child process would use this JVM and
-        this Spark.
+        """Restore the environment after PySpark has read its variables. Otherwise child processes
+        would use this JVM and its Spark.
         """
         for name, value in self._before.items():
             if value is None:
@@ -221,7 +222,7 @@ class Gateway:
 
     @property
     def is_killed(self) -> bool:
-        """Return True if the JVM has not ended by itself."""
+        """Return True if the ended JVM was killed or failed (its exit code is not 0)."""
         return self.process.returncode != 0
 
     @property
@@ -230,46 +231,47 @@ class Gateway:
         return self.process.poll() is not None
 
     def _pass_on(self) -> None:
-        """Copy the output of the JVM and its workers to standard error, without the JVM's own
-        banner, and without repetitions of a warning.
+        """Copy the output of the JVM and its workers to standard error. The JVM's banner and
+        repeated warnings are left out.
         """
         stream = self.process.stderr
         assert stream is not None  # noqa: S101 (it is a pipe)
         with stream:
             for line in stream:
-                # lanes print text from brokers
+                # escape the line, because lanes print text that comes from brokers
                 text = line.decode(errors="backslashreplace").rstrip("\r\n")
                 match = _WARNING.search(text)
                 if _NOISE in line or (match and match.group(1) == self.words):
                     continue
                 if match:
                     self.words = match.group(1)
-                # reading continues, because a JVM blocks if its output is full
+                # ignore errors and continue to read, because the JVM blocks if its output pipe is
+                # full
                 with suppress(OSError):
                     os.write(2, f"{shown_lines(text)}\n".encode())
 
     def stop(self, within_s: float = STOP_WITHIN_S) -> None:
-        """Close its input, which ends it. Kill it if that takes too long."""
+        """End the JVM by closing its standard input, or kill it if it takes too long."""
         if self.process.stdin is not None:
             self.process.stdin.close()
         try:
             self.process.wait(within_s)
         except subprocess.TimeoutExpired:
-            os.killpg(self.process.pid, signal.SIGKILL)  # both the shell and the JVM below it
+            os.killpg(self.process.pid, signal.SIGKILL)  # the shell and its child, the JVM
             self.process.wait()
         self.restore_environment()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
 class SubmittedGateway(Gateway):
-    """The JVM of the `spark-submit` that has started this process; it ends with the process."""
+    """The JVM of the `spark-submit` that has started this process. It ends after this process."""
 
     def __init__(self) -> None:
         self.words = ""
         self._parent = os.getppid()
 
     def restore_environment(self) -> None:
-        """Keep the variables: PySpark attaches to the same JVM again."""
+        """Do nothing, because PySpark must find the same JVM again."""
 
     @property
     def has_ended(self) -> bool:
@@ -277,32 +279,32 @@ class SubmittedGateway(Gateway):
         return os.getppid() != self._parent
 
     def stop(self, within_s: float = STOP_WITHIN_S) -> None:
-        """Do nothing: the JVM waits for this process."""
+        """Do nothing, because the JVM ends after this process."""
 
 
 def _make_folder() -> Path:
     return temporary_folder("twinlog-spark-")
 
 
-# The limit of open files is checked before Spark's JVM starts. Spark's jars are 280 files, and a
-# JVM with one task has 380 open; under a lower limit it fails with a missing class or an internal
-# trace.
+# The limit of open files is checked before Spark's JVM starts. Spark has 280 jars, and its JVM with
+# one task has 380 open files. With a lower limit, the JVM would fail with a missing class or an
+# internal trace.
 
 NEEDED: Final = 512
-"""Minimum number of open files: those of the JVM, and some connections."""
+"""Minimum limit of open files: enough for the JVM and some connections."""
 WANTED: Final = 4096
-"""A lower soft limit is raised to this number, or to the hard limit if that is lower."""
+"""If the soft limit is below NEEDED, it is raised to this number, or to a lower hard limit."""
 
 
 def ensure_open_files() -> None:
-    """Raise a soft limit that is too low. Raises EnvironmentMissing for the hard limit."""
+    """Increase the soft limit if it is below NEEDED. Raises EnvironmentMissing if that fails."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited = resource.RLIM_INFINITY
     if soft == unlimited or soft >= NEEDED:
         return
     if hard == unlimited or hard >= NEEDED:
         more = WANTED if hard == unlimited else min(hard, WANTED)
-        # a sandbox may forbid it; then the low limit is reported
+        # if a sandbox forbids the change, the error below reports the low limit
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (more, hard))
             return

@@ -1,6 +1,6 @@
 """Memory, garbage collection and threads of the JVM of Spark's driver, for `/metrics`.
 
-No record passes through it, but its memory counts for the process's limit.
+No record passes through this JVM, but its memory is part of the process's limit.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ OPENED: Final = (
     "java.management/sun.management",
     "jdk.management/com.sun.management.internal",
 )
-"""Packages of the JVM's beans, which py4j calls by reflection."""
+"""Packages to open, because py4j calls the JVM's management beans by reflection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JvmUse:
-    """The values of one moment."""
+    """The JVM's memory, threads and garbage collection at one moment."""
 
     heap_bytes: int
     nonheap_bytes: int
     threads: int
     collection_s: tuple[tuple[str, float], ...]
-    """Time of garbage collections since its start, by collector."""
+    """Seconds of garbage collection since the JVM's start, by the collector's name."""
 
 
 def jvm_use(context: Any) -> JvmUse | None:
-    """Return the current values of a SparkContext's JVM, or None if it does not return them."""
+    """Return the current values of a SparkContext's JVM, or None if they cannot be read."""
     try:
         management = context._jvm.java.lang.management.ManagementFactory
         memory = management.getMemoryMXBean()

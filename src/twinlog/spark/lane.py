@@ -1,4 +1,4 @@
-"""The Spark task of a lane: connect to the channel, request work, run the loop to its end."""
+"""The Spark task of a lane: connects to the channel, requests work, and runs the lane's loop."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ WORK_WITHIN_S: Final = 30.0
 
 
 def run_lane(lane: int, lease: int, attempt: int, address: ChannelAddress) -> None:
-    """Run one attempt of one lane to its end. A lane whose driver is gone ends without an error."""
+    """Run one attempt of a lane to its end. A lost driver ends the lane without an error."""
     identity = LaneIdentity(lease=lease, lane=lane, attempt=attempt, pid=os.getpid())
     channel = ChannelClient.connect(address, identity, MessageCodec(MESSAGES))
     try:
         first = _await_work(channel)
         if isinstance(first[0], Work):
             loop = LaneLoop(channel, first[0])
-            # further messages that arrived with it, perhaps including the order to end
+            # messages that arrived together with Work, perhaps including EndLane
             loop.accept(first[1:])
             loop.run()
     except (Disconnected, DriverSilent) as error:
-        # there is no driver that could receive a hand-over; the next lane reads the target's logs
-        # instead
+        # without a driver, positions cannot be handed over; the next lane finds them in the
+        # target's logs
         log.warning("lane %d of lease %d ends: %s", lane, lease, error)
     finally:
         channel.close()
@@ -42,8 +42,9 @@ def run_lane(lane: int, lease: int, attempt: int, address: ChannelAddress) -> No
 def _await_work(channel: ChannelClient) -> list[Any]:
     """Return the first messages: Work, or EndLane if the driver needs no lane any more.
 
-    Without them the attempt fails, so that Spark starts the next one. The driver may have dropped
-    the connection because of many unauthenticated ones, or may still have the previous attempt.
+    If none arrives, the attempt fails, so that Spark starts the next attempt. Possible reasons: the
+    driver has dropped the connection because of many unauthenticated ones, or the previous attempt
+    is still connected.
     """
     deadline = time.monotonic() + WORK_WITHIN_S
     while time.monotonic() < deadline:

@@ -1,10 +1,11 @@
-"""A lease is one Spark job with one partition, task and lane per number.
+"""A lease is one Spark job. Each of its lanes is one task, for one partition of an RDD.
 
-Results of executors are counted in Spark's JVM and never read here: PySpark would unpickle them,
-and a pickle is code (docs/adr/0011). Lanes report over the channel, in messages that are data.
+The results of tasks are counted in Spark's JVM and never read in this process, because PySpark
+would unpickle them, and a pickle can run code (docs/adr/0011). Lanes report over the channel
+instead, in messages that contain only data.
 
-The job is an RDD's and not a DataFrame's: a lane needs no columns, and without Spark's SQL engine
-and Arrow a mirror is smaller by a fifth and starts with half the CPU (docs/adr/0008).
+The job uses an RDD instead of a DataFrame, because a lane needs no columns. Without Spark's SQL
+engine and Arrow, a mirror needs a fifth less memory and half the CPU to start (docs/adr/0008).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from twinlog.quantities import plural, size
 log = logging.getLogger(__name__)
 
 SHOWN: Final = 1000
-"""Maximum number of partitions of a lease on Spark's page."""
+"""Maximum number of partitions of a lease that Spark's page lists."""
 NOTED_WITHIN_S: Final = 2.0
 LAST_JOBS: Final = 100
 
@@ -50,8 +51,10 @@ _LOST_TASK: Final = re.compile(r"most recent failure: Lost task .*?\): (.+)$", r
 def run_lane_task(
     lane: int, own: Iterator[str], *, entry: str, lease: int, address: ChannelAddress
 ) -> Iterator[object]:
-    """Run the task of one lane on an executor. The lane's code is loaded here and not pickled."""
-    # read Spark's input to its end, or Spark does not reuse the worker process
+    """Run the task of one lane on an executor. `entry`: module and function of the lane's code,
+    which is imported on the executor instead of being pickled.
+    """
+    # read the input to its end, because otherwise Spark does not reuse the worker process
     (secret,) = own
     module, _, function = entry.partition(":")
     run = getattr(importlib.import_module(module), function)
@@ -62,7 +65,7 @@ def run_lane_task(
 
 
 class LeaseJob:
-    """One lease as a running Spark job."""
+    """One lease as a Spark job, which runs in a thread of this process."""
 
     def __init__(
         self,
@@ -75,7 +78,7 @@ class LeaseJob:
         lanes: int,
         description: str = "",
     ) -> None:
-        """`description`: the text on Spark's page."""
+        """`description`: the text of the job on Spark's page."""
         self.error: TwinlogError | None = None
         self.done = threading.Event()
         self._context = context
@@ -97,10 +100,11 @@ class LeaseJob:
     def _run(self) -> None:
         try:
             self._context.setJobGroup(self._group, self._description, interruptOnCancel=True)
-            # sets the name of the stage; otherwise it would be a line of py4j's code
+            # sets the name of the stage on Spark's page, which would otherwise be a line of py4j's
+            # code
             self._context.setLocalProperty("callSite.short", self._description)
-            # each secret is sent in its own task's description: the closure, which Spark keeps as a
-            # block for all executors, has none
+            # the secrets are the RDD's elements, so each is sent only with its own task; the
+            # closure, which Spark stores as a block for all executors, must not contain a secret
             lanes: RDD[str] = self._context.parallelize(self._own, len(self._own))
             lanes.mapPartitionsWithIndex(self._task)._jrdd.count()
         except Exception as error:  # noqa: BLE001 (Spark's errors have no common base)
@@ -113,10 +117,12 @@ class LeaseJob:
             self.done.set()
 
     def note(self, copied: Sequence[LeaseCopy]) -> None:
-        """Show what the lanes have copied, if anybody can see it, as a job of one small task.
+        """Show what the lanes have copied on Spark's page, as a separate job with one small task.
+        Does nothing if Spark has neither a page nor a history.
 
-        Its description has the sum, the details of its stage a row for each partition. The metrics
-        of the lanes' own tasks are of no use for that: only code in an executor's JVM can set them.
+        The description of the job has the sum, and the details of its stage have a row for each
+        partition. The metrics of the lanes' tasks cannot show this, because only code in an
+        executor's JVM can set them.
         """
         if copied:
             self._noting = threading.Thread(target=self._note_copies, args=[copied], daemon=True)
@@ -132,7 +138,7 @@ class LeaseJob:
         ]
         if len(copied) > SHOWN:
             shown.append(f"and {plural(len(copied) - SHOWN, 'more partition')}")
-        with suppress(Exception):  # the application has ended
+        with suppress(Exception):  # Spark's application may have ended
             if not _is_shown(self._context):
                 return
             self._context.setJobGroup(f"{self._group}-copied", description)
@@ -147,14 +153,14 @@ class LeaseJob:
             self._context.parallelize([""], 1)._jrdd.count()
 
     def await_note(self, within_s: float) -> None:
-        """Wait until Spark's page shows what the lease has copied."""
+        """Wait until the job of `note` has ended, or for at most `within_s`."""
         if self._noting is not None:
             self._noting.join(within_s)
 
     def cancel(self) -> None:
-        """End the job's tasks, or prevent them from starting. Has no effect if the job has ended.
+        """End the job's tasks, or prevent their start. Has no effect if the job has already ended.
 
-        It does not wait: a JVM that has stopped must not block the rest of this process.
+        The call does not wait, because a stopped JVM must not block the rest of this process.
         """
         if not self._cancelled:
             self._cancelled = True
@@ -162,7 +168,7 @@ class LeaseJob:
 
     def _cancel(self) -> None:
         try:
-            # a lease that is cancelled before its thread has started the job must not run
+            # future jobs too, because this lease's thread may not have started the job yet
             scala: Any = self._context._jsc.sc()
             scala.cancelJobGroupAndFutureJobs(self._group)
         except Exception as error:  # noqa: BLE001 (py4j raises anything when the JVM is gone)
@@ -170,14 +176,16 @@ class LeaseJob:
 
 
 def _is_shown(context: SparkContext) -> bool:
-    """Return True if Spark has a page or a history."""
+    """Return True if Spark has a page (spark.ui) or a history (spark.eventLog)."""
     conf = context.getConf()
     page = conf.get("spark.ui.enabled", "true")
     return "true" in (page, conf.get("spark.eventLog.enabled", "false"))
 
 
 def error_of(job: str, text: str) -> TwinlogError:
-    """Return why a Spark job ended. Spark returns only the text of a worker's traceback."""
+    """Return the error of a failed Spark job, from its text: the code and message of the lane's
+    last Twinlog error, or else the code LEASE and Spark's reason.
+    """
     messages = _OURS.findall(text)
     if messages:
         message, code = messages[-1]
@@ -186,7 +194,7 @@ def error_of(job: str, text: str) -> TwinlogError:
 
 
 def reason_of(text: str) -> str:
-    """Return the line with the reason, which is neither the first nor the last of a Java trace."""
+    """Return the line of a Java stack trace that contains the reason."""
     if unstarted := _NO_START.search(text):
         python, why = unstarted.groups()
         return (
@@ -203,7 +211,7 @@ def reason_of(text: str) -> str:
 
 
 class SparkLeaseStarter:
-    """Starts leases on one Spark."""
+    """Starts leases as jobs of one SparkContext."""
 
     def __init__(
         self, context: SparkContext, entry: str, address: ChannelAddress, secrets: LaneSecrets
@@ -229,12 +237,12 @@ class SparkLeaseStarter:
 
     @property
     def is_leasing(self) -> bool:
-        """Return True if a lease runs, or waits for an executor."""
+        """Return True if a lease is running, or waits for an executor."""
         return any(not job.is_done for job in list(self._jobs))
 
     def finish(self) -> None:
-        """Wait until the rows of the last leases are shown, because otherwise a history would call
-        them failed.
+        """Wait up to NOTED_WITHIN_S for the jobs of `LeaseJob.note`. If Spark stopped earlier, its
+        history would show these jobs as failed.
         """
         until = time.monotonic() + NOTED_WITHIN_S
         for job in self._jobs:
@@ -242,14 +250,14 @@ class SparkLeaseStarter:
 
 
 def await_executor(context: SparkContext, *, has_python: bool = False) -> None:
-    """Start a job that ends when an executor has run it, in the background. While it waits, Spark
-    logs why it has no executor; with dynamic allocation it requests one. `has_python`: it also
-    starts the daemon from which lanes are forked.
+    """In the background, run a small job, which ends once an executor has run it. While the job
+    waits, Spark logs why it has no executor, or requests one with dynamic allocation. `has_python`:
+    the job also starts the Python daemon from which lanes are forked.
     """
 
     def run() -> None:
         context.setJobGroup("twinlog-waits", "twinlog waits for an executor")
-        with suppress(Exception):  # the application has ended
+        with suppress(Exception):  # Spark's application may have ended
             numbers: RDD[str] = context.parallelize([""], 1)
             (numbers.mapPartitions(_identity) if has_python else numbers)._jrdd.count()
 

@@ -18,23 +18,25 @@ from twinlog.spark.options import is_local, local_slots
 log = logging.getLogger(__name__)
 
 TASK_FAILURES: Final = 1000
-"""How often a task may fail. With less, one killed worker would fail every lane of its lease."""
+"""Number of failures of a task after which its job fails. With a lower number, a worker that is
+killed repeatedly would fail every lane of its lease.
+"""
 
 CORES_MAX: Final = "spark.cores.max"
 OVERHEAD: Final = "spark.executor.minMemoryOverhead"
 HEAP_OVERHEAD_MIB: Final = 384
-"""Spark's default overhead in MiB, which is for the JVM alone."""
+"""Spark's default memory overhead in MiB, which is only for the JVM."""
 SETTLED_S: Final = 3.0
-"""Executors register one by one. After this time without a new one, no more are expected."""
+"""Seconds without a new executor after which no more are expected to register."""
 
 
 def local_master(
     master: str | None, lanes: int, cores: int, failures_allowed: int = TASK_FAILURES
 ) -> str:
-    """Return the local master to start: slots for a lease and its successor, and two spare ones.
-
-    A given number of slots is kept. Only the second number in the brackets makes Spark repeat a
-    failed task here (`spark.task.maxFailures` is for clusters), so it is added if missing.
+    """Return the master URL to start, like `local[6,1000]`. By default, it has slots for a lease
+    and its successor, and two more; the user's number of slots is not changed. The second number is
+    added if it is missing, because a local master repeats failed tasks only if it is set
+    (`spark.task.maxFailures` is for clusters).
     """
     if master is None:
         return f"local[{2 * lanes + 2},{failures_allowed}]"
@@ -43,21 +45,21 @@ def local_master(
 
 
 def slots_for(lanes: int, flows: int) -> int:
-    """Return the task slots for the lanes of all flows. The next lease of each flow replaces lane
-    by lane, and starts with one more.
+    """Return the number of task slots for all flows: one for each lane, and one more for each flow,
+    because a flow's next lease replaces lanes one by one.
     """
     return lanes + flows
 
 
 def cores_wanted(url: str, slots: int, conf: Mapping[str, str]) -> dict[str, str]:
-    """Return the setting that limits a standalone cluster's application to the cores of these task
-    slots. It is empty if the user has set a limit, or `slots` is 0.
+    """Return the setting that limits a standalone cluster's application to the cores for these task
+    slots. The result is empty for other masters, if the user has set a limit, or if `slots` is 0.
     """
     if not url.startswith("spark://") or not slots or CORES_MAX in conf:
         return {}
     each = int(conf.get("spark.executor.cores", 1))
     cores = slots * int(conf.get("spark.task.cpus", 1))
-    cores = -(-cores // each) * each  # the remaining cores would start no executor
+    cores = -(-cores // each) * each  # whole executors, because spare cores start none
     log.info(
         "%s: %d cores for %s; each flow keeps one slot for its next lease; %s sets another "
         "number of cores",
@@ -71,8 +73,8 @@ def cores_wanted(url: str, slots: int, conf: Mapping[str, str]) -> dict[str, str
 
 
 def held_by_standby(conf: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings with which an idle application holds one executor, and requests others
-    for its leases. Settings of the user are left out.
+    """Return the settings with which an idle application keeps one executor, and requests more for
+    its leases. Settings that the user has set are left out.
     """
     held = {"enabled": "true", "shuffleTracking.enabled": "true", "minExecutors": "1"}
     usual = {f"spark.dynamicAllocation.{key}": value for key, value in held.items()}
@@ -80,9 +82,11 @@ def held_by_standby(conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def memory_wanted(url: str, lane_bytes: int, conf: Mapping[str, str]) -> dict[str, str]:
-    """Return the setting for the memory of lanes beside an executor's heap, in the containers of
-    YARN and Kubernetes. It is empty if the user has set this setting.
-    `spark.executor.memoryOverhead` overrides it.
+    """Return `spark.executor.minMemoryOverhead` for YARN and Kubernetes, so that executors'
+    containers have memory for lanes besides the heap. The result is empty for other masters, or if
+    the user has set it.
+
+    `spark.executor.memoryOverhead`, if set, overrides this setting.
     """
     if not lane_bytes or not (url == "yarn" or url.startswith("k8s://")) or OVERHEAD in conf:
         return {}
@@ -93,10 +97,11 @@ def memory_wanted(url: str, lane_bytes: int, conf: Mapping[str, str]) -> dict[st
 def task_slots(
     context: SparkContext, wanted_slots: int, keeps_waiting: Callable[[], bool] = lambda: True
 ) -> int:
-    """Return how many tasks can run at the same time, after executors have registered, or 0 if
-    `keeps_waiting` has returned False before.
+    """Wait until executors have registered, and return how many tasks can run at the same time.
+    Returns 0 if `keeps_waiting` returns False before an executor has registered.
 
-    With dynamic allocation executors start when they are needed, so the result is `wanted_slots`.
+    With dynamic allocation, the result is `wanted_slots`, because executors start when tasks need
+    them.
     """
     if is_dynamic(context):
         return wanted_slots
@@ -120,13 +125,13 @@ def task_slots(
 
 
 def is_dynamic(context: SparkContext) -> bool:
-    """Return whether executors start and end as tasks need them."""
+    """Return True if Spark's dynamic allocation is enabled."""
     return context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true"
 
 
 def slots_now(context: SparkContext) -> int:
-    """Return the task slots of all executors. Raises Disconnected if the cluster has ended the
-    application, or the JVM has ended.
+    """Return the number of task slots of all registered executors. Raises Disconnected if Spark's
+    cluster has ended the application, or if the JVM does not respond.
     """
     java: Any = context._jsc
     try:

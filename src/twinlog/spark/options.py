@@ -1,8 +1,8 @@
-"""How Spark is used: the options of `spark-submit`, Spark's own files, and settings of Twinlog.
+"""Spark's settings: from options of `spark-submit`, Spark's own files, and Twinlog's defaults.
 
-A setting of the user always counts, unless a lane cannot work with it: then one line names it. The
-order is that of `spark-submit`: `--conf`, then `--properties-file` or else `spark-defaults.conf`.
-For lanes on this machine only the two options are read.
+A setting of the user is used unless lanes cannot work with it. In this case it is replaced, and a
+log line names it. As in `spark-submit`, `--conf` has precedence over `--properties-file`, which
+replaces `spark-defaults.conf`. For lanes on this machine, only the two options are read.
 """
 
 from __future__ import annotations
@@ -25,32 +25,33 @@ DRIVER_MEMORY: Final = "spark.driver.memory"
 DRIVER_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
 USUAL: Final = {
-    "spark.ui.killEnabled": "false",  # otherwise users who may read the page could end a lease
+    "spark.ui.killEnabled": "false",  # otherwise users of Spark's page could end a lease
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.retainedJobs": "50",
     "spark.ui.retainedStages": "50",
     "spark.python.worker.faulthandler.enabled": "false",
     DRIVER_MEMORY: "512m",
-    # an executor's JVM only starts lanes, and with C1 alone it starts with half the CPU
+    # an executor's JVM only starts lanes; without the C2 compiler, it needs half the CPU to start
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-    # otherwise YARN and Kubernetes end an application after a few lost executors, even in a year
+    # otherwise YARN and Kubernetes end an application after it has lost a few executors, even if it
+    # has run for a year
     "spark.executor.maxNumFailures": "1000",
     "spark.executor.failuresValidityInterval": "1h",
 }
-"""Settings that a user may change."""
+"""Twinlog's default settings for Spark. The user's settings have precedence."""
 
 _FORMER: Final = {
     "spark.executor.maxNumFailures": "spark.yarn.max.executor.failures",
     "spark.executor.failuresValidityInterval": "spark.yarn.executor.failuresValidityInterval",
 }
-"""Older names of settings that Spark still reads."""
+"""Older names of settings. Spark still reads them, so a user may have set them."""
 
 NEEDED: Final = {
-    # a speculative copy of a slow lane would be a second writer
+    # a speculative copy of a slow lane's task would be a second writer
     "spark.speculation": "false",
     "spark.python.daemon.module": "twinlog.spark.daemon",
 }
-"""Settings without which lanes do not work."""
+"""Settings that lanes need. The user's settings cannot change them."""
 
 CLIENT: Final = "client"
 
@@ -60,33 +61,33 @@ _LOCAL: Final = re.compile(r"local(?:\[(\*|\d+)(?:,\s*(\*|\d+))?\])?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkOptions:
-    """Spark options of the command line."""
+    """The user's options for Spark, from the command line or from the caller's session."""
 
     master: str | None = None
-    """The Spark master, or None for this machine."""
+    """The URL of the Spark master. None: lanes run on this machine."""
     archive: Path | None = None
-    """The archive that is sent to the master's executors, or None if Twinlog is installed there."""
+    """The archive to send to executors (`pack`), or None if they have Twinlog installed."""
     may_be_open: bool = False
-    """Whether a Spark master without a secret is accepted."""
+    """If True, a Spark master without a secret is accepted."""
     name: str | None = None
-    """The application's name, or None for one with the flows."""
+    """The name of Spark's application, or None for a default name with the flows."""
     properties_file: Path | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     given: Mapping[str, str] = field(default_factory=dict)
-    """All settings of the user: those of `--conf` and of files."""
+    """All settings of the user, from `--conf` and from files."""
     context: Any = None
-    """The SparkContext of the caller's session, or None: Twinlog starts its own."""
+    """The SparkContext of the caller's session, or None if Twinlog starts Spark itself."""
 
     @property
     def is_yarns_driver(self) -> bool:
-        """Return True if YARN has started this driver. YARN ends such a driver if it has not
-        created its SparkContext within `spark.yarn.am.waitTime` (100 s).
+        """Return True if YARN runs this driver (cluster mode). YARN ends such a driver unless it
+        creates its SparkContext within `spark.yarn.am.waitTime` (100 s).
         """
         return self.master == "yarn" and self.given.get("spark.submit.deployMode") == "cluster"
 
     @property
     def usual(self) -> dict[str, str]:
-        """Return Twinlog's settings that the user has not set."""
+        """Return Twinlog's default settings without those that the user has set."""
         conf = self.given
         return {k: v for k, v in USUAL.items() if k not in conf and _FORMER.get(k) not in conf}
 
@@ -101,8 +102,8 @@ def spark_options(
     conf: Iterable[str] = (),
     deploy_mode: str | None = None,
 ) -> SparkOptions:
-    """Return the options with the settings of Spark's files. Raises UsageError for a wrong option,
-    and EnvironmentMissing for an environment in which no lane can run.
+    """Return the options, with the settings in Spark's files. Raises UsageError if an option is
+    wrong, and EnvironmentMissing if lanes cannot run in this environment (Spark Connect).
     """
     requested = dict(_key_and_value(key) for key in conf)
     properties = requested if properties_file is None else {**_read(properties_file), **requested}
@@ -146,13 +147,13 @@ def spark_options(
 
 
 def is_local(master: str | None) -> bool:
-    """Return whether lanes run in processes of this machine. `local-cluster[...]` has executors."""
+    """Return True if lanes run in processes of this machine. False for `local-cluster[...]`."""
     return master is None or _LOCAL.fullmatch(master) is not None
 
 
 def is_submitted() -> bool:
-    """Return True if a JVM of `spark-submit` has started this process, to be its driver. A process
-    that the driver has started only has the same variables.
+    """Return True if a JVM of `spark-submit` has started this process as its driver. False for a
+    child process of the driver, although it has the same variables.
     """
     parent = Path(f"/proc/{os.getppid()}/cmdline")
     return (
@@ -161,21 +162,21 @@ def is_submitted() -> bool:
 
 
 def local_slots(master: str) -> tuple[str | None, str | None]:
-    """Return the slots of a local master, and how often a task may fail. Each is None if the
-    master's text does not have it.
+    """Return the two values in `local[SLOTS,FAILURES]`: the number of task slots or `*`, and the
+    permitted failures of a task. Each value is None if the text lacks it.
     """
     match = _LOCAL.fullmatch(master)
     return (match[1], match[2]) if match else (None, None)
 
 
 def spark_home() -> Path:
-    """Return the folder of the Spark whose scripts and files are used; PySpark is not imported."""
+    """Return the folder of Spark's scripts and files: SPARK_HOME, or else PySpark's package."""
     home, package = os.environ.get("SPARK_HOME"), find_spec("pyspark")
     return Path(home) if home else Path((package and package.origin) or "/").parent
 
 
 def name_replaced(conf: Mapping[str, str], needed: Mapping[str, str]) -> None:
-    """Log in one line which settings of the user were replaced, because lanes do not allow them."""
+    """Log one line with the user's settings that are replaced by `needed`, if there are any."""
     other = [key for key, value in needed.items() if conf.get(key, value) != value]
     if other:
         replaced = ", ".join(f"{key} {conf[key]} (lanes need {needed[key]})" for key in other)

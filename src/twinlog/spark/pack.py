@@ -1,9 +1,10 @@
-"""Creates the archive that executors of a Spark cluster need: Twinlog and its imports, without
+"""Creates the archive that executors of a Spark cluster need: Twinlog and its dependencies except
 Spark.
 
-It is a plain zip of importable files. Spark unpacks it into every executor's folder
-(`spark.archives`), which is on its workers' PYTHONPATH. Some of the files are compiled, so
-executors need the same Python version and platform as the machine where it was created.
+The archive is a zip of importable files. Spark unpacks it into a folder of every executor
+(`spark.archives`), and the workers have this folder on their PYTHONPATH. Some files are compiled,
+so executors need the same Python version and platform as the machine on which the archive was
+created.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ import twinlog
 from twinlog.errors import EnvironmentMissing
 
 ALIAS: Final = "twinlog-executors"
-"""The folder's name beside an executor's work."""
+"""Name of the folder in an executor's working directory into which Spark unpacks the archive."""
 
 _CLUSTERS_OWN: Final = frozenset({"pyspark", "py4j"})
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _EARLIEST: Final = (1980, 1, 1, 0, 0, 0)
-"""Zip files support no earlier time. A fixed one makes archives reproducible."""
+"""Modification time of all files, which makes archives reproducible. Zip supports none earlier."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackResult:
-    """The result of `pack`."""
+    """The archive that `pack` has written."""
 
     path: Path
     size: int
@@ -44,9 +45,10 @@ class PackResult:
 
 
 def pack(path: Path) -> PackResult:
-    """Write the archive from the installed packages. An existing file is replaced at the end."""
+    """Write an archive of the installed packages to `path`. Replaces an existing file when done."""
     names = sorted(_requirements_of("twinlog"))
-    # PATH may be in a shared folder: a link may be waiting under a predictable name
+    # the name is random, because in a shared folder another user could create a link with a
+    # predictable name
     partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -75,7 +77,7 @@ def pack(path: Path) -> PackResult:
 
 
 def _requirements_of(name: str, names: frozenset[str] = frozenset()) -> frozenset[str]:
-    """Return a distribution and everything that it requires here, without Spark's packages."""
+    """Return `names` with a distribution and its installed requirements, except PySpark."""
     key = name.lower().replace("_", "-")
     if key in names or key in _CLUSTERS_OWN:
         return names
@@ -93,9 +95,9 @@ def _requirements_of(name: str, names: frozenset[str] = frozenset()) -> frozense
 
 
 def _files(names: list[str]) -> Iterator[tuple[str, Path]]:
-    """Yield (name in the archive, file) of everything importable."""
+    """Yield (name in the archive, file) for each importable file of Twinlog and of `names`."""
     home = Path(twinlog.__file__).parent
-    for file in home.rglob("*"):  # not by its list of files, because it may be installed as a link
+    for file in home.rglob("*"):  # an editable installation has no list of files
         if file.is_file() and "__pycache__" not in file.parts:
             yield f"twinlog/{file.relative_to(home)}", file
     for name in names:

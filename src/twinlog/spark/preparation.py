@@ -1,6 +1,7 @@
-"""Archives Spark's classes, so that every later start of a mirror maps them.
+"""Archives Spark's classes, so that later starts of a mirror map the classes instead of loading
+them.
 
-Run once per installation, by `python -m twinlog.spark.preparation`.
+Run it once per installation with `python -m twinlog.spark.preparation`.
 """
 
 from __future__ import annotations
@@ -18,24 +19,24 @@ _ENDS_WITHIN_S = 120.0
 
 
 def prepare() -> None:
-    """Write the archive unless it exists. Raises EnvironmentMissing."""
+    """Write the archive of Spark's classes unless it exists. Raises EnvironmentMissing."""
     archive = spark_archive()
     if archive.exists():
         return
     new = unfinished(archive)
     with usable(archive.parent, "run it as a user who may write there"):
         archive.parent.mkdir(parents=True, exist_ok=True)
-        new.touch()  # detect an unwritable folder now, not after a minute
+        new.touch()  # detects a folder that is not writable now instead of after a minute
         new.unlink()
     engine = start_spark(None, 1, jvm_options=[f"-XX:ArchiveClassesAtExit={new}"])
     try:
-        # loads what a lane's task loads
+        # runs a task, so that the JVM loads the classes that a lane's task needs
         engine.context.parallelize([""], 1).mapPartitionsWithIndex(_no_work)._jrdd.count()
         engine.context.stop()
     finally:
         forget_gateway()
         engine.gateway.stop(_ENDS_WITHIN_S)
-    if engine.gateway.is_killed:  # it may have been killed while it wrote the archive
+    if engine.gateway.is_killed:  # the JVM may have been killed while it wrote the archive
         new.unlink(missing_ok=True)
         raise EnvironmentMissing("the archive of Spark's classes was not written; run it again")
     install_archive(archive)

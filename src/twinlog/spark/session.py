@@ -1,6 +1,6 @@
-"""Runs Spark for this process: quick to start, small and silent. Or uses the session of a caller
-(`twinlog.run`): its JVM, its application and its settings. Nothing in that session is changed, and
-it is not stopped. So what cannot be changed after its start is only checked.
+"""Starts Spark for this process, with settings for a quick start and little memory and output. Or
+uses the Spark session of a caller of `twinlog.run`. Twinlog neither changes nor stops a caller's
+session, so it only checks if the session has the settings that lanes need.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 STOP_WITHIN_S: Final = 5.0
-"""A JVM that does not respond is killed after this time."""
+"""Time after which a JVM that does not stop is killed, in seconds."""
 
 _LENGTH: Final = struct.Struct("!i")
 
@@ -58,7 +58,7 @@ class Engine:
     context: SparkContext
     gateway: Gateway
     is_ours: bool = True
-    """False for a caller's session, which is not stopped."""
+    """False for a caller's session, which Twinlog must not stop."""
 
 
 def start_spark(
@@ -69,10 +69,11 @@ def start_spark(
     jvm_options: Sequence[str] = (),
     task_failures: int = TASK_FAILURES,
 ) -> Engine:
-    """Start Spark here, or connect to a master.
+    """Start Spark on this machine, or connect to the master of a cluster.
 
-    `lanes` is the total for all flows; 0 lets tasks use the available slots. `name` is the
-    application's unless the user has one. `task_failures`: how often a task may fail.
+    `lanes`: number of lanes of all flows, or 0 if tasks use the slots that are available. `name`:
+    the name of the application unless the user has set one. `task_failures`: number of failures of
+    a task after which its job fails.
     """
     jvm = DriverJvm(
         options or SparkOptions(), name, jvm_options=jvm_options, task_failures=task_failures
@@ -82,7 +83,7 @@ def start_spark(
 
 
 class DriverJvm:
-    """Spark's JVM without an application, so that it has no executor."""
+    """The JVM of Spark's driver. It has no application, and so no executor, until `begin`."""
 
     def __init__(
         self,
@@ -107,7 +108,7 @@ class DriverJvm:
         self.gateway: Gateway
         if is_local(master):
             self._settings = {"spark.ui.enabled": "false", **conf, **self._settings}
-            # executors of a cluster may have another interpreter
+            # lanes use this interpreter; executors of a cluster may have another interpreter
             os.environ["PYSPARK_PYTHON"] = sys.executable
         else:
             os.environ.setdefault(
@@ -121,7 +122,8 @@ class DriverJvm:
             settings = {**self._settings, "spark.master": str(master)}
             self.gateway = submit_jvm(options, flags, settings, self._name)
         with self.ended_by_errors():
-            # without the JVM, a SparkConf does not read Spark's files
+            # start py4j first, because without the JVM a SparkConf does not contain the settings of
+            # Spark's files
             SparkContext._ensure_initialized()
             self.gateway.restore_environment()
             self._configured = {**dict(SparkConf().getAll()), **conf}
@@ -134,10 +136,10 @@ class DriverJvm:
     def begin(
         self, lanes: int, *, slots: int = 0, lane_bytes: int = 0, is_warm: bool = False
     ) -> Engine:
-        """Start the application. `slots`: task slots that it takes of a standalone cluster, or 0
-        for all. `lane_bytes`: memory of a lane, or 0 if unknown. `is_warm`: it
-        holds one executor while it is idle. Raises EnvironmentMissing for a wrong setting, and
-        Disconnected if the cluster cannot be reached, after a minute.
+        """Start the application. `slots`: task slots to use of a standalone cluster, or 0 for all.
+        `lane_bytes`: memory of a lane, or 0 if unknown. `is_warm`: the application keeps one
+        executor while it is idle. Raises EnvironmentMissing if a setting is wrong, and Disconnected
+        after a minute if the cluster cannot be reached.
         """
         url = str(self._options.master)
         if is_local(self._options.master):
@@ -156,7 +158,7 @@ class DriverJvm:
 
     @contextmanager
     def ended_by_errors(self) -> Iterator[None]:
-        """End the JVM if an error is raised."""
+        """End the JVM if the block raises an error."""
         try:
             yield
         except BaseException:
@@ -173,12 +175,12 @@ def submitted_options() -> SparkOptions:
 
 
 def hush_libraries() -> None:
-    """Silence logging of py4j and pyspark for errors that they also raise.
+    """Disable log messages of py4j and pyspark about errors that they also raise.
 
-    A JVM that ended with an unanswered call would otherwise cause a traceback, and so would every
-    client that connects to the port on which PySpark waits for accumulators.
+    Otherwise a traceback would be logged when the JVM ends during a call, and for every unknown
+    client of the port on which PySpark receives accumulator updates.
     """
-    # before Spark 4.1 there is one kind of server, with another name
+    # before Spark 4.1, the class has another name
     known = vars(accumulators)
     server: Any = known.get("AccumulatorTCPServer") or known["AccumulatorServer"]
     server.handle_error = _log_broken_connection
@@ -188,20 +190,22 @@ def hush_libraries() -> None:
 
 
 def read_past_accumulators() -> None:
-    """Prevent unpickling of data from executors: lanes have no accumulators.
+    """Make PySpark ignore accumulator updates, which lanes do not use, so that it unpickles no data
+    from executors.
 
-    PySpark receives accumulator updates with each finished task and would unpickle them in this
-    process, which holds the secrets of both clusters.
+    PySpark receives accumulator updates with each finished task. It would unpickle them in this
+    process, which has the secrets of both clusters in its memory.
     """
     serializer: Any = _Unread()
     accumulators.pickleSer = serializer
 
 
 def convert_nothing_of_sql() -> None:
-    """Remove `pyspark.sql`'s converters from py4j, because no call here has a date or an array.
+    """Remove the converters of `pyspark.sql` from py4j, because no call in this process passes a
+    date or an array.
 
-    To check whether a value is an array, the NumPy converter imports PySpark's own test tools, and
-    these import Pandas and PyArrow if installed: 85 MB and 1 s at the start of a mirror.
+    To check if a value is an array, the NumPy converter imports PySpark's test tools, which import
+    Pandas and PyArrow if installed. This would cost 85 MB and 1 s at the start of a mirror.
     """
     kept = [
         converter
@@ -223,8 +227,8 @@ def _log_broken_connection(_server: object, _request: object, address: object) -
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Return whether a log record is not py4j's, which writes some tracebacks to the root logger,
-    whatever its own level is.
+    """Return False for log records of py4j, which writes some tracebacks to the root logger, and so
+    ignores the level of its own logger.
     """
     return "py4j" not in Path(record.pathname).parts
 
@@ -235,7 +239,7 @@ def _archive_settings(archive: Path | None, conf: Mapping[str, str]) -> dict[str
     own_archive = f"{archive.resolve().as_uri()}#{ALIAS}"
     return {
         "spark.archives": ",".join(filter(None, (conf.get("spark.archives"), own_archive))),
-        # beside an executor's work, where Spark unpacks archives
+        # relative to an executor's working directory, into which Spark unpacks archives
         "spark.executorEnv.PYTHONPATH": ":".join(
             filter(None, (ALIAS, conf.get("spark.executorEnv.PYTHONPATH")))
         ),
@@ -243,7 +247,7 @@ def _archive_settings(archive: Path | None, conf: Mapping[str, str]) -> dict[str
 
 
 def stop_spark(engine: Engine) -> None:
-    """End Spark and its JVM, whatever their state, unless they are a caller's."""
+    """Stop Spark, and stop or kill its JVM. Has no effect if they belong to a caller's session."""
     if not engine.is_ours:
         return
     stopping = threading.Thread(target=_stop, args=(engine.context,), daemon=True)
@@ -261,7 +265,7 @@ def _stop(context: SparkContext) -> None:
 
 
 def forget_gateway() -> None:
-    """Let the next session of this process start a new JVM."""
+    """Reset PySpark's state, so that the next session of this process starts a new JVM."""
     context: Any = SparkContext
     context._gateway = context._jvm = context._active_spark_context = None
 
@@ -270,8 +274,8 @@ SPECULATION: Final = "spark.speculation"
 
 
 def session_options(spark: Any, *, may_be_open: bool) -> SparkOptions:
-    """Return the options of a session or a SparkContext. Raises EnvironmentMissing and ConfigError
-    if lanes cannot run there.
+    """Return the options of a caller's SparkSession or SparkContext. Raises EnvironmentMissing or
+    ConfigError if lanes cannot run in it.
     """
     context = _context_of(spark)
     conf = dict(context.getConf().getAll())
@@ -307,7 +311,7 @@ def _context_of(spark: Any) -> SparkContext:
 
 
 class AttachedJvm:
-    """The JVM and the application of the session."""
+    """The JVM and the application of a caller's session."""
 
     def __init__(self, options: SparkOptions) -> None:
         self._context = options.context
@@ -319,9 +323,9 @@ class AttachedJvm:
 
 
 class SessionGateway(SubmittedGateway):
-    """The JVM of the session."""
+    """The JVM of a caller's session."""
 
     @property
     def has_ended(self) -> bool:
-        """Return False: calls of the context show the end."""
+        """Return False. If the JVM has ended, calls of the context fail."""
         return False

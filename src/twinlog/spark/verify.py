@@ -7,8 +7,8 @@ result.
      |  -- VerifyDone ------------->|   the result
      |  <- VerifyTaken -------------|   the driver has it
 
-The task only reads. So a task that dies, or whose result is lost, is repeated from the beginning,
-and if two attempts report, the first counts.
+The task only reads. So if a task dies or its result is lost, it is repeated from the beginning, and
+if two attempts report, the driver uses the first result.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STEPS_EVERY_S: Final = 0.25
 
 
 class VerifyWork(Message, frozen=True, kw_only=True):
-    """The comparison of one section."""
+    """The driver's order to compare one section."""
 
     source: ClusterSettings
     target: ClusterSettings
@@ -40,34 +40,34 @@ class VerifyWork(Message, frozen=True, kw_only=True):
 
 
 class VerifyStep(Message, frozen=True, kw_only=True):
-    """The number of target offsets that are compared."""
+    """The number of target offsets that the task has compared so far."""
 
     offsets: int
 
 
 class VerifyDone(Message, frozen=True, kw_only=True):
-    """Reports that the section was compared."""
+    """The result of the comparison of a section."""
 
     compared: Compared
     why_not: str
-    """Why it was not compared completely, with the code."""
+    """Why the section was not compared completely, with the code, or an empty text."""
 
 
 class VerifyTaken(Message, frozen=True, kw_only=True):
-    """Permits the task to end."""
+    """The driver has stored the result, so the task may end."""
 
 
 VERIFY_MESSAGES: Final = (VerifyWork, VerifyStep, VerifyDone, VerifyTaken)
 
 
 class _DriverLost(Exception):
-    """Raised if no driver waits for this attempt."""
+    """The driver cannot be reached, or no longer waits for this attempt."""
 
 
 def verify_section(lane: int, lease: int, attempt: int, address: ChannelAddress) -> None:
     """Run one attempt of one task to its end.
 
-    Raises TwinlogError if the driver cannot be reached: Spark then retries.
+    Raises TwinlogError if the driver cannot be reached, so that Spark starts the task again.
     """
     identity = LaneIdentity(lease=lease, lane=lane, attempt=attempt, pid=os.getpid())
     channel = ChannelClient.connect(address, identity, MessageCodec(VERIFY_MESSAGES))
@@ -103,12 +103,12 @@ def _compare(work: VerifyWork, channel: ChannelClient) -> VerifyDone:
         try:
             verify_partition(work.wanted, source, target, step, compared)
         except TwinlogError as error:
-            why_not = str(error)  # the result so far is still reported
+            why_not = str(error)  # the task still reports the result so far
     return VerifyDone(compared=compared, why_not=why_not)
 
 
 def _next_message(channel: ChannelClient) -> Any:
-    """Return the next message of the driver."""
+    """Return the driver's next message. Raises Disconnected if none arrives in ANSWER_WITHIN_S."""
     deadline = time.monotonic() + ANSWER_WITHIN_S
     while time.monotonic() < deadline:
         messages = channel.receive()

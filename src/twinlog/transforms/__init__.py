@@ -1,9 +1,8 @@
-"""Ready-made transforms of records, and checks of transforms, over DataFrames of
-`format("twinlog")`.
+"""Ready-made transforms of records in DataFrames of `format("twinlog")`, and checks of transforms.
 
-A transform is a function that takes a DataFrame with the columns of `format("twinlog")` (key,
-value, headers, topic, partition, offset, timestamp, timestampType) and returns one. The helpers
-here return such functions:
+A transform is a function from a DataFrame to a DataFrame, both with the columns of
+`format("twinlog")`: key, value, headers, topic, partition, offset, timestamp, timestampType. The
+helpers in this package return such functions:
 
     from twinlog.transforms import drop, drop_json, mask_json, TOMBSTONE
 
@@ -11,10 +10,10 @@ here return such functions:
     orders = spark.readStream.format("twinlog").options(**options, includeHeaders="true").load()
     masked = orders.transform(mask).transform(drop_json("$.cvc"))
 
-Read `json_fields` and `rows` (the helpers), `loading` (transforms of a configuration), `plan` (the
-check that a transform is row by row), then `trial` (`twinlog transform try`). `application` runs
-transforms for lanes (ADR 40). `rounds` has its jobs, `failing` finds records on which they fail,
-and `memory` bounds the application's processes.
+Read `json_fields` and `rows` (the helpers), `loading` (transforms in a configuration), `plan` (the
+check that a transform processes each record separately), then `trial` (`twinlog transform try`).
+`application` runs transforms for lanes (ADR 40). `rounds` runs its Spark jobs, `failing` finds
+records on which transforms fail, and `memory` limits the memory of the application's processes.
 docs/transforms.md has recipes.
 """
 

@@ -1,9 +1,12 @@
-"""The process that runs transforms: takes ranges of lanes, and has Spark answer them (ADR 40).
+"""The process that runs transforms: gets ranges from lanes, and transforms them with Spark (ADR
+40).
 
-A round has all waiting ranges of one chain, up to about a second of work. It begins when a range
-waits and fewer than two rounds run. So steady traffic has short rounds, and a backlog has large
-ones. The second round uses the cores while the first one begins and ends, unless both have too many
-bytes. The process has no state: a lane offers a range again if its answer is lost.
+A lane offers a range of source records, and this process answers with the transformed records. A
+round answers all waiting ranges that have the same chain of transforms, up to about a second of
+work. A round begins when a range waits and fewer than two rounds are running. So rounds are short
+with steady traffic, and large with a backlog. The second round uses the cores while the first one
+begins and ends, unless both together have too many bytes. The process has no state, because a lane
+offers a range again if the answer is lost.
 """
 
 from __future__ import annotations
@@ -58,29 +61,29 @@ log = logging.getLogger(__name__)
 
 CORES: Final = 2
 BATCH_BYTES: Final = 1 << 20
-"""Maximum size of a batch of an answer, uncompressed."""
+"""Maximum uncompressed size of a batch in an answer."""
 ROUNDS_AT_ONCE: Final = 2
 OFFERS_WITHIN_S: Final = 1.0
 REPORTED_AFTER: Final = 6
-"""Failed connections to a lane's port after which a warning is logged: lanes end all the time."""
+"""Failed connections to a lane's port before a warning. A few are normal, because lanes end."""
 AFTER_FAILURE_S: Final = 0.2
 
 Offered = tuple[ChannelAddress, RangeOffer]
 
 
 class LanePortWatch:
-    """The offers of all lanes. Each port has a connection and a thread."""
+    """Receives the offers of all lanes, with a connection and a thread for each lane's port."""
 
     def __init__(self) -> None:
         self.offers: queue.SimpleQueue[Offered] = queue.SimpleQueue()
         self.ports: frozenset[ChannelAddress] = frozenset()
         self.connected: set[ChannelAddress] = set()
-        """The ports that are connected. Offers of others are dropped: a port offers all its ranges
-        again when it is connected again.
+        """The ports that are connected. Offers of other ports are dropped, because a port offers
+        all its ranges again after a reconnect.
         """
 
     def connect(self, ports: RangePorts) -> None:
-        """Watch exactly these ports."""
+        """Receive offers from exactly these ports."""
         before, self.ports = self.ports, frozenset(ports.ports)
         for address in self.ports - before:
             threading.Thread(target=self._watch, args=[address], daemon=True).start()
@@ -112,38 +115,36 @@ class LanePortWatch:
 
 @dataclass(slots=True, kw_only=True)
 class Application:
-    """Takes offered ranges from the lanes, and answers them in rounds. Each of its threads calls
-    `step` repeatedly, once per round.
+    """Answers the ranges that lanes offer, in rounds. Each worker thread calls `step` repeatedly,
+    once per round.
     """
 
     begin: Callable[[RangeOffer], Rounds | None]
-    """Makes the rounds of the range's transforms. Returns None if it does not run them."""
+    """Returns the Rounds for a range's chain of transforms, or None if the chain is unknown."""
     say: Callable[[Message], None]
     bytes_at_once: int = 16 << 20
-    """Maximum bytes of the ranges of all rounds that run at the same time. A range with a larger
-    batch runs alone.
-    """
+    """Maximum total size of the ranges in running rounds. A larger range runs alone."""
     watch: LanePortWatch = field(default_factory=LanePortWatch)
     _chains: dict[str, Rounds] = field(default_factory=dict)
-    """By digest: the rounds of the topics for which ranges were offered."""
+    """The Rounds of each chain for which ranges were offered, by the chain's digest."""
     _waiting: deque[Offered] = field(default_factory=deque)
     _refused: set[str] = field(default_factory=set)
-    """Digests of transforms that it does not run."""
+    """Digests of unknown chains, for which a warning was logged."""
     _running: set[Offered] = field(default_factory=set)
-    """Offers that are being answered: a lane may offer a range again in the meantime."""
+    """Offers in running rounds. They are ignored if a lane offers them again."""
     _has_answered: bool = False
-    """Whether it has answered a range."""
+    """True after the first answer."""
     _picking: threading.Lock = field(default_factory=threading.Lock)
     _has_ended: threading.Event = field(default_factory=threading.Event)
-    """Set when a round ends."""
+    """Set when a round ends, for a `step` that waits because of `bytes_at_once`."""
 
     @property
     def is_busy(self) -> bool:
-        """Whether a range is computed."""
+        """True while a round is running."""
         return bool(self._running)
 
     def step(self, within_s: float | None = None) -> bool:
-        """Wait for offers, and run one round. Return False if no range is offered in time."""
+        """Wait for offers, and run one round. Returns False if no range is offered in time."""
         with self._picking:
             with suppress(queue.Empty):
                 if not self._waiting:
@@ -159,7 +160,7 @@ class Application:
         try:
             if taken:
                 again = self._answer(taken)
-        finally:  # without the lock, because another thread may hold it while it waits
+        finally:  # must not lock: a step that waits for this round has the lock
             self._running.difference_update(taken)
             self._has_ended.set()
             for offered in again:
@@ -176,14 +177,14 @@ class Application:
             log.warning("a lane offers ranges for an unknown transform %s", offer.transform)
 
     def _runs_transforms_of(self, offer: RangeOffer) -> bool:
-        """Return whether it runs the transforms of a range."""
+        """Return True if the chain of the range is known."""
         digest = offer.transform
         if digest not in self._chains and (made := self.begin(offer)) is not None:
             self._chains[digest] = made
         return digest in self._chains
 
     def _next_ranges(self) -> list[Offered]:
-        """Return the waiting ranges that have the same chain as the first one."""
+        """Remove and return the next round's ranges, which have the same chain as the first one."""
         usable = self.watch.connected & self.watch.ports
         self._waiting = deque(entry for entry in self._waiting if entry[0] in usable)
         taken: list[Offered] = []
@@ -191,8 +192,8 @@ class Application:
         for offered in list(self._waiting):
             if taken and size >= self._chains[taken[0][1].transform].most_bytes:
                 break
-            # if two ranges contain the same row, the encoder cannot decide which one it belongs to
-            # (`RangeEncoder`)
+            # ranges in one round must not overlap, because the encoder could not decide which range
+            # a common row belongs to (`RangeEncoder`)
             if any(offered[1].overlaps(other) for _, other in taken):
                 continue
             if not taken or offered[1].transform == taken[0][1].transform:
@@ -202,7 +203,7 @@ class Application:
         return taken
 
     def _answer(self, taken: Sequence[Offered]) -> Sequence[Offered]:
-        """Run a round. Return the ranges that are to be tried again."""
+        """Run a round. Returns the ranges to offer again: all of them after an error, else none."""
         rounds, addresses = self._chains[taken[0][1].transform], {address for address, _ in taken}
         if not addresses <= set(rounds.lent.ports):
             rounds.connect(tuple(self.watch.ports | addresses))
@@ -211,7 +212,7 @@ class Application:
         except TwinlogError as error:
             if rounds.is_stopped:
                 raise self.on_ended("Spark ended") from error
-            # usually a lane has ended. Ranges that are already answered do no harm
+            # usually the reason is that a lane has ended; to answer some ranges again is harmless
             log.info("a round of %d ranges failed: %s", len(taken), error)
             time.sleep(AFTER_FAILURE_S)
             return taken
@@ -232,8 +233,10 @@ class Application:
         return ()
 
     def on_ended(self, why: str) -> TwinlogError:
-        """Return the error of an application that ends, perhaps because of a record."""
-        running = [*self._running]  # other threads change it
+        """Return the error with which the application ends. It lists the running ranges, because
+        one of their records may be the cause.
+        """
+        running = [*self._running]  # a copy, because other threads change the set
         ranges = (
             f"{offer.topic}-{offer.partition} [{offer.first}, {offer.end})" for _, offer in running
         )
@@ -246,7 +249,7 @@ def _bytes(offered: Iterable[Offered]) -> int:
 
 
 def part_of(offer: RangeOffer | SourceRange, address: ChannelAddress) -> RangePart:
-    """Return the part of a task that answers the whole range."""
+    """Return a RangePart that covers the whole range."""
     return RangePart(
         port=name_of(address),
         number=offer.number,
@@ -259,7 +262,7 @@ def part_of(offer: RangeOffer | SourceRange, address: ChannelAddress) -> RangePa
 
 
 def run(work: TransformsWork, watch: LanePortWatch, say: Callable[[Message], None]) -> None:
-    """Run transforms until Spark ends. Raises TwinlogError."""
+    """Run the application until an error ends it. Raises this error, usually a TwinlogError."""
     os.environ[DATA_BYTES] = str(memory.worker_bytes(work.memory_bytes))
     flags, at_once = memory.jvm_flags(work.memory_bytes), memory.bytes_at_once(work.memory_bytes)
     reserved = {"spark.testing.reservedMemory": str(memory.RESERVED)}
@@ -276,7 +279,7 @@ def run(work: TransformsWork, watch: LanePortWatch, say: Callable[[Message], Non
 
         def begin(offer: RangeOffer) -> Rounds | None:
             if config.digest_of(offer.topic) != offer.transform:
-                return None  # the lane runs another configuration file
+                return None  # the lane has another version of the configuration file
             chain = config.of_topic(offer.topic)
             return Rounds(
                 spark=spark,
@@ -285,7 +288,7 @@ def run(work: TransformsWork, watch: LanePortWatch, say: Callable[[Message], Non
                 on_error=work.on_error,
                 name=", ".join(transform.name for transform in chain),
                 cores=CORES,
-                # a round may exceed it by one range
+                # RANGE_BYTES less, because a round may exceed this size by one range
                 round_bytes=at_once // ROUNDS_AT_ONCE - RANGE_BYTES,
                 is_deterministic=all(plans[transform.name].is_deterministic for transform in chain),
             )
@@ -315,9 +318,9 @@ def _work(application: Application, errors: queue.SimpleQueue[BaseException]) ->
     try:
         while True:
             application.step()
-    except BaseException as error:  # noqa: BLE001 (it is raised in the main thread)
+    except BaseException as error:  # noqa: BLE001 (the main thread raises it)
         if isinstance(error, TwinlogError):
-            # reported before the session is stopped, because stopping it fails without its JVM
+            # report before the session is stopped, because the stop fails if the JVM has ended
             application.say(failed(error))
         errors.put(error)
 
@@ -327,7 +330,7 @@ def failed(error: TwinlogError) -> ApplicationFailed:
 
 
 def config_of(work: TransformsWork) -> TransformsConfig:
-    """Return the transforms as they are in the configuration, with the same digests."""
+    """Return the transforms as in the configuration file, so that their digests are equal."""
     return TransformsConfig(
         entries=tuple(_entry(work.flow, step) for step in work.steps), on_error=work.on_error
     )
@@ -346,7 +349,7 @@ def _entry(flow: str, step: TransformStep) -> TransformConfig:
 
 
 def main() -> None:
-    """Run in this process, with the parent at standard input and output."""
+    """Run the application in this process. The parent is connected to standard input and output."""
     stdin, stdout = private_streams()
     codec = MessageCodec(APPLICATION_MESSAGES)
 
@@ -370,8 +373,8 @@ def main() -> None:
 
 
 def private_streams() -> tuple[BinaryIO, BinaryIO]:
-    """Return the standard input and output. Code of users gets an empty input, and prints to the
-    standard error.
+    """Return private copies of standard input and output. Users' code then reads an empty standard
+    input, and its output goes to standard error.
     """
     stdin, stdout = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -382,7 +385,7 @@ def private_streams() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _obey(stdin: BinaryIO, codec: MessageCodec, watch: LanePortWatch) -> None:
-    """Read the parent's messages, and end this process with the parent, whatever it does."""
+    """Process the parent's messages. Ends this process immediately when the parent has ended."""
     try:
         for line in stdin:
             watch.connect(codec.decode(line))

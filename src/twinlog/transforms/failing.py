@@ -1,9 +1,10 @@
-"""Finds the record on which a transform fails, and describes the failure without values.
+"""Finds the record on which a transform fails, and describes the failure without the record's
+values.
 
-Spark returns the text of an error, which contains a Python traceback or the condition of its own
-error, and both may contain values of the record. So only names are taken from it: the class of the
-exception and its line in the code, or the condition. Texts of `twinlog.transforms.rows.failure`,
-which name the record, are returned.
+The text of Spark's error contains a Python traceback or an error condition of Spark. Both may
+contain values of the record. So only names are used: the exception's class and its line in the
+code, or the name of Spark's error condition. Texts of `twinlog.transforms.rows.failure` are used
+unchanged, because they contain no values.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ _JAVA: Final = re.compile(r"\b[\w.$]+(?:Exception|Error)\b")
 def first_failure(
     first: int, end: int, why: Callable[[int, int], str | None]
 ) -> tuple[int, str] | None:
-    """Return the first record in [first, end) that fails by itself, and the reason.
+    """Return the first record in [first, end) on which a transform fails, with the reason.
 
-    `why` returns why a transform fails for the records in a range, or None if it does not fail. It
-    has failed for [first, end). Returns None if no single record fails.
+    `why` must return why the transform fails for the records in a range, or None if it succeeds.
+    The caller knows that it fails for [first, end). Returns None if the transform fails for none of
+    the records alone.
     """
     while end - first > 1:
         middle = (first + end) // 2
@@ -43,7 +45,7 @@ def first_failure(
 
 
 def described(text: str, part: RangePart) -> str:
-    """Return why a job failed, without values. `part`: a single record, or several."""
+    """Return why a job failed, without values. `part`: the records of the job."""
     _, is_python, rest = text.rpartition(_TRACE)
     if is_python and (raised := _python(rest)):
         return raised
@@ -62,7 +64,7 @@ def described(text: str, part: RangePart) -> str:
 
 
 def _python(trace: str) -> str | None:
-    """Return class and line of the exception at the end of a traceback."""
+    """Return class and line of the exception from the last part of a traceback, or None."""
     location = ""
     for line in trace.split("\n"):
         if frame := _FRAME.match(line):

@@ -1,17 +1,18 @@
-"""Transforms of fields of JSON: mask, hash, remove, cast. Native expressions of Spark (VARIANT), no
-Python in the executors.
+"""Transforms of JSON fields: mask, hash, remove, cast. They are native Spark expressions (VARIANT),
+so executors run no Python.
 
-A path is `$.card.number`, `$.items[*].card` (each element of an array) or `$['odd name'].x`. If
-nothing is at a path, nothing is changed. A JSON null stays null.
+A path is `$.card.number`, `$.items[*].card` (each element of an array) or `$['odd name'].x`. If a
+path does not exist, the value is not changed. A JSON null stays null.
 
 - A tombstone stays a tombstone.
-- A value that is not JSON fails, with the record's topic, partition and offset, because a transform
-  that is meant to hide something must not pass on what it cannot read. `not_json="keep"` copies it
-  unchanged. Bytes that are not UTF-8, an object that has a key twice, more than one JSON text, and
-  values above Spark's limit of a VARIANT (16 MiB in Spark 4.0) count as not JSON.
-- The JSON is written again: the same data, without blanks between tokens, keys of objects in
-  alphabetical order, `1.10` as `1.1`. Numbers with an exponent or more than 38 digits become
-  doubles.
+- For a value that is not JSON, the transform fails with the record's topic, partition and offset. A
+  transform that must hide data must not pass on values that it cannot read. `not_json="keep"`
+  copies such values unchanged. The following values are not JSON: bytes that are not UTF-8, an
+  object with a duplicate key, several JSON texts, and values above Spark's limit of a VARIANT (16
+  MiB in Spark 4.0).
+- The result is a new JSON text with the same data. It has no blanks between tokens, keys of objects
+  in alphabetical order, and `1.1` instead of `1.10`. Numbers with an exponent or more than 38
+  digits become doubles.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ from twinlog.transforms.rows import Transform, failure
 
 NotJson: TypeAlias = Literal["fail", "keep"]
 Steps: TypeAlias = tuple[str | None, ...]
-"""A path: names of fields, and None for each element of an array."""
+"""A parsed path. Each step is the name of a field, or None for all elements of an array."""
 Leaf: TypeAlias = Callable[[Column], Column]
 
 MASK: Final = "****"
 _JSON: Final = "__twinlog_json"
-"""A column of the plan with the parsed value."""
+"""Name of a temporary column with the parsed value."""
 _OBJECT: Final = "map<string,variant>"
 _ARRAY: Final = "array<variant>"
 _STEP: Final = re.compile(r"\.([^.\[\]'\"*\s]+)|\['([^']+)'\]|(\[\*\])")
 _BLOCK: Final = 64
-"""Block size of SHA-256 in bytes, as HMAC needs it."""
+"""Block size of SHA-256 in bytes, for HMAC."""
 
 
 def mask_json(
@@ -48,8 +49,8 @@ def mask_json(
 ) -> Transform:
     """Replace the values at these paths by `****`, followed by their last `keep_last` characters.
 
-    Texts that are shorter than twice `keep_last`, objects and arrays are replaced entirely. The
-    result is a text, also instead of a number.
+    Objects, arrays, and texts that are shorter than twice `keep_last` are replaced by `****` only.
+    The result is always a text, even for a number.
 
     >>> mask = mask_json("$.card.number", "$.items[*].card", keep_last=4)
     """
@@ -76,9 +77,9 @@ def hash_json(
     """Replace the values at these paths by their HMAC-SHA256 as hexadecimal digits, so that equal
     values stay equal.
 
-    Without the key the values cannot be found by trying all of them. Read it from the environment
-    or a file. It is part of Spark's plan: users who can see the application's UI or its event log
-    can find it.
+    Without the key, nobody can find a value by hashing all possible values. Read the key from the
+    environment or a file. The key is part of Spark's plan, so users with access to the
+    application's UI or event log can see it.
 
     >>> pseudonyms = hash_json("$.email", key=os.environ["PSEUDONYM_KEY"])
     """
@@ -98,8 +99,8 @@ def hash_json(
 
 
 def cast_json(path: str, to: str, *, column: str = VALUE, not_json: NotJson = "fail") -> Transform:
-    """Convert the value at a path to `string`, `bigint`, `double`, `boolean` or `decimal(p,s)`. A
-    value that cannot be converted fails.
+    """Convert the value at a path to `string`, `bigint`, `double`, `boolean` or `decimal(p,s)`. The
+    transform fails for a value that cannot be converted.
 
     >>> numbers = cast_json("$.amount", "decimal(12,2)")
     """
@@ -121,7 +122,9 @@ def drop_json(*paths: str, column: str = VALUE, not_json: NotJson = "fail") -> T
 def _edited(
     paths: tuple[str, ...], leaf: Leaf | None, name: str, column: str, not_json: NotJson
 ) -> Transform:
-    """Return the transform that applies `leaf` at each path, or removes the field if it is None."""
+    """Return a transform that applies `leaf` to the value at each path, or removes the field if
+    `leaf` is None.
+    """
     steps = [parse_path(path, name) for path in paths]
     if not steps:
         raise ConfigError(f"{name}: no path is given; write {name}('$.card')")
@@ -130,12 +133,12 @@ def _edited(
 
     def apply(rows: DataFrame) -> DataFrame:
         original = F.col(column)
-        # as a JSON array, so that text after the first JSON value is an error
+        # parse the text within a JSON array, so that text after the first JSON value is an error
         text = F.try_validate_utf8(original.cast("string"))
         parsed = F.try_parse_json(F.concat(F.lit("["), text, F.lit("]")))
         rows = rows.withColumn(_JSON, F.try_variant_get(parsed, "$", _ARRAY))
         rows = rows.withColumn(_JSON, F.when(F.size(_JSON) == 1, F.get(_JSON, 0)))
-        # separate columns, because within one expression each would be evaluated twice
+        # a new column for each path, because a nested expression would evaluate each path twice
         for path_steps in steps:
             rows = rows.withColumn(_JSON, edit(F.col(_JSON), path_steps, leaf))
         other = original if not_json == "keep" else failure(f"{column} is not JSON ({name})")
@@ -150,7 +153,7 @@ def _edited(
 
 
 def parse_path(path: str, name: str) -> Steps:
-    """Return the steps of a path. Raises ConfigError."""
+    """Return the steps of a path. Raises ConfigError if the path is invalid."""
     matches = [*_STEP.finditer(path, 1)]
     if not matches or path[:1] != "$" or "".join(match[0] for match in matches) != path[1:]:
         raise ConfigError(
@@ -160,8 +163,8 @@ def parse_path(path: str, name: str) -> Steps:
 
 
 def edit(value: Column, steps: Steps, leaf: Leaf | None) -> Column:
-    """Return a VARIANT with the change at the path. If the path has a JSON null or does not exist,
-    nothing changes.
+    """Return a VARIANT in which `leaf` is applied to the value at a path (None: the field is
+    removed). A JSON null is not changed. If the path does not exist, `value` is returned.
     """
     if not steps:
         changed = value if leaf is None else leaf(value).cast("variant")
@@ -181,5 +184,7 @@ def edit(value: Column, steps: Steps, leaf: Leaf | None) -> Column:
 
 
 def _rebuilt(changed: Column, value: Column) -> Column:
-    """Return the changed object or array, or the value if it is neither."""
+    """Return `changed` as a VARIANT, or `value` if `changed` is NULL, because `value` is neither an
+    object nor an array.
+    """
     return F.coalesce(F.to_variant_object(changed), value)

@@ -1,4 +1,4 @@
-"""Transforms of a configuration as functions: imports the user's modules."""
+"""Loads the transforms in a configuration as functions, which imports the user's modules."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from twinlog.transforms.session import local_session
 
 
 def load_transform(config: TransformConfig) -> Transform:
-    """Return the function of a transform. Raises ConfigError if it cannot be imported."""
+    """Return a transform as a function. Raises ConfigError if its module cannot be imported."""
     if config.sql:
         return sql(config.sql)
     module, _, name = config.function.partition(":")
     try:
         loaded: object = reduce(getattr, name.split("."), importlib.import_module(module))
-    except Exception as error:  # the user's module may raise anything
+    except Exception as error:  # the user's module may raise any exception
         what = f"{config.function} cannot be imported: {type(error).__name__}: {error}"
         todo = "it must be importable where this command runs: install it, or set PYTHONPATH"
         raise refuse(config.origin, what, todo, code=FAILED) from error
@@ -37,14 +37,16 @@ def load_transform(config: TransformConfig) -> Transform:
 
 
 def load_chain(configs: Iterable[TransformConfig]) -> Transform:
-    """Return the transforms of one topic as one function. Each gets exactly the columns of records,
-    as in its check.
+    """Return the transforms of one topic as one function. Each transform gets only the columns of
+    records, as in its check.
     """
     return chain(*(step for config in configs for step in (load_transform(config), records)))
 
 
 def check_transform(spark: SparkSession, config: TransformConfig) -> TransformPlan:
-    """Import and check one transform of a flow. Raises ConfigError, with the line of the file."""
+    """Import and check one transform of a flow. The ConfigError that it may raise names the line of
+    the configuration file.
+    """
     function = load_transform(config)
     try:
         (plan,) = check_plan(spark, [function])
@@ -66,7 +68,7 @@ def check_transform(spark: SparkSession, config: TransformConfig) -> TransformPl
 def check_flows(
     flows: Iterable[FlowConfig],
 ) -> Iterator[tuple[FlowConfig, TransformConfig, TransformPlan | ConfigError]]:
-    """Yield the result of the check of each transform of these flows. Starts a session of Spark."""
+    """Check each transform of these flows, and yield its plan or error. Starts a Spark session."""
     with local_session("twinlog check") as spark:
         for flow in flows:
             for transform in flow.transforms.entries:

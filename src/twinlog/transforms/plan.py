@@ -1,11 +1,12 @@
-"""Checks that a transform is row by row: each record becomes one record or none, and depends on no
-other.
+"""Checks that a transform is row by row, that is, it converts each record to one record or none,
+and independently of other records.
 
-A mirror must be able to repeat a part of a partition and get the same records. So a transform may
-have only the operators in `ALLOWED`, and must keep `partition` and `offset`, which name the record
-that a row comes from. Everything else is refused with the operator's name, in Spark's analyzed plan
-for an empty DataFrame. What Python functions do inside `mapInPandas` and `mapInArrow` cannot be
-seen in a plan, so these are accepted and not proven.
+A mirror must get the same records if it transforms a part of a partition again. So the plan of a
+transform must consist of operators in `ALLOWED`, and must keep `partition` and `offset`, which
+identify the record that a row comes from. The check uses Spark's analyzed plan for an empty
+DataFrame, and rejects a transform with the name of the first other operator. A plan does not show
+what the Python functions of `mapInPandas` and `mapInArrow` do, so these operators are accepted, but
+such a plan is not proven to be row by row.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from twinlog.records.columns import KEY, OFFSET, PARTITION, SPARK_TYPES, TOPIC, 
 from twinlog.transforms.rows import Transform
 
 COLUMNS: Final = {name: kind for name, kind in SPARK_TYPES.items() if name != UPSTREAM}
-"""The columns of a record, which a transform takes and returns, and their types."""
+"""Names and types of the columns of a record, which a transform gets and must return."""
 
 _BYTES: Final = (KEY, VALUE)
-"""Columns that may also be texts."""
+"""Columns that a transform may also return as texts."""
 _IDENTITY: Final = (PARTITION, OFFSET)
 
 _OPAQUE: Final = frozenset({"MapInPandas", "MapInArrow"})
 ALLOWED: Final = _OPAQUE | {"Project", "Filter", "SubqueryAlias", "View"}
-"""Allowed operators: each handles every row separately. The one that reads the records is allowed,
-too.
+"""Names of permitted operators, which process each row separately. The operator that reads the
+records is also permitted.
 """
 
 _NAMES: Final = {
@@ -49,7 +50,7 @@ _NAMES: Final = {
     "Union": "a union",
     "Window": "a window function",
 }
-"""Names of operators as users know them."""
+"""Names of operators for messages, as users know them."""
 
 NOT_ROW_BY_ROW: Final = "TRANSFORM_NOT_ROW_BY_ROW"
 WRONG_COLUMNS: Final = "TRANSFORM_COLUMNS"
@@ -61,20 +62,19 @@ class TransformPlan:
     """The result of the check of one transform."""
 
     columns: tuple[tuple[str, str], ...]
-    """Names and types of the columns that the transform returns."""
     is_deterministic: bool
-    """False if the plan has rand(), uuid(), now() or a similar function, so that a repetition gives
-    other records.
+    """False if the plan has rand(), uuid(), now() or a similar function, so that a repeated
+    transform returns different records.
     """
     is_proven: bool
-    """False if Python functions return whole rows, so that only their results can be checked."""
+    """False if the plan has mapInPandas or mapInArrow, so that it may depend on other records."""
     routes: bool = False
-    """Whether it sets the topic of records."""
+    """True if the transform sets the topic of records."""
     rekeys: bool = False
-    """Whether it sets the key of records."""
+    """True if the transform sets the key of records."""
 
     def __str__(self) -> str:
-        """Return the columns and what users should know, in one line."""
+        """Return the columns, and notes for users, in one line."""
         ignored = [name for name, _ in self.columns if name not in COLUMNS]
         notes = {
             f"not written: {', '.join(ignored)}": bool(ignored),
@@ -93,15 +93,15 @@ def check_plan(spark: SparkSession, transforms: Iterable[Transform]) -> tuple[Tr
 
     >>> check_plan(spark, [mask_json("$.card"), drop(TOMBSTONE)])
 
-    Raises ConfigError: TRANSFORM_NOT_ROW_BY_ROW for an operator that needs other rows and for a
-    lost `partition` or `offset`, TRANSFORM_COLUMNS for wrong columns, TRANSFORM_FAILED if the
-    function fails.
+    Raises ConfigError: TRANSFORM_NOT_ROW_BY_ROW if an operator needs several rows, or if
+    `partition` or `offset` is missing or changed; TRANSFORM_COLUMNS if columns are wrong;
+    TRANSFORM_FAILED if the function raises an error.
     """
     return tuple(_checked(spark, transform) for transform in transforms)
 
 
 def applied(transform: Transform, rows: DataFrame) -> DataFrame:
-    """Apply a transform. Raises ConfigError if it fails, or does not return records."""
+    """Apply a transform. Raises ConfigError if it fails, or if its result has wrong columns."""
     result = _called(transform, rows)
     _check_columns(result)
     return result
@@ -118,12 +118,12 @@ def _called(transform: Transform, rows: DataFrame) -> DataFrame:
 
 
 def records(rows: DataFrame) -> DataFrame:
-    """Return exactly the columns of records, with keys and values as bytes."""
+    """Return a DataFrame with only the columns of records. Keys and values are cast to bytes."""
     return rows.select(*(_as_bytes(name) for name in COLUMNS))
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an exception's text; Spark's have a plan or a trace after it."""
+    """Return the first line of an exception's text. Spark's texts go on with a plan or a trace."""
     return str(error).strip().split("\n", maxsplit=1)[0]
 
 
@@ -136,7 +136,7 @@ def _checked(spark: SparkSession, transform: Transform) -> TransformPlan:
     result = _called(transform, empty)
     plan, source = _analyzed(result), _analyzed(empty)
     operators = [*_operators(plan)]
-    _refuse_operators(operators, source)  # checked first, because an aggregation also loses columns
+    _refuse_operators(operators, source)  # before the columns, which an aggregation also loses
     _check_columns(result)
     result_ids, source_ids = _ids(plan), _ids(source)
     is_proven = not _OPAQUE & {operator.nodeName() for operator in operators}
@@ -157,7 +157,7 @@ def _checked(spark: SparkSession, transform: Transform) -> TransformPlan:
 
 
 def _check_columns(result: DataFrame) -> None:
-    """Raise ConfigError unless the columns are those of records; others may be added."""
+    """Raise ConfigError unless the result has all columns of records. It may have more columns."""
     columns = [(field.name, field.dataType.simpleString()) for field in result.schema]
     names = [name for name, _ in columns]
     for name, wanted in COLUMNS.items():
@@ -177,7 +177,7 @@ def _check_columns(result: DataFrame) -> None:
 
 
 def _refuse_operators(operators: Iterable[Any], source: Any) -> None:
-    """Raise ConfigError for the first operator that needs more than one row."""
+    """Raise ConfigError for the first operator that is not permitted."""
     for operator in operators:
         name = operator.nodeName()
         if operator.children().isEmpty():
@@ -202,7 +202,7 @@ def _refusal(what: str, todo: str) -> ConfigError:
 
 
 def _analyzed(rows: DataFrame) -> Any:
-    """Return Spark's analyzed plan, an object of the JVM."""
+    """Return the DataFrame's analyzed plan, a Java object. Raises EnvironmentMissing."""
     try:
         frame: Any = rows._jdf
     except (AttributeError, PySparkException):
@@ -213,7 +213,7 @@ def _analyzed(rows: DataFrame) -> Any:
 
 
 def _depends_on_time(spark: Any, plan: Any) -> bool:
-    """Return whether the plan has the current time, date, or a similar function."""
+    """Return True if the plan contains now(), current_date() or a similar function."""
     patterns = spark._jvm.org.apache.spark.sql.catalyst.trees.TreePattern
     return bool(plan.containsPattern(patterns.CURRENT_LIKE()))
 
@@ -226,8 +226,8 @@ def _operators(plan: Any) -> Iterator[Any]:
 
 
 def _ids(plan: Any) -> dict[str, int]:
-    """Return the numbers that Spark gave to a plan's columns. They stay the same if a column is
-    passed on.
+    """Return Spark's expression ID of each output column, by name. A column that an operator passes
+    on unchanged has the same ID before and after the operator.
     """
     output = plan.output()
     columns = [output.apply(number) for number in range(output.size())]

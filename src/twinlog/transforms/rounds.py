@@ -1,20 +1,21 @@
-"""Runs rounds: jobs of Spark that answer several ranges (ADR 40).
+"""Runs rounds: Spark jobs that answer several ranges of source records (ADR 40).
 
-A range is computed by one task. A task may have several ranges, because it has a price: each of its
-two or three Python workers needs some milliseconds.
+Each range is transformed by one task. A task may have several ranges, because each of its two or
+three Python workers costs some milliseconds.
 
-A job ends at the first record on which the transform fails, in whatever task. So after a failed job
-each of its ranges runs by itself, and the record is searched by bisection, in trials whose results
-are dropped. With `on-error` stop the answer has the records before it, and the failure. With skip
-the search continues, and the answer has all other records.
+A job ends at the first record on which the transform fails, in any of its tasks. So after a failed
+job, each range gets a job of its own, and the record is searched by bisection, in trials whose
+results are dropped. With `on-error` stop, the answer contains the records before the failing one,
+and the failure. With skip, the search continues, and the answer contains all other records.
 
     round      [0..900) fails                           the answer of another range is not affected
     trials     [0..450) succeeds, [450..675) fails, ... offset 512 fails by itself
     stop       [0..512), failure at 512
     skip       [0..900) without 512
 
-If a range has many such records, the search ends after half of the job limit (30 s), and the answer
-ends before the last record that was found. The lane offers the remaining records as another range.
+If a range has many failing records, the search ends after half of the job limit (30 s), and the
+answer ends before the last failing record that was found. The lane then offers the remaining
+records as another range.
 """
 
 from __future__ import annotations
@@ -55,42 +56,42 @@ GROUP: Final = "twinlog-transforms"
 NOT_OF_TRANSFORM: Final = frozenset(
     ("CHANNEL_LOST", "CHANNEL_UNREACHABLE", "CHANNEL_FINGERPRINT", "CORRUPT_MESSAGE")
 )
-"""Codes of errors of a task that are not the transform's."""
+"""Codes of task errors that the transform has not caused."""
 ROW_INVALID: Final = "ROW_INVALID"
-"""The code of an error that describes rows without their values."""
+"""The code of an error whose text contains no values of rows."""
 LEAST_BYTES: Final = 256 << 10
-"""Minimum of `most_bytes`, because a small round takes a tenth of a second, whatever its size."""
+"""Minimum of `most_bytes`. Any smaller round also takes a tenth of a second."""
 ROUND_S: Final = 1.0
 TASK_BYTES: Final = 128 << 10
-"""Bytes of ranges below which a second task costs more than it gains."""
+"""Bytes of ranges per task. With fewer, another task would cost more than it saves."""
 TRIES: Final = 3
-"""How often a range is tried that fails, but none of its records by itself."""
+"""Number of jobs for a range that fails although none of its records fails alone."""
 UNLIMITED: Final = 1 << 18
-"""Value of `most_offsets` for a transform that is not slow."""
+"""Value of `most_offsets` if the transform is not slow."""
 SMALLER: Final = 64
-"""Divisor of the size of a part after a time-out, so that some records have an answer soon."""
+"""Divisor of a part's size after a time-out, so that some records are answered soon."""
 SLOW_LIMIT: Final = 6
-"""Divisor of the limit of a job with several records, after a time-out. It then becomes smaller."""
+"""Divisor of the time limit of a job with several records if the transform is slow."""
 LEAST_S: Final = 0.001
 QUICK: Final = 24
-"""Divisor of the limit: the duration of a job below which the next one may be larger."""
+"""Divisor of the time limit. The next job may be larger if a job took less than the quotient."""
 
 _jobs: Final = itertools.count()
 _planning: Final = threading.Lock()
-"""Held while a plan is made, because queries use a view of the session."""
+"""Lock for creating a plan. SQL queries of all plans use the same view of the session."""
 
 
 class JobFailed(Exception):
-    """The transform failed in a job. `args[0]` has the reason, without values."""
+    """The transform failed in a job. `args[0]` is the reason, without values of records."""
 
 
 class JobTimedOut(JobFailed):
-    """A job exceeded its limit: a record hangs, or the transform is slow."""
+    """A job exceeded its time limit, because a record hangs or the transform is slow."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Rounds:
-    """The jobs of one chain of transforms."""
+    """Runs the jobs of one chain of transforms."""
 
     spark: SparkSession
     transform: Transform
@@ -100,43 +101,48 @@ class Rounds:
     """Names of the transforms, for dead letters."""
     cores: int = 2
     limit_s: float = 60.0
-    """Maximum duration of a job. A record that needs longer by itself fails."""
+    """Maximum duration of a job in seconds. If a single record takes longer, the record fails."""
     is_deterministic: bool = True
-    """If False, each job is planned again, because a plan of Spark fixes the current time and
+    """If False, each job is planned again, because a Spark plan contains a fixed time and fixed
     random seeds.
     """
     round_bytes: int = 8 << 20
-    """Maximum of `most_bytes`."""
+    """The upper bound of `most_bytes`."""
     most_bytes: int = LEAST_BYTES
-    """Bytes after which a round gets no further range: what the last one would have done in
-    ROUND_S. A round must end long before its limit, and before its lanes are replaced.
+    """Size in bytes at which a round gets no further range: the bytes that the last job would have
+    processed in ROUND_S. A round must end long before its time limit, and before its lanes are
+    replaced.
     """
     most_offsets: int = UNLIMITED
-    """Maximum number of offsets in a job. A time-out halves it, and quick jobs double it."""
+    """Maximum number of offsets in a job. A time-out halves it, and a quick job doubles it."""
     clock: Clock = CLOCK
     skipped: deque[tuple[RangePart, RangeFailure]] = field(default_factory=deque)
-    """Records that were left out."""
+    """Records that were left out because the transform failed, with the range of each."""
     _plans: dict[int, DataFrame] = field(default_factory=dict)
-    """The plan for each number of tasks. Spark plans a DataFrame once, whatever runs it again."""
+    """The DataFrame for each number of tasks. Spark plans each only once, at its first job."""
 
     @property
     def is_stopped(self) -> bool:
-        """Return whether Spark has ended."""
         context: Any = self.spark.sparkContext
         try:
             return bool(context._jsc.sc().isStopped())
-        except (Py4JError, OSError, AttributeError):  # its JVM has ended, or it has no context
+        except (
+            Py4JError,
+            OSError,
+            AttributeError,
+        ):  # no JVM, or no context
             return True
 
     def connect(self, ports: tuple[ChannelAddress, ...]) -> None:
-        """Use the ports of these lanes."""
-        with _planning:  # so that no plan with the earlier ports is stored after the clear
+        """Use these lanes' ports for ranges and answers."""
+        with _planning:  # `_plan` in another thread must not store the old ports
             self.lent = replace(self.lent, ports=ports)
             self._plans.clear()
 
     def answer(self, parts: Sequence[RangePart]) -> None:
-        """Answer ranges, or the beginnings of some if the transform is slow. Raises TwinlogError if
-        Spark or the port of a lane fails, after the ranges of other lanes have their answers.
+        """Answer ranges, or only the first records of some if the transform is slow. If the port of
+        a lane fails, raises TwinlogError after the ranges of other lanes are answered. If Spark
+        fails, raises TwinlogError immediately.
         """
         waiting = deque(parts)
         unreachable: TwinlogError | None = None
@@ -151,7 +157,7 @@ class Rounds:
             raise unreachable
 
     def _next(self, waiting: deque[RangePart]) -> list[RangePart]:
-        """Take the parts of the next job. The first one is cut if it is too large for one."""
+        """Remove and return the next job's parts. A first part that is too large is shortened."""
         if self.most_offsets == UNLIMITED:
             parts = [*waiting]
             waiting.clear()
@@ -164,8 +170,8 @@ class Rounds:
         return parts
 
     def _answer_some(self, parts: Sequence[RangePart]) -> list[RangePart]:
-        """Run a job. Return smaller parts that are to be tried after the others, because they took
-        too long. Raises TwinlogError.
+        """Run a job for `parts`, and further jobs if it fails. Returns smaller parts to run after
+        the other parts, because these took too long. Raises TwinlogError.
         """
         began, late_parts = self.clock.monotonic(), list[RangePart]()
         error: JobFailed | None = None
@@ -191,15 +197,15 @@ class Rounds:
         return late_parts
 
     def _use_larger_jobs(self, parts: Sequence[RangePart], took_s: float) -> None:
-        """Let the next rounds be larger or smaller, after a job that has taken so long."""
+        """Adapt the size of the next rounds to the duration of a successful job."""
         size, offsets = sum(part.size for part in parts), sum(map(_offsets, parts))
         self.most_bytes = min(max(int(size * ROUND_S / took_s), LEAST_BYTES), self.round_bytes)
         if took_s < self.limit_s / QUICK and offsets * 2 >= self.most_offsets:
             self.most_offsets = min(self.most_offsets * 2, UNLIMITED)
 
     def _answer_alone(self, part: RangePart, error: JobFailed | None = None) -> list[RangePart]:
-        """Answer a range, or return a smaller part of it if that takes too long. `error`: why the
-        job fails, if that is known.
+        """Answer a range, without the records on which the transform fails. If this takes too long,
+        returns a smaller part of the range to try later. `error`: why the job fails, if known.
         """
         original, tries, skipped = part, 0, list[RangeFailure]()
         while (error := error or self._fails([part])) is not None:
@@ -232,14 +238,15 @@ class Rounds:
         return []
 
     def _failures(self, part: RangePart, error: JobFailed) -> tuple[list[RangeFailure], int]:
-        """Return the records that fail by themselves, in order, and the offset below which there
-        are no others: the end of the part, unless the search takes too long. With `on-error` stop
-        only the first record is returned. `error`: why the part fails.
+        """Return the records that fail alone, in order, and the offset up to which the search is
+        complete: the end of the part, unless the search takes too long. With `on-error` stop, only
+        the first record is returned. `error`: why the part fails.
 
-        Each trial is a job for the next records. It has half as many records as the trial before if
-        that one failed, else twice as many. Records that were found are left out of it. If it still
-        fails at one of them, jobs fail without records too, as on a full disk: raises TwinlogError.
-        Raises JobTimedOut if a job for several records takes too long.
+        Each trial is a job for the next records, without the failing records that were found
+        before. A trial has half as many records as the previous one if that failed, else twice as
+        many. If a trial fails at a record that is already left out, jobs also fail without records,
+        for example because of a full disk. TwinlogError is then raised. Raises JobTimedOut if a job
+        for several records takes too long.
         """
         if part.first == part.end:
             raise TwinlogError(f"the transforms also fail without records: {error}")
@@ -270,13 +277,13 @@ class Rounds:
         return failures, part.end
 
     def _stops(self, failure: RangeFailure) -> bool:
-        """Return whether the answer ends at a record that fails. A record that no transform has
-        seen is never left out.
+        """Return True if the answer must end at this failing record. This is so with `on-error`
+        stop, and for a record that could not be unpacked, because no transform has seen it.
         """
         return self.on_error is OnError.STOP or failure.text.startswith(NOT_UNPACKED)
 
     def _fails(self, parts: Sequence[RangePart]) -> JobFailed | None:
-        """Run a job. Return why the transform fails in it, or None. Raises TwinlogError."""
+        """Run a job. Returns the error if the transform fails, or None. Raises TwinlogError."""
         try:
             self._run(parts)
         except JobFailed as error:
@@ -286,12 +293,12 @@ class Rounds:
         return None
 
     def _use_smaller_jobs(self, parts: Sequence[RangePart]) -> None:
-        """Let the next jobs be smaller, after one that took too long."""
+        """Make the next jobs smaller after a time-out."""
         self.most_bytes = LEAST_BYTES
         self.most_offsets = max(1, min(self.most_offsets, sum(map(_offsets, parts))) // 2)
 
     def _why(self, part: RangePart, first: int, end: int) -> str | None:
-        """Return why the transform fails for these records, or None."""
+        """Run a trial: return why the transform fails for these records, or None if it succeeds."""
         try:
             self._run([structs.replace(part, first=first, end=end, answers=False)])
         except JobFailed as error:
@@ -302,11 +309,14 @@ class Rounds:
         return None
 
     def _run(self, parts: Sequence[RangePart]) -> None:
-        """Run a job. Raises JobFailed, or TwinlogError if Spark or the port of a lane fails."""
+        """Run a job and send its answers. Raises JobFailed if the transform fails, or TwinlogError
+        if Spark or the port of a lane fails.
+        """
         context: Any = self.spark.sparkContext
-        group = f"{GROUP}-{next(_jobs)}"  # of its own: a late timer must not cancel the next job
-        # without interrupts: one during the start of a worker makes Spark restart the daemon, with
-        # all modules. Spark itself kills workers of cancelled tasks after some seconds
+        group = f"{GROUP}-{next(_jobs)}"  # unique: a late timer must not cancel the next job
+        # do not interrupt tasks on cancel: an interrupt during the start of a worker would make
+        # Spark restart the daemon, which imports all modules again; Spark kills workers of
+        # cancelled tasks after some seconds anyway
         context.setJobGroup(group, f"{len(parts)} ranges", interruptOnCancel=False)
         tasks = shared(parts, self.cores)
         context.setLocalProperty(PARTS, encode_parts(tasks))
@@ -334,14 +344,15 @@ class Rounds:
         self.lent.send_answers([part for task in tasks for part in task], encoded)
 
     def _limit_s(self, parts: Sequence[RangePart]) -> float:
-        """Return the maximum duration of a job. Several records of a slow transform are soon tried
-        in smaller parts, so a record that hangs is found before its lane gives up.
+        """Return the maximum duration of a job in seconds. If the transform is slow, a job with
+        several records gets less time and is then repeated in smaller parts, so that a hanging
+        record is found before its lane gives up.
         """
         is_slow = self.most_offsets < UNLIMITED and sum(map(_offsets, parts)) > 1
         return self.limit_s / SLOW_LIMIT if is_slow else self.limit_s
 
     def _plan(self, tasks: int) -> DataFrame:
-        """Return the plan for this number of tasks."""
+        """Return the DataFrame of a job with this number of tasks."""
         with _planning:
             plan = self._plans.get(tasks)
             if plan is None:
@@ -354,7 +365,7 @@ class Rounds:
 
 
 def _answer_each(answer: Callable[[P], None], items: Iterable[P]) -> None:
-    """Call `answer` for each item. Raises the last TwinlogError at the end."""
+    """Call `answer` for each item, then raise the last TwinlogError of these calls, if any."""
     unreachable: TwinlogError | None = None
     for item in items:
         try:
@@ -370,19 +381,21 @@ def _offsets(part: RangePart) -> int:
 
 
 def _beginning(part: RangePart, limit: int) -> RangePart:
-    """Return the first offsets of a part."""
+    """Return the part, shortened to its first `limit` offsets."""
     if _offsets(part) <= limit:
         return part
     return structs.replace(part, end=part.first + limit, is_cut=True)
 
 
 def _smaller(part: RangePart) -> RangePart:
-    """Return the beginning of a part that took too long."""
+    """Return the first offsets of a part that took too long: its size divided by SMALLER."""
     return _beginning(part, max(1, _offsets(part) // SMALLER))
 
 
 def shared(parts: Sequence[RangePart], cores: int) -> list[list[RangePart]]:
-    """Return the parts of each task: of similar size, and not more tasks than are useful."""
+    """Distribute parts to tasks of similar size. There are at most `cores` tasks, and fewer if each
+    would have less than about TASK_BYTES.
+    """
     total = sum(part.size for part in parts)
     tasks: list[list[RangePart]] = [
         [] for _ in range(min(cores, len(parts), 1 + total // TASK_BYTES))

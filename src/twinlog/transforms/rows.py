@@ -1,8 +1,8 @@
-"""Transforms of whole records: filters, headers, keys, topics, queries.
+"""Transforms of whole records: they filter records, and set headers, keys or topics.
 
-Conditions and expressions are SQL, so that a module can create transforms before Spark runs, and
-any condition of Spark can be used: `drop("length(value) > 100000")`. The functions here that return
-conditions can be combined: `keep(f"{key_matches('eu-.*')} AND NOT ({TOMBSTONE})")`.
+Conditions and expressions are SQL texts. So a module can create transforms before Spark runs, with
+any condition that Spark supports: `drop("length(value) > 100000")`. Some functions in this module
+return conditions, which can be combined: `keep(f"{key_matches('eu-.*')} AND NOT ({TOMBSTONE})")`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from twinlog.errors import ConfigError
 from twinlog.records.columns import HEADERS, KEY, TOPIC
 
 Transform: TypeAlias = Callable[[DataFrame], DataFrame]
-"""A function of a DataFrame of records that returns one."""
+"""A function that gets a DataFrame of records, and returns a DataFrame of records."""
 
 VIEW: Final = "records"
-"""The name of the DataFrame in a query."""
+"""The name of the DataFrame in a SQL query."""
 
 TOMBSTONE: Final = "value IS NULL"
-"""The condition that a record is a tombstone: without a value, so that compaction deletes its key.
+"""The condition that a record is a tombstone: it has no value, so that compaction deletes its key.
 
 >>> drop_tombstones = drop(TOMBSTONE)
 """
@@ -32,7 +32,7 @@ _HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
 
 
 def quoted(text: str) -> str:
-    """Return a text as a literal of Spark SQL."""
+    """Return a text as a string literal of Spark SQL."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
@@ -52,7 +52,7 @@ def chain(*transforms: Transform) -> Transform:
 
 
 def sql(query: str) -> Transform:
-    """Return a transform that runs a query of the view `records`.
+    """Return a transform that runs a SQL query on the view `records`.
 
     In SQL a comparison with NULL is not true. `WHERE x <> 'true'` also leaves out records whose x
     is NULL, such as tombstones; `WHERE x IS DISTINCT FROM 'true'` keeps them.
@@ -68,8 +68,8 @@ def sql(query: str) -> Transform:
 
 
 def keep(condition: str) -> Transform:
-    """Keep only records for which a SQL condition is true. Records for which it is NULL are left
-    out.
+    """Keep only records for which a SQL condition is true. Records for which the condition is false
+    or NULL are left out.
 
     >>> in_europe = keep(has_header("region", "eu"))
     """
@@ -77,7 +77,7 @@ def keep(condition: str) -> Transform:
 
 
 def drop(condition: str) -> Transform:
-    """Leave out records for which a SQL condition is true. Records for which it is NULL are kept.
+    """Leave out records for which a SQL condition is true. If the condition is NULL, they stay.
 
     >>> people = drop(json_is("$.bot", "true"))
     """
@@ -89,8 +89,8 @@ def _is_true(condition: str) -> Column:
 
 
 def key_matches(pattern: str) -> str:
-    """Return the condition that the whole key, as text, matches a Java regular expression. It is
-    NULL for records without a key.
+    """Return the condition that the whole key, as text, matches a Java regular expression. The
+    condition is NULL for records without a key.
 
     >>> in_europe = keep(key_matches("eu-[0-9]+"))
     """
@@ -99,7 +99,7 @@ def key_matches(pattern: str) -> str:
 
 
 def has_header(name: str, value: str | None = None) -> str:
-    """Return the condition that a record has a header, with that value if one is given.
+    """Return the condition that a record has the header `name` (with this value unless None).
 
     >>> tests = keep(has_header("environment", "test"))
     """
@@ -108,9 +108,9 @@ def has_header(name: str, value: str | None = None) -> str:
 
 
 def json_is(path: str, *values: str) -> str:
-    """Return the condition that the value is JSON, with one of these texts at a path. Numbers and
-    booleans are compared as text. It is NULL for tombstones, for values that are not JSON, and if
-    nothing is at the path.
+    """Return the condition that the record's value is JSON, and has one of `values` at a path.
+    Numbers and booleans are compared as text. The condition is NULL for tombstones, for values that
+    are not JSON, and if the path does not exist.
 
     >>> people = drop(json_is("$.bot", "true"))
     """
@@ -119,7 +119,7 @@ def json_is(path: str, *values: str) -> str:
 
 
 def set_header(name: str, value: str) -> Transform:
-    """Set a header, replacing those of the same name.
+    """Add a header, and remove existing headers of the same name.
 
     >>> marked = set_header("masked-by", "privacy 3")
     """
@@ -129,7 +129,7 @@ def set_header(name: str, value: str) -> Transform:
 
 
 def drop_headers(*names: str) -> Transform:
-    """Remove the headers of these names.
+    """Remove all headers with these names.
 
     >>> quiet = drop_headers("trace-id", "user")
     """
@@ -144,11 +144,12 @@ def _with_headers(expression: str) -> Transform:
 
 
 def rekey(expression: str) -> Transform:
-    """Set the key to the result of a SQL expression. Rows for which it is NULL fail, because a
-    record without a key loses its order: leave such records out first, tombstones among them.
+    """Set the key to the result of a SQL expression. The transform fails for rows for which the
+    result is NULL, because a record without a key loses its order. Leave such records out first,
+    for example tombstones.
 
-    A record with another key belongs to another partition, so write the rows without the column
-    `partition` (docs/transforms.md).
+    A record with another key usually belongs to another partition, so write the rows without the
+    column `partition` (docs/transforms.md).
 
     >>> by_customer = rekey("get_json_object(CAST(value AS STRING), '$.customer')")
     """
@@ -161,7 +162,7 @@ def rekey(expression: str) -> Transform:
 
 
 def route(topic: str, where: str = "true") -> Transform:
-    """Set the topic of records for which a SQL condition is true; by default of all.
+    """Set the topic of all records, or of those for which the SQL condition `where` is true.
 
     >>> split = route("orders-eu", where=json_is("$.region", "eu"))
     """
@@ -173,6 +174,6 @@ def route(topic: str, where: str = "true") -> Transform:
 
 
 def failure(what: str) -> Column:
-    """Return an expression that fails, with the topic, partition and offset of the record."""
+    """Return an expression that raises an error with the record's topic, partition and offset."""
     record = "concat(topic, '-', partition, ' offset ', offset, ': ', {})"
     return F.raise_error(F.expr(record.format(quoted(what))))

@@ -1,6 +1,6 @@
-"""An ordinary local session of Spark, for processes that run users' DataFrame code.
+"""A local SparkSession for processes that run users' DataFrame code.
 
-Unlike the Spark of a mirror it has no lanes, and nothing of PySpark is replaced in it.
+Unlike in the Spark of a mirror, no lanes run in this session, and PySpark is not patched.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from twinlog.spark.session import LOG_CONFIG, forget_gateway
 EXCLUDED_RULES: Final = "spark.sql.optimizer.excludedRules"
 SETTINGS: Final = {
     **USUAL,
-    "spark.ui.enabled": "false",  # the UI shows plans, with the options in them
+    "spark.ui.enabled": "false",  # the UI would show plans, which contain the options
     "spark.python.daemon.module": "twinlog.records.daemon",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "1",
-    # few rows, because for each row Spark computes the size of a batch for its limit, which takes
-    # time in proportion to its rows: with 10,000 rows that is half of the time of a round
+    # few rows, because Spark computes the size of the whole batch again after each row; with 10,000
+    # rows, this takes half of a round's time
     "spark.sql.execution.arrow.maxRecordsPerBatch": "256",
     "spark.sql.execution.arrow.maxBytesPerBatch": "1m",
-    # a plan without rows would have no tasks, and each range needs the task that answers it
+    # these rules can replace a plan without rows by a plan without tasks, but each range needs a
+    # task that answers it
     EXCLUDED_RULES: ",".join(
         f"org.apache.spark.sql.catalyst.optimizer.{rule}"
         for rule in ("PruneFilters", "PropagateEmptyRelation")
@@ -39,7 +40,7 @@ SETTINGS: Final = {
 }
 
 LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
-"""Loggers to which PySpark writes each error that it raises, with values of the record."""
+"""Loggers of PySpark that are disabled, because they log each error with values of the record."""
 
 
 @contextmanager
@@ -50,10 +51,11 @@ def local_session(
     flags: Sequence[str] = (),
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[SparkSession]:
-    """Start Spark in this process, and end it with the `with` block. Raises EnvironmentMissing.
-    `flags`: additional flags of its JVM. `settings`: additional settings, which override SETTINGS.
+    """Start Spark in this process, and stop it at the end of the `with` block. Raises
+    EnvironmentMissing. `flags`: additional JVM flags. `settings`: additional Spark settings, which
+    override SETTINGS.
     """
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # the JVM also reads this
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # for workers, which the JVM starts
     for logger in LOGGERS:
         PySparkLogger.getLogger(logger).setLevel(logging.CRITICAL)
     log_config = f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}"

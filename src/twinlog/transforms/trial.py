@@ -1,8 +1,8 @@
-"""`twinlog transform try`: the last records of a topic before and after its transforms.
+"""`twinlog transform try`: shows the last records of a topic before and after its transforms.
 
-The records are read once, through `format("twinlog")`, and kept in Spark's memory. If the
-transforms fail for all of them together, they run for each record by itself, to find those that
-fail. Nothing is written, and no group is used.
+The records are read once, by `format("twinlog")`, and stored in Spark's memory. If the transforms
+fail for all records together, they run for each record separately, to find the failing ones. The
+command writes nothing to the cluster, and uses no consumer group.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from twinlog.transforms.session import local_session
 
 _SHOWN: Final = (KEY, VALUE, HEADERS, TOPIC, TIMESTAMP)
 _GROWTH: Final = 16
-"""Factor by which the range of offsets grows if it has too few records, because of compaction or
-transactions.
+"""Factor by which the range of offsets to read grows if it has too few records, because of
+compaction or transactions.
 """
 _TRACE: Final = "Traceback (most recent call last)"
 _JVM_TRACE: Final = "JVM stacktrace:"
 
 Shown = Mapping[str, Any]
-"""The columns of one row, in the form that JSON has."""
+"""The columns of one row, as values that can be encoded as JSON."""
 
 
 class TrialOutcome(StrEnum):
-    """What the transforms do with a record."""
+    """The effect of the transforms on a record."""
 
     CHANGED = "changed"
     UNCHANGED = "unchanged"
@@ -57,7 +57,7 @@ class TrialOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriedRecord:
-    """One record before and after the transforms."""
+    """A record before and after the transforms."""
 
     partition: int
     offset: int
@@ -84,7 +84,6 @@ class TriedRecord:
                     yield name, self.before[name], value
 
     def as_json(self) -> dict[str, Any]:
-        """Return the JSON output."""
         return {
             "partition": self.partition,
             "offset": self.offset,
@@ -100,10 +99,10 @@ def try_flow(
 ) -> list[TriedRecord]:
     """Apply a flow's transforms of a topic to its last records. Raises TwinlogError."""
     configs, options = flow.transforms.of_topic(topic), reader_options(flow, topic)
-    # before Spark starts, so that a wrong topic fails within a second
+    # queried before Spark starts, so that a wrong topic fails within a second
     bounds = bounds_of_topic(source, options)
     with local_session("twinlog transform try") as spark:
-        for config in configs:  # imported here: a module may create UDFs, which needs a session
+        for config in configs:  # import them now, because creating UDFs needs a session
             check_transform(spark, config)
         register(spark)
         return tried(load_chain(configs), last_records(spark, options, bounds, limit))
@@ -126,7 +125,7 @@ def reader_options(flow: FlowConfig, topic: str) -> dict[str, str]:
 def bounds_of_topic(
     source: ClusterSettings, options: Mapping[str, str]
 ) -> Mapping[TopicPartition, LogBounds]:
-    """Return the log start and end of each partition. Raises TwinlogError."""
+    """Return the log start and end of each partition of the topic. Raises TwinlogError."""
     parsed = parse_options(options, is_stream=False)
     with prompt_client(source) as client:
         return log_bounds(client, find_partitions(client, parsed))
@@ -138,7 +137,7 @@ def last_records(
     bounds: Mapping[TopicPartition, LogBounds],
     limit: int,
 ) -> DataFrame:
-    """Read the newest records of a topic, and keep them in Spark's memory."""
+    """Return the `limit` newest records of a topic, stored in Spark's memory."""
     longest = max((log.end - log.start for log in bounds.values()), default=0)
     window = limit
     while True:
@@ -156,7 +155,7 @@ def last_records(
 
 
 def _starts(bounds: Mapping[TopicPartition, LogBounds], window: int) -> str:
-    """Return the option startingOffsets for the last offsets of each partition."""
+    """Return the startingOffsets that select the last `window` offsets of each partition."""
     starts: dict[str, dict[str, int]] = defaultdict(dict)
     for tp, log in bounds.items():
         starts[tp.topic][str(tp.partition)] = max(log.start, log.end - window)
@@ -164,10 +163,10 @@ def _starts(bounds: Mapping[TopicPartition, LogBounds], window: int) -> str:
 
 
 def tried(transform: Transform, rows: DataFrame) -> list[TriedRecord]:
-    """Apply a transform to records, and compare them with the result. Raises ConfigError if the
-    transform does not return records, whatever their content.
+    """Return each record with the result of the transform, or with the error if the transform fails
+    for the record. Raises ConfigError if the function raises an error, or returns wrong columns.
     """
-    applied(transform, rows)  # checks the columns before the records are tried one by one
+    applied(transform, rows)  # fail for wrong columns, before any record is tried
     before = {_id(row): _shown(row) for row in _collected(rows)}
     after: dict[tuple[int, int], list[Shown]] = defaultdict(list)
     errors: dict[tuple[int, int], str] = {}
@@ -199,7 +198,7 @@ def _add(after: dict[tuple[int, int], list[Shown]], transform: Transform, rows: 
 
 
 def _collected(rows: DataFrame) -> list[Row]:
-    # as text, because Python has no timestamps after the year 9999
+    # timestamps as text, because Python supports none after the year 9999
     return records(rows).withColumn(TIMESTAMP, F.col(TIMESTAMP).cast("string")).collect()
 
 
@@ -223,7 +222,9 @@ def _bytes(value: bytearray | None) -> bytes | None:
 
 
 def reason(error: BaseException) -> str:
-    """Return why Spark failed: the last line of the Python traceback, or Spark's first line."""
+    """Return the reason in an error of Spark: the last line of a Python traceback, or else the
+    text's first line.
+    """
     text, trace, python = str(error).partition(_TRACE)
     if not trace:
         return first_line(error)

@@ -1,5 +1,5 @@
-"""Group messages that the client library lacks: those of KIP-848 and KIP-932. Their schemas are the
-JSON files in this folder, in the format of the library and of Kafka.
+"""Messages about consumer groups (KIP-848) and share groups (KIP-932) that the client library
+lacks. Their schemas are the JSON files in this folder, in the format of Kafka and of the library.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ AlterShareGroupOffsetsRequest: Final = _message("AlterShareGroupOffsetsRequest")
 ConsumerGroupDescribeRequest: Final = _message("ConsumerGroupDescribeRequest")
 ShareGroupDescribeRequest: Final = _message("ShareGroupDescribeRequest")
 
-# the library finds a response class by its number, but references it weakly
+# the library finds a response class by its API key through a weak reference, so the classes must be
+# referenced here
 _ANSWERS: Final = (
     _message("DescribeShareGroupOffsetsResponse"),
     _message("AlterShareGroupOffsetsResponse"),

@@ -1,10 +1,12 @@
-"""Groups of a cluster: their offsets and members, transactions, and the election of leaders.
+"""Groups of a cluster: their offsets and members, transactions, and the election of a flow's
+leader.
 
-Read `coordinators` first: it sends one request to each broker for all groups that it coordinates.
+Read `coordinators` first: it sends one request to each broker for all groups that the broker
+coordinates.
 
-- *Offsets*: `group_offsets` (consumer groups), `share_groups`, and `commit_mark` (the progress of a
-  DataFrame's query). `transactions` writes records and offsets atomically.
-- *Groups*: `group_list` (also deletes groups), `group_members` (also a group on one cluster, for
-  people, and the workers of Kafka Connect), and `group_rights`.
-- *Leadership*: `membership` elects the leader of a flow, with `group_protocol`.
+- *Offsets*: `group_offsets` (consumer groups), `share_groups`, and `commit_mark` (the last
+  micro-batch that a Spark query committed). `transactions` writes records and offsets atomically.
+- *Groups*: `group_list` (also deletes groups), `group_members` (members in text form, and the
+  workers of Kafka Connect), and `group_rights` (permissions).
+- *Leadership*: `membership` elects the leader of a flow by the calls in `group_protocol`.
 """

@@ -1,17 +1,17 @@
 """The mark of a query or write of `format("twinlog")`: which micro-batch was committed last.
 
-A query that restarts must know whether its last micro-batch was committed, which Spark notes in its
-checkpoint only afterwards. So the mark is stored on the cluster, as offsets of a group, because a
-transaction commits offsets together with the rows:
+A query that restarts must know if its last micro-batch was committed. Spark's checkpoint does not
+show this, because Spark writes it only after the commit. So the mark is stored on the cluster as
+offsets of a group, because a transaction commits such offsets together with the rows:
 
     group       __twinlog-ID.QUERY, for the transactional id twinlog-ID or ID
     partition   0 of each topic that the micro-batch wrote to
     offset      the number of the micro-batch
     metadata    {"batch": 7, "rows": 5, "cluster": "4L6g3nShT-eMCtK--X86sw"}
 
-The metadata repeats the number and names the cluster. They differ from offset and cluster if a
-mirror has translated the offset or set it on another cluster, or if another client has committed
-one. Such a mark is invalid.
+The metadata repeats the number and contains the cluster's ID. A mark is invalid if its number
+differs from the offset, or its cluster ID from the cluster. This happens if a mirror has translated
+the offset or copied it to another cluster, or if another client has committed an offset.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ID_PREFIX: Final = OWN_GROUPS.lstrip("_")
 
 
 def mark_group(transactional_id: str, query: str) -> str:
-    """Return the group that stores the mark of a query. It is one of Twinlog's own groups."""
+    """Return the name of the group that stores a query's mark. It has the prefix OWN_GROUPS."""
     return f"{OWN_GROUPS}{transactional_id.removeprefix(ID_PREFIX)}.{query}"
 
 
@@ -40,7 +40,7 @@ class CommitMark:
     topics: frozenset[str]
 
     def offsets(self, cluster_id: str | None) -> GroupOffsets:
-        """Return the offsets that store the mark on this cluster."""
+        """Return the offsets to commit in order to store the mark on the cluster with this ID."""
         fields = {"batch": self.batch, "rows": self.rows, "cluster": cluster_id or ""}
         text = json.dumps(fields)
         return {TopicPartition(topic, 0): Committed(self.batch, text) for topic in self.topics}
@@ -67,6 +67,6 @@ def _rows(committed: Committed, cluster_id: str) -> int | None:
         batch, rows, where = fields["batch"], fields["rows"], fields.get("cluster", "")
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
-    # marks of earlier releases have no cluster
+    # marks that earlier releases wrote have no cluster ID
     is_valid = type(rows) is int and batch == committed.offset and where in ("", cluster_id)
     return rows if is_valid else None

@@ -1,9 +1,9 @@
-"""Sends queries about groups to their coordinators: one request per broker, repeated if a
-coordinator moved.
+"""Sends requests about groups to their coordinators: one per broker, repeated if a coordinator has
+moved.
 
-Coordinators are remembered between calls. Listing groups finds them, too, because each broker lists
-the groups that it coordinates. A lookup is only done for other groups. It has a side effect:
-brokers without an offsets topic create it.
+Coordinators are stored between calls. Listing groups also finds coordinators, because each broker
+lists the groups that it coordinates. Only the coordinators of other groups are looked up, because a
+lookup has a side effect: if a cluster has no offsets topic, the brokers create it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 Answers: TypeAlias = Mapping[str, T | TwinlogError]
 Ask: TypeAlias = Callable[[int, Sequence[str]], Answers[T]]
-"""Queries one broker once, about groups that it coordinates."""
+"""A function that queries one broker once about groups that it coordinates."""
 
 FIND_MANY: Final = 4
 """The first version of FindCoordinator for many groups (Kafka 3.0, KIP-699)."""
@@ -39,14 +39,14 @@ MOVED: Final = (NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_
 
 
 class Coordinators:
-    """The coordinators of one cluster's groups, for one thread, like its client."""
+    """The coordinators of one cluster's groups. Not thread-safe, like the client that it uses."""
 
     def __init__(self, client: ClusterClient) -> None:
         self.client = client
         self._nodes: dict[str, int] = {}
 
     def learn(self, group: str, node: int) -> None:
-        """Note that a broker has listed the group as its own."""
+        """Store the node of the broker that has listed the group, and so coordinates it."""
         self._nodes[group] = node
 
     def ask(
@@ -57,9 +57,10 @@ class Coordinators:
         doing: str,
         timeout_s: float | None = None,
     ) -> dict[str, T | TwinlogError]:
-        """Return one result or error for each group. Raises only if no broker can be reached.
+        """Call `ask` for each coordinator, and return one result or error for each group. Raises an
+        error only if no broker can be reached.
 
-        `doing` begins a message about a group, for example "reading offsets of".
+        `doing` begins an error message about a group, for example "reading offsets of".
         """
         deadline = self.client.deadline(timeout_s)
         retriable = self.client.retriable_now()
@@ -135,7 +136,7 @@ class Coordinators:
 
 
 def is_moved(error: TwinlogError) -> bool:
-    """Return whether the error means that the coordinator must be looked up again."""
+    """Return True if the coordinator must be looked up again because of this error."""
     if isinstance(error, Unreachable | Disconnected):
         return True
     return isinstance(error, BrokerRefused) and error.kafka_error in MOVED

@@ -1,5 +1,5 @@
 """Lists groups of every kind, and deletes groups without members. All brokers are queried, because
-each lists those it coordinates.
+each broker lists only the groups that it coordinates.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from twinlog.wire.error_codes import GROUP_ID_NOT_FOUND
 EMPTY: Final = "Empty"
 DEAD: Final = "Dead"
 CONSUMERS: Final = frozenset({"", "consumer", "streams"})
-"""Protocol types with consumer offsets. The empty type is a group without members that only has
-offsets. Kafka Streams applications are `consumer` in the older protocol, `streams` in their own
-(KIP-1071).
+"""Protocol types of groups that commit offsets. The empty type is that of a group without members
+that only has offsets. Kafka Streams applications have the type `consumer`, or `streams` if they use
+their own protocol (KIP-1071).
 """
 
 
@@ -33,24 +33,24 @@ class Group:
     name: str
     protocol_type: str
     state: str
-    """Kafka's term, such as `Stable` or `Empty`. Empty if the broker is too old to report it."""
+    """The state in Kafka's terms, such as `Stable`. An empty text if an old broker reports none."""
     kind: str
-    """`classic`, `consumer`, `share`, .. Empty before Kafka 4."""
+    """The group type, such as `classic`, `consumer` or `share`. An empty text before Kafka 4."""
 
     @property
     def has_offsets(self) -> bool:
-        """Whether it commits offsets like consumers."""
+        """True if the group commits offsets as consumers do."""
         return self.protocol_type in CONSUMERS and not self.is_share
 
     @property
     def is_share(self) -> bool:
-        """Whether its members share partitions record by record (KIP-932)."""
+        """True for a share group, whose members share partitions record by record (KIP-932)."""
         return self.kind.lower() == "share"
 
     @property
     def why_left_alone(self) -> str:
-        """Why the group has no offsets to translate. Empty if it can have offsets, or is one of
-        Twinlog's own groups.
+        """Why the group has no offsets to translate. An empty text if the group can have offsets,
+        or is one of Twinlog's own groups.
         """
         if self.has_offsets or self.is_share or self.protocol_type == PROTOCOL_TYPE:
             return ""
@@ -59,14 +59,14 @@ class Group:
 
     @property
     def is_active(self) -> bool:
-        """Whether it has members, or may have some."""
+        """True if the group has members, or if its state does not show that it has none."""
         return self.state not in (EMPTY, DEAD)
 
 
 def list_groups(coordinators: Coordinators) -> dict[str, Group]:
-    """Return all groups that Twinlog's user may see. Raises if a broker does not respond.
+    """Return all groups that Twinlog's user may see. Raises TwinlogError if a broker fails.
 
-    Without DESCRIBE on the cluster, these are the groups that the user may describe.
+    Without DESCRIBE on the cluster, a user sees only the groups on which it has DESCRIBE.
     """
     client = coordinators.client
 
@@ -96,7 +96,7 @@ def _group(group: Message, kind: str) -> Group:
 
 
 def _describe_groups(coordinators: Coordinators, names: Sequence[str]) -> dict[str, Group]:
-    """Describe groups whose state ListGroups does not return."""
+    """Return groups with their state from DescribeGroups, as old brokers do not list it."""
 
     def ask(node: int, group_ids: Sequence[str]) -> dict[str, Group | TwinlogError]:
         out: dict[str, Group | TwinlogError] = {}
@@ -114,8 +114,8 @@ def _describe_groups(coordinators: Coordinators, names: Sequence[str]) -> dict[s
 def delete_groups(
     coordinators: Coordinators, names: Iterable[str]
 ) -> dict[str, TwinlogError | None]:
-    """Delete groups. Returns None for each deleted or missing group, or the error, for example
-    because it has members.
+    """Delete groups. Returns None for each group that was deleted or did not exist. Returns an
+    error for the other groups, for example because a group has members.
     """
 
     def ask(node: int, group_ids: Sequence[str]) -> dict[str, TwinlogError | bool]:

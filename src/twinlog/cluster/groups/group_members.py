@@ -1,11 +1,11 @@
 """Reads the members of groups: their client IDs and their hosts.
 
-Each kind of group has a request of its own: classic groups, groups of the newer consumer protocol
-(KIP-848) and share groups (KIP-932).
+There is a separate request for each kind of group: classic groups, groups of the newer consumer
+protocol (KIP-848) and share groups (KIP-932).
 
-A worker of Kafka Connect also reports which connectors it runs: those that it reported when it
-joined, and those that it was assigned since. The group has both lists, in Connect's own format
-(versions 0 to 2 of its protocol):
+A group of Kafka Connect workers also shows which connectors each worker runs. The worker's metadata
+has the connectors that it ran when it joined, and its assignment the connectors that it was
+assigned after it joined. Both are in Connect's own format (versions 0 to 2 of its protocol):
 
     metadata    int16 version, string URL, int64 config offset, bytes assignment (since version 1)
     assignment  int16 version, int16 error, string leader, string leader's URL, int64 config offset,
@@ -45,16 +45,16 @@ class ConnectGroup:
 
     members: int
     connectors: frozenset[str] | None
-    """Connectors with tasks, running or paused. None if unknown, or if they are being assigned."""
+    """Connectors with tasks, running or paused. None if unknown, as during an assignment."""
 
     def may_run(self, connector: str) -> bool:
-        """Return whether a worker runs the connector, or may run it."""
+        """Return True if a worker runs the connector, or if the connectors are unknown."""
         return self.members > 0 and (self.connectors is None or connector in self.connectors)
 
 
 def connect_group(coordinators: Coordinators, group: str) -> ConnectGroup:
-    """Return the state of the group, which has no members if it does not exist. Raises
-    Unauthorized and other TwinlogErrors.
+    """Return the state of a group of Connect workers. A group that does not exist has no members.
+    Raises Unauthorized and other TwinlogErrors.
     """
 
     def ask(node: int, names: Sequence[str]) -> dict[str, ConnectGroup | TwinlogError]:
@@ -75,7 +75,7 @@ def connect_group(coordinators: Coordinators, group: str) -> ConnectGroup:
 
 
 def group_of(members: Iterable[tuple[bytes, bytes]]) -> ConnectGroup:
-    """Return the state of a group with these members, as pairs of metadata and assignment."""
+    """Return the state of a group with these members: pairs of metadata and assignment."""
     count, names = 0, set[str]()
     is_known = True
     for metadata, assignment in members:
@@ -102,7 +102,7 @@ def _assigned_config(metadata: bytes) -> bytes:
 def _names(data: bytes) -> Iterator[str]:
     at = _HEAD.size
     _HEAD.unpack_from(data)
-    for _ in range(2):  # leader and its URL
+    for _ in range(2):  # the leader and the leader's URL
         at = _string(data, at)[1]
     at += _CONFIG_OFFSET_BYTES
     (count,) = _INT32.unpack_from(data, at)
@@ -134,7 +134,7 @@ DOING: Final = "listing the members of"
 class Member(NamedTuple):
     client_id: str
     host: str
-    """Address, as the broker sees it."""
+    """The member's address from the broker's view."""
 
     def __str__(self) -> str:
         return f"{self.client_id or 'a client without an id'} at {self.host.lstrip('/')}"
@@ -146,7 +146,7 @@ Members: TypeAlias = tuple[Member, ...]
 def group_members(
     coordinators: Coordinators, groups: Iterable[Group]
 ) -> dict[str, Members | TwinlogError]:
-    """Return the sorted members of each group, or the error. A deleted group has none."""
+    """Return the sorted members of each group, or an error. A deleted group has no members."""
     by_kind: dict[str, list[str]] = {}
     for group in groups:
         kind = group.kind.lower()
@@ -168,7 +168,7 @@ _REQUESTS: Final[Mapping[str, tuple[Callable[[list[str]], Message], int | None]]
     "consumer": (lambda names: ConsumerGroupDescribeRequest(group_ids=names, **_BRIEF), None),
     "share": (lambda names: ShareGroupDescribeRequest(group_ids=names, **_BRIEF), None),
 }
-"""The request for each kind of group, and its highest version."""
+"""For each kind of group, a function that creates the request, and the highest version of it."""
 
 
 def _describe_members(
@@ -197,20 +197,20 @@ def _members_of(coordinators: Coordinators, group: Any) -> Members | TwinlogErro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSide:
-    """The state and members of one group."""
+    """The state and members of a group on one cluster."""
 
     state: str | None
-    """Kafka's term, `Dead` if the group does not exist, or None if the user may not describe it."""
+    """Kafka's state (`Dead`: no such group), or None without permission to describe the group."""
     members: tuple[Member, ...] | None
     """The members, or None if they are unknown."""
     problem: str = ""
-    """Why state or members are unknown, or empty."""
+    """Why state or members are unknown, or an empty text if both are known."""
     is_active: bool = False
-    """Whether it has members, or may have some."""
+    """True if the group has members, or if its state does not show that it has none."""
 
     @property
     def who(self) -> str:
-        """The members as text, or why they are unknown."""
+        """The members as text, or the reason if they are unknown."""
         return self.problem if self.members is None else members_text(self.members)
 
     def as_json(self) -> dict[str, Any]:
@@ -226,12 +226,12 @@ NOT_THERE: Final = GroupSide(state=DEAD, members=())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSides:
-    """Groups of one cluster."""
+    """Groups of one cluster, with the members of the active ones."""
 
     groups: Mapping[str, Group]
     members: Mapping[str, tuple[Member, ...] | TwinlogError] = field(default_factory=dict)
     unseen: Mapping[str, TwinlogError] = field(default_factory=dict)
-    """Groups that the user may not describe, whether they exist or not."""
+    """Errors by group, for groups that the user is not permitted to describe and that may exist."""
 
     def of(self, name: str) -> GroupSide:
         group = self.groups.get(name)
@@ -250,7 +250,9 @@ class GroupSides:
 def group_sides(
     coordinators: Coordinators, listed_groups: Mapping[str, Group], group_ids: Iterable[str]
 ) -> GroupSides:
-    """Return these groups. `listed_groups`: all groups that Twinlog's user may describe."""
+    """Return state and members of the groups `group_ids`. `listed_groups` must contain all groups
+    that Twinlog's user may describe.
+    """
     names = list(group_ids)
     active = [
         listed_groups[name]

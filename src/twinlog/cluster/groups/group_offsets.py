@@ -1,14 +1,14 @@
 """Reads and sets the committed offsets of consumer groups, with few requests for many groups.
 
-Groups of both consumer protocols have committed offsets. Share groups have none: see
-`share_groups`.
+Groups of both consumer protocols have committed offsets. Share groups have start offsets instead
+(`share_groups`).
 
-*Reading.* One request is for many groups. A flow reads its groups again and again, and nearly all
-responses are the same as before. So `OffsetReader` compares the bytes of a response with those of
-the last one, and decodes it only if it has changed.
+*Reading.* One request reads the offsets of many groups. A flow reads the offsets of its groups
+periodically, and nearly all responses are the same as before. So `OffsetReader` decodes a response
+only if its bytes differ from the last response to the same request.
 
-*Setting.* The coordinator itself rejects a commit for a group that has members. So a group that
-becomes active after it was checked is not rewound.
+*Setting.* The coordinator rejects a commit by a non-member if the group has members. So the offsets
+of a group that becomes active after Twinlog has checked it are not changed.
 """
 
 from __future__ import annotations
@@ -46,13 +46,16 @@ BY_NAME: Final = 9
 """The last version of OffsetFetch and OffsetCommit that identifies topics by name."""
 
 GROUPS_AT_ONCE: Final = 50
-"""Small, because one group's commit causes the response for all of them to be decoded again."""
+"""Number of groups per request. Small, because a commit of one group changes the response, so that
+it is decoded again for all groups in it.
+"""
 
 READING: Final = "reading offsets of"
 
 COMMITS_AT_ONCE: Final = 8
-"""Maximum number of connections for commits. There is one commit per group, and a broker responds
-to it when the replicas have it. It processes the requests of one connection one after another.
+"""Maximum number of parallel connections for commits. Each group needs one commit request, and a
+broker responds to it only after replication. Brokers process the requests of one connection one
+after another.
 """
 
 
@@ -69,13 +72,14 @@ GroupOffsets: TypeAlias = Mapping[TopicPartition, Committed]
 def fetch_offsets(
     coordinators: Coordinators, groups: Iterable[str], *, settled: bool = False
 ) -> dict[str, GroupOffsets | TwinlogError]:
-    """Return the committed offsets of each group in any state, or the error. A missing group has
-    none.
+    """Return the committed offsets of each group in any state, or an error. A missing group has no
+    offsets.
 
-    Brokers silently omit offsets of topics that Twinlog's user may not describe. With `settled`, a
-    group with offsets in an open transaction, or in one whose marker its coordinator has not read
-    yet, is queried again (KIP-447). If that persists, its result is UNSTABLE_OFFSET_COMMIT. Without
-    `settled`, the offsets before that transaction are returned.
+    Brokers silently omit offsets of topics that Twinlog's user is not permitted to describe. With
+    `settled`, a group is queried again while offsets of it are in an open transaction, or in a
+    transaction whose marker the coordinator has not read yet (KIP-447). If this lasts until the
+    deadline, the group's result is the error UNSTABLE_OFFSET_COMMIT. Without `settled`, the offsets
+    from before the transaction are returned.
     """
     return OffsetReader(coordinators, settled=settled).read(groups)
 
@@ -83,8 +87,8 @@ def fetch_offsets(
 class OffsetReader:
     """Reads the offsets of groups periodically, in one thread.
 
-    A response with the same bytes as the last one to the same request is not decoded again. The
-    offsets of a group are then the same object as before.
+    A response with the same bytes as the last response to the same request is not decoded again. In
+    this case, a group's offsets are the same object as after the last `read`.
     """
 
     def __init__(self, coordinators: Coordinators, *, settled: bool = False) -> None:
@@ -171,10 +175,10 @@ CommitResult: TypeAlias = Mapping[TopicPartition, TwinlogError | None]
 def commit_offsets(
     coordinators: Coordinators, offsets: Mapping[str, GroupOffsets]
 ) -> dict[str, CommitResult | TwinlogError]:
-    """Set offsets of groups without members. Returns None or the error for each partition of a
-    group, or one error for the whole group.
+    """Set offsets of groups without members. For each group, returns None or an error for each
+    partition, or one error for the whole group.
 
-    The coordinator rejects a group that has members: see `is_refused_as_active`.
+    The coordinator rejects the offsets if the group has members (`is_refused_as_active`).
     """
 
     def ask(node: int, group_ids: Sequence[str]) -> dict[str, CommitResult | TwinlogError]:
@@ -197,7 +201,7 @@ def commit_offsets(
 
 
 def is_refused_as_active(error: TwinlogError) -> bool:
-    """Return whether the coordinator has rejected a commit because the group has members."""
+    """Return True if the coordinator has rejected a commit because the group has members."""
     return getattr(error, "kafka_error", 0) in REFUSED_AS_ACTIVE
 
 
@@ -267,5 +271,5 @@ def _committed(
                 )
     refused = {error.code: error for error in out.values() if error is not None}
     if len(refused) == 1 and None not in out.values():
-        return next(iter(refused.values()))  # it applies to the whole group
+        return next(iter(refused.values()))  # all partitions have it, so the group has it
     return out

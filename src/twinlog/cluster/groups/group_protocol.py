@@ -1,11 +1,11 @@
 """Kafka's group protocol as four calls of one member: join, sync, heartbeat, leave.
 
 Each call sends its request once, and raises the coordinator's error (BrokerRefused with Kafka's
-number). The coordinator is looked up if it is unknown. It is forgotten if it does not respond, or
-reports that it is not the coordinator.
+error number). The coordinator is looked up before the first call, and again after a broker did not
+respond or reported that it is not the coordinator.
 
 A coordinator delays its response to JoinGroup and SyncGroup until all members have called. A frozen
-broker delays it forever, although the cluster has moved the group to another one. So the
+broker never responds, although the cluster has made another broker the group's coordinator. So the
 coordinator is looked up periodically while a response is delayed.
 """
 
@@ -40,21 +40,21 @@ from twinlog.wire.error_codes import (
 log = logging.getLogger(__name__)
 
 PROTOCOL_TYPE: Final = "twinlog"
-"""Twinlog's own kind of group. Brokers reject a consumer that uses the same group ID by mistake."""
+"""The protocol type of Twinlog's groups. Brokers reject consumers that use such a group's ID."""
 
 PROTOCOL_NAME: Final = "leader"
 FIND_ONE: Final = 3
 """The last version of FindCoordinator for a single group."""
 
 ANSWER_STEP_S: Final = 0.1
-"""How often a delayed call checks whether its result is still wanted."""
+"""Interval in seconds in which a delayed call checks if its result is still wanted."""
 
 LOOK_UP_EVERY_S: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """A group, and how soon its coordinator removes a silent member."""
+    """A group ID, and the timeouts after which the coordinator removes a silent member."""
 
     group_id: str
     session_timeout_ms: int
@@ -69,7 +69,7 @@ class JoinedGroup:
     generation: int
     leader_id: str
     members: Mapping[str, bytes]
-    """Metadata by member ID. Only the leader gets it; for other members it is empty."""
+    """Metadata of all members, by member ID. Empty unless this member is the leader."""
 
     @property
     def leads(self) -> bool:
@@ -77,7 +77,7 @@ class JoinedGroup:
 
 
 class GroupCalls:
-    """The calls of one member in one thread."""
+    """The calls of one group member. Not thread-safe."""
 
     def __init__(self, client: ClusterClient, group: GroupSettings) -> None:
         self._client = client
@@ -89,10 +89,10 @@ class GroupCalls:
         self._next_look_up = 0.0
 
     def join(self, metadata: bytes, is_wanted: Callable[[], bool]) -> JoinedGroup | None:
-        """Join the next generation. Returns when all members have joined or timed out.
+        """Join the group's next generation. Returns when all members have joined or timed out.
 
-        A new member gets its ID first, and then joins with it (KIP-394). While waiting, `is_wanted`
-        is called several times a second. If it returns False, the result is None.
+        A new member first gets an ID, and then joins with this ID (KIP-394). While the call waits,
+        it calls `is_wanted` several times a second, and returns None if `is_wanted` returns False.
         """
         protocol = JoinGroupRequest.JoinGroupRequestProtocol(name=PROTOCOL_NAME, metadata=metadata)
         while True:
@@ -123,8 +123,9 @@ class GroupCalls:
     def sync(
         self, joined: JoinedGroup, assignments: Mapping[str, bytes], is_wanted: Callable[[], bool]
     ) -> bytes | None:
-        """Return this member's assignment, or None if `is_wanted` returns False. The leader sends
-        the assignments of all members.
+        """Return this member's assignment in the generation that it has joined, or None if
+        `is_wanted` returns False. The leader passes `assignments` for all members, other members an
+        empty mapping.
         """
         assignment = SyncGroupRequest.SyncGroupRequestAssignment
         request = SyncGroupRequest(
@@ -145,14 +146,14 @@ class GroupCalls:
             self._heartbeat(self._client.connection_to(node), joined, timeout_s)
 
     def heartbeat_in_parallel(self, joined: JoinedGroup, *, timeout_s: float) -> None:
-        """Send a heartbeat over a second connection, as `join` or `sync` waits on the first."""
+        """Send a heartbeat over a second connection while `join` or `sync` waits on the first."""
         with self._coordinating() as node:
             if self._second is None or not self._second.is_usable():
                 self._second = self._client.open_connection(node)
             self._heartbeat(self._second, joined, timeout_s)
 
     def leave(self, *, timeout_s: float) -> None:
-        """Leave the group, so that its other members need not wait until the session times out."""
+        """Leave the group, so that other members need not wait for the session timeout."""
         if not self.member_id:
             return
         identity = LeaveGroupRequest.MemberIdentity(
@@ -185,8 +186,8 @@ class GroupCalls:
         self._check(connection.request(request, timeout_s=timeout_s), "staying in")
 
     def _delayed_call(self, request: Message, is_wanted: Callable[[], bool]) -> Message | None:
-        """Return a response that may be delayed for as long as a rebalance, or None if it is no
-        longer wanted.
+        """Return the response to a request that may be delayed for as long as a rebalance takes, or
+        None if `is_wanted` returns False.
         """
         with self._coordinating() as node:
             answer = self._await(node, request, is_wanted)
@@ -201,7 +202,7 @@ class GroupCalls:
         connection.begin(request)
         while not deadline.has_passed and not connection.wait_readable(ANSWER_STEP_S):
             if not is_wanted():
-                connection.close()  # the response is still pending
+                connection.close()  # its response is pending, so it cannot be reused
                 return None
             self._check_still_coordinates(node, connection)
         return connection.finish(timeout_s=max(deadline.left_s, 1.0))
@@ -226,8 +227,8 @@ class GroupCalls:
 
     @contextmanager
     def _coordinating(self) -> Iterator[int]:
-        """Yield the coordinator's node for one call. The coordinator is forgotten if it does not
-        respond, or reports that it is not the coordinator.
+        """Yield the coordinator's node for one call. If the broker does not respond, or reports
+        that it is not the coordinator, the next call looks up the coordinator again.
         """
         try:
             if self._node is None:

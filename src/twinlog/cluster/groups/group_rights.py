@@ -1,8 +1,8 @@
 """Checks permissions on groups, without side effects.
 
-Any broker can be queried, because a broker checks permissions before it checks whether it is the
-coordinator. Looking up the coordinator would have a side effect: brokers without an offsets topic
-create it.
+Any broker can be queried, because a broker checks permissions before it checks if it is the
+coordinator. The coordinator is not looked up, because this has a side effect: if the cluster has no
+offsets topic, the brokers create it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from twinlog.wire.error_codes import GROUP_AUTHORIZATION_FAILED, NONE, error_for
 
 WITH_OPERATIONS: Final = 3
 MISSING_IS_DEAD: Final = 5
-"""The last version in which a missing group has the state Dead instead of an error (KIP-1043)."""
+"""The last version of DescribeGroups in which a missing group is Dead, not an error (KIP-1043)."""
 
 
 def check_group_read(client: ClusterClient, group: str) -> None:
-    """Raise Unauthorized if Twinlog's user certainly may not join the group.
+    """Raise Unauthorized if a broker reports that Twinlog's user is not permitted to join the
+    group.
 
-    Only the coordinator reports permissions in detail. So a user that may describe the group, but
-    not read it, is detected only if the queried broker happens to be the coordinator.
+    Only the coordinator reports which operations are permitted. So if the user has DESCRIBE but not
+    READ on the group, an error is raised only if the queried broker happens to be the coordinator.
     """
     if unreadable_groups(client, [group]):
         raise error_for(
@@ -39,7 +40,7 @@ def check_group_read(client: ClusterClient, group: str) -> None:
 
 
 def unreadable_groups(client: ClusterClient, groups: Sequence[str]) -> list[str]:
-    """Return the groups that Twinlog's user certainly may not join, see `check_group_read`."""
+    """Return the groups for which `check_group_read` would raise Unauthorized."""
     if not groups:
         return []
     request = DescribeGroupsRequest(groups=list(groups), include_authorized_operations=True)
@@ -56,12 +57,14 @@ def _is_denied(group: Message) -> bool:
 
 
 def may_describe_groups(client: ClusterClient, name: str) -> bool:
-    """Return whether Twinlog's user may describe a group with this name, even if none exists."""
+    """Return True if Twinlog's user is permitted to describe a group with this name."""
     return not hidden_groups(client, [name])
 
 
 def hidden_groups(client: ClusterClient, groups: Sequence[str]) -> frozenset[str]:
-    """Return the groups that Twinlog's user may not describe, whether they exist or not."""
+    """Return the groups that Twinlog's user is not permitted to describe. These groups might not
+    exist.
+    """
     if not groups:
         return frozenset()
     request = DescribeGroupsRequest(groups=list(groups), include_authorized_operations=False)

@@ -1,38 +1,38 @@
-"""Leader election: membership of a group, of which the group leader leads the flow.
+"""Leader election: processes are members of a group, and the group's leader leads the flow.
 
     JOINING --> LEADING | STANDBY --> ... --> LEFT
 
-*Problem.* Several processes may run a flow, and one of them must lead it. If it dies, another one
-must take over within seconds, without a coordination service beside Kafka. Kafka's own group
-protocol elects a leader among the members of a group, and notices that a member is dead. The leader
-sends its metadata to the standbys as their assignment, so they know who leads. It stays leader
-through a rebalance, because the coordinator keeps a leader that rejoins in time.
+*Problem.* Several processes may run a flow, and one of them must lead it. If the leader dies,
+another process must take over within seconds, without a coordination service besides Kafka. Kafka's
+own group protocol elects a leader among the members of a group, and notices that a member is dead.
+The leader sends its metadata to the standbys as their assignment, so they know which process leads.
+A rebalance does not change the leader, because the coordinator keeps a leader that rejoins in time.
 
-*What this cannot give.* At no moment can a process be sure that it alone leads: it may be frozen
-between a check of `is_leading` and the action that follows. So leadership only decides who tries to
-write. Whether a write counts is decided by generations (`mirror.state.generations`), which fence
-the writes of older leaders. Two rules keep the time short in which two processes act as leaders:
+*Limit.* A process can never be sure that no other process leads, because it may be frozen between a
+check of `is_leading` and the action that follows. So leadership only determines which process tries
+to write. Generations (`mirror.state.generations`) determine which writes are valid, and fence the
+writes of older leaders. Two rules keep the time short in which two processes act as leaders:
 
 1. *Leadership ends by the local clock*, one session timeout after the last call to which the
-   coordinator responded. The time is counted from when that call was *sent*, because the
-   coordinator has restarted its own session timeout only later. So a member stops leading before
-   the coordinator can have removed it. The clock continues while the machine is suspended
+   coordinator responded. The timeout starts when the call is *sent*. The coordinator restarts its
+   own session timeout only later, when it receives the call. So a member stops leading before the
+   coordinator can have removed it. The clock continues while the machine is suspended
    (`twinlog.clock`).
 2. *Heartbeats continue while a JoinGroup waits*, over a second connection. A rebalance waits for a
-   dead standby for up to its session timeout. By rule 1, that silence would otherwise end the
-   leadership of a healthy process.
+   dead standby until the standby's session times out. Without heartbeats in this time, rule 1 would
+   end the leadership of a healthy process.
 
-*What may die.* A leader that is killed is removed after SESSION_TIMEOUT_MS, and a standby notices
-that with its next heartbeat. A leader that ends cleanly leaves the group, so that a standby leads
-immediately. A coordinator that dies or freezes is replaced by the cluster, and members look up its
-successor. If the cluster is unreachable, the leader stops leading after a session timeout, and no
-process leads.
+*Failures.* If a leader is killed, the coordinator removes it after SESSION_TIMEOUT_MS, and a
+standby notices the rebalance with its next heartbeat. A leader that shuts down cleanly leaves the
+group, so that a standby leads immediately. If a coordinator dies or freezes, the cluster elects
+another one, and members look it up. If the cluster is unreachable, the leader stops leading after a
+session timeout, and no process leads.
 
-A membership has no thread of its own: between heartbeats it pauses as a `RepeatedJob`, and `_run`
-is a generator that yields its pauses.
+A membership has no thread of its own. `_run` is a generator that yields the pause before its next
+step, and a `RepeatedJob` runs these steps.
 
-**Metadata**, with which a member describes itself, is JSON that other members and other releases
-read. So each part may be missing, and each reader of a part returns a default if it is.
+**Metadata**, with which a member describes itself, is JSON that members of other releases also
+read. So each field may be missing, and each function that reads a field then returns a default.
 
     host, pid, started    who the process is, for people
     config                digests of its configuration by key (CONFIG_MISMATCH)
@@ -66,7 +66,7 @@ log = logging.getLogger(__name__)
 
 
 class MemberRole(StrEnum):
-    """What a member currently does."""
+    """The role of a member in its group."""
 
     JOINING = "joining"
     LEADING = "leading"
@@ -76,45 +76,45 @@ class MemberRole(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MembershipState:
-    """The state of a member. `problem` is why it has not joined."""
+    """The state of a member. `problem` is the error because of which it has not joined, or None."""
 
     role: MemberRole = MemberRole.JOINING
     member_id: str = ""
     generation: int = -1
     leader: bytes = b""
-    """Metadata of the leader. Empty while unknown."""
+    """Metadata of the group's leader. Empty while unknown."""
     members: int = 0
-    """Number of members. Only the leader knows it; otherwise 0."""
+    """Number of members of the group. 0 unless this member is the leader."""
     others: tuple[bytes, ...] = ()
-    """Metadata of the standbys. Only the leader knows it."""
+    """Metadata of the standbys. Empty unless this member is the leader."""
     problem: TwinlogError | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """A process's share of the work, which a standby reports to the leader."""
+    """Number of flows that a process leads. A standby reports it to the leader."""
 
     process: str
     leads: int
     """Number of flows that the process leads."""
     is_ready: bool
-    """Whether the process could lead this flow."""
+    """True if the process is ready to lead this flow."""
 
 
 def process_metadata(config: Mapping[str, str] | None = None) -> bytes:
-    """Return the metadata of this process, with digests of its configuration by key."""
+    """Return the metadata of this process. `config`: digests of the configuration, by key."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
     member = {"host": socket.gethostname(), "pid": os.getpid(), "started": started}
     return with_config(json.dumps(member).encode(), config)
 
 
 def with_config(metadata: bytes, config: Mapping[str, str] | None) -> bytes:
-    """Return the metadata with this configuration, unless it is None."""
+    """Return the metadata with these digests of the configuration (None: return it unchanged)."""
     return metadata if config is None else _with_part(metadata, config=dict(config))
 
 
 def config_of(metadata: bytes) -> Mapping[str, str] | None:
-    """Return the digests of the configuration in the metadata, or None."""
+    """Return the digests of the configuration in the metadata, or None if it has none."""
     try:
         config = json.loads(metadata)["config"]
     except (ValueError, KeyError, TypeError):
@@ -135,7 +135,9 @@ def share_of(metadata: bytes) -> Share | None:
 
 
 def with_successor(metadata: bytes, process: str) -> bytes:
-    """Return a leader's metadata with the process to which it is about to hand over, or empty."""
+    """Return a leader's metadata with its successor: the process to which it is about to hand over,
+    or an empty text if there is none.
+    """
     return _with_part(metadata, successor=process)
 
 
@@ -144,7 +146,7 @@ def _with_part(metadata: bytes, **part: object) -> bytes:
 
 
 def successor_of(metadata: bytes) -> str:
-    """Return the process to which the leader is about to hand over, or an empty text."""
+    """Return the process to which the leader is about to hand over, or an empty text if none."""
     try:
         return str(json.loads(metadata).get("successor", ""))
     except (ValueError, AttributeError):
@@ -152,8 +154,8 @@ def successor_of(metadata: bytes) -> str:
 
 
 def describe_member(metadata: bytes) -> str:
-    """Return text like `process 4711 on host-a, since 2026-11-21T04:24:00+00:00`. Unknown metadata
-    is returned unchanged.
+    """Return text like `process 4711 on host-a, since 2026-11-21T04:24:00+00:00`. Metadata in
+    another format is returned as text.
     """
     if not metadata:
         return "not known yet"
@@ -166,20 +168,20 @@ def describe_member(metadata: bytes) -> str:
 
 SESSION_TIMEOUT_MS: Final = 10_000
 HEARTBEAT_MS: Final = 3_000
-"""Kafka recommends at most a third of the session timeout, so that two heartbeats may be lost."""
+"""Heartbeat interval of a leader. At most a third of the session timeout, as Kafka recommends."""
 
 STANDBY_HEARTBEAT_S: Final = 1.0
-"""Short, because a standby learns from its next heartbeat that the leader is dead."""
+"""Heartbeat interval of a standby. Short, because its next heartbeat shows that the leader died."""
 
 REBALANCE_TIMEOUT_MS: Final = 60_000
-"""Longer than the session timeout, so that a slow rebalance never ends a membership."""
+"""Time for members to rejoin. Long, so that a slow rebalance never ends a membership."""
 
 LEAVE_TIMEOUT_S: Final = 2.0
 WAIT_STEP_S: Final = 0.5
 
 
 class Membership:
-    """A member of a group, until `leave`."""
+    """A member of a group. Joins after `start`, and rejoins after failures until `leave`."""
 
     def __init__(
         self,
@@ -201,7 +203,7 @@ class Membership:
         self._wake = threading.Event()
         self._patience = replace(patience, sleep=self._pause)
         self._prompt_patience = replace(self._patience, backoff=Backoff(cap_ms=1_000))
-        # a silent broker must not delay the next attempt for as long as a session
+        # a request to a silent broker must time out before the session does
         prompt = replace(settings, request_timeout_ms=session_timeout_ms // 2)
         self._client = ClusterClient(prompt, patience=self._patience)
         group = GroupSettings(
@@ -219,12 +221,12 @@ class Membership:
         self._job = RepeatedJob(f"group-{group_id}", lambda: next(steps, 0.0), self._leave_group)
 
     def start(self) -> None:
-        """Join the group, in the background."""
+        """Start to join the group, in the background."""
         self._job.start()
 
     @property
     def state(self) -> MembershipState:
-        """The current state. Its role is no longer LEADING once the session may have ended."""
+        """The current state. The role is not LEADING if the session may have timed out."""
         with self._changed:
             state = self._state
         if state.role is MemberRole.LEADING and self._is_session_over():
@@ -233,7 +235,7 @@ class Membership:
 
     @property
     def is_leading(self) -> bool:
-        """Whether this member leads now, by its own clock."""
+        """True if this member leads and, by its own clock, its session has not timed out."""
         return self.state.role is MemberRole.LEADING
 
     @property
@@ -242,14 +244,14 @@ class Membership:
         return describe_member(self.state.leader)
 
     def wait_for(self, predicate: Callable[[MembershipState], bool], *, within_s: float) -> bool:
-        """Wait until the state satisfies the predicate. Returns False after a timeout."""
+        """Wait until `predicate` is true for the state. Returns False after a timeout."""
         deadline = self._patience.deadline(within_s)
         with self._changed:
             while not predicate(self.state):
                 if deadline.has_passed:
                     return False
-                # waits in steps, because no event occurs when the leadership ends by the local
-                # clock
+                # wait in steps, because nothing notifies the condition when the leadership ends by
+                # the local clock
                 self._changed.wait(min(deadline.left_s, WAIT_STEP_S))
             return True
 
@@ -258,12 +260,12 @@ class Membership:
         return self._metadata
 
     def announce(self, metadata: bytes) -> None:
-        """Change the metadata of this member. It rejoins with it within a heartbeat."""
+        """Change the member's metadata. It rejoins with the new metadata within a heartbeat."""
         self._metadata = metadata
 
     @property
     def gone_for_s(self) -> float | None:
-        """Seconds since `leave`, or None before it."""
+        """Seconds since the call of `leave`, or None if it was not called."""
         return None if self._left_at is None else self._clock() - self._left_at
 
     def leave(self) -> None:
@@ -278,18 +280,18 @@ class Membership:
         self._job.join(3 * LEAVE_TIMEOUT_S)
 
     def retry_now(self) -> None:
-        """End a pause, because the cause of a failure may be gone."""
+        """Retry without the rest of the pause, because the cause of the failure may be gone."""
         self._wake.set()
         self._job.run_now()
 
     def _pause(self, seconds: float) -> None:
-        """Pause for this time, or until `retry_now` or `leave`. After `leave` it does not pause."""
+        """Pause for this time, or until `retry_now` or `leave`. No pause after `leave`."""
         if not self._stop.is_set():
             self._wake.wait(seconds)
             self._wake.clear()
 
     def _run(self) -> Iterator[float]:
-        """Take part in generations until `leave`. Yields the seconds until it is to go on."""
+        """Take part in the group until `leave`. Yields the seconds before the next step."""
         failures = 0
         while not self._stop.is_set():
             try:
@@ -301,7 +303,7 @@ class Membership:
                 yield self._patience.wait_s(failures)
 
     def _run_generation(self) -> Iterator[float]:
-        """Take part in one generation: join, sync, then heartbeats until the next one begins."""
+        """Take part in one generation: join, sync, and send heartbeats until a rebalance."""
         sent = self._clock()
         metadata = self._metadata
         joined = self._calls.join(metadata, self._while_delayed)
@@ -316,8 +318,9 @@ class Membership:
             return
         self._confirmed_at = max(sent, self._confirmed_at)
         if self._clock() - self._confirmed_at >= self._heartbeat_s:
-            # the join was delayed, so the session counted from its sending may be almost over: a
-            # heartbeat first, or lanes would be started only to be stopped
+            # the join was delayed, so the session, which began when the join was sent, may be
+            # almost over; send a heartbeat before leading, or lanes would start and be stopped
+            # again
             self._heartbeat(joined)
         self._set_joined(joined, leader)
         yield from self._send_heartbeats(joined, leader, metadata)
@@ -325,8 +328,8 @@ class Membership:
     def _send_heartbeats(
         self, joined: JoinedGroup, leader: bytes, metadata: bytes
     ) -> Iterator[float]:
-        """Send heartbeats until a rebalance begins or the metadata changes. Retriable failures do
-        not end it.
+        """Send heartbeats until a rebalance begins or the metadata changes. Continues after
+        retriable errors.
         """
         failures = 0
         pause_s = self._heartbeat_s if joined.leads else min(self._heartbeat_s, STANDBY_HEARTBEAT_S)
@@ -364,21 +367,21 @@ class Membership:
         )
 
     def _heartbeat(self, joined: JoinedGroup) -> bool:
-        """Send a heartbeat. Returns False if a rebalance has begun: the member must rejoin."""
+        """Send a heartbeat. Returns False if a rebalance has begun, so the member must rejoin."""
         sent = self._clock()
         try:
             self._calls.heartbeat(joined, timeout_s=self._heartbeat_s)
         except BrokerRefused as error:
             if error.kafka_error != REBALANCE_IN_PROGRESS:
                 raise
-            # a rebalance is in progress, so the coordinator still has this member
+            # the coordinator responded, so this also counts as a heartbeat
             self._confirmed_at = sent
             return False
         self._confirmed_at = sent
         return True
 
     def _while_delayed(self) -> bool:
-        """Keep leading while a response is delayed. Returns False if the member leaves."""
+        """Send heartbeats of a leader while a response is delayed. Returns False after `leave`."""
         if self._joined is not None and self._state.role is MemberRole.LEADING:
             self._keep_leading(self._joined)
         return not self._stop.is_set()

@@ -1,19 +1,19 @@
 """Reads and sets the start offsets of share groups (KIP-932).
 
 A share group has no committed offset. In each partition it has a start offset, below which all
-records are processed, and a state for each record from there on. Brokers report only two numbers:
-the start offset, as it was before the last acknowledgement that they noted, and the lag, which is
-the number of unprocessed records. An example (`.` is an unprocessed record):
+records are processed, and a state for each record at or after the start offset. Brokers report only
+the start offset, as it was before the last recorded acknowledgement, and the lag, which is the
+number of unprocessed records. An example (`.` is an unprocessed record):
 
     start offset 4     processed: 4 5 6 . . 9 . .      end 12     lag 4
 
 So the position of a group is known only within two bounds:
 
-- *At least*: all records below the start offset are processed, or all records if the lag is 0. The
-  group can resume there on another cluster without skipping a record. Records that it has
-  acknowledged after the start offset are delivered again.
-- *At most*: the end minus the lag (8 here). This would be the position if the processed records had
-  no holes.
+- *Lower bound*: the start offset, or the end if the lag is 0, because all records below it are
+  processed. If the group resumes at this offset on another cluster, no record is skipped, but
+  records that the group has acknowledged after the start offset are delivered again.
+- *Upper bound*: the end minus the lag (8 in the example). This would be the position if no
+  unprocessed record were before a processed one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from twinlog.wire.error_codes import (
 )
 
 GROUPS_AT_ONCE: Final = 100
-"""Few, because the coordinator queries other brokers for states before it responds."""
+"""Number of groups per request. Small, because a coordinator has to query other brokers."""
 
 READING: Final = "reading start offsets of share"
 SETTING: Final = "setting start offsets of share"
@@ -57,7 +57,7 @@ class _State:
 
     start: int
     lag: int
-    """The number of unprocessed records, or -1 if unknown."""
+    """Number of unprocessed records, or -1 if unknown."""
 
 
 _States: TypeAlias = Mapping[TopicPartition, _State]
@@ -66,11 +66,12 @@ _States: TypeAlias = Mapping[TopicPartition, _State]
 def fetch_start_offsets(
     coordinators: Coordinators, groups: Iterable[str]
 ) -> dict[str, GroupOffsets | TwinlogError]:
-    """Return where each share group can resume without skipping a record, or the error.
+    """Return the offsets at which each share group can resume without skipping a record, or an
+    error.
 
-    A missing group and a group of another kind have no offsets, and neither has a partition of
-    which nothing is processed. Brokers silently omit partitions of topics that Twinlog's user may
-    not describe. Raises Unsupported for brokers without this API.
+    The result is empty for a missing group and for a group of another kind. It lacks partitions
+    without a processed record. Brokers silently omit partitions of topics that Twinlog's user is
+    not permitted to describe. Raises Unsupported for brokers without this API.
     """
     return _fetch(
         coordinators,
@@ -82,9 +83,10 @@ def fetch_start_offsets(
 def fetch_furthest_offsets(
     coordinators: Coordinators, groups: Iterable[str]
 ) -> dict[str, GroupOffsets | TwinlogError]:
-    """Return the offset after all records that each share group may have processed, or the error.
+    """Return the offsets after all records that each share group may have processed, or an error.
+    If a lower offset were set, processed records could be delivered again.
 
-    To set a lower offset could deliver records again. Otherwise like `fetch_start_offsets`.
+    Otherwise like `fetch_start_offsets`.
     """
     return _fetch(
         coordinators,
@@ -101,7 +103,7 @@ def offsets_of(
     furthest: bool = False,
 ) -> dict[str, GroupOffsets | TwinlogError]:
     """Return the offsets of consumer groups and share groups. If the brokers do not support share
-    groups, each of these has the error.
+    groups, the result of each share group is the error.
     """
     out = fetch_offsets(coordinators, consumers)
     try:
@@ -114,11 +116,11 @@ def offsets_of(
 def alter_start_offsets(
     coordinators: Coordinators, offsets: Mapping[str, GroupOffsets]
 ) -> dict[str, CommitResult | TwinlogError]:
-    """Set start offsets of share groups without members. Returns None or the error for each
-    partition, or one error for the whole group.
+    """Set start offsets of share groups without members. For each group, returns None or an error
+    for each partition, or one error for the whole group.
 
-    The coordinator rejects a group that has members (`is_refused_as_active`), and creates a missing
-    group. Raises Unsupported for brokers without share groups.
+    The coordinator rejects the offsets if the group has members (`is_refused_as_active`), and
+    creates a missing group. Raises Unsupported for brokers without share groups.
     """
 
     def ask(node: int, group_ids: Sequence[str]) -> dict[str, CommitResult | TwinlogError]:
@@ -141,7 +143,7 @@ def _fetch(
         if not isinstance(states, TwinlogError) and any(state.lag >= 0 for state in states.values())
     }
     tps = {tp for states in counted.values() for tp in states}
-    # ends before lags, so that the lag counts every record below the end
+    # read the ends before the lags, so that the lag includes every unprocessed record below the end
     ends = list_offsets(coordinators.client, tps, LATEST)
     described |= _describe(coordinators, counted)
 

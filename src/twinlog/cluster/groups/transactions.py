@@ -1,26 +1,27 @@
 """A minimal transactional producer (KIP-98): writes records and the offsets of a group atomically.
 
-*One process.* `write` is a whole transaction:
+*One process.* `write` runs a whole transaction:
 
     begin_epoch | add partitions, append records | add group, set its offsets | check | commit
 
-*Several processes.* The steps are also available separately. One process begins (`begin_epoch`).
-Others join with its producer ID and epoch (`joining`), and add to the transaction. One process ends
-it (`end`, then `end_epoch`). Each partition must be written by only one of them, whose sequences
-begin with 0.
+*Several processes.* The steps are also separate methods. One process begins (`begin_epoch`). Other
+processes join with its producer ID and epoch (`joining`), and append records. One process ends the
+transaction (`end`, then `end_epoch`). Each partition must be written by only one process, with
+sequence numbers from 0.
 
 *Fencing.* Only one process at a time can use a transactional ID, because `begin_epoch` fences its
-previous user. A transaction that this user left open is rolled back, or completed if its end was
-already decided. After `begin_epoch` has returned, nothing of the previous user can arrive any more.
-The offsets that it committed must be read with `settled` (`fetch_offsets`), because the coordinator
-of the group learns of the end later than the coordinator of the transaction.
+previous user. A transaction that the previous user left open is rolled back, or completed if its
+end was already decided. After `begin_epoch` has returned, no request of the previous user is
+accepted any more. The offsets that the previous user committed must be read with `settled`
+(`fetch_offsets`), because the group's coordinator learns of the end of a transaction later than the
+transaction's coordinator.
 
-*Unknown outcomes.* Nothing whose outcome is unknown is repeated, except a batch, which a broker
-recognizes by its sequence. After any error, the caller begins a new epoch and reads the offsets,
-which shows what was committed.
+*Unknown outcomes.* If the outcome of a request is unknown, the request is not repeated, except for
+a batch, which a broker recognizes by its sequence numbers. After any error, the caller begins a new
+epoch and reads the offsets, which show what was committed.
 
-*Versions.* Requests have the versions before KIP-890 part 2, which all brokers from 0.11 to 4.x
-accept. Partitions and groups are added to a transaction by separate requests.
+*Versions.* Requests have versions from before KIP-890 part 2, which all brokers from 0.11 to 4.x
+accept. So partitions and groups are added to a transaction by separate requests.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ SIMPLE: Final = -1
 
 
 class ProducerFenced(NamedTuple):
-    """Code and text of the error if another process has begun to use the transactional ID."""
+    """Code and text of the error to raise if a new user of the transactional ID fenced this one."""
 
     code: str
     why: str
@@ -87,20 +88,20 @@ NOT_ATTEMPTED: Final = 55
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionState:
-    """The state of a transactional ID, as its coordinator reports it."""
+    """The state of a transactional ID and its last transaction, as the coordinator reports it."""
 
     identity: ProducerIdentity
     is_open: bool
     is_committed: bool
-    """Whether the commit is decided. Some leaders of its partitions may not know it yet."""
+    """True if the commit is decided. Some partitions might not have its marker yet."""
     started_ms: int
-    """When it began, by the coordinator's clock. It differs between transactions of one epoch."""
+    """When the transaction began, by the coordinator's clock. Unique within an epoch."""
     tps: frozenset[TopicPartition]
-    """The partitions that were added to it, including those of group offsets."""
+    """The partitions that were added to the transaction, including those of the offsets topic."""
 
 
 class Transactions:
-    """Transactions of one transactional ID and one group, in one thread."""
+    """Transactions of one transactional ID and one group. Not thread-safe."""
 
     def __init__(
         self,
@@ -116,34 +117,34 @@ class Transactions:
         self._client = client
         self.transactional_id, self.group, self._timeout_ms = transactional_id, group, timeout_ms
         self.identity = joining
-        """The producer ID and epoch of its records."""
+        """The producer ID and epoch of the transaction's records."""
         self._groups, self._fenced = Coordinators(client), fenced
         self._sequences: dict[TopicPartition, int] = {}
         self._node: int | None = None
 
     def error_of(self, error: TwinlogError) -> TwinlogError:
-        """Return the error to raise for a leader's error: if the leader rejects the epoch, that of
-        the whole transaction.
+        """Return the error to raise for a partition leader's error: the error of a fenced
+        transaction if the leader has rejected the epoch, else the leader's error.
         """
         number = getattr(error, "kafka_error", 0)
         return self._fenced_error(number, "appending for") if number in FENCED else error
 
     def begin_epoch(self) -> None:
-        """Fence the previous user of the ID, and wait until its open transaction has ended."""
+        """Fence the previous user of the transactional ID, and wait until its transaction ends."""
         self.identity = self._retrying(lambda: self._new_epoch(NOBODY))
         self._sequences = {}
 
     def end_epoch(self) -> None:
-        """Roll back the open transaction of this epoch, fence all processes that joined it, and
-        wait for the end.
+        """Roll back the open transaction of this epoch, fence all processes that have joined it,
+        and wait until it has ended.
 
-        Nothing is done if another process has begun a newer epoch. Raises TwinlogError.
+        Has no effect if another process has begun a newer epoch. Raises TwinlogError.
 
-        The coordinator always compares the epoch of an EndTxn, but that of an InitProducerId only
-        if no transaction is open. So each attempt first queries whether this epoch is still the
-        newest. A run that begins after that response is not affected, with one exception: if it
-        opens its transaction before the next request arrives, one round trip later, it is fenced.
-        This is an error of that run, but never a wrong row.
+        The coordinator always checks the epoch in an EndTxn, but the epoch in an InitProducerId
+        only if no transaction is open. So each attempt first queries if this epoch is still the
+        newest. If another run begins an epoch after the response to this query, the run is usually
+        not affected. It is fenced only if it also opens its transaction before this process's next
+        request arrives, one round trip later. The run then fails, but no wrong row is written.
         """
 
         def ask() -> None:
@@ -185,11 +186,11 @@ class Transactions:
         metadata: str = "",
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        """Append the records and set the group's offsets, with this `metadata`, in one transaction.
+        """Append the records and set the group's offsets with `metadata`, all in one transaction.
 
         `check` is called before the commit. If it raises TwinlogError, the transaction is rolled
-        back. Raises TwinlogError. The offsets after the next `begin_epoch` then show whether the
-        transaction was committed.
+        back. Raises TwinlogError. After an error, the offsets that are read after the next
+        `begin_epoch` show if the transaction was committed.
         """
         if records:
             self.add_partitions([tp])
@@ -202,19 +203,20 @@ class Transactions:
                 base_sequence=first,
                 is_transactional=True,
             )
-            # the leader may move, and recognizes a batch that is already appended by its sequence
+            # retries are safe: a leader recognizes a batch that is already appended by its sequence
+            # numbers
             self._client.retrying(
                 lambda: produce_batch(
                     self._client, tp, batch, transactional_id=self.transactional_id
                 ),
-                timeout_s=self._timeout_ms / 2000,  # before the coordinator rolls it back
+                timeout_s=self._timeout_ms / 2000,  # before the coordinator rolls back
             )
             self._sequences[tp] = first + len(records)
         self.commit_offsets({tp: Committed(at, metadata) for tp, at in offsets.items()})
         try:
             check()
         except TwinlogError:
-            with suppress(TwinlogError):  # if this fails, the coordinator rolls it back later
+            with suppress(TwinlogError):  # if this fails, the coordinator rolls back later
                 self.end(committed=False)
             raise
         self.end(committed=True)
@@ -222,7 +224,7 @@ class Transactions:
     # -- steps of a transaction
 
     def add_partitions(self, tps: Collection[TopicPartition]) -> None:
-        """Add partitions to the transaction, before their first record. Idempotent."""
+        """Add partitions to the transaction. Must precede their first record. Idempotent."""
         topic_of = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 
         def ask() -> None:
@@ -239,7 +241,7 @@ class Transactions:
             for topic in answer.results_by_topic_v3_and_below:
                 for result in topic.results_by_partition:
                     number = int(result.partition_error_code)
-                    # this code only means that another partition has an error
+                    # OPERATION_NOT_ATTEMPTED only means that another partition has an error
                     if number != NOT_ATTEMPTED:
                         what = f"{topic.name}-{result.partition_index}"
                         right = f"WRITE on topic {topic.name}"
@@ -249,7 +251,7 @@ class Transactions:
             self._retrying(ask)
 
     def describe(self) -> TransactionState:
-        """Return the state of this transactional ID. Raises Unsupported before Kafka 3.0."""
+        """Return the state of the transactional ID. Raises Unsupported for brokers before 3.0."""
         return self._retrying(self._describe)
 
     def _describe(self) -> TransactionState:
@@ -336,8 +338,8 @@ class Transactions:
         or_raise(self._groups.ask([self.group], ask, doing="committing offsets of")[self.group])
 
     def end(self, *, committed: bool) -> None:
-        """Commit the transaction or roll it back, with one attempt: after an error it may have
-        ended in this way, too.
+        """Commit the transaction or roll it back, with one attempt. After an error, the outcome is
+        unknown: the coordinator may have executed the request.
         """
         request = EndTxnRequest(
             transactional_id=self.transactional_id,
@@ -349,7 +351,7 @@ class Transactions:
             answer = self._client.attempt(self._coordinator(), request, maximum=BEFORE_VERSION_2)
             self._require(int(answer.error_code), "ending a transaction of")
         except TwinlogError:
-            self._node = None  # it may have moved
+            self._node = None  # the coordinator may have moved
             raise
 
     # -- the coordinator
@@ -367,7 +369,7 @@ class Transactions:
             try:
                 return ask()
             except TwinlogError:
-                self._node = None  # it may have moved
+                self._node = None  # the coordinator may have moved
                 raise
 
         return self._client.retrying(again)

@@ -1,4 +1,4 @@
-"""The bounds of logs: as consumers see them (ListOffsets), and the real end (leader epochs).
+"""The begin and end of logs: as consumers see them (ListOffsets), and the real end (leader epochs).
 
     log start     last stable offset     high watermark     end of the leader epoch
     |             |                      |                  |
@@ -6,9 +6,10 @@
     [.............|......................|..................|   next append
                   open transactions      not on all in-sync replicas
 
-ListOffsets returns the log start, and as latest offset the high watermark, or the last stable
-offset for READ_COMMITTED. Records above it are already in the log, and an append goes after them.
-Only the end of the current leader epoch (`log_ends`) shows where.
+ListOffsets returns the log start. As latest offset it returns the high watermark, or the last
+stable offset with READ_COMMITTED. The log may already have records above the latest offset, and the
+next append is placed after these records. Only the end of the current leader epoch (`log_ends`) is
+the offset of the next append.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from twinlog.wire.error_codes import error_for
 
 LATEST: Final = -1
 EARLIEST: Final = -2
-"""The log start."""
+"""Pseudo-timestamp for ListOffsets: the log start."""
 MAX_TIMESTAMP: Final = -3
-"""The record with the greatest timestamp (KIP-734, brokers since 3.0)."""
+"""Pseudo-timestamp: the record with the greatest timestamp (KIP-734, brokers since 3.0)."""
 
 CONSUMER: Final = -1
 """The replica ID of clients that are not replicas."""
@@ -38,12 +39,12 @@ WITH_LEADER_EPOCH: Final = 4
 """The first version of ListOffsets with leader epochs (Kafka 2.1)."""
 
 UP_TO_THE_TIER: Final = 7
-"""Later versions add special timestamps for tiered storage and a timeout."""
+"""The last version of ListOffsets without timestamps for tiered storage and without a timeout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetResult:
-    """An offset, or -1 if no record is as new. `timestamp` is -1 unless one was requested."""
+    """An offset, or -1 if no record is as new. `timestamp` is -1 for LATEST and EARLIEST."""
 
     offset: int
     timestamp: int
@@ -52,7 +53,7 @@ class OffsetResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochEnd:
-    """The highest leader epoch up to the requested one, and its end."""
+    """The highest leader epoch up to the requested one, and the offset at which that epoch ends."""
 
     leader_epoch: int
     end_offset: int
@@ -66,8 +67,8 @@ def list_offsets(
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, OffsetResult | TwinlogError]:
-    """Return offsets at LATEST, EARLIEST or MAX_TIMESTAMP, or the first ones not
-    older than a time.
+    """Return each partition's offset at LATEST, EARLIEST or MAX_TIMESTAMP, or of its first record
+    with at least this timestamp in ms.
     """
     topic_of = ListOffsetsRequest.ListOffsetsTopic
 
@@ -121,14 +122,14 @@ def offset_at(
     *,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> int:
-    """Return the offset of one partition. Raises the error that its leader returned."""
+    """Return the offset of one partition like `list_offsets`. Raises the error of its leader."""
     return or_raise(list_offsets(client, [tp], timestamp, isolation=isolation)[tp]).offset
 
 
 def log_ends(
     client: ClusterClient, tps: Iterable[TopicPartition], *, timeout_s: float | None = None
 ) -> dict[TopicPartition, EpochEnd | TwinlogError]:
-    """Return where the next append goes: the end of the current leader epoch, and that epoch."""
+    """Return the current leader epoch of each log, and its end: the offset of the next append."""
     return _epoch_ends(client, tps, lambda led: led.leader_epoch, timeout_s)
 
 
@@ -138,8 +139,8 @@ def leader_epoch_ends(
     *,
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, EpochEnd | TwinlogError]:
-    """Return where these leader epochs end in the current log. If that is below an offset that was
-    read in the epoch, the log was truncated.
+    """Return the offset at which each of these leader epochs ends in the current log. If a record
+    of the epoch was once read above this offset, the log was truncated.
     """
     return _epoch_ends(client, epochs, lambda led: epochs[led.tp], timeout_s)
 
@@ -163,7 +164,7 @@ def _epoch_ends(
                     partitions=[
                         topic_of.OffsetForLeaderPartition(
                             partition=led.tp.partition,
-                            # so that a broker that is not the leader returns an error
+                            # makes a broker that is not the leader return an error
                             current_leader_epoch=led.leader_epoch,
                             leader_epoch=epoch_of(led),
                         )

@@ -1,9 +1,8 @@
-"""Sends queries about partitions to their leaders: one request per broker, repeated if a leader
-moved.
+"""Sends requests about partitions to their leaders: one per broker, repeated if a leader has moved.
 
-*Problem.* A query about a thousand partitions needs a result for each. No error reports a partition
-without a leader, because there is no broker to send one. If a call waited for it as long as it may
-(a minute), all other partitions would wait as long, and a cold start makes ten such queries.
+*Problem.* A query about a thousand partitions needs a result for each of them. If a partition has
+no leader, no broker responds with an error. If a call waited for a leader until its deadline (a
+minute), all other partitions would wait as long, and a cold start makes ten such queries.
 
 *Rules* (ADR 14):
 
@@ -17,8 +16,8 @@ without a leader, because there is no broker to send one. If a call waited for i
 | is a broker that let a request time out    | none for SILENT_S: the broker is not queried again  |
 |                                            | (`client.silent`)                                   |
 
-So every call returns in time, with one result or error for each partition. Only an unreachable
-cluster is an exception.
+So every call returns in time, with one result or error for each partition, unless the whole cluster
+is unreachable.
 """
 
 from __future__ import annotations
@@ -41,22 +40,22 @@ from twinlog.wire.error_codes import (
 T = TypeVar("T")
 
 NO_LEADER_S: Final = 4.0
-"""Time for an election that has a candidate."""
+"""How long a partition without a leader is retried, in seconds: enough to elect a live replica."""
 
 FAILOVER_S: Final = 12.0
-"""A cluster notices within 9 s (broker.session.timeout.ms) that a leader is dead, and then elects
-its successor.
+"""How long a partition is retried if its leader cannot be reached, in seconds. A cluster notices
+within 9 s (broker.session.timeout.ms) that a broker is dead, and then elects new leaders.
 """
 
 SILENT_S: Final = 10.0
-"""As long as a request waits. By then, the cluster itself has fenced a frozen broker."""
+"""How long a broker gets no request after a timeout, in seconds. A frozen one is then fenced."""
 
 FORGET_S: Final = 600.0
-"""After this time without a query, the client forgets that a partition had no leader."""
+"""Seconds without a query after which the client forgets that a partition had no leader."""
 
 
 class LedPartition(NamedTuple):
-    """A partition, and what requests to its leader need."""
+    """A partition, and its leader epoch, which requests to the leader contain."""
 
     tp: TopicPartition
     leader_epoch: int
@@ -64,7 +63,7 @@ class LedPartition(NamedTuple):
 
 Answers = Mapping[TopicPartition, T | TwinlogError]
 Ask = Callable[[int, Sequence[LedPartition]], Answers[T]]
-"""Queries one broker once, about partitions that it leads."""
+"""A function that queries one broker once about partitions that it leads."""
 
 
 @dataclass(slots=True)
@@ -74,12 +73,12 @@ class _Round(Generic[T]):
     done: dict[TopicPartition, T | TwinlogError] = field(default_factory=dict)
     failed: dict[TopicPartition, TwinlogError] = field(default_factory=dict)
     leaderless: dict[TopicPartition, float] = field(default_factory=dict)
-    """Partitions without a leader in this call, and since when (monotonic)."""
+    """Partitions without a leader, with the monotonic time at which this call first found none."""
 
     def group(
         self, tps: Iterable[TopicPartition], timeout_s: float, *, is_first: bool
     ) -> dict[int, list[LedPartition]]:
-        """Group partitions by their leader. Those without one are added to `failed`."""
+        """Group partitions by their leader's node. Those without a leader are added to `failed`."""
         names = {tp.topic for tp in tps}
         kept = self.client.led
         if is_first and kept is not None and names <= kept.keys():
@@ -108,8 +107,8 @@ class _Round(Generic[T]):
         asked = time.monotonic()
         topics = self.client.metadata(names, timeout_s=timeout_s).topics
         if time.monotonic() - asked > NO_LEADER_S / 2:
-            # if metadata takes that long, the cluster itself did not respond, so leaders may be
-            # available
+            # if Metadata took this long, the whole cluster did not respond; leaders may exist, so
+            # the times for which none was found do not count
             self.leaderless.clear()
         return topics
 
@@ -136,7 +135,7 @@ class _Round(Generic[T]):
                 self.client.leaderless.pop(tp, None)
 
     def gives_up(self, tp: TopicPartition, error: TwinlogError) -> bool:
-        """Return whether it has had no leader for too long, in this call or in earlier ones."""
+        """Return True if the partition had no leader for too long, or in an earlier call."""
         now = time.monotonic()
         if not has_no_leader(error):
             self.leaderless.pop(tp, None)
@@ -150,14 +149,14 @@ class _Round(Generic[T]):
 
 
 def has_no_leader(error: TwinlogError) -> bool:
-    """Return whether the error means that there is no leader, or that it does not respond."""
+    """Return True if the error means that a leader does not exist, or does not respond."""
     if isinstance(error, BrokerRefused):
         return error.kafka_error == LEADER_NOT_AVAILABLE or error.code == "BROKER_NOT_AVAILABLE"
     return isinstance(error, Unreachable | Disconnected)
 
 
 def by_topic(partitions: Iterable[LedPartition]) -> dict[str, list[LedPartition]]:
-    """Group partitions by topic, as in Kafka's messages."""
+    """Group partitions by topic, as Kafka's requests do."""
     topics: dict[str, list[LedPartition]] = {}
     for led in partitions:
         topics.setdefault(led.tp.topic, []).append(led)
@@ -172,7 +171,8 @@ def ask_leaders(
     doing: str,
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, T | TwinlogError]:
-    """Return one result or error for each partition. Raises only if no broker can be reached.
+    """Call `ask` for each leader, and return one result or error for each partition. Raises an
+    error only if no broker can be reached.
 
     `doing` begins a message about a partition, for example "listing offsets of".
     """
@@ -209,7 +209,7 @@ def _forget_old(client: ClusterClient) -> None:
 
 
 def topics_of(tps: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Group the numbers of partitions by topic."""
+    """Group partition numbers by topic."""
     topics: dict[str, list[int]] = {}
     for tp in tps:
         topics.setdefault(tp.topic, []).append(tp.partition)

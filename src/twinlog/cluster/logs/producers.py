@@ -1,4 +1,4 @@
-"""Producer IDs: obtains new ones, and reads the state that leaders keep of them."""
+"""Producer IDs: obtains new ones, and reads the state that partition leaders store for each."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from twinlog.wire.error_codes import COORDINATOR_LOAD_IN_PROGRESS, error_for
 
 NO_PRODUCER_ID: Final = -1
 NO_TRANSACTION_TIMEOUT_MS: Final = 2**31 - 1
-"""The value of an idempotent producer without transactions, as in Java."""
+"""The transaction timeout that an idempotent producer without transactions sends, as in Java."""
 
 WITHOUT_TWO_PHASE_COMMIT: Final = 5
-"""The last version without flags for two-phase commit (KIP-939)."""
+"""The last version of InitProducerId without flags for two-phase commit (KIP-939)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +33,9 @@ class ProducerIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerState:
-    """A leader's state of a producer ID in one partition.
+    """The state that a partition's leader stores for a producer ID.
 
-    `last_timestamp` is the timestamp of its last record, not the time of the append.
+    `last_timestamp` is the timestamp of the producer's last record, not the time of its append.
     `current_transaction_start_offset` is -1 outside a transaction.
     """
 
@@ -49,7 +49,7 @@ def init_producer_id(client: ClusterClient) -> ProducerIdentity:
     """Obtain a new producer ID for an idempotent producer from any broker.
 
     A broker that has just started may return COORDINATOR_LOAD_IN_PROGRESS, or the ID -1 without an
-    error. Both are retried.
+    error. The request is retried in both cases.
     """
     request = InitProducerIdRequest(
         transactional_id=None,
@@ -84,8 +84,8 @@ Producers = dict[int, ProducerState]
 def describe_producers(
     client: ClusterClient, tps: Iterable[TopicPartition]
 ) -> dict[TopicPartition, Producers | TwinlogError]:
-    """Return all producers that the leader of each partition remembers (KIP-664, brokers since
-    2.8). Raises Unsupported.
+    """Return the state of all producer IDs that the leader of each partition remembers (KIP-664).
+    Raises Unsupported if a broker is older than 2.8.
     """
     topic_of = DescribeProducersRequest.TopicRequest
 
@@ -127,7 +127,9 @@ def describe_producers(
 def known_producers(
     client: ClusterClient, tps: Iterable[TopicPartition]
 ) -> dict[TopicPartition, Producers]:
-    """Return the producers of the partitions whose leader reports them. Others are left out."""
+    """Return the producers of partitions, like `describe_producers`, but leave out partitions with
+    an error. Old brokers lead to an empty result.
+    """
     try:
         described = describe_producers(client, tps)
     except Unsupported:

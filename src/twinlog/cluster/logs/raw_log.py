@@ -3,12 +3,13 @@
 A read has three difficulties, which `_Reading` hides from callers:
 
 - *Size.* A broker returns at least one whole batch, but only for the first partition of a response
-  (KIP-74). A later partition may get a part of a batch. It is read again with more bytes.
-- *Quotas.* A throttled response has no topics at all. The partitions in it are neither missing nor
-  empty: they are requested again after the mute, in smaller pieces, which are combined into one
-  result (`net.read_size`).
-- *Stuck batches.* A batch that is larger than the quota allows never passes. This is an error only
-  if nothing has passed for the time of a call.
+  (KIP-74). For later partitions, the response may contain only a part of a batch. Such a partition
+  is read again with more bytes.
+- *Quotas.* A throttled response has no topics at all, although the requested partitions exist and
+  may have records. They are requested again after the mute, with fewer bytes per request, and the
+  responses are combined into one result (`net.read_size`).
+- *Stuck batches.* A batch that is larger than the quota allows is never returned. The read fails
+  only if no data was returned for the time limit of a call.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from twinlog.wire.fetch import AbortedTransaction
 from twinlog.wire.record_batch import BatchHeader, Buffer, read_headers
 
 MAX_ANSWER_BYTES: Final = 50 * 1024 * 1024
-"""Java's fetch.max.bytes."""
+"""Maximum bytes per Fetch: Java's default fetch.max.bytes."""
 
 ACKS_ALL: Final = -1
 BY_NAME: Final = 12
@@ -55,7 +56,7 @@ PARTITIONS_ADDED_BEFORE: Final = 11
 """The last version of Produce that does not add its partition to the transaction (KIP-890)."""
 
 NO_TIME: Final = -1
-"""The append time in the response to a new batch in a CreateTime topic."""
+"""Log append time in the response to a new batch if the topic has CreateTime."""
 
 WITH_EPOCH: Final = 9
 """The first version of Fetch with leader epochs (Kafka 2.1), so that only the leader responds."""
@@ -67,13 +68,13 @@ NO_SESSION: Final = -1
 """The session epoch of a Fetch without a session (KIP-227)."""
 
 STUCK_ANSWERS: Final = 5
-"""Consecutive throttled responses, besides the time of a call, after which a read is given up."""
+"""A read fails only after this many consecutive throttled responses, and a call's time."""
 
 FIRST_BYTES: Final = 4096
-"""Bytes requested for one batch. A longer batch is returned whole nevertheless."""
+"""Number of bytes to request if one batch is needed. Brokers return a longer batch whole."""
 
 GROWTH: Final = 16
-"""Factor by which the requested bytes grow if the first batch was not complete."""
+"""Factor by which a partition's requested bytes grow if its first batch was not complete."""
 
 LENGTH_END: Final = 12
 _LENGTH: Final = struct.Struct(">i")
@@ -81,7 +82,9 @@ _LENGTH: Final = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedRecords:
-    """Records of one partition. They may begin before the offset, and end within a batch."""
+    """Records of one partition, from the batch with the offset on. The last batch may be
+    incomplete.
+    """
 
     records: memoryview
     high_watermark: int
@@ -92,7 +95,7 @@ class FetchedRecords:
 
 
 FetchFrom = tuple[int, int]
-"""The first offset and the approximate number of bytes."""
+"""The first offset to read, and the approximate number of bytes."""
 
 
 def fetch_records(
@@ -102,12 +105,12 @@ def fetch_records(
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, FetchedRecords | TwinlogError]:
-    """Return the records that each log has at that offset now: at least one whole batch, if there
-    is one.
+    """Return the records that each log has at or after an offset now: at least one whole batch,
+    unless the offset is the end of the log.
 
-    New records are not waited for, but data that a quota delays is, however long it takes. An
-    offset outside the log is an error with code OFFSET_OUT_OF_RANGE. If a quota lets nothing pass
-    at all, the code is THROTTLING_QUOTA_EXCEEDED.
+    The call does not wait for new records, but for data that a quota delays. An offset outside the
+    log is an error with code OFFSET_OUT_OF_RANGE. If a quota permits no data at all for the time of
+    a call, the code is THROTTLING_QUOTA_EXCEEDED.
     """
 
     def ask(
@@ -126,17 +129,17 @@ def fetch_partition(
     *,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> FetchedRecords:
-    """Return the records of one partition, like `fetch_records`. Raises its error."""
+    """Return the records of one partition like `fetch_records`. Raises the partition's error."""
     return or_raise(fetch_records(client, {tp: (offset, most_bytes)}, isolation=isolation)[tp])
 
 
 Answers = dict[TopicPartition, FetchedRecords | TwinlogError]
 Read = Callable[[TopicPartition, int, int], FetchedRecords | TwinlogError]
-"""Reads approximately this many bytes of a partition from an offset on."""
+"""A function (partition, offset, bytes) that reads about this many bytes from the offset on."""
 
 
 def batch_from(read: Read, tp: TopicPartition, offset: int, end: int) -> BatchHeader | None:
-    """Return the batch with the offset, or the next one, or None if it begins at or after `end`."""
+    """Return the first batch that ends after `offset`, or None if it begins at or after `end`."""
     if offset >= end:
         return None
     answer = or_raise(read(tp, offset, FIRST_BYTES))
@@ -146,7 +149,7 @@ def batch_from(read: Read, tp: TopicPartition, offset: int, end: int) -> BatchHe
 
 
 class _Reading:
-    """Queries one broker until there is a result for each partition."""
+    """Fetches from one broker until each partition has records or an error."""
 
     def __init__(
         self,
@@ -185,14 +188,15 @@ class _Reading:
                     continue
                 if answer is None:
                     answer = self._error(UNKNOWN_TOPIC_OR_PARTITION, led.tp)
-                # only the first partition of a response is guaranteed a whole batch (KIP-74)
+                # brokers guarantee a whole batch only for the first partition of a response
+                # (KIP-74)
                 if index == 0 or not self._is_cut(answer, led.tp):
                     self._store(led.tp, answer, out)
-                else:  # otherwise each long batch would need a request of its own
+                else:  # request more bytes, to avoid a request per long batch
                     self._growth[led.tp] = GROWTH * self._growth.get(led.tp, 1)
             if self._is_stuck(is_held=is_throttled and not answers):
-                # a broker returns at least one batch of the first partition, so that is the batch
-                # that does not pass
+                # brokers return at least one batch of the first partition, so its batch is larger
+                # than the quota
                 self._store(left[0].tp, self._nothing_passes_error(left[0].tp), out)
                 self._held = 0
             left = [led for led in left if led.tp not in out]
@@ -201,7 +205,9 @@ class _Reading:
     def _store(
         self, tp: TopicPartition, answer: FetchedRecords | TwinlogError, answers: Answers
     ) -> None:
-        """Store a response. A partition is done when about as much as requested was read."""
+        """Store a response for a partition. The partition is done after an error, or when about as
+        many bytes as requested were read.
+        """
         before = self._parts.get(tp)
         if isinstance(answer, TwinlogError):
             answers[tp] = answer if before is None else before
@@ -234,7 +240,7 @@ class _Reading:
         return len(records) < LENGTH_END + int(length)
 
     def _is_stuck(self, *, is_held: bool) -> bool:
-        """Return whether a quota has let nothing pass for too long."""
+        """Return True if a quota has caused empty responses for longer than a call may last."""
         if not is_held:
             self._held = 0
             return False
@@ -246,7 +252,7 @@ class _Reading:
         return is_long and self._held > STUCK_ANSWERS
 
     def _ask(self, partitions: Sequence[LedPartition]) -> tuple[Answers, bool]:
-        """Return responses for some or all partitions, and whether a quota delayed the others."""
+        """Return results for some or all partitions, and True if the response was throttled."""
         self._most = self._size.most_bytes
         answer = self._client.attempt(
             self._node, self._request(partitions, self._most), minimum=WITH_EPOCH, maximum=BY_NAME
@@ -315,13 +321,13 @@ class _Reading:
 
 
 def _whole_batches(records: memoryview) -> tuple[int, int]:
-    """Return the size of all whole batches, and the offset after them (-1: unknown)."""
+    """Return the size of all whole batches in bytes, and the offset after them (-1 if unknown)."""
     size, next_offset = 0, -1
     try:
         for header, start in read_headers(records):
             size, next_offset = start + header.length, header.next_offset
     except CorruptData:
-        return size, -1  # code that reads the batch reports it
+        return size, -1  # callers report the corrupt batch when they decode it
     return size, next_offset
 
 
@@ -355,7 +361,7 @@ def produce_batch(
     *,
     transactional_id: str | None = None,
 ) -> int:
-    """Append one encoded batch with acks=all, with one attempt, and return its base offset.
+    """Append one encoded batch with acks=all in one attempt, and return the batch's base offset.
 
     A transaction must already include the partition (`groups.transactions`). Raises the leader's
     error. After Disconnected, the batch may or may not be in the log.
@@ -371,12 +377,13 @@ def produce_batch(
 
 
 class Appended(NamedTuple):
-    """The leader's response to a batch."""
+    """The leader's response to an appended batch."""
 
     base_offset: int
     is_new: bool
-    """False if the log already had a batch of the producer with these sequences, whatever its
-    content. Also False for a topic with LogAppendTime, where the response does not show it.
+    """False if the log already had a batch of the producer with these sequence numbers, whatever
+    its content. Also False if the topic has LogAppendTime, because its responses do not show
+    duplicates.
     """
 
 
@@ -386,8 +393,9 @@ def append_batches(
     *,
     transactional_id: str,
 ) -> dict[TopicPartition, Appended | TwinlogError]:
-    """Append a batch to each partition with acks=all. It is retried if a leader moves or a
-    connection breaks, because a leader recognizes a repeated batch by its sequences.
+    """Append a batch to each partition with acks=all. A batch is sent again if a leader moves or a
+    connection breaks. This is safe because the leader recognizes a repeated batch by its sequence
+    numbers.
 
     A transaction must already include the partitions (`groups.transactions`).
     """

@@ -1,8 +1,9 @@
-"""Finds where a new reader begins, with ListOffsets.
+"""Finds the first offset of a new reader by ListOffsets.
 
-A time stands for the first offset whose record has this timestamp or a later one. If timestamps are
-out of order, some records before that offset may be newer, and some after it older. In a compacted
-log, the first remaining record counts. If no record is as new, the reader begins at the end.
+If the start is a time, the reader begins at the first record with this timestamp or a later one. If
+timestamps are out of order, some records before this offset may be newer, and some records after it
+may be older. Records that compaction has removed do not count. If no record is new enough, the
+reader begins at the end.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ def begin_offsets(
 ) -> dict[TopicPartition, Begin]:
     """Return the first offset to read in each partition, or the error.
 
-    A given offset is returned unchanged. With READ_COMMITTED, the end is the last stable offset:
-    records after it belong to open transactions, and are to be read when these have ended.
+    A start that is an offset is returned unchanged. With READ_COMMITTED, the end is the last stable
+    offset, so that the reader later also reads the records of transactions that are open now.
     """
     out: dict[TopicPartition, Begin] = {}
     by_time: defaultdict[int, list[TopicPartition]] = defaultdict(list)
@@ -38,7 +39,8 @@ def begin_offsets(
                 by_time[LATEST].append(tp)
             case StartKind.TIMESTAMP:
                 by_time[start.value].append(tp)
-    # the ends are read first, so that no record is skipped that arrives while times are looked up
+    # the ends are read before the times are looked up, so that records that arrive in between are
+    # not skipped
     timed = [tp for at, tps in by_time.items() if at >= 0 for tp in tps]
     ends = list_offsets(client, timed, LATEST, isolation=isolation) if timed else {}
     for at, tps in by_time.items():

@@ -1,26 +1,28 @@
 """One blocking connection to one broker.
 
-It is opened in the steps of Java's client, in the same order:
+A connection is opened in the same steps as in Java's client:
 
     TCP --> TLS --> ApiVersions --> SaslHandshake --> SaslAuthenticate --> requests, one at a time
 
 ApiVersions needs no authentication. Its response has the range of versions that the broker supports
 for each request. A request is then sent in the highest version that both sides support. The caller
 may narrow the range, because a version may lack a feature (`minimum`) or change the meaning of a
-field (`maximum`). If no version fits, Unsupported is raised before anything is sent, so that a
-caller can do without the request. This negotiation alone decides what is sent. A broker's release
-is never used, because other implementations of the protocol have releases of their own. Whether a
-target behaves like Apache Kafka is tested with real batches (`survey.capabilities`).
+field (`maximum`). If no version fits, Unsupported is raised before anything is sent, so the caller
+can continue without the request. Only this negotiation decides which version is sent. The release
+of a broker is never used, because other implementations of the protocol have releases of their own.
+Whether a target behaves like Apache Kafka is tested with real batches (`survey.capabilities`).
 
-`detach` passes the authenticated socket to the copy loop, which then uses it itself.
+`detach` passes the authenticated socket to the copy loop, which then reads and writes the socket
+directly.
 
-A broker that throttles the connection responds with the throttle time, and reads nothing more for
-that long (KIP-219). `muted_s` is the rest of that time. A request that is sent in the meantime is
-answered after it, so no timeout includes it.
+A broker that throttles the connection responds with a throttle time, and reads nothing more from
+the connection until that time has passed (KIP-219). `muted_s` is the rest of the throttle time. If
+a request is sent before that, the broker answers only afterwards, so timeouts do not include the
+throttle time.
 
 Much of this module explains failures. If a setting is wrong, a broker often just closes the
-connection, and this symptom has another cause in each step. So each step raises its own error, with
-the key that is probably wrong.
+connection. The cause depends on the step in which this happens, so each step raises its own error
+with the configuration key that is probably wrong.
 """
 
 from __future__ import annotations
@@ -56,24 +58,25 @@ NO_SUCH_NAME: Final = (socket.EAI_NONAME, socket.EAI_NODATA)
 UNSUPPORTED_SASL_MECHANISM: Final = 33
 SESSION_SHARE: Final = 0.9
 """Share of a SASL session's lifetime after which its connection is replaced. (Java authenticates
-again after 85 % to 95 % of it.)
+again after 85 % to 95 % of the lifetime.)
 """
 
 
 def connect(
     host: str, port: int, settings: ClusterSettings, *, deadline: float, user_timeout_ms: int = 0
 ) -> socket.socket:
-    """Open a TCP connection to the first address of the name that accepts one."""
+    """Open a TCP connection to the host's first address that accepts it. Raises Unreachable."""
     where = f"{settings.alias} ({Address(host, port)})"
     try:
-        if not 0 < port <= MAX_PORT:  # the C library would use it modulo 65536
+        if not 0 < port <= MAX_PORT:  # the C library would use the port modulo 65536
             raise OverflowError(f"ports are 1 to {MAX_PORT}")
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except IO_ERRORS as error:
         is_valid = isinstance(error, OSError)
         what = "the name cannot be resolved" if is_valid else "it is not a valid address"
         why = f"{what}: {framing.reason(error)}"
-        # a resolver that reports an unknown name has responded
+        # if the resolver reports an unknown name, waiting does not help, unlike for a silent
+        # resolver
         is_unknown = not is_valid or getattr(error, "errno", None) in NO_SUCH_NAME
         raise (Refused if is_unknown else Unreachable)(f"{where}: {why}", reason=why) from error
     reasons: list[str] = []
@@ -102,7 +105,7 @@ def connect(
 
 
 def _reason(host: str, address: str, error: IoError) -> str:
-    """Return why this address failed, with the address unless it is the host."""
+    """Return why the connection to `address` failed. Names the address unless it is the host."""
     what = framing.reason(error)
     return what if address == host else f"{address}: {what}"
 
@@ -144,10 +147,11 @@ def secure(
 
 
 def explain_first_answer(error: Disconnected, connection: Connection) -> ClusterError:
-    """Return the error to raise if the first response did not arrive.
+    """Return the error to raise if the first response did not arrive: `error`, or the reason that
+    TLS gives.
 
     With TLS 1.3, a broker may reject the client certificate only after the handshake. The first
-    read then fails with its reason.
+    read then fails with a TLS error that contains the broker's reason.
     """
     security, cause = connection.settings.security, error.__cause__
     if (
@@ -163,8 +167,8 @@ def explain_first_answer(error: Disconnected, connection: Connection) -> Cluster
 
 
 def authenticate(connection: Connection, *, deadline: float) -> float | None:
-    """Authenticate by SASL if the settings require it. Returns when to stop using the session
-    (monotonic), or None if it has no end.
+    """Authenticate by SASL if the settings require it. Returns the monotonic time after which the
+    session must not be used, or None if the session does not expire.
     """
     security = connection.settings.security
     if security is None or not security.needs_sasl:
@@ -218,16 +222,16 @@ def _handshake(connection: Connection, mechanism: str, deadline: float) -> None:
 
 UNSUPPORTED_VERSION: Final = 35
 HANDSHAKE_FRAME_BYTES: Final = 1 << 20
-"""Larger than any response before authentication. A larger frame is not Kafka's protocol."""
+"""Maximum size of a response before authentication. A larger frame is not Kafka's protocol."""
 
 DIGEST_BYTES: Final = 16
 
 SILENT_S: Final = 2.0
-"""A broker answers ApiVersions from memory. If none arrives in this time, `if_silent` is called."""
+"""Time without a response to ApiVersions (answered from memory) until `if_silent` is called."""
 
 
 class Connection:
-    """One broker, one socket, one request at a time. Not thread-safe."""
+    """A blocking connection to one broker, with one request at a time. Not thread-safe."""
 
     def __init__(
         self, sock: socket.socket, host: str, port: int, settings: ClusterSettings
@@ -238,19 +242,19 @@ class Connection:
         self.settings = settings
         self.api_versions: dict[int, tuple[int, int]] = {}
         self.session_ends_at: float | None = None
-        """When to stop using the connection, because the broker ends the SASL session (KIP-368), by
-        time.monotonic(); None if it does not.
+        """Monotonic time after which the connection must not be used, because the broker ends the
+        SASL session (KIP-368). None if the session does not expire.
         """
         self.trip_s = math.inf
-        """Response time of ApiVersions, which a broker answers from memory."""
+        """Response time of ApiVersions, which brokers answer from memory: about a round trip."""
         self._muted_until = 0.0
         self._correlation_id = 0
         self._awaited: tuple[int, int, int] | None = None
         self._is_open = True
         self._is_served = False
-        """True after a response to any request but ApiVersions, which needs no login."""
+        """True after a response to a request other than ApiVersions, which needs no login."""
         self._max_frame_bytes = HANDSHAKE_FRAME_BYTES
-        """Larger after authentication, which shows that the peer is a broker."""
+        """Maximum size of a response. Increased after the login, as the peer is then a broker."""
 
     @classmethod
     def open(
@@ -263,11 +267,13 @@ class Connection:
         user_timeout_ms: int = 0,
         if_silent: Callable[[], None] = lambda: None,
     ) -> Self:
-        """Open a connection that is ready for requests. All addresses of the host are tried.
+        """Open a connection that is ready for requests. The addresses of the host are tried one
+        after the other.
 
-        `if_silent` is called if the first response does not arrive soon, and may raise the reason.
-        `user_timeout_ms` is TCP_USER_TIMEOUT: if sent data stays unacknowledged for this long, the
-        kernel drops the connection and the data that it still holds. 0 is the system's default.
+        `if_silent` is called if the first response does not arrive within SILENT_S. It may raise an
+        error with the reason. `user_timeout_ms` is TCP_USER_TIMEOUT: if sent data stays
+        unacknowledged for this long, the kernel drops the connection and its unsent data. With 0,
+        the system's default applies.
         """
         if timeout_s is None:
             timeout_s = settings.request_timeout_ms / 1000
@@ -290,19 +296,19 @@ class Connection:
 
     @property
     def peer(self) -> str:
-        """Address and cluster, for messages."""
+        """The broker's address and the cluster's alias, for messages."""
         return f"broker {Address(self.host, self.port)} of cluster {self.settings.alias}"
 
     @property
     def muted_s(self) -> float:
-        """For how many seconds the broker reads nothing from this connection, or 0."""
+        """Seconds until the broker reads from this connection again, or 0 if it is not muted."""
         return max(self._muted_until - time.monotonic(), 0.0)
 
     def is_usable(self, within_s: float = 0.0) -> bool:
-        """Return whether a request can be sent: the connection is open and idle, and its SASL
+        """Return True if a request can be sent: the connection is open and idle, and its SASL
         session does not end within `within_s`.
 
-        Input while no response is awaited can only be the end of the connection.
+        The connection has ended if its socket is readable although no response is awaited.
         """
         if not self._is_open or self._awaited is not None:
             return False
@@ -311,7 +317,7 @@ class Connection:
         return not self.wait_readable(0.0)
 
     def version_for(self, api_key: int, maximum: int, minimum: int = 0) -> int:
-        """Return the highest version that the broker and the caller support. Raises Unsupported."""
+        """Return the highest version that both sides support. Raises Unsupported if none exists."""
         low, high = self.api_versions.get(api_key, (0, -1))
         version = min(high, maximum)
         if version < max(low, minimum):
@@ -334,8 +340,8 @@ class Connection:
     ) -> Any:
         """Send a request in the highest version that both sides support, and return the response.
 
-        `timeout_s` limits the time until the response is complete (None: request.timeout.ms), and
-        `silent_s` the time without a byte of it.
+        `timeout_s` limits the time until the response is complete (None: request.timeout.ms).
+        `silent_s` limits the time in which no byte of the response arrives.
         """
         self.begin(request, maximum=maximum, minimum=minimum)
         return self.finish(timeout_s=timeout_s, silent_s=silent_s)
@@ -367,13 +373,14 @@ class Connection:
     def finish_unless(
         self, known_digest: bytes, *, timeout_s: float | None = None, silent_s: float = math.inf
     ) -> tuple[bytes, Any]:
-        """Return the response's digest, and the response or, if the digest is known, None."""
+        """Return the response's digest, and the response (None if the digest is known)."""
         key, version, body = self._receive_body(timeout_s, silent_s)
         digest = hashlib.blake2b(body, digest_size=DIGEST_BYTES).digest()
         if digest == known_digest:
             return digest, None
         answer = self._decode(key, version, body)
-        # a throttled response gets no digest: an equal one would mute as well, and must be decoded
+        # a throttled response gets an empty digest, so that an equal one is decoded as well: its
+        # throttle time must be noted again
         return (b"" if self.muted_s else digest), answer
 
     def _decode(self, key: int, version: int, body: memoryview) -> Message:
@@ -386,15 +393,15 @@ class Connection:
         return answer
 
     def wait_readable(self, timeout_s: float) -> bool:
-        """Return whether a response, or the connection's end, begins to arrive within that time."""
+        """Return True if a byte or the end of the connection arrives within `timeout_s`."""
         if isinstance(self.sock, ssl.SSLSocket) and self.sock.pending():
             return True
         if self.sock.fileno() < 0:
-            return True  # another thread has closed it: the next read fails
+            return True  # another thread has closed the socket: return, so that the next read fails
         return framing.is_readable(self.sock, timeout_s)
 
     def detach(self) -> socket.socket:
-        """Return the socket in blocking mode to the caller, who owns it. This object is closed."""
+        """Return the socket in blocking mode, which the caller must close. Closes this object."""
         self._is_open = False
         self.sock.settimeout(None)
         return self.sock
@@ -411,8 +418,8 @@ class Connection:
         self.close()
 
     def _negotiate(self, deadline: float, if_silent: Callable[[], None]) -> None:
-        # version 3 exists since Kafka 2.4; an older broker returns error 35 in version 0, which is
-        # then used (KIP-511)
+        # brokers support version 3 since Kafka 2.4; an older broker responds with error 35, and the
+        # request is then repeated in version 0 (KIP-511)
         for version in (3, 0):
             began = time.monotonic()
             self._begin(protocol.api_versions_request(version), protocol.API_VERSIONS, version)
@@ -477,8 +484,8 @@ class Connection:
         return key, version, body
 
     def _login_hint(self, error: IoError) -> str:
-        """Return a hint if the broker closed the connection like a SASL listener does when a client
-        does not log in. Otherwise return an empty text.
+        """Return a hint about SASL if the broker closed the connection before the first response
+        that needs a login, and the client does not use SASL. Otherwise return an empty text.
         """
         security = self.settings.security
         is_past_login = self._is_served or not self.api_versions
@@ -490,7 +497,7 @@ class Connection:
 
     def _corrupt_error(self, error: CorruptData) -> CorruptData:
         self.close()
-        # a peer that has used Kafka's protocol before is a broker whose response was damaged
+        # a peer that has already answered ApiVersions is a broker, so its response was damaged
         other = error.code == "NOT_KAFKA" and not self.api_versions
         code = "NOT_KAFKA" if other else "CORRUPT_ANSWER"
         return CorruptData(f"{self.peer}: {self.settings.naming(error.message)}", code=code)

@@ -1,8 +1,9 @@
-"""Reads whole frames from a socket, with a deadline and a limit of silence.
+"""Reads whole frames (size and content) from a socket. A read has a deadline, and a maximum time in
+which no byte arrives.
 
-`FramePool` has buffers for large responses. They are reused once no slice of them is referenced.
-A new buffer of 8 MB costs about a millisecond, for a page fault per 4 KiB and for zeros that the
-socket overwrites. That would be 0.06 s for each copied GB, a twentieth of a lane's CPU.
+`FramePool` has buffers for large responses. A buffer is reused once no slice of it is referenced. A
+new buffer of 8 MB costs about a millisecond: a page fault per 4 KiB, and zeros that the socket
+overwrites. New buffers would cost 0.06 s for each copied GB, a twentieth of a lane's CPU.
 
 No code returns a buffer to the pool, because slices of it wait in the queues of the copy until the
 target has acknowledged them. Instead, the pool checks whether a buffer still has views.
@@ -23,21 +24,20 @@ from twinlog.addresses import IoError
 from twinlog.errors import CorruptData
 
 MAX_FRAME_BYTES: Final = 512 * 1024 * 1024
-"""Requests limit their responses (Fetch: tens of MB). A larger one is not Kafka's protocol."""
+"""Maximum size of a response. Requests limit it to tens of MB, so a larger one is not Kafka's."""
 
 
 class LateAnswer(TimeoutError):
     """A response was not complete in time."""
 
     def __init__(self, got: int, size: int, *, is_silent: bool) -> None:
-        """`got` of `size` bytes have arrived. `is_silent`: the limit of silence ended the wait."""
+        """`got` of `size` bytes arrived. `is_silent`: no byte arrived for the permitted time."""
         super().__init__()
         self.got, self.size, self.is_silent = got, size, is_silent
 
     def why(self, timeout_s: float, silent_s: float, key: str) -> str:
         """Return text with the number of bytes that arrived, and the limit that ended the wait.
-
-        `key` is the configuration key of `timeout_s`, or empty.
+        `key` is the configuration key that sets `timeout_s`, or empty if none does.
         """
         arrived = f"{self.got:,} of {self.size:,} bytes arrived" if self.got else "no byte arrived"
         why = f"it took too long: {arrived}"
@@ -59,7 +59,8 @@ def receive_frame(
     """Return the next frame, without its size, in a new buffer.
 
     Raises LateAnswer if the frame is not complete at `deadline` or if no byte arrives for
-    `silent_s`, another OSError if the connection breaks, and CorruptData if it is no frame.
+    `silent_s`. Raises another OSError if the connection breaks, and CorruptData if the size is
+    negative or above `max_bytes`.
     """
     first = bytes(_receive(sock, _SIZE.size, deadline, silent_s))
     (size,) = _SIZE.unpack(first)
@@ -69,7 +70,7 @@ def receive_frame(
 
 
 def _other_service(first: bytes, size: int, max_bytes: int) -> str:
-    """Return text about the service whose response begins with these bytes instead of a size."""
+    """Return a message about a peer whose response begins with these bytes, which are no size."""
     if first[:2] == _TLS_ALERT:
         return (
             "it responds with a TLS alert, so it is a TLS listener: set security.protocol to SSL "
@@ -92,7 +93,8 @@ def _receive(sock: socket.socket, size: int, deadline: float, silent_s: float) -
         try:
             count = sock.recv_into(view[received:]) if left > 0 else -1
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            # a TLS record is read as a whole, and its bytes may arrive for longer than `silent_s`
+            # TLS returns bytes only after a whole record, and the record may take longer than
+            # `silent_s` to arrive, so any readable byte counts
             count = 0 if is_readable(sock, left) else -1
         else:
             if not count:
@@ -105,8 +107,9 @@ def _receive(sock: socket.socket, size: int, deadline: float, silent_s: float) -
 
 
 def is_readable(sock: socket.socket, timeout_s: float) -> bool:
-    """Return True if bytes or the end of the connection arrive within that time."""
-    # poll, because file descriptors of a large process may exceed select's limit of 1024
+    """Return True if bytes or the end of the connection arrive within `timeout_s`."""
+    # poll instead of select, because file descriptors of a large process may exceed select's limit
+    # of 1024
     poll = select.poll()
     poll.register(sock.fileno(), select.POLLIN)
     return bool(poll.poll(max(timeout_s, 0.0) * 1000))
@@ -121,24 +124,24 @@ def reason(error: IoError) -> str:
 
 
 POOLED_FROM_BYTES: Final = 256 * 1024
-"""Smaller buffers are allocated from the heap, which keeps its pages."""
+"""Minimum size of a pooled buffer. Smaller ones come from the heap, without new page faults."""
 
 STEP_BYTES: Final = 1024 * 1024
-"""Sizes are rounded up to a multiple of this, so that a buffer fits the next similar response."""
+"""Buffer sizes are multiples of this number, so that a buffer fits similar responses."""
 
 MOST_BYTES: Final = 16 * 1024 * 1024
-"""Larger responses are single large batches. Their buffers are not kept."""
+"""Maximum size of a pooled buffer. Larger responses, which have a single large batch, are rare."""
 
 SPARE_BYTES: Final = 2 * STEP_BYTES
-"""Maximum unused part of a buffer. Limits of memory count only the response in it."""
+"""Maximum unused part of a reused buffer, because memory limits count only the response in it."""
 
 MOST_KEPT: Final = 16
-"""Number used by a copy with a backlog: one is filled while batches in the others are in flight."""
+"""Maximum number of buffers. With a backlog, one is filled while the rest is in flight."""
 
 
 class FramePool:
-    """The large buffers of one thread's connections. Unreferenced ones have at most `free_bytes`
-    together, without the one that is used next.
+    """The large buffers of one thread's connections. Besides the buffer that is used next,
+    unreferenced buffers have at most `free_bytes` in total.
     """
 
     def __init__(self, free_bytes: int) -> None:
@@ -158,7 +161,7 @@ class FramePool:
         return memoryview(frame)[:size]
 
     def _reuse(self, size: int) -> bytearray | None:
-        """Return an unreferenced buffer that fits, or None. Drops surplus ones."""
+        """Return an unreferenced buffer that fits, or None. Drops those beyond `free_bytes`."""
         reused: bytearray | None = None
         free = 0
         for _ in range(len(self._kept)):
@@ -175,7 +178,7 @@ class FramePool:
 
 
 def _is_free(frame: bytearray) -> bool:
-    """Return whether it has no views. Python allows resizing it only then."""
+    """Return True if the buffer has no views. Python permits resizing only without views."""
     try:
         frame.pop()
     except BufferError:

@@ -1,8 +1,8 @@
 """A connection of the copy loop: non-blocking, many requests in flight, one buffer per response.
 
-The loop finds out with `selectors` when a socket can be read or written. Nothing in this module
-waits. A large response is received directly into the buffer whose slices are later sent to the
-target, so Python touches the bytes of a record batch only to rewrite its header:
+The loop uses `selectors` to find sockets that can be read or written, so no function in this module
+blocks. A large response is received directly into the buffer whose slices are later sent to the
+target. So Python changes the bytes of a record batch only to rewrite the header of the batch:
 
     source's socket --> buffer of `FramePool`  --> slices: batches --> target's socket (`sendmsg`)
 
@@ -10,10 +10,11 @@ Brokers answer the requests of a connection in order, so the oldest request in f
 next response.
 
 *Quotas.* A broker that throttles the connection responds with the throttle time, and reads nothing
-more for that long (KIP-219). Data that it does not read stays in the two kernels, from where it may
-arrive after this lane has lost its partitions, or break the connection after TCP_USER_TIMEOUT. So
-`may_send` is False while the connection is muted. Behind an unanswered request it allows only a
-part of what the broker recently accepted without throttling. `lane.late_requests` has the numbers.
+more from the connection for that long (KIP-219). Data that the broker does not read stays in the
+two kernels. From there it may arrive after this lane has lost its partitions, or break the
+connection after TCP_USER_TIMEOUT. So `may_send` is False while the connection is muted. While a
+request is unanswered, `may_send` permits only a part of the bytes that the broker recently accepted
+without throttling. `lane.late_requests` has the numbers.
 """
 
 from __future__ import annotations
@@ -35,26 +36,26 @@ from twinlog.errors import CorruptData, Disconnected
 from twinlog.wire.record_batch import Buffer
 
 SCRATCH_BYTES: Final = 64 * 1024
-"""Small responses are read together, with one system call of this size."""
+"""Size of the buffer into which several small responses are read with one system call."""
 
 MAX_PARTS_PER_SEND: Final = 256
-"""Below IOV_MAX (1024 on Linux)."""
+"""Maximum number of buffers per `sendmsg`, below IOV_MAX (1024 on Linux)."""
 
 READ_AHEAD_BYTES: Final = 64 * 1024
-"""Minimum that may be sent behind an unanswered request. It fits into the broker's socket buffer
-(socket.receive.buffer.bytes is 100 KB by default).
+"""Minimum number of unanswered bytes up to which further requests may be sent. They fit into the
+broker's socket buffer (socket.receive.buffer.bytes is 100 KB by default).
 """
 
 PASSED_S: Final = 10.0
-"""About the time over which a broker averages a quota (quota.window.num)."""
+"""Approximate time over which a broker averages a quota (quota.window.num), in seconds."""
 
 UNREAD_SHARE: Final = 4
-"""Behind an unanswered request, a quarter of the bytes may be sent that the broker has answered in
-the last one or two such times.
+"""Divisor. While requests are unanswered, more may be sent only if their bytes are below a quarter
+of those that the broker has answered in the last one or two periods of PASSED_S.
 """
 
 QUOTA_BINDS_S: Final = 60.0
-"""For this long after a mute, the minimum of READ_AHEAD_BYTES does not apply."""
+"""Time after a mute in which the minimum READ_AHEAD_BYTES does not apply, in seconds."""
 
 _SIZE = struct.Struct(">i")
 _HEAD = struct.Struct(">hhih")
@@ -62,20 +63,20 @@ _HEAD = struct.Struct(">hhih")
 
 @dataclass(slots=True)
 class Traffic:
-    """Received and sent bytes, with headers, of one or several connections."""
+    """Number of bytes that connections have received and sent, including headers."""
 
     received: int = 0
     sent: int = 0
 
     def pop(self) -> Traffic:
-        """Return the bytes since the last call."""
+        """Return the numbers of bytes since the last call of `pop`."""
         passed = Traffic(self.received, self.sent)
         self.received = self.sent = 0
         return passed
 
 
 class HotConnection:
-    """One broker and one socket. Responses arrive in the order of the requests."""
+    """A non-blocking connection to one broker. Responses arrive in the order of the requests."""
 
     def __init__(
         self,
@@ -90,9 +91,9 @@ class HotConnection:
         self.api_versions = connection.api_versions
         self.peer = f"{connection.host}:{connection.port}"
         self.opened_at = time.monotonic()
-        """When the connection was made. Until it breaks, the broker has not restarted."""
+        """Monotonic time of opening. Until the connection breaks, the broker has not restarted."""
         self.trip_s = connection.trip_s
-        """Shortest response time so far: about a round trip."""
+        """Shortest response time so far, in seconds: about one round trip."""
         self._session_ends_at = connection.session_ends_at
         self._client_id = client_id.encode()
         self._correlation = 0
@@ -104,7 +105,7 @@ class HotConnection:
         self._muted_until = 0.0
         self._bound_until = 0.0
         self._scratch = bytearray(SCRATCH_BYTES)
-        self._held = 0  # bytes in the scratch buffer that wait for the rest of their frame
+        self._held = 0  # bytes of an incomplete frame in the scratch buffer
         self._failure: Disconnected | CorruptData | None = None
         self._pool = pool
         self._frame: memoryview | None = None
@@ -122,14 +123,14 @@ class HotConnection:
 
     @property
     def is_ending(self) -> bool:
-        """Whether to send no more, because the broker is about to end the SASL
-        session (KIP-368).
+        """True if no more requests must be sent, because the SASL session is about to expire
+        (KIP-368).
         """
         return self._session_ends_at is not None and time.monotonic() >= self._session_ends_at
 
     @property
     def waiting_since(self) -> float | None:
-        """Since when the next response has been due (monotonic), or None if none is."""
+        """Since when a response is awaited (monotonic), or None if no request is in flight."""
         return self._last_answer if self._in_flight else None
 
     def on_throttled(self, ms: int) -> None:
@@ -143,7 +144,7 @@ class HotConnection:
 
     @property
     def may_send(self) -> bool:
-        """Whether the broker would read one more request immediately."""
+        """True if the broker will probably read another request immediately, so it may be sent."""
         now = time.monotonic()
         if now < self._muted_until:
             return False
@@ -155,7 +156,7 @@ class HotConnection:
         return self._bytes_in_flight < ahead
 
     def _note_response(self, size: int) -> None:
-        """Note the response to a request of this size, in bytes."""
+        """Count the bytes of a request that was answered. `size`: the size of the request."""
         self._bytes_in_flight -= size
         if self._last_answer - self._passed_since > PASSED_S:
             is_old = self._last_answer - self._passed_since > 2 * PASSED_S
@@ -172,7 +173,7 @@ class HotConnection:
         return [context for _, context, _, _ in self._in_flight]
 
     def submit(self, api_key: int, version: int, parts: Sequence[Buffer], context: object) -> None:
-        """Queue a request with a flexible header (v2). Its response comes with `context`."""
+        """Queue a request with header v2. `receive` returns `context` with the response."""
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
         head = _HEAD.pack(api_key, version, self._correlation, len(self._client_id))
         head += self._client_id + b"\x00"
@@ -186,7 +187,7 @@ class HotConnection:
         self._bytes_in_flight += size
 
     def flush(self) -> bool:
-        """Send as much as the socket accepts now. Returns True if nothing is left."""
+        """Send as much of the queue as the socket accepts. Returns True if nothing remains."""
         out = self._outgoing
         while out:
             try:
@@ -209,7 +210,8 @@ class HotConnection:
     def receive(self, limit: int = 64) -> list[tuple[Any, memoryview]]:
         """Return the responses that have arrived completely, as (context, body).
 
-        Raises Disconnected or CorruptData, but first returns the responses before the failure.
+        Raises Disconnected or CorruptData. If responses arrived before the failure, they are
+        returned first, and the next call raises the error.
         """
         if self._failure is not None:
             raise self._failure
@@ -228,7 +230,7 @@ class HotConnection:
         return answers
 
     def count_unanswered(self, contexts: Iterable[object]) -> None:
-        """Count requests as unanswered again, because their responses could not be decoded."""
+        """Mark requests as unanswered again, because their responses could not be decoded."""
         self._in_flight.extendleft((-1, context, 0, 0.0) for context in reversed(list(contexts)))
 
     def _fill_scratch(self, answers: list[tuple[Any, memoryview]]) -> bool:
@@ -268,7 +270,7 @@ class HotConnection:
         return True
 
     def _recv(self, into: memoryview) -> int:
-        """Receive bytes and return their number, or -1 if there are none now."""
+        """Receive bytes into a buffer, and return their number, or -1 if none have arrived."""
         try:
             got = self._sock.recv_into(into)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):

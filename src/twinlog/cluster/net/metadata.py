@@ -16,7 +16,7 @@ NO_NODE: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
-    """One broker, at its advertised address."""
+    """A live broker's ID, rack, and advertised address."""
 
     node: int
     host: str
@@ -26,7 +26,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMetadata:
-    """One partition. `leader` is -1 while there is none; `leader_epoch` is -1 on old brokers."""
+    """A partition. `leader` is -1 if it has none. `leader_epoch` is -1 if brokers report none."""
 
     number: int
     leader: int
@@ -38,7 +38,7 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMetadata:
-    """One topic. It has no partitions if `error` is set (3: missing, 29: not authorized)."""
+    """A topic. `partitions` is empty if `error` is not 0 (3: missing, 29: not authorized)."""
 
     name: str
     topic_id: TopicId
@@ -46,16 +46,15 @@ class TopicMetadata:
     error: int
     partitions: tuple[PartitionMetadata, ...]
     operations: frozenset[Operation] | None = None
-    """Operations that Twinlog's user may perform on the topic, or None if not reported."""
+    """The operations on the topic that Twinlog's user is permitted, or None if not reported."""
 
     @property
     def is_led(self) -> bool:
-        """Whether it exists and all its partitions have a leader."""
+        """True if the topic exists and all its partitions have a leader."""
         return not self.error and all(partition.leader >= 0 for partition in self.partitions)
 
     @property
     def tps(self) -> list[TopicPartition]:
-        """The topic's partitions."""
         return [TopicPartition(self.name, partition.number) for partition in self.partitions]
 
     def partition(self, number: int) -> PartitionMetadata | None:
@@ -77,7 +76,7 @@ class ClusterMetadata:
     topics: Mapping[str, TopicMetadata]
 
     def has(self, topic: str, topic_id: TopicId) -> bool:
-        """Return whether the topic with this name and this ID exists."""
+        """Return True if a topic with this name exists and has this ID."""
         known = self.topics.get(topic)
         return known is not None and not known.error and known.topic_id == topic_id
 
@@ -106,7 +105,7 @@ class Operation(IntEnum):
 
 
 def decode_metadata(answer: Message) -> ClusterMetadata:
-    """Convert a response of the client library."""
+    """Convert a Metadata response of the client library."""
     brokers = {
         int(b.node_id): Broker(node=int(b.node_id), host=str(b.host), port=int(b.port), rack=b.rack)
         for b in answer.brokers
@@ -144,7 +143,7 @@ def _topic(topic: Message) -> TopicMetadata:
 
 
 def operations(numbers: Collection[int] | None) -> frozenset[Operation] | None:
-    """Convert operations from numbers. None (not reported) remains None."""
+    """Return the operations with these protocol numbers, or None if `numbers` is None."""
     if numbers is None:
         return None
     return frozenset(operation for operation in Operation if operation in numbers)

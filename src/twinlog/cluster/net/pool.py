@@ -1,9 +1,9 @@
 """The open connections of one client, and the search for a broker that responds.
 
-A client needs one broker to learn about all others. `any_connection` tries the bootstrap addresses
-in random order, then addresses that brokers have advertised. Those that failed recently come last.
-If none responds, one error has the reason of each address, so that the cause can be found without a
-log.
+A client needs one broker to learn about the other brokers. `any_connection` tries the bootstrap
+addresses in random order, then addresses that brokers have advertised. Addresses that failed
+recently are tried last. If no broker responds, one error contains the reason for each address, so
+that the cause can be found without a log.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from twinlog.errors import (
 log = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S: Final = 10.0
-"""Java's socket.connection.setup.timeout.ms. A silent broker must not use up the time of a call."""
+"""Maximum time to connect, as socket.connection.setup.timeout.ms in Java, in seconds."""
 
 SESSION_MARGIN_S: Final = 5.0
 """A connection whose SASL session ends within this time is not used for another request."""
 
 
 class ConnectionPool:
-    """Connections by broker, opened on demand."""
+    """The connections of one client: one for each broker, opened on demand."""
 
     def __init__(self, settings: ClusterSettings, clock: Clock, most_s: float = math.inf) -> None:
-        """`most_s` limits the search for a broker that responds."""
+        """`most_s`: maximum time to search for a broker that responds, in seconds."""
         self._settings = settings
         self._clock = clock
         self._most_s = most_s
@@ -69,11 +69,11 @@ class ConnectionPool:
                 self._by_node.pop(node, None)
 
     def on_broken(self, connection: Connection) -> None:
-        """Note that a connection to this broker broke, so that other brokers are preferred."""
+        """Note that a connection to this address broke, so that other addresses are tried first."""
         self._failed_at[connection.host, connection.port] = self._clock()
 
     def connection_to(self, node: int) -> Connection:
-        """Return a connection to that broker. It is kept for the next request."""
+        """Return a usable connection to broker `node`. The pool keeps it for later requests."""
         kept = self._by_node.get(node)
         if kept is not None and kept.is_usable(SESSION_MARGIN_S):
             return kept
@@ -83,7 +83,7 @@ class ConnectionPool:
         return connection
 
     def open(self, node: int) -> Connection:
-        """Open a separate connection to that broker, which belongs to the caller."""
+        """Open a separate connection to broker `node`. The caller must close it."""
         broker = self.brokers.get(node)
         if broker is None:
             raise BrokerRefused(
@@ -100,7 +100,7 @@ class ConnectionPool:
             ) from error
 
     def any_connection(self) -> Connection:
-        """Return a connection to any broker. It is kept for the next request."""
+        """Return a usable connection to any broker. The pool keeps it for later requests."""
         kept = [*self._by_node.values()]
         if self._first is not None:
             kept.append(self._first)
@@ -125,8 +125,8 @@ class ConnectionPool:
         raise self._error_of_all(failures)
 
     def _open_any_connection(self, host: str, port: int) -> Connection:
-        """Open a connection. Until a first broker has responded, raise NOT_KAFKA if another service
-        listens there.
+        """Open a connection. As long as no broker of the cluster has responded, raise NOT_KAFKA if
+        another service responds at this address.
         """
         if self.brokers:
             return self._open(host, port)
@@ -142,8 +142,8 @@ class ConnectionPool:
             raise
 
     def _error_of_all(self, failures: Mapping[str, TwinlogError]) -> TwinlogError:
-        """Return one error for all addresses. It is retriable unless every address belongs to
-        another service.
+        """Return one error with the reasons of all addresses. The error is retriable unless another
+        service responds at every address.
         """
         settings = self._settings
         reasons: dict[str, list[str]] = {}
@@ -154,11 +154,11 @@ class ConnectionPool:
             failure = failures[address]
             why = failure.reason if isinstance(failure, ClusterError) else ""
             reasons.setdefault(why or failure.message, []).append(address)
-        # the alias of a DataFrame's cluster is an address, which the message has anyway
+        # a DataFrame's cluster has an address as its alias, which the message contains anyway
         name = "Kafka" if settings.is_of_dataframes else settings.alias
         why_all = "; ".join(f"{name} ({', '.join(who)}): {why}" for why, who in reasons.items())
         if all(isinstance(failure, EndpointAway) for failure in failures.values()):
-            return EndpointAway(why_all, reason=why_all)  # the brokers themselves respond
+            return EndpointAway(why_all, reason=why_all)  # brokers respond, the endpoint does not
         message = f"{why_all}; check {settings.key('bootstrap.servers')} and "
         if all(failure.code == "NOT_KAFKA" for failure in failures.values()):
             return CorruptData(f"{message}{settings.key('security.protocol')}", code="NOT_KAFKA")
@@ -169,7 +169,7 @@ class ConnectionPool:
         )
 
     def _likely_cause(self, failure: TwinlogError) -> str:
-        """Return the most likely cause, or an empty text if the failure itself names it."""
+        """Return the most likely cause, or an empty text if the error already contains it."""
         match failure, failure.__cause__:
             case _, socket.gaierror() | ValueError() | OverflowError():
                 return ": the name is probably misspelt, or unknown to the DNS of this machine"
@@ -183,8 +183,8 @@ class ConnectionPool:
         return ""
 
     def _addresses(self) -> list[tuple[str, int]]:
-        """Return the configured addresses in random order, then advertised ones. Those that failed
-        come last, the latest failure at the end.
+        """Return the configured addresses in random order, then the advertised ones. Addresses that
+        failed are moved to the end, in the order of their failures.
         """
         configured = list(dict.fromkeys(self._settings.bootstrap))
         CHANCE.shuffle(configured)
@@ -202,7 +202,7 @@ class ConnectionPool:
 
     def close(self) -> None:
         """Close every connection. The next request opens new ones."""
-        for node in list(self._by_node):  # another thread may be using it
+        for node in list(self._by_node):  # a copy, because another thread may change the dict
             if (connection := self._by_node.pop(node, None)) is not None:
                 connection.close()
         if self._first is not None:
@@ -210,17 +210,17 @@ class ConnectionPool:
             self._first = None
 
 
-# Detects another service, or a listener with another security protocol, at a bootstrap address. A
-# web server waits for the end of a line, and a listener without TLS closes a connection that begins
-# with a TLS handshake. Both look like a broker that is down. So as long as no broker has responded,
-# such an address is probed over a separate connection.
+# The functions below detect another service, or a listener with another security protocol, at a
+# bootstrap address. A web server waits for the end of a line, and a listener without TLS closes a
+# connection that begins with a TLS handshake. Both look like a broker that is down. So as long as
+# no broker has responded, the address is probed over a separate connection.
 
 ANSWER_WITHIN_S: Final = 2.0
-"""Time limit of each probe. A slower service is not identified."""
+"""Time limit of each probe, in seconds. A slower service is not identified."""
 
 
 def refuse_other_service(host: str, port: int, settings: ClusterSettings) -> None:
-    """Raise NOT_KAFKA if another service, or a listener with another protocol, responds there."""
+    """Raise NOT_KAFKA if a web server, or Kafka without the configured TLS, is at this address."""
     where = f"{Address(host, port)} of cluster {settings.alias}"
     security = settings.security
     if security is not None and security.needs_tls and _speaks_kafka(host, port, settings):
@@ -237,7 +237,7 @@ def refuse_other_service(host: str, port: int, settings: ClusterSettings) -> Non
 
 
 def _speaks_kafka(host: str, port: int, settings: ClusterSettings) -> bool:
-    """Return whether ApiVersions is answered. It needs no login, so no secret is sent."""
+    """Return True if ApiVersions is answered without TLS. This request contains no secret."""
     try:
         Connection.open(
             host, port, replace(settings, security=None), timeout_s=ANSWER_WITHIN_S

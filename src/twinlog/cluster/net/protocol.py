@@ -1,8 +1,9 @@
-"""The only access to the client library's messages: encodes requests, decodes responses.
+"""Encodes requests and decodes responses. Only this module uses the client library's message
+codecs.
 
 The library has no type information, so a message has the type `Message`, which is `Any`. Modules
-that send a request convert its response to typed values immediately. A request is created without a
-version. Its version is chosen when it is sent (`connection`).
+that send a request convert the response to typed values immediately. A request is created without a
+version, because the version is chosen when the request is sent (`connection`).
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ API_VERSIONS: Final = 18
 _INT32: Final = struct.Struct(">i")
 
 _first_decoding: Final = threading.Lock()
-"""Held for the first response of each kind. The library then compiles a decoder, and changes shared
-state while it does. If two threads did so at the same time, one of the decoders could be broken
-permanently.
+"""Lock for decoding the first response of each API and version. The library then compiles a
+decoder, and changes shared state during the compilation. If two threads compiled at the same time,
+a decoder could be broken permanently.
 """
 _decoded: Final[set[tuple[int, int]]] = set()
-"""(API key, version) of the compiled decoders."""
+"""The decoders that are compiled, as pairs of API key and version."""
 
 
 def api_key(request: Message) -> int:
@@ -49,14 +50,14 @@ def known_versions(request: Message) -> tuple[int, int]:
 
 
 def is_flexible(key: int, version: int) -> bool:
-    """Return whether this version has tagged fields (KIP-482), in its header as well."""
+    """Return True if messages of this version have tagged fields (KIP-482), also in the header."""
     response = ResponseClassRegistry._response_class_registry[key]
     return bool(response.flexible_version_q(version))
 
 
 def api_versions_request(version: int) -> Message:
-    """Return an ApiVersions request. From version 3 on it has Twinlog's name and version, which
-    brokers show in their metrics (KIP-511).
+    """Return an ApiVersions request. From version 3 on, the request contains Twinlog's name and
+    version, which brokers show in their metrics (KIP-511).
     """
     if version < 3:
         return ApiVersionsRequest()
@@ -66,7 +67,7 @@ def api_versions_request(version: int) -> Message:
 
 
 def encode_request(request: Message, version: int, correlation_id: int, client_id: str) -> bytes:
-    """Return the whole frame, which begins with its size."""
+    """Return a request as a frame: its size, header and body."""
     request.API_VERSION = version
     request.with_header(correlation_id=correlation_id, client_id=client_id)
     return bytes(request.encode(framed=True, header=True))
@@ -82,8 +83,8 @@ def response_body(key: int, version: int, frame: memoryview, correlation_id: int
             f"a response has correlation ID {answered} instead of {correlation_id} "
             f"({api_name(key)})"
         )
-    # ApiVersions always has the old header, because the client does not know the broker's versions
-    # before it
+    # responses to ApiVersions always have the old header, because the client does not know the
+    # broker's versions before the response
     if key == API_VERSIONS or not is_flexible(key, version):
         return frame[4:]
     if len(frame) < 5 or frame[4] != 0:
@@ -92,15 +93,15 @@ def response_body(key: int, version: int, frame: memoryview, correlation_id: int
 
 
 def throttle_ms(answer: Message) -> int:
-    """Return for how many ms the broker reads nothing more on the connection because of a quota."""
+    """Return how long the broker reads nothing from the connection because of a quota, in ms."""
     return int(getattr(answer, "throttle_time_ms", 0) or 0)
 
 
 def decode_response(key: int, version: int, body: memoryview) -> Message:
     """Decode the body of a response. Raises CorruptData.
 
-    A broker that does not know the version of an ApiVersions request responds in version 0, which
-    the library recognises.
+    A broker that does not support the version of an ApiVersions request responds in version 0. The
+    library recognizes such a response.
     """
     response = ResponseClassRegistry._response_class_registry[key]
     try:

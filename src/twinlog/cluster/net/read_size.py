@@ -1,9 +1,10 @@
-"""Reads under a quota: what brokers do, what would go wrong, and the size of the next read.
+"""The size of reads under a quota: the behavior of brokers, the hazards, and how the size is
+chosen.
 
 *What a broker does* (KIP-219). When a client has used more than its quota, averaged over about ten
-seconds, the broker responds immediately, with a throttle time. It then reads nothing from the
-connection until that time has passed: the connection is *muted*. The response to a Fetch that
-exceeds the quota has the throttle time, but no data and no topics.
+seconds, the broker responds immediately, with a throttle time. The broker then reads nothing from
+the connection until the throttle time has passed, that is, the connection is *muted*. The response
+to a Fetch that exceeds the quota has the throttle time, but no data and no topics.
 
 *What would go wrong without care*, and what prevents it:
 
@@ -19,14 +20,14 @@ exceeds the quota has the throttle time, but no data and no topics.
 | the quota                                                 |                                      |
 
 *The size of a read.* A broker returns data only if it fits into the unused rest of the quota over
-about ten seconds. Twinlog cannot calculate that: the user needs a permission to read the quota, it
-may change at any time, and other clients share it. So the size is found by trying: it is halved
-after each throttled response, and doubled after several others. Mutes are then frequent, but short.
-A response has at least one batch, whatever the size is. So a batch that is larger than what the
-quota allows in ten seconds never passes, which `raw_log` reports (THROTTLING_QUOTA_EXCEEDED).
+about ten seconds. Twinlog cannot calculate this rest, because the user needs a permission to read
+the quota, the quota may change at any time, and other clients share it. So the size is found by
+trying: it is halved after each throttled response, and doubled after several responses without
+throttling. Mutes are then frequent, but short. A response has at least one batch, whatever the
+requested size is. So a batch that is larger than the quota of ten seconds is never returned, which
+`raw_log` reports (THROTTLING_QUOTA_EXCEEDED).
 
-Quotas as settings of a cluster, which Twinlog reads for reports and sets to throttle producers, are
-in `topics.quotas`.
+`topics.quotas` reads the quotas of a cluster for reports, and sets one to throttle producers.
 """
 
 from __future__ import annotations
@@ -37,19 +38,19 @@ from typing import Final
 LEAST_BYTES: Final = 64 << 10
 
 PASSED: Final = 8
-"""Unthrottled responses before the size is doubled. Doubling too soon costs the time of a mute."""
+"""Number of unthrottled responses before the size is doubled. Too large a size causes a mute."""
 
 
 @dataclass(slots=True)
 class ReadSize:
-    """The bytes to request from one broker at a time (`most_bytes`), at most `ceiling`."""
+    """Number of bytes to request from one broker per Fetch (`most_bytes`), at most `ceiling`."""
 
     ceiling: int
     most_bytes: int
     _passed: int = 0
 
     def adapt(self, *, is_throttled: bool) -> None:
-        """Halve the size after a throttled response, double it after several responses without
+        """Halve the size after a throttled response, or double it after PASSED responses without
         throttling.
         """
         self._passed = 0 if is_throttled else self._passed + 1

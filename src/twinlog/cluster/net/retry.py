@@ -1,12 +1,12 @@
 """Retries of a call, with full jitter and a deadline.
 
-*Which errors.* The fate of an error decides (`errors.Fate`). It is set where the reason is known:
-for an error code of a broker by the table in `wire.error_codes`, which follows Java's
-`RetriableException`; for a connection by its class. A caller may give up before its deadline if it
-knows that waiting does not help (`client.retriable_now`).
+*Which errors.* The fate of an error (`errors.Fate`) says if a call is repeated. For a broker's
+error code, the table in `wire.error_codes` has the fate, which follows Java's `RetriableException`.
+For a connection error, its class has the fate. A caller may give up before its deadline if it knows
+that waiting does not help (`client.retriable_now`).
 
-*Which requests.* After a lost connection it is unknown whether the request was executed. So it is
-repeated only if that is harmless:
+*Which requests.* After a lost connection it is unknown if the broker has executed the request. So a
+request is repeated only if executing it twice is harmless:
 
 | request                                           | repeating it                                |
 | ------------------------------------------------- | ------------------------------------------- |
@@ -20,9 +20,9 @@ repeated only if that is harmless:
 |                                                   | happened (`groups.transactions`)            |
 
 *How long.* A call has a deadline, not a number of attempts, because its caller waits for a time.
-Pauses grow up to a bound, and each is a random part of it (full jitter). Clients that failed
-together, because a broker died, would otherwise all retry in the same moment. Time for which a
-broker has muted the connection does not count (`client.clock`).
+Each pause is a random part of a bound, which grows with each failure (full jitter). Without it,
+clients that failed together because a broker died would all retry in the same moment. Time while a
+broker mutes the connection does not count (`client.clock`).
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from twinlog.errors import Fate, TwinlogError
 T = TypeVar("T")
 
 Clock = Callable[[], float]
-"""Returns monotonic seconds, like time.monotonic."""
+"""A function that returns monotonic seconds, like time.monotonic."""
 
 CHANCE: Final = random.SystemRandom()
-"""Randomness for pauses and orders. It has no state that forked lanes could share, or that other
-code in the process could seed.
+"""Random numbers for pauses and for the order of addresses. The generator has no state that forked
+lanes could share, or that other code in the process could seed.
 """
 
 MAX_DOUBLINGS: Final = 30
@@ -50,7 +50,7 @@ MAX_DOUBLINGS: Final = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """The bound of the random pause after a failure. It doubles with each one, up to a cap."""
+    """The bound of the random pause after a failure. It doubles with each failure, up to a cap."""
 
     initial_ms: int = 100
     cap_ms: int = 30_000
@@ -63,7 +63,7 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """A time on a clock after which nothing is retried."""
+    """A time on `clock` after which a call is not retried."""
 
     at: float
     clock: Clock = time.monotonic
@@ -83,7 +83,7 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """The environment of retries: backoff, clock, sleep and randomness. Tests replace its parts."""
+    """The pauses between retries, with the clock, sleep and random numbers that tests replace."""
 
     backoff: Backoff = Backoff()
     clock: Clock = time.monotonic
@@ -94,11 +94,11 @@ class Patience:
         return Deadline.within(seconds, self.clock)
 
     def wait_s(self, failures: int) -> float:
-        """Return how long to pause after this many failures."""
+        """Return a random pause after this many consecutive failures, in seconds."""
         return self.uniform(0.0, self.backoff.bound_s(failures))
 
     def pause(self, failures: int, deadline: Deadline | None = None) -> bool:
-        """Sleep after this many failures, or return False if the deadline would pass before."""
+        """Sleep and return True, or return False if the deadline would pass during the pause."""
         wait = self.wait_s(failures)
         if deadline is not None and wait >= deadline.left_s:
             return False
@@ -110,7 +110,6 @@ DEFAULT_PATIENCE: Final = Patience()
 
 
 def is_retriable(error: TwinlogError) -> bool:
-    """Return whether the error's fate is RETRIABLE."""
     return error.fate is Fate.RETRIABLE
 
 
@@ -121,8 +120,8 @@ def retry(
     retriable: Callable[[TwinlogError], bool] = is_retriable,
     patience: Patience = DEFAULT_PATIENCE,
 ) -> T:
-    """Run the operation until it succeeds, and return its result. Raises its last error if that is
-    not retriable, or if the deadline would pass (None: never).
+    """Run the operation until it succeeds, and return its result. Raises the operation's error if
+    it is not retriable, or if the deadline would pass during the next pause (None: no deadline).
     """
     failures = 0
     while True:

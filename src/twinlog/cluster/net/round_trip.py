@@ -1,10 +1,11 @@
 """Finds the number of requests in flight that fills a long link, by response times.
 
-A request that waits for nothing is answered after one round trip. If requests in flight fill the
-link, they wait for each other, and responses take longer. So the number in flight grows by one with
-each response that took less than two round trips, and shrinks while they take more than three: more
-in flight would only wait in front of the link, and would delay what other partitions send there. It
-shrinks slowly, because its effect is seen only some round trips later.
+A request that waits for no other request is answered after one round trip. If the requests in
+flight fill the link, they wait for each other, and responses take longer. So the number in flight
+grows by one with each response that took less than two round trips. It shrinks while responses take
+more than three, because additional requests would only wait in front of the link and delay requests
+of other partitions. The number shrinks slowly, because a change takes effect only some round trips
+later.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from dataclasses import dataclass
 from typing import Final
 
 FAR_S: Final = 0.01
-"""Shortest round trip that counts as long. Shorter ones do not slow down a copy."""
+"""Shortest round trip that counts as long, in seconds. Shorter ones do not slow down a copy."""
 
 SLOW_ONES: Final = 8
-"""Number of slow responses after which one request less is in flight."""
+"""Number of slow responses after which the number of requests in flight shrinks by one."""
 
 
 @dataclass(slots=True)
 class RequestsInFlight:
-    """A number of requests in flight, between `least` and `most`."""
+    """The maximum number of requests in flight, `size`, which adapts between `least` and `most`."""
 
     least: int
     most: int
@@ -32,8 +33,8 @@ class RequestsInFlight:
         self.size = self.least
 
     def adapt(self, took_s: float, trip_s: float, *, is_full: bool) -> None:
-        """Adapt the number to a response that took this long. `is_full`: the maximum
-        was in flight.
+        """Adapt `size` to a response. `took_s` is its response time, `trip_s` a round trip, and
+        `is_full` is True if `size` requests were in flight.
         """
         if is_full and took_s < 2 * trip_s:
             self.size = min(self.most, self.size + 1)

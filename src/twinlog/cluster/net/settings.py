@@ -15,13 +15,13 @@ DEFAULT_REQUEST_TIMEOUT_MS: Final = 30_000
 
 
 _SECURITY_KEY: Final = re.compile(r"(?<![\w.])(?:ssl|sasl|security)(?:\.[a-z]+)++(?:\.\*)?+(?!=)")
-"""A key of TLS or SASL in a message. `key=` is an option of a login module, and does not match."""
+"""Matches a key of TLS or SASL in a message, but not an option of a login module (`key=`)."""
 
 _ALSO_IN: Final = {
     "sasl.oauthbearer.token.endpoint.url": "sasl.jaas.config",
     "sasl.jaas.config": "sasl.oauthbearer.client.credentials.*",
 }
-"""Another key that may contain the value of a key."""
+"""For some keys, a second key that may contain the value of the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,15 +31,15 @@ class ClusterSettings:
     alias: str
     bootstrap: tuple[tuple[str, int], ...]
     security: SecuritySettings | None = None
-    """The security settings. None: plain text without authentication."""
+    """The settings of TLS and SASL. None: plain text without authentication."""
     client_id: str = "twinlog"
     request_timeout_ms: int = DEFAULT_REQUEST_TIMEOUT_MS
 
     file: str = ""
-    """The file, for messages, if its keys have no alias as prefix, as in MirrorMaker 1."""
+    """The configuration file, for messages. Empty unless its keys lack an alias (MirrorMaker 1)."""
 
     origins: tuple[tuple[str, str, str], ...] = field(default=(), compare=False)
-    """For each key from a file: name for a client, name in the file, location. For messages."""
+    """For each key from a file: the client's key, the key in the file, and file and line."""
 
     @property
     def addresses(self) -> str:
@@ -48,17 +48,17 @@ class ClusterSettings:
 
     @property
     def is_of_dataframes(self) -> bool:
-        """Whether the cluster has no name, as for DataFrames: then its alias is one of its
-        addresses.
+        """True if the cluster has no name, as for DataFrames, and so has one of its addresses as
+        alias.
         """
         return self.alias in self.addresses.split(",")
 
     def key(self, name: str) -> str:
         """Return a client key under the name that the user knows, for messages.
 
-        A key from a file has its name there, and file and line. A key that is not set has the alias
-        or `kafka` (DataFrames) as prefix, or is text like `bootstrap.servers in
-        consumer.properties` (MirrorMaker 1). `ssl.*` stands for all keys with that prefix.
+        A key that is set in a file is shown with its name there, file and line. A key that is not
+        set is shown with the alias or `kafka` (DataFrames) as prefix, or as `bootstrap.servers in
+        consumer.properties` (MirrorMaker 1). `ssl.*` as `name` means any key with that prefix.
         """
         for client_key in (name, _ALSO_IN.get(name, name)):
             start = client_key.removesuffix("*")

@@ -1,4 +1,4 @@
-"""Typed access to the keys of a Java client. Every error names the key and its location."""
+"""Typed access to the keys of a Java client. Every error message has the key and its location."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from twinlog.config.keys.client_keys import class_name
 from twinlog.errors import ConfigError
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
-"""Larger than any keystore. A wrong path may lead to any file."""
+"""Maximum size of a file that is read. A wrong path may lead to a file of any size."""
 
 
 class ClientKeys:
-    """The keys of one cluster. An empty value counts as not set, except in `raw`."""
+    """The client keys of one cluster. An empty value is treated as not set, except by `raw`."""
 
     def __init__(self, values: Mapping[str, str], *, where: str, within: str = "") -> None:
-        """`within` is the key whose value contains these keys as options, or empty."""
+        """`within`: the key whose value contains `values` as options. Empty if there is none."""
         self._values = values
         self.where = where
         self._within = within
@@ -25,8 +25,8 @@ class ClientKeys:
         """Key and path of every file that was requested, also if it could not be read."""
 
     def inside(self, key: str, values: Mapping[str, str]) -> ClientKeys:
-        """Return the options in the value of a key. Their files are added to this
-        object's `files`.
+        """Return access to the options in the value of a key. Files that the options refer to are
+        added to this object's `files`.
         """
         inner = ClientKeys(values, where=self.where, within=key)
         inner.files = self.files
@@ -43,11 +43,11 @@ class ClientKeys:
         return (self._values.get(key) or "").strip() or None
 
     def raw(self, key: str) -> str | None:
-        """Return the value unchanged. In passwords, blanks matter and an empty text is a value."""
+        """Return the value unchanged, for passwords, which may begin with blanks or be empty."""
         return self._values.get(key)
 
     def words(self, key: str) -> tuple[str, ...]:
-        """Return the parts of a comma-separated list."""
+        """Return the elements of a comma-separated list."""
         return tuple(part.strip() for part in (self.text(key) or "").split(",") if part.strip())
 
     def number(self, key: str, default: float, *, least: float, most: float) -> float:
@@ -63,14 +63,16 @@ class ClientKeys:
         return value
 
     def flag(self, key: str) -> bool:
-        """Return a boolean. The default is False."""
+        """Return the boolean value, or False if the key is not set."""
         text = (self.text(key) or "false").lower()
         if text not in ("true", "false"):
             self.fail(key, f"{text!r} is neither true nor false")
         return text == "true"
 
     def only_known_class(self, key: str, known_classes: frozenset[str], why: str) -> str | None:
-        """Return the simple name of a Java class for which Twinlog has an equivalent, or None."""
+        """Return the simple name of the Java class, or None if the key is not set. Fails with `why`
+        if the class is not in `known_classes`.
+        """
         name = self.text(key)
         if name is None:
             return None
@@ -85,7 +87,7 @@ class ClientKeys:
         return self.read_path(key, self.text(key) or "")
 
     def read_path(self, key: str, name: str) -> bytes:
-        """Return the content of a file that is named in the value of this key."""
+        """Return the content of the file `name`, which the value of `key` refers to."""
         path = Path(name)
         self.files.append((f"{self._within}: {key}" if self._within else key, name))
         try:

@@ -1,17 +1,18 @@
 """Converts keystores and truststores of Java clients (JKS, PKCS#12, PEM) to PEM text.
 
-The rules are Java's, so that the same file means the same:
+The rules are those of Java, so that a file has the same meaning for both:
 
-- The content decides between JKS and PKCS#12, because Java reads both under either type
-  (`keystore.type.compat`). PEM must be declared as the type.
-- Trusted are every certificate entry, and the first certificate of every key entry.
+- The content shows if a file is JKS or PKCS#12, because Java reads both formats with either type
+  (`keystore.type.compat`). For PEM, the type must be set.
+- The trusted certificates are all certificate entries, and the first certificate of every key
+  entry.
 - The client uses the first private key of a file.
 
-There is one harmless difference: Kafka accepts PEM keys only as PKCS#8, and this module also other
-PEM keys.
+There is one harmless difference: Kafka accepts PEM keys only as PKCS#8, but this module also in
+other encodings.
 
-**JKS** is Java's own keystore format, in which older tools write stores and some JVMs their trusted
-certificates:
+**JKS** is Java's own keystore format. Older tools write stores in this format, and some JVMs have
+their trusted certificates in it:
 
     u4 magic FEEDFEED, u4 version 2, u4 entries
     entry: u4 tag, utf alias, u8 created ms
@@ -19,20 +20,21 @@ certificates:
        tag 2 certificate:  utf type, u4 length, DER
     SHA-1 of the password (UTF-16BE), "Mighty Aphrodite" and everything before
 
-*Problem.* Users of MirrorMaker 2 have such files, and OpenSSL cannot read them. Requiring their
-conversion to PKCS#12 would mean that a working configuration does not work here.
+*Problem.* Users of MirrorMaker 2 have such files, and OpenSSL cannot read them. If users had to
+convert them to PKCS#12, configurations that work with MirrorMaker 2 would fail here.
 
 *Rules.* Certificates are not encrypted, so they can be read without a password. As in Java, the
-digest is checked only if a password is given. A private key is encrypted with Sun's own algorithm:
+digest at the end of the file is checked only if a password is given. A private key is encrypted
+with Sun's own algorithm:
 
     salt (20 bytes) | key XOR keystream | SHA-1 of password and key
     keystream: S1 = SHA-1(password, salt), S2 = SHA-1(password, S1), ...
 
-SHA-1 in this form is weak, but it is the format. It protects a file of the user and no connection.
-Every length is checked against the rest of the file, because a wrong path may lead to any file.
+SHA-1 in this form is weak, but the format requires it. It protects only the user's file, and no
+connection. Every length is checked against the rest of the file, because a wrong path may lead to
+any file.
 
-*Rejected.* The library for this format needs a C compiler when it is installed. The format needs
-only this module.
+*Rejected alternative.* The existing Python library for JKS needs a C compiler when it is installed.
 """
 
 from __future__ import annotations
@@ -68,20 +70,20 @@ _DER_OCTETS: Final = 0x04
 
 
 class BrokenStore(Exception):
-    """The bytes are not a readable store. The text is the reason, without a secret."""
+    """The file is not a readable store. The text is the reason, and contains no secret."""
 
 
 class WrongPassword(Exception):
-    """A password is missing or wrong. The text continues 'the password'."""
+    """A password is missing or wrong. The text continues a message after 'the password'."""
 
 
 class WrongKeyPassword(WrongPassword):
-    """The wrong or missing password is that of the key, not of the store."""
+    """The password of the private key, not that of the store, is missing or wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivateKeyEntry:
-    """A private key, still encrypted, and its certificate chain (DER), its own one first."""
+    """An encrypted private key and its certificate chain (DER), its own certificate first."""
 
     alias: str
     encrypted: bytes
@@ -90,14 +92,14 @@ class PrivateKeyEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaStore:
-    """The entries of a JKS file, in their order."""
+    """The entries of a JKS file, in the order of the file."""
 
     certificates: tuple[bytes, ...]
     keys: tuple[PrivateKeyEntry, ...]
 
 
 def read_jks(data: bytes, password: str | None) -> JavaStore:
-    """Read all entries, and check the file's integrity if a password is given.
+    """Return all entries of a JKS file. Checks the file's digest if a password is given.
 
     Raises BrokenStore and WrongPassword.
     """
@@ -145,10 +147,10 @@ def decrypt_key(entry: PrivateKeyEntry, password: str) -> bytes:
 
 
 def without_mac(data: bytes) -> bytes:
-    """Return a PKCS#12 file without its MAC: PFX is {version, authSafe, macData OPTIONAL}.
+    """Return a PKCS#12 file without its MAC. (PFX is {version, authSafe, macData OPTIONAL}.)
 
-    Java reads the unencrypted certificates of such a file without a password. OpenSSL would first
-    check the MAC, which needs the password.
+    Java reads unencrypted certificates in a PKCS#12 file without a password. OpenSSL would first
+    check the MAC, for which it needs the password.
     """
     content = _read_der(data, 0, _DER_SEQUENCE)[0]
     version_end = _read_der(content, 0, 0x02)[1]
@@ -170,7 +172,9 @@ def _sha1(data: bytes) -> bytes:
 
 
 def _read_der(data: bytes, position: int, tag: int) -> tuple[bytes, int]:
-    """Return the content of the element at `position`, which has this tag, and its end."""
+    """Return the content of the DER element at `position`, and the position after it. Raises
+    BrokenStore if the element has another tag.
+    """
     if len(data) < position + 2 or data[position] != tag:
         raise BrokenStore("its ASN.1 structure is damaged")
     size, position = data[position + 1], position + 2
@@ -183,7 +187,7 @@ def _read_der(data: bytes, position: int, tag: int) -> tuple[bytes, int]:
 
 
 class _Reader:
-    """Reads the fields of the file in order. Every length is checked against the rest."""
+    """Reads the fields of a JKS file in order. Checks that each field is within the file."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -205,7 +209,8 @@ class _Reader:
 
     def text(self) -> str:
         (size,) = struct.unpack(">H", self.read(2))
-        # Java's modified UTF-8 is different only for NUL and characters beyond the basic plane
+        # Java's modified UTF-8 differs from UTF-8 only for NUL and characters beyond the basic
+        # plane
         return self.read(size).decode("utf-8", "replace")
 
     def certificate(self) -> bytes:
@@ -221,14 +226,14 @@ _PEM_START: Final = b"-----BEGIN"
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Identity:
-    """A private key (PKCS#8 PEM without password) and its certificate chain, its own one first."""
+    """A private key (PKCS#8 PEM, no password) and its chain, beginning with its own certificate."""
 
     private_key_pem: str
     certificate_chain_pem: str
 
 
 def trusted_from_store(data: bytes, password: str | None) -> str:
-    """Return the trusted certificates of a JKS or PKCS#12 file, often without a password."""
+    """Return a JKS or PKCS#12 file's trusted certificates. Unencrypted ones need no password."""
     if data.startswith(MAGIC):
         store = read_jks(data, password)
         return _trusted((*store.certificates, *(key.chain[0] for key in store.keys if key.chain)))
@@ -237,16 +242,16 @@ def trusted_from_store(data: bytes, password: str | None) -> str:
 
 
 def trusted_from_pem(text: str) -> str:
-    """Return the certificates in a PEM text, in the usual form."""
+    """Return the certificates of a PEM text as normalized PEM, without duplicates."""
     return _trusted(_certificates_in(text))
 
 
 def identity_from_store(data: bytes, store_password: str, key_password: str | None) -> Identity:
-    """Return the first private key of a JKS or PKCS#12 file, and its chain."""
+    """Return the first private key of a JKS or PKCS#12 file with its certificate chain."""
     from cryptography.hazmat.primitives.serialization import load_der_private_key
 
     if not data.startswith(MAGIC):
-        # such a file has one password: keytool accepts no different one for its key
+        # a PKCS#12 file has one password, because keytool accepts no other password for the key
         content = _load_pkcs12(data, store_password)
         if content.key is None:
             raise BrokenStore("it contains no private key")
@@ -264,7 +269,9 @@ def identity_from_store(data: bytes, store_password: str, key_password: str | No
 
 
 def identity_from_pem(key_text: str, chain_text: str, key_password: str | None) -> Identity:
-    """Return a private key, decrypted with `key_password`, and its chain. A text may have both."""
+    """Return a private key, decrypted with `key_password` if necessary, and its certificate chain.
+    `key_text` and `chain_text` may be equal.
+    """
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     blocks = [text for label, text in _blocks(key_text) if label.endswith("PRIVATE KEY")]
@@ -284,7 +291,9 @@ def identity_from_pem(key_text: str, chain_text: str, key_password: str | None) 
 
 
 def _identity(key: PrivateKeyTypes, certificates: Sequence[bytes]) -> Identity:
-    """Return the key, its certificate, and the issuers of that in order. Raises BrokenStore."""
+    """Return the key with its certificate chain: its own certificate, then each issuer. Raises
+    BrokenStore if no certificate belongs to the key.
+    """
     from cryptography import x509
     from cryptography.hazmat.primitives import serialization
 
@@ -322,7 +331,7 @@ def _load_pkcs12(data: bytes, password: str | None) -> PKCS12KeyAndCertificates:
         raise BrokenStore("it is neither a JKS nor a PKCS#12 file")
     try:
         with warnings.catch_warnings():
-            # older Java tools write BER, which the library reads, but warns about
+            # older Java tools write BER; the library reads it, but logs a warning
             warnings.simplefilter("ignore", UserWarning)
             if password is None:
                 return load_pkcs12(without_mac(data), None)
@@ -367,9 +376,11 @@ def _certificates_in(text: str) -> list[bytes]:
 
 
 def _blocks(text: str) -> Iterator[tuple[str, str]]:
-    """Yield label and text of each PEM block. A .properties file may join its lines with spaces."""
+    """Yield label and text of each PEM block. Also accepts blocks whose lines are joined by spaces,
+    as .properties files may have.
+    """
     for match in _PEM_BLOCK.finditer(text):
         label, body = match[1].strip(), match[2]
-        if ":" not in body:  # no headers, as in the older encrypted form
+        if ":" not in body:  # it has no headers, which the older encrypted form has
             body = "\n".join(textwrap.wrap("".join(body.split()), _LINE_CHARACTERS))
         yield label, f"-----BEGIN {label}-----\n{body.strip()}\n-----END {label}-----\n"

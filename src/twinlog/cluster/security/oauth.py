@@ -4,21 +4,21 @@
                           fetched                       renew_at   ends_at
 
 *Problem.* A process opens many connections, and a restarting broker makes it open them at the same
-moment. A token for each would be a burst of requests to the endpoint. One endpoint that does not
-respond must not stop a copy whose token is still valid.
+moment. If each connection requested its own token, the endpoint would get a burst of requests. And
+if an endpoint does not respond, a copy must continue while its token is still valid.
 
-*Rules.* All connections with the same settings share a token. From `renew_at` on, after most of its
-lifetime (`sasl.login.refresh.window.factor`), the next connection fetches a new one. If the
-endpoint does not respond, the old token is used until `ends_at`, and the endpoint is queried again
-only after some seconds. One thread fetches a token, and the others wait for it. A token that a
-broker has rejected is forgotten.
+*Rules.* All connections with the same settings share a token. After `renew_at`, that is, after most
+of the token's lifetime (`sasl.login.refresh.window.factor`), the next connection fetches a new
+token. If the endpoint does not respond, the old token is used until `ends_at`, and the endpoint is
+queried again only after some seconds. One thread fetches a token, and other threads wait for it. A
+token that a broker has rejected is removed from the cache.
 
-There is no thread that renews tokens in the background, unlike in Java: an idle lane needs none.
+Unlike in Java, no background thread renews tokens, because an idle lane needs no token.
 
 **Token endpoint.** A token is requested with OAuth 2's client credentials grant (RFC 6749, 4.4), as
-Java does. No message contains the secret: neither an address with its query, nor a text of the
-endpoint, which may repeat the request. Redirects are not followed, because the secret may only be
-sent to the configured address.
+Java does. No message contains the secret. So messages omit the query of an address, and the secret
+is removed from texts of the endpoint, which may repeat the request. Redirects are not followed,
+because the secret must only be sent to the configured address.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ _CHECK: Final = "check sasl.oauthbearer.token.endpoint.url and the network"
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Token:
-    """A token, and the seconds until it expires, or None if unknown."""
+    """A token, with the seconds until it expires (None if unknown)."""
 
     text: str
     lifetime_s: float | None
 
 
 def fetch_token(settings: OAuthSettings, now_s: float) -> Token:
-    """Request a token. Raises EndpointAway if a retry can help, else AuthenticationFailed."""
+    """Request a token. Raises EndpointAway if a retry can help, or else AuthenticationFailed."""
     url = settings.token_endpoint_url or ""
     opener = urllib.request.build_opener(
         urllib.request.HTTPSHandler(context=_context(settings)), _NoRedirect()
@@ -80,7 +80,7 @@ def fetch_token(settings: OAuthSettings, now_s: float) -> Token:
 
 
 def lifetime_of(token: str, now_s: float) -> float | None:
-    """Return the seconds until the `exp` of a JWT, or None if the token is no JWT or has none."""
+    """Return the seconds until a JWT expires, or None if the token is no JWT or has no `exp`."""
     payload = token.split(".")[1] if token.count(".") == 2 else ""
     try:
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
@@ -90,7 +90,7 @@ def lifetime_of(token: str, now_s: float) -> float | None:
 
 
 def address_of(url: str) -> str:
-    """Return the endpoint for messages, without its query, which may contain a secret."""
+    """Return the URL for messages, without user and query, which may contain a secret."""
     parts = urllib.parse.urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
@@ -117,7 +117,7 @@ def _request(settings: OAuthSettings, url: str) -> urllib.request.Request:
         "Cache-Control": "no-cache",
         "Content-Type": "application/x-www-form-urlencoded",
     }
-    # the scheme was checked when the settings were loaded
+    # `load_oauth` has checked the scheme of the URL
     return urllib.request.Request(  # noqa: S310
         url, data=urllib.parse.urlencode(form).encode(), headers=headers, method="POST"
     )
@@ -147,7 +147,7 @@ def _refusal(status: int, body: bytes, settings: OAuthSettings) -> ClusterError:
 
 
 def _oauth_error(body: bytes, settings: OAuthSettings) -> str:
-    """Return `error` and `error_description` (RFC 6749, 5.2). The secret is removed from both."""
+    """Return `error` and `error_description` (RFC 6749, 5.2) as text, without the client secret."""
     try:
         answer = json.loads(body)
         words = [answer["error"], answer.get("error_description")]
@@ -156,7 +156,8 @@ def _oauth_error(body: bytes, settings: OAuthSettings) -> str:
     text = ": ".join(str(each) for each in words if each)
     secret = settings.client_secret or ""
     encoded = urllib.parse.quote(secret, safe=""), urllib.parse.quote_plus(secret)
-    # before the text is cut or escaped, or a part of the secret or its escaped form would remain
+    # replace before the text is cut or escaped; otherwise a part of the secret or an escaped form
+    # of it could remain
     for form in (secret, *encoded, _basic(settings)):
         text = text.replace(form, "***") if form else text
     return f" ({text!a})"[:_SHOWN_CHARACTERS]
@@ -171,7 +172,7 @@ def _unanswered(reason: object, url: str) -> ClusterError:
             "if its issuer is your own, add ssl.truststore.location=FILE to sasl.jaas.config"
         )
     if isinstance(reason, http.client.InvalidURL):
-        reason = "its address is not a valid URL"  # the reason itself quotes it with its query
+        reason = "its address is not a valid URL"  # the original reason contains the query
     return EndpointAway(f"the token endpoint {address} does not respond: {reason}; {_CHECK}")
 
 
@@ -193,12 +194,14 @@ def _read_answer(body: bytes, url: str, now_s: float) -> Token:
 
 
 UNKNOWN_LIFETIME_S: Final = 60.0
-"""Assumed lifetime of a token without an expiry."""
+"""Assumed lifetime of a token without an expiry time, in seconds."""
 RETRY_AFTER_S: Final = 10.0
-"""How often an endpoint that does not respond is queried while the old token is valid."""
-_CHANCE: Final = random.SystemRandom()  # it has no state that forked lanes could share
+"""Pause before a silent endpoint is queried again while the old token is valid, in seconds."""
+_CHANCE: Final = random.SystemRandom()  # has no state that forked lanes would share
 JITTER_SHARE: Final = 0.05
-"""Java's sasl.login.refresh.window.jitter, so that lanes do not all renew at the same time."""
+"""Random share of the lifetime by which renewals are earlier, as sasl.login.refresh.window.jitter
+in Java, so that lanes do not all renew at the same time.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -209,7 +212,7 @@ class _HeldToken:
 
 
 class _Slot:
-    """The token of one OAuthSettings. The lock is held while a token is fetched."""
+    """The cached token of one OAuthSettings. `lock` is locked while a thread fetches a token."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -217,12 +220,12 @@ class _Slot:
 
 
 class TokenCache:
-    """Tokens by their settings. Thread-safe."""
+    """Caches the current token of each OAuthSettings. Thread-safe."""
 
     def __init__(
         self,
         fetch: Callable[[OAuthSettings, float], Token] = fetch_token,
-        clock: Callable[[], float] = time.time,  # not monotonic: a token's expiry is a date
+        clock: Callable[[], float] = time.time,  # not monotonic, because a token's expiry is a date
         chance: Callable[[], float] = _CHANCE.random,
     ) -> None:
         self._fetch = fetch
@@ -232,7 +235,7 @@ class TokenCache:
         self._slots: dict[OAuthSettings, _Slot] = {}
 
     def token(self, settings: OAuthSettings) -> str:
-        """Return a token that is valid now, as far as its lifetime is known."""
+        """Return the cached token, or a new one if it must be renewed. Raises ClusterError."""
         with self._lock:
             slot = self._slots.setdefault(settings, _Slot())
         with slot.lock:
@@ -250,7 +253,7 @@ class TokenCache:
             return fetched.text
 
     def forget(self, settings: OAuthSettings) -> None:
-        """Forget the token, because a broker rejected it."""
+        """Remove the token of these settings from the cache, because a broker rejected it."""
         with self._lock:
             self._slots.pop(settings, None)
 
@@ -264,11 +267,11 @@ class TokenCache:
 
 _tokens: Final = TokenCache()
 forget_token: Final = _tokens.forget
-"""Forgets the current token, because a broker rejected it."""
+"""Removes the token of these settings from the cache, because a broker rejected it."""
 
 
 def current_token(settings: OAuthSettings) -> str:
-    """Return the current token from the source that the settings name."""
+    """Return a valid token: the fixed one, an unsigned one for tests, or one of the endpoint."""
     if settings.fixed_token is not None:
         return settings.fixed_token
     if settings.unsecured_claims is not None:
@@ -279,8 +282,8 @@ def current_token(settings: OAuthSettings) -> str:
 
 
 def unsecured_token(claims_json: str, lifetime_s: int, now_s: float) -> str:
-    """Return an unsigned JWT (RFC 7515, A.5), which brokers accept only in a test configuration."""
-    # rounded down, because Java's broker rejects a token that was issued in the future
+    """Return an unsigned JWT (RFC 7515, A.5). Brokers accept it only in a test configuration."""
+    # rounded down, because brokers reject a token with a time of issue in the future
     issued_s = math.floor(now_s)
     claims = {"iat": issued_s, "exp": issued_s + lifetime_s, **json.loads(claims_json)}
     return f"{_base64url({'alg': 'none'})}.{_base64url(claims)}."

@@ -1,9 +1,9 @@
-"""Reads where OAUTHBEARER tokens come from: `sasl.oauthbearer.*` and options of the login module.
+"""Reads the keys about the source of OAUTHBEARER tokens: `sasl.oauthbearer.*` and JAAS options.
 
 There are three sources, as in Java: a token endpoint with client credentials, a file with a token,
 or, for tests, unsigned tokens from the `unsecuredLogin...` options. Kafka's newer keys (KIP-1139)
-take precedence over the JAAS options that they replace. Strimzi's login handler has options of its
-own, which are translated to Kafka's.
+take precedence over the JAAS options that they replace. The options of Strimzi's login handler are
+translated to those of Kafka's handler.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ READ_TIMEOUT: Final = "sasl.login.read.timeout.ms"
 JAAS: Final = "sasl.jaas.config"
 
 ALLOWED_URLS: Final = "TWINLOG_SASL_OAUTHBEARER_ALLOWED_URLS"
-"""An environment variable with the allowed endpoints, like Java's system property
-`org.apache.kafka.sasl.oauthbearer.allowed.urls`. The user who starts the process sets it, not the
-author of the file.
+"""An environment variable with the permitted endpoints, like Java's system property
+`org.apache.kafka.sasl.oauthbearer.allowed.urls`. It is no key of the file, so that only the user
+who starts the process can permit an endpoint.
 """
 
 KAFKA_HANDLER: Final = "OAuthBearerLoginCallbackHandler"
@@ -82,7 +82,7 @@ _STRIMZI_IDLE: Final = frozenset(
         "oauth.username.claim",
     }
 )
-"""Options that have no influence on the token and its request."""
+"""Options of Strimzi's handler that affect neither the token nor the request for it. Ignored."""
 
 _STRING: Final = "unsecuredLoginStringClaim_"
 _NUMBER: Final = "unsecuredLoginNumberClaim_"
@@ -99,7 +99,7 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 
 def load_oauth(keys: ClientKeys, options: dict[str, str]) -> OAuthSettings:
-    """Load the settings. `options` are those of the login module. Raises ConfigError."""
+    """Return the OAUTHBEARER settings. `options`: those of the login module. Raises ConfigError."""
     if class_name(keys.text(LOGIN_HANDLER) or "") == _STRIMZI_HANDLER:
         keys, options = _from_strimzi(keys, options)
     handler = keys.only_known_class(
@@ -171,7 +171,7 @@ def _required(keys: ClientKeys, jaas: ClientKeys, key: str, option: str) -> str:
 
 
 def _token_in_file(keys: ClientKeys, path: str) -> str:
-    # read in the driver, because a lane may run on a machine without the file
+    # the driver reads the file, because a lane may run on a machine without it
     text = keys.read_path(ENDPOINT, urllib.parse.unquote(path)).decode("utf-8", "replace").strip()
     if not _TOKEN.fullmatch(text):
         keys.fail(ENDPOINT, f"{path} does not contain a token")
@@ -186,7 +186,7 @@ def _unsecured(jaas: ClientKeys, options: dict[str, str]) -> OAuthSettings:
         elif name.startswith(_NUMBER):
             claims[name.removeprefix(_NUMBER)] = _number(jaas, name, value)
         elif name.startswith(_LIST):
-            # the first character is the separator: "|a|b"
+            # the value is a list such as "|a|b", whose first character is the separator
             claims[name.removeprefix(_LIST)] = value[1:].split(value[0]) if value else []
     principal = jaas.text(_PRINCIPAL) or "sub"
     if not claims.get(principal):
@@ -208,7 +208,7 @@ def _number(jaas: ClientKeys, name: str, value: str) -> float:
 def _extensions(
     jaas: ClientKeys, options: dict[str, str], prefix: str
 ) -> tuple[tuple[str, str], ...]:
-    """Return the extensions (RFC 7628): key-value pairs that are sent beside the token."""
+    """Return the SASL extensions (RFC 7628): names and values to send together with the token."""
     extensions = []
     for option in sorted(options):
         if not option.startswith(prefix):

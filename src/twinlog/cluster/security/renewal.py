@@ -1,16 +1,18 @@
-"""Follows key files that are renewed under the same path, for new connections.
+"""Re-reads key files that were renewed under the same path, and provides the new settings to new
+connections.
 
     file changes ---> read whole ---> in use by the next connection
                         |
                         `-- wrong: the previous content stays in use; one line reports the file and
                             the reason; it is read again until it is right
 
-*When.* A connection checks the files (time, size, inode) if the last check was `CHECK_EVERY_S` ago.
-The driver also checks them that often, and informs lanes, which have no files. Open connections
-stay open: brokers close those that they no longer accept.
+*When.* A new connection checks the files (time, size, inode) if the last check was at least
+`CHECK_EVERY_S` ago. The driver also checks the files at this interval, and sends new settings to
+lanes, which have no files. Open connections are kept; brokers close them if the old certificate is
+no longer accepted.
 
-*Half-written files.* A check often finds a file that is not complete, or a new key beside an old
-certificate. So a file that cannot be used is reported only if that is still so after `SETTLES_S`.
+*Half-written files.* A check often finds an incomplete file, or a new key together with an old
+certificate. So an unusable file is reported only if it is still unusable after `SETTLES_S`.
 """
 
 from __future__ import annotations
@@ -28,45 +30,45 @@ from twinlog.errors import ConfigError
 log = logging.getLogger(__name__)
 
 CHECK_EVERY_S: Final = 10.0
-"""A rejected connection is retried for at least half a minute, so three checks fit into it."""
+"""Interval of checks, in seconds. A rejected connection is retried for three such intervals."""
 
 SETTLES_S: Final = 15.0
-"""More than it takes to copy two files, and more than one check."""
+"""Time before an unusable file is reported. Longer than copying two files, and than one check."""
 
 Mark = tuple[str, int, int, int]
-"""A file's path, time (ns), size and inode. The last three are -1 if it does not exist."""
+"""A file's path, modification time (ns), size and inode. Without the file, all but path are -1."""
 
 
 def marks_of(files: Iterable[tuple[str, str]]) -> tuple[Mark, ...]:
-    """Return the marks of these files, which change with them. Links are followed."""
+    """Return the marks of these files. A mark changes with its file. Follows symbolic links."""
     return tuple(_mark(path) for path in dict.fromkeys(path for _, path in files))
 
 
 def _mark(path: str) -> Mark:
     try:
-        state = os.stat(path)  # noqa: PTH116 (a name that is no path raises ValueError as well)
+        state = os.stat(path)  # noqa: PTH116 (a name that is no path also raises ValueError)
     except (OSError, ValueError):
         return path, -1, -1, -1
     return path, state.st_mtime_ns, state.st_size, state.st_ino
 
 
 class FollowedFiles:
-    """The files of one cluster's settings. Not thread-safe."""
+    """The key files of one cluster's settings, with the last usable settings. Not thread-safe."""
 
     def __init__(self, settings: SecuritySettings, read: Callable[[], SecuritySettings]) -> None:
-        """`read` reads all files again. It raises ConfigError if one cannot be used."""
+        """`read` returns the settings from the current files. It may raise ConfigError."""
         self.settings = settings
-        """The settings in use: the last complete ones."""
+        """The settings in use, from the last state in which all files were usable."""
         self._read = read
         self._used: tuple[Mark, ...] | None = None
-        """Marks of the files in use. None until the first check, because they may have changed
-        since they were first read.
+        """Marks of the files from which `settings` were read. None until the first check, because
+        the files may have changed since they were first read.
         """
         self._wrong_since: float | None = None
         self._reported = ""
 
     def check(self, now: float) -> bool:
-        """Read the files again if they have changed or could not be used. Returns whether the
+        """Read the files again if they have changed or could not be used. Returns True if the
         settings have changed.
 
         `now` is in seconds of any monotonic clock.
@@ -81,7 +83,7 @@ class FollowedFiles:
         except ConfigError as error:
             self._is_wrong(error, changed, now)
             return False
-        # marks from before the reading, so that the next check notices a change during it
+        # use the marks from before `_read`, so that the next check notices changes during `_read`
         same_files = current.files == self.settings.files
         self._used = marks if same_files else marks_of(current.files)
         self._wrong_since, self._reported = None, ""
@@ -106,29 +108,30 @@ class FollowedFiles:
 
 
 class Renewals:
-    """All key files that this process follows, by the settings that were first read from them."""
+    """All key files of this process, by the settings first read from them. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        """Protects the table. Each entry has its own lock, which is held while files are read."""
+        """Protects `_followed`. The lock of an entry protects the reading of its files."""
         self._followed: dict[SecuritySettings, _Entry] = {}
 
     def follow(self, settings: SecuritySettings, read: Callable[[], SecuritySettings]) -> None:
-        """Follow the files of these settings. `read` reads them again."""
+        """Check these settings' files from now on. `read` reads the settings again."""
         if not settings.files:
             return
         files = FollowedFiles(settings, read)
         with self._lock:
-            # of several clusters with these files, the last `read` has the newest passwords
+            # replaces the entry of a cluster with the same settings, because the last `read` has
+            # the newest passwords
             self._followed[settings] = _Entry(files, self._clock())
 
     def current(self, settings: SecuritySettings) -> SecuritySettings:
-        """Return the current settings for a new connection. They are unchanged without files."""
+        """Return the current settings for a new connection, or `settings` if it has no files."""
         entry = self._followed.get(settings)
         if entry is None:
             return settings
-        # while another thread reads, perhaps from a slow disk, the known settings are used
+        # if another thread is reading, perhaps from a slow disk, do not wait for it
         if self._clock() - entry.checked_at >= CHECK_EVERY_S and entry.lock.acquire(blocking=False):
             try:
                 entry.checked_at = self._clock()
@@ -138,7 +141,7 @@ class Renewals:
         return entry.files.settings
 
     def last_settings(self, settings: SecuritySettings) -> SecuritySettings:
-        """Return the settings in use, without checking any file."""
+        """Return the settings in use, without checking if files have changed."""
         entry = self._followed.get(settings)
         return settings if entry is None else entry.files.settings
 

@@ -1,10 +1,11 @@
 """Authenticates over an open connection by PLAIN, SCRAM or OAUTHBEARER.
 
-A mechanism is a generator that yields the client's messages and is sent the broker's. The caller
-has agreed on the mechanism with the broker (SaslHandshake), and sends each message inside a
-SaslAuthenticate request. So this module has no I/O, except that OAUTHBEARER may request a token.
+A mechanism is a generator that yields the client's messages and receives the broker's responses by
+`send`. The caller first negotiates the mechanism (SaslHandshake), and then sends each message
+inside a SaslAuthenticate request. So this module has no I/O, except that OAUTHBEARER may request a
+token.
 
-*SCRAM* (RFC 5802, RFC 7677) proves the password in both directions without sending it:
+*SCRAM* (RFC 5802, RFC 7677) lets each side prove that it knows the password, without sending it:
 
     client                                    broker
     n,,n=USER,r=OURS                     -->
@@ -14,21 +15,21 @@ SaslAuthenticate request. So this module has no I/O, except that OAUTHBEARER may
 
 The rules:
 
-- The broker's nonce must begin with the client's and be longer. Otherwise an old response could be
-  replayed.
-- A broker that requests fewer iterations than the RFC's minimum is rejected, as in Java: the
-  password could be guessed from the proof. A maximum keeps a broker from blocking the client.
-- The signature is checked, so that a server without the password is noticed.
+- The broker's nonce must begin with the client's nonce and be longer. Otherwise an attacker could
+  replay an old response.
+- A broker that requests fewer iterations than the RFC's minimum is rejected, as in Java, because it
+  could guess the password from the proof. A maximum prevents a broker from blocking the client.
+- The signature is checked, so that a server that does not know the password is detected.
 - User names are escaped (`,` and `=`). Passwords are used unchanged, without SASLprep, because
   Kafka stores them in this way.
 
-*OAUTHBEARER* (RFC 7628) sends a token. A broker that rejects it sends its reason and waits for one
-more message, so that it can end the exchange with an error. The token is then forgotten, because
-the issuer may have changed its keys.
+*OAUTHBEARER* (RFC 7628) sends a token. A broker that rejects the token sends its reason, waits for
+one more message, and then ends the exchange with an error. The token is then removed from the
+cache, because the issuer may have changed its keys.
 
-*Rejected*: the client library's classes. Its OAUTHBEARER treats an empty response after a rejection
-as success, and drops the broker's reason. Its SCRAM neither escapes names nor reads `e=`. The
-remaining mechanism, PLAIN, is one line.
+*Rejected alternative*: the client library's classes. For OAUTHBEARER, they treat an empty response
+after a rejection as success, and drop the broker's reason. For SCRAM, they neither escape user
+names nor read `e=`. PLAIN needs only one line.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 LEAST_ITERATIONS: Final = 4_096
 MOST_ITERATIONS: Final = 2_000_000
-"""Takes about a second. A broker must not be able to block the client."""
+"""Maximum iterations. They take about a second; a broker must not block the client for longer."""
 
 _HEADER: Final = "n,,"
 _HEADER_BASE64: Final = "biws"
@@ -66,9 +67,9 @@ _SERVER_FIRST: Final = re.compile(
 def scram_messages(
     mechanism: str, username: str, password: str, nonce: str, *, is_delegation_token: bool = False
 ) -> Generator[bytes, bytes, None]:
-    """Yield the client's messages of SCRAM. Each must be answered by `send` with the broker's.
+    """Yield the client's messages of SCRAM. The caller must `send` the broker's response to each.
 
-    `nonce` must be new and random. Raises AuthenticationFailed.
+    `nonce` must be random and used only once. Raises AuthenticationFailed.
     """
     hash_name = HASHES[mechanism]
     escaped = username.replace("=", "=3D").replace(",", "=2C")
@@ -150,18 +151,19 @@ LIKELY_CAUSES: Final = {
     OAUTHBEARER: "check the client and the scope in sasl.jaas.config, and that the broker accepts "
     "tokens of this issuer and audience",
 }
-"""What to check if a broker rejects the login, by mechanism."""
+"""Advice for messages if a broker rejects the login, by mechanism."""
 
 Messages = Generator[bytes, bytes, None]
 
 _NONCE_BYTES: Final = 24
 _DUMMY: Final = b"\x01"
-"""The message of a rejected client (RFC 7628), after which the broker ends the exchange."""
+"""The client's message after a rejection (RFC 7628). The broker then ends the exchange."""
 _SHOWN_CHARACTERS: Final = 300
 
 
 def authenticate(settings: SecuritySettings, exchange: Callable[[bytes], bytes]) -> None:
-    """Run the mechanism. `exchange` sends one message and returns the broker's response.
+    """Authenticate by the mechanism in the settings. `exchange` must send one message, and return
+    the broker's response.
 
     Raises AuthenticationFailed, any exception of `exchange`, and Unreachable if the token endpoint
     does not respond. May be called again on the same connection (KIP-368).
@@ -207,20 +209,20 @@ def _messages(settings: SecuritySettings) -> Messages:
 
 
 def _plain(settings: SecuritySettings) -> Messages:
-    # RFC 4616: the identity to act as (empty, as in Java), user, password
+    # RFC 4616: authorization identity (empty, as in Java), user, password
     answer = yield f"\0{settings.username}\0{settings.password}".encode()
     if answer:
         raise AuthenticationFailed("PLAIN: the broker's response is malformed")
 
 
 def _oauthbearer(settings: OAuthSettings) -> Messages:
-    # imported here because it needs an HTTP client, and few lanes use OAUTHBEARER
+    # imported here because the module imports an HTTP client, and few lanes use OAUTHBEARER
     from twinlog.cluster.security.oauth import current_token
 
     extensions = "".join(f"{name}={value}\x01" for name, value in settings.extensions)
     token = current_token(settings)
     answer = yield f"n,,\x01auth=Bearer {token}\x01{extensions}\x01".encode()
     if answer:
-        yield _DUMMY  # the caller usually raises the broker's error response to this
+        yield _DUMMY  # the broker responds with an error, which the caller usually raises
         reason = answer[:_SHOWN_CHARACTERS].decode("utf-8", "replace")
         raise AuthenticationFailed(f"OAUTHBEARER: the broker rejected the token: {reason!a}")

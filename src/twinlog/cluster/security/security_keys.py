@@ -1,20 +1,20 @@
 r"""Converts a Java client's keys to SecuritySettings: `security.protocol`, `ssl.*`, `sasl.*`.
 
-The rules are Java's, and every error names the key, its location and a valid value. A mechanism or
-class that Twinlog does not have is rejected here, before any connection is made.
+The rules are those of Java. Every error has the key, its location and a valid value. A mechanism or
+class that Twinlog does not support is rejected before any connection is opened.
 
 **JAAS.** `sasl.jaas.config` is one login module, a control flag, options, and a semicolon:
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b\"c";
 
-Kafka reads it with `java.io.StreamTokenizer`, so the rules are those of that class:
+Kafka parses the value with `java.io.StreamTokenizer`, so the rules are those of that class:
 
-- A word has letters, digits and `. - _ $`. A string has double or single quotes, and C escapes.
+- A word consists of letters, digits and `. - _ $`. A string has double or single quotes, and C
+  escapes.
 - `//`, `/* */` and a single `/` begin comments.
-- A word that begins like a number is a number, which Kafka does not accept as a value. It needs
-  quotes.
+- A word that begins like a number is a number. Kafka accepts it as a value only within quotes.
 
-No message quotes a value, because it may be a password.
+No message contains a value, because the value may be a password.
 """
 
 from __future__ import annotations
@@ -66,17 +66,17 @@ class LoginModule:
 
 
 class BrokenJaas(Exception):
-    """The configuration is invalid. The text is the reason, without values. It continues a message
-    that begins with the key.
+    """A `sasl.jaas.config` is invalid. The text is the reason, without values. It continues a
+    message that begins with the key.
     """
 
 
 class _Token(NamedTuple):
     text: str
     is_text: bool
-    """Whether it is a word or a string, and not a character like `=` or `;`."""
+    """True if the token is a word or a string, False if it is a number or a character like `=`."""
     what: str = ""
-    """A description for messages, if it is neither."""
+    """A description of the token for messages. Empty if `is_text`."""
 
 
 def parse_jaas(text: str) -> LoginModule:
@@ -104,7 +104,7 @@ def _options(tokens: list[_Token], position: int) -> tuple[dict[str, str], int]:
         after = f'after {last}: write name="value", with quotes around special characters'
         key = _expect_text(tokens, position, f"has an option name {after}")
         if not _has_character(tokens, position + 1, "="):
-            # the message leaves the name out, because it may be the end of an unquoted password
+            # the message omits the name, because it may be the end of a password without quotes
             raise BrokenJaas(f"no '=' after the option name {after}")
         options[key] = _expect_text(
             tokens, position + 2, f'has a value for {key}: write {key}="value"'
@@ -162,7 +162,7 @@ LOGIN_CLASS: Final = "sasl.login.class"
 
 JAVA_DEFAULT_MECHANISM: Final = "GSSAPI"
 
-# PLAIN and SCRAM find user name and password of either module, as in Java
+# PLAIN and SCRAM accept user name and password from either module, as in Java
 _PASSWORD_MODULES: Final = frozenset(
     {
         "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -179,7 +179,7 @@ _NO_JAVA_CODE: Final = "Java code cannot run here; remove the key"
 
 
 Files = tuple[tuple[str, str], ...]
-"""Key and path of each file."""
+"""Pairs of configuration key and path, one for each file."""
 
 
 def load_security(
@@ -189,11 +189,12 @@ def load_security(
     files: Files = (),
     again: Callable[[], Mapping[str, str]] | None = None,
 ) -> SecuritySettings:
-    """Return the settings of one cluster. Every file that they name is read. Raises ConfigError,
-    whose message begins with `where`.
+    """Return the TLS and SASL settings of one cluster, with the content of all files that the keys
+    refer to. Raises ConfigError, whose message begins with `where`.
 
-    `renewal` then follows these files. It also follows `files`, from which config providers have
-    read values of `properties`. If one of them changes, `again` returns the new properties.
+    `renewal` then checks these files for changes, and also `files`, from which config providers
+    have read values of `properties`. If a file has changed, `again` is called for the new
+    properties.
     """
     settings = _load(properties, where, files)
     follow(settings, lambda: _load(again() if again else properties, where, files))
@@ -201,7 +202,7 @@ def load_security(
 
 
 def is_of_security(key: str) -> bool:
-    """Return whether `load_security` reads this client key."""
+    """Return True if `load_security` reads this client key."""
     return key.startswith(("ssl.", "sasl.", "security."))
 
 

@@ -1,7 +1,7 @@
 """Credentials and trust settings of one cluster, as plain values that need no file.
 
 The driver reads keystores and key files, and reads them again when they are renewed (`renewal`).
-These values are sent to lanes over the channel as JSON.
+The settings are sent to lanes over the channel as JSON.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OAUTHBEARER: Final = "OAUTHBEARER"
 MECHANISMS: Final = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER)
 
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
-"""Java's default of ssl.enabled.protocols. Older versions are disabled on both sides."""
+"""The default of ssl.enabled.protocols, as in Java. OpenSSL and Java disable older versions."""
 
 _SECRETS: Final = frozenset(
     {"private_key_pem", "password", "client_secret", "fixed_token", "unsecured_claims"}
@@ -31,8 +31,8 @@ _LONG: Final = frozenset({"ca_pem", "certificate_chain_pem"})
 
 
 def _masked(settings: SecuritySettings | OAuthSettings) -> str:
-    """Return a repr for logs. Secrets are stars, certificates are counted, and fields with their
-    default are left out.
+    """Return a repr for logs. Secrets are shown as `***`, certificates as their number. Fields with
+    their default value are left out.
     """
     parts = []
     for field in fields(settings):
@@ -51,26 +51,24 @@ def _masked(settings: SecuritySettings | OAuthSettings) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class OAuthSettings:
-    """The source of OAUTHBEARER tokens: an endpoint, a fixed token, or the client
-    itself (tests).
-    """
+    """The source of OAUTHBEARER tokens: an endpoint, a fixed token, or (tests) unsigned tokens."""
 
     token_endpoint_url: str | None = None
-    """The endpoint for the client credentials grant."""
+    """The URL of the endpoint for the client credentials grant, or None."""
     client_id: str = ""
     client_secret: str = ""
     scope: str | None = None
     is_header_urlencoded: bool = False
-    """Whether ID and secret are form-encoded in the header. RFC 6749 requires it, but Kafka's
-    default is not to.
+    """True if client ID and secret are form-encoded in the header. RFC 6749 requires the encoding,
+    but Kafka's default is False.
     """
     endpoint_ca_pem: str | None = None
     timeout_ms: int = 10_000
     refresh_share: float = 0.8
-    """The share of its lifetime after which a token is renewed."""
+    """The share of a token's lifetime after which it is renewed."""
     fixed_token: str | None = None
     unsecured_claims: str | None = None
-    """Claims of an unsigned token as JSON, without `iat` and `exp`."""
+    """Claims of an unsigned token as JSON, without `iat` and `exp`, or None for other tokens."""
     unsecured_lifetime_s: int = 3_600
     extensions: tuple[tuple[str, str], ...] = ()
 
@@ -79,24 +77,24 @@ class OAuthSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SecuritySettings:
-    """All that TLS and SASL need for connections to one cluster."""
+    """The TLS and SASL settings for connections to one cluster."""
 
     protocol: str = PLAINTEXT
     ca_pem: str | None = None
-    """The trusted certificates, or None for those of this machine."""
+    """The trusted certificates, or None for the default ones of the machine."""
     certificate_chain_pem: str | None = None
-    """The client's certificate, then its issuers."""
+    """The client's certificate, followed by its issuers, or None."""
     private_key_pem: str | None = None
-    """PKCS#8 without password."""
+    """The client's private key as PKCS#8 without password, or None."""
     check_hostname: bool = True
     tls_versions: tuple[str, ...] = TLS_VERSIONS
     cipher_suites: tuple[str, ...] = ()
-    """Cipher suites by their Java (IANA) names. Empty for the default list."""
+    """Permitted cipher suites, by Java (IANA) names. If empty, OpenSSL's default list is used."""
     sasl_mechanism: str | None = None
     username: str = ""
     password: str = ""
     is_delegation_token: bool = False
-    """Whether SCRAM uses a delegation token (KIP-48), whose ID is the user name."""
+    """True if SCRAM uses a delegation token (KIP-48). Its ID is then the user name."""
     oauth: OAuthSettings | None = None
     files: tuple[tuple[str, str], ...] = ()
     """Key and path of each file that the settings were read from. Not sent to lanes."""

@@ -1,20 +1,20 @@
-"""The TLS handshake with one broker, and explanations of its errors in terms of Kafka's keys.
+"""The TLS handshake with one broker. Errors are explained in terms of Kafka's configuration keys.
 
     broker's certificate  <- verified with ssl.truststore.*; its host name is checked unless
                              ssl.endpoint.identification.algorithm is empty
     client certificate    <- ssl.keystore.*, if the broker requests one (ssl.client.auth)
 
-The context follows Java where OpenSSL is different: every certificate in a truststore is trusted,
-also an intermediate one or the broker's own. OpenSSL by default requires a self-signed root.
+As in Java, every certificate in a truststore is trusted, also an intermediate one or the broker's
+own. This is not OpenSSL's default, which requires a self-signed root.
 
-OpenSSL's errors name neither the broker nor a key of the configuration, and a Kafka user does not
-know its terms. So every usual error is translated to a sentence with the key to check. With TLS
-1.3, the client's handshake ends before the broker has checked the client's certificate. A rejection
-arrives with the first read after that, which is why `explain_tls_error` is public.
+OpenSSL's errors contain neither the broker nor a configuration key, and Kafka users do not know
+OpenSSL's terms. So every usual error is translated to a sentence with the key to check. With TLS
+1.3, the client's handshake ends before the broker has checked the client's certificate. If the
+broker rejects it, only the first read after the handshake fails. So `explain_tls_error` is public.
 
 **Cipher suites** have other names in Java than in OpenSSL. Python can select suites only for TLS
 1.2. TLS 1.3 has few suites, and none is weak, so they are enabled or disabled together: a list
-without any of them disables TLS 1.3, and a list of nothing else disables TLS 1.2.
+without a suite of TLS 1.3 disables TLS 1.3, and a list of only such suites disables TLS 1.2.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ TLS_1_3: Final = frozenset(
     }
 )
 _SIGNALS: Final = frozenset({"TLS_EMPTY_RENEGOTIATION_INFO_SCSV", "TLS_FALLBACK_SCSV"})
-"""Signals that Java lists as suites. OpenSSL always sends them."""
+"""Signals that Java lists as suites. They are ignored, because OpenSSL always sends them."""
 _JAVA_NAME: Final = re.compile(r"(?:TLS|SSL)_(?P<exchange>\w+?)_WITH_(?P<cipher>\w+)")
 _KEY_BITS: Final = re.compile(r"(AES|CAMELLIA|ARIA)_(\d+)")
 
 
 def unknown_suites(suites: Sequence[str]) -> list[str]:
-    """Return the names for which this machine's OpenSSL has no suite."""
+    """Return the suites (by their Java names) that this machine's OpenSSL does not support."""
     return [
         suite
         for suite in suites
@@ -60,7 +60,7 @@ def unknown_suites(suites: Sequence[str]) -> list[str]:
 
 
 def restrict(context: ssl.SSLContext, suites: Sequence[str]) -> None:
-    """Allow only these suites, given by their Java names. An empty list allows the default ones."""
+    """Permit only these suites (by their Java names). An empty list permits the default suites."""
     if not suites:
         return
     older = [openssl_name(each) for each in suites if each not in TLS_1_3 | _SIGNALS]
@@ -73,7 +73,7 @@ def restrict(context: ssl.SSLContext, suites: Sequence[str]) -> None:
 
 
 def openssl_name(suite: str) -> str:
-    """Convert a name like TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256 to ECDHE-RSA-AES128-SHA256."""
+    """Convert Java's TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256 to OpenSSL's ECDHE-RSA-AES128-SHA256."""
     match = _JAVA_NAME.fullmatch(suite)
     if match is None:
         return suite
@@ -98,12 +98,13 @@ _VERSIONS: Final = {
 _NOT_YET_VALID: Final = 9
 _EXPIRED: Final = 10
 _UNKNOWN_ISSUER: Final = (7, 18, 19, 20, 21, 27)
-"""OpenSSL's X509_V_ERR_*: signature failure (the issuer was renewed with another key), self-signed
-certificate, self-signed certificate in the chain, issuer not found (two codes), not trusted.
+"""OpenSSL's codes X509_V_ERR_* that are reported as an unknown issuer: signature failure (the
+issuer was renewed with another key), self-signed certificate, self-signed certificate in the chain,
+issuer not found (two codes), not trusted.
 """
 _WRONG_NAME: Final = (62, 64)
 
-# parts of OpenSSL's error names, of which the first match counts
+# parts of OpenSSL's error names, with the message; the first part that matches is used
 _REFUSALS: Final = (
     (
         "CERTIFICATE_REQUIRED",
@@ -149,7 +150,8 @@ _REFUSALS: Final = (
 def wrap_socket(sock: socket.socket, host: str, settings: SecuritySettings) -> socket.socket:
     """Start TLS on a connected socket if the settings require it, within the socket's timeout.
 
-    The socket is closed after an error. Raises AuthenticationFailed and Unreachable.
+    Returns the socket to use. Closes `sock` after an error. Raises AuthenticationFailed and
+    Unreachable.
     """
     if not settings.needs_tls:
         return sock
@@ -159,7 +161,7 @@ def wrap_socket(sock: socket.socket, host: str, settings: SecuritySettings) -> s
     except OSError as error:
         raise explain_tls_error(error, host, settings) from error
     finally:
-        # no effect after success: the new socket has taken over the file descriptor
+        # this has no effect after success, because the new socket owns the file descriptor
         if sock.fileno() >= 0:
             sock.close()
 
@@ -171,7 +173,7 @@ def check_usable(settings: SecuritySettings) -> None:
 
 
 def explain_tls_error(error: OSError, host: str, settings: SecuritySettings) -> ClusterError:
-    """Return the error to raise for an OSError of a handshake or of a read shortly after it."""
+    """Return the error to raise for an OSError of a handshake, or of the first read after it."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return AuthenticationFailed(_untrusted(error, host, settings))
     if isinstance(error, TimeoutError):
@@ -236,14 +238,14 @@ def _context(settings: SecuritySettings) -> ssl.SSLContext:
 
 @contextmanager
 def _secret_file(text: str) -> Iterator[str]:
-    """Yield the name of a file with this text, because `load_cert_chain` accepts only files. The
-    file is in memory if possible.
+    """Yield the path of a temporary file with this text, because `load_cert_chain` accepts only
+    files. The file is in memory if the system supports it.
     """
     if hasattr(os, "memfd_create"):
         with memory_file(text) as descriptor:
             yield f"/proc/self/fd/{descriptor}"
     else:
-        with tempfile.NamedTemporaryFile(mode="w", prefix="twinlog-") as file:  # its mode is 0600
+        with tempfile.NamedTemporaryFile(mode="w", prefix="twinlog-") as file:  # has mode 0600
             file.write(text)
             file.flush()
             yield file.name

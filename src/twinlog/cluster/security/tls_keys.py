@@ -1,6 +1,6 @@
-"""Reads `ssl.*` like Kafka's Java client, with its rules about combinations of keys.
+"""Reads the keys `ssl.*`, with the same rules about combinations of keys as Kafka's Java client.
 
-Ignored are keys that choose between Java's own implementations of the same thing: `ssl.provider`,
+The keys that select one of several Java implementations are ignored: `ssl.provider`,
 `ssl.keymanager.algorithm`, `ssl.trustmanager.algorithm` and `ssl.secure.random.implementation`.
 """
 
@@ -41,7 +41,7 @@ STORE_TYPES: Final = ("JKS", "PKCS12", PEM)
 
 
 def with_tls(settings: SecuritySettings, keys: ClientKeys) -> SecuritySettings:
-    """Return the settings with those of the ssl.* keys. Reads all files. Raises ConfigError."""
+    """Return `settings` with the values of the `ssl.*` keys and their files. Raises ConfigError."""
     keys.only_known_class(
         ENGINE, frozenset({"DefaultSslEngineFactory"}), "Java code cannot run here; remove the key"
     )
@@ -58,7 +58,7 @@ def with_tls(settings: SecuritySettings, keys: ClientKeys) -> SecuritySettings:
 
 
 def load_trust(keys: ClientKeys) -> str | None:
-    """Return the certificates of the truststore, or None if none is set."""
+    """Return the certificates of the truststore as PEM, or None if no truststore is configured."""
     kind = _store_type(keys, TRUST_TYPE)
     password = keys.raw(TRUST_PASSWORD)
     in_line = keys.text(TRUST_TEXT)

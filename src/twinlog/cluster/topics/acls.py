@@ -1,7 +1,7 @@
 """Lists, creates and deletes ACLs on topics.
 
-Any broker accepts changes, and each learns of them separately. So a caller that depends on a change
-must list the ACLs of every broker (`node`).
+Any broker accepts changes, but each broker applies them at its own time. So a caller that relies on
+a change must list the ACLs of every broker (`node`).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ TOPIC: Final = 2
 ANY: Final = 1
 
 WITH_PATTERNS: Final = 1
-"""The first version with PREFIXED (Kafka 2.0)."""
+"""The first version of the ACL requests with the pattern type PREFIXED (Kafka 2.0)."""
 
 ACLS_PER_REQUEST: Final = 500
 SECURITY_DISABLED: Final = "SECURITY_DISABLED"
-"""The code of the error of brokers without an authorizer."""
+"""The error code that brokers without an authorizer return."""
 
 
 def topic_acls(
@@ -30,9 +30,9 @@ def topic_acls(
 ) -> set[TopicAcl]:
     """Return all ACLs on topics, as known to broker `node` or to any broker (None).
 
-    `needs` is the permission that the error names if the user may not list them. It is ALTER for
-    callers that also change them, because ALTER includes DESCRIBE. Raises BrokerRefused with code
-    SECURITY_DISABLED if the brokers have no authorizer.
+    `needs` is the permission that the error names if the user is not permitted to list ACLs.
+    Callers that also change ACLs pass ALTER, which includes DESCRIBE. Raises BrokerRefused with
+    code SECURITY_DISABLED if the brokers have no authorizer.
     """
     request = DescribeAclsRequest(
         resource_type_filter=TOPIC,
@@ -64,7 +64,7 @@ def topic_acls(
 
 
 def create_topic_acls(client: ClusterClient, acls: Sequence[TopicAcl]) -> None:
-    """Create these ACLs. An existing one is no error. Raises the first error."""
+    """Create these ACLs. An ACL that already exists is no error. Raises the first error."""
     creation = CreateAclsRequest.AclCreation
     for part in _portions(acls):
         request = CreateAclsRequest(
@@ -85,7 +85,7 @@ def create_topic_acls(client: ClusterClient, acls: Sequence[TopicAcl]) -> None:
 
 
 def delete_topic_acls(client: ClusterClient, acls: Sequence[TopicAcl]) -> None:
-    """Delete exactly these ACLs. A missing one is no error. Raises the first error."""
+    """Delete exactly these ACLs. An ACL that does not exist is no error. Raises the first error."""
     chosen = DeleteAclsRequest.DeleteAclsFilter
     for part in _portions(acls):
         request = DeleteAclsRequest(

@@ -1,21 +1,22 @@
-"""A cluster as a whole: its ID, its live brokers, their versions and distance, two of their limits,
-and the user's permissions on it.
+"""Properties of a cluster as a whole: its ID, its live brokers, their versions, round-trip times
+and two limits, and the user's permissions on the cluster.
 
 **Versions** (`broker_versions`) are the API versions and features (KIP-584) that each broker
 reports.
 
-This is for the support bundle, which is read by people. No code decides by these numbers or by a
-broker's release, because other implementations of the protocol report what they like. Twinlog finds
-out what a broker can do in two other ways:
+The support bundle contains them for its human readers. No code decides by these numbers or by a
+broker's release, because other implementations of the protocol report arbitrary ones. Twinlog finds
+out what a broker supports in two other ways:
 
-- *A request.* A connection knows the API versions of its broker. If none of them fits, the request
-  raises Unsupported before it is sent (`net.connection`), and the caller does without.
-- *A probe.* For an exact copy it is not enough that a broker accepts a request: it must also
-  behave like Apache Kafka. `survey.capabilities` tests that on the target, with real batches.
+- *A request.* A connection knows the API versions of its broker. If none of them fits, Unsupported
+  is raised before the request is sent (`net.connection`), and the caller continues without the
+  request.
+- *A probe.* An exact copy needs more than brokers that accept a request. They must also behave like
+  Apache Kafka. `survey.capabilities` tests that on the target, with real batches.
 
-**Limits.** `producer_expiry` is how long brokers remember a producer ID after its last record. A
-copy is exactly once only while the target remembers its producer ID, so old records need care
-(`lane.late_requests`). `longest_transaction` is how long a transaction may take.
+**Limits.** `producer_expiry` returns how long brokers remember a producer ID after its last record.
+A copy is exactly once only while the target remembers the copy's producer ID, so old records need
+care (`lane.late_requests`). `longest_transaction` returns the maximum duration of a transaction.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from twinlog.errors import ClusterError, Disconnected, Unreachable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterInfo:
-    """A cluster, and the operations that Twinlog's user may perform on it."""
+    """A cluster's ID and brokers, and the operations on it that Twinlog's user is permitted."""
 
     cluster_id: str
     brokers: tuple[Broker, ...]
@@ -70,21 +71,21 @@ WITH_FEATURES: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerVersions:
-    """What one broker reports. If it could not be queried, `problem` has the reason."""
+    """Versions that one broker reports. If the query failed, `problem` has the reason."""
 
     node: int
     host: str
     port: int
     rack: str | None
     apis: Mapping[str, tuple[int, int]]
-    """Lowest and highest version by API name. Empty if the broker could not be queried."""
+    """Lowest and highest version of each API, by name. Empty if the query failed."""
     features: Mapping[str, int]
-    """Finalized levels, including `metadata.version`. Empty before Kafka 3."""
+    """Finalized levels of features, including `metadata.version`. Empty before Kafka 3."""
     problem: str = ""
 
 
 def broker_versions(client: ClusterClient) -> Iterator[BrokerVersions]:
-    """Yield what each broker reports. Raises ClusterError if no broker responds."""
+    """Yield the versions of each live broker. Raises ClusterError if no broker responds."""
     for broker in client.metadata([]).brokers.values():
         apis: dict[str, tuple[int, int]] = {}
         features: dict[str, int] = {}
@@ -120,8 +121,8 @@ ROUND_TRIPS: Final = 5
 
 
 def round_trips_ms(client: ClusterClient) -> dict[int, float]:
-    """Return the shortest of some round-trip times for each broker, which is the least affected by
-    the broker's load.
+    """Return the shortest of ROUND_TRIPS response times for each broker, in ms. The shortest one is
+    the least affected by the broker's load.
 
     Brokers that do not respond are left out. Raises TwinlogError if none responds.
     """
@@ -145,14 +146,14 @@ def _measure(client: ClusterClient, node: int, request: MetadataRequest) -> floa
 
 EXPIRY_CONFIG: Final = "producer.id.expiration.ms"
 OLD_EXPIRY_CONFIG: Final = "transactional.id.expiration.ms"
-"""The config with this meaning before Kafka 3.4."""
+"""The config that set the expiry of producer IDs before Kafka 3.4."""
 TRANSACTION_CONFIG: Final = "transaction.max.timeout.ms"
 
 
 def producer_expiry(client: ClusterClient) -> int | None:
-    """Return the shortest expiry of any broker in ms, or None if no broker reports it.
+    """Return the shortest expiry of producer IDs on any broker in ms, or None if none reports it.
 
-    It can be changed while brokers run. Raises Unauthorized without DESCRIBE_CONFIGS on the
+    The value can change while brokers run. Raises Unauthorized without DESCRIBE_CONFIGS on the
     cluster.
     """
     return min(_values(client, EXPIRY_CONFIG, OLD_EXPIRY_CONFIG), default=None)
@@ -166,7 +167,7 @@ def longest_transaction(client: ClusterClient) -> int | None:
 
 
 def _values(client: ClusterClient, *names: str) -> Iterator[int]:
-    """Yield a value per broker: that of the first of these configs that the broker knows."""
+    """Yield for each broker the value of the first config of `names` that it knows."""
     for configs in describe_broker_configs(client, names).values():
         entry = next((configs[name] for name in names if name in configs), None)
         if entry is not None and entry.value:

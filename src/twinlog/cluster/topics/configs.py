@@ -1,6 +1,6 @@
-"""Reads the configs of topics and brokers, and changes single configs of topics, while all others
-remain unchanged (KIP-339). `may_lack_offsets` and `may_be_tiered` find topics that may lack
-offsets, or keep records outside the brokers.
+"""Reads the configs of topics and brokers, and changes single configs of topics without resetting
+the other ones (KIP-339). `may_lack_offsets` finds topics in whose logs some offsets might be
+missing, and `may_be_tiered` topics that might store records outside the brokers.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ TOPIC: Final = 2
 BROKER: Final = 4
 
 WITH_SOURCE: Final = 1
-"""The first version with the source of each value (Kafka 1.1)."""
+"""The first version of DescribeConfigs that returns the source of each value (Kafka 1.1)."""
 
 TOPICS_PER_REQUEST: Final = 500
-"""A topic has about 35 entries, so a response has about 2 MB."""
+"""Number of topics per DescribeConfigs. With about 35 configs each, a response has about 2 MB."""
 
 
 Configs = list[ConfigEntry]
@@ -33,7 +33,7 @@ Configs = list[ConfigEntry]
 def describe_topic_configs(
     client: ClusterClient, topics: Iterable[str]
 ) -> dict[str, Configs | TwinlogError]:
-    """Return all configs of each topic, or the error."""
+    """Return all configs of each topic, or the error that the cluster returned for it."""
     names = list(dict.fromkeys(topics))
     out: dict[str, Configs | TwinlogError] = {}
     for start in range(0, len(names), TOPICS_PER_REQUEST):
@@ -62,10 +62,11 @@ def of_each_topic(
     doing: str,
     right: str,
 ) -> dict[str, Message | TwinlogError]:
-    """Return the result of `ask` for each topic, or its error.
+    """Return the result of `ask` for each topic, or the topic's error.
 
-    Topics with a retriable error are queried again, except missing ones: callers have just listed
-    them, so they were deleted. `doing` and `right` describe the request for messages.
+    `ask` is repeated for topics with a retriable error, except for missing topics, because callers
+    have just listed them and so they were deleted. `doing` and `right` describe the request in
+    error messages.
     """
     done: dict[str, Message | TwinlogError] = {}
 
@@ -100,7 +101,8 @@ def describe_broker_configs(
     """Return these configs of each live broker, by node. Raises Unauthorized without
     DESCRIBE_CONFIGS on the cluster.
 
-    Every broker is queried, because each has its own file, and callers need the strictest value.
+    Every broker is queried, because each broker has its own configuration file, and callers need
+    the strictest value.
     """
     by_node = {node: _describe_broker(client, node, names) for node in client.metadata([]).brokers}
     return {node: configs for node, configs in by_node.items() if configs is not None}
@@ -109,7 +111,7 @@ def describe_broker_configs(
 def _describe_broker(
     client: ClusterClient, node: int, names: Sequence[str]
 ) -> dict[str, ConfigEntry] | None:
-    """Return the configs of one broker, or None if it has died in the meantime."""
+    """Return the configs of one broker, or None if it does not respond and is no longer alive."""
 
     def ask() -> dict[str, ConfigEntry] | None:
         request = _request(BROKER, [str(node)], names)
@@ -158,11 +160,13 @@ SET: Final = 0
 DELETE: Final = 1
 
 CHANGED_PER_REQUEST: Final = 100
-"""A controller writes each change to its log before it responds, so fewer fit into its time."""
+"""Number of topics whose configs are changed per request. The controller has to write each change
+to its log before the request times out.
+"""
 
 
 class ConfigChange(NamedTuple):
-    """A new value of one config, or None to remove the topic's own value."""
+    """A new value of one config of a topic. None removes the topic's own value."""
 
     name: str
     value: str | None
@@ -171,9 +175,9 @@ class ConfigChange(NamedTuple):
 def alter_topic_configs(
     client: ClusterClient, changes: Mapping[str, Sequence[ConfigChange]]
 ) -> dict[str, TwinlogError]:
-    """Apply the changes, for each topic all or none of them. Returns the errors by topic.
+    """Apply the changes, for each topic either all or none. Returns the errors by topic.
 
-    Retries after a lost connection are harmless: they set the same values again.
+    Retries after a lost connection are harmless, because they set the same values again.
     """
     refused: dict[str, TwinlogError] = {}
     names = list(changes)
@@ -219,18 +223,17 @@ def _changes_request(changes: Mapping[str, Sequence[ConfigChange]]) -> Message:
 
 
 def may_lack_offsets(client: ClusterClient, topics: set[str]) -> set[str]:
-    """Return the topics that are compacted, or whose configuration may not be read.
+    """Return the topics that are compacted, and those whose configs the user is not permitted to
+    read.
 
-    In every other topic, each offset between the log's start and its end is a record, a marker, or
-    an aborted record. A fetch returns all three.
+    In a topic that is not returned, each offset between the log start and the log end is a record,
+    a transaction marker, or an aborted record. A fetch returns all three.
     """
     return _without(client, topics, "cleanup.policy", "delete")
 
 
 def may_be_tiered(client: ClusterClient, topics: set[str]) -> set[str]:
-    """Return the topics with remote storage (KIP-405), or for which brokers do not report that it
-    is disabled.
-    """
+    """Return the topics without those whose remote storage (KIP-405) is known to be disabled."""
     return _without(client, topics, "remote.storage.enable", "false")
 
 

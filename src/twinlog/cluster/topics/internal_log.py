@@ -1,11 +1,11 @@
-"""Compacted topics with Twinlog's own state: created once, appended to, read to their end.
+"""Creates, reads and appends to the compacted topics that contain Twinlog's own state.
 
-The state topic and the offset map are tables: the last record of a key is its row, and a null value
-deletes it. So a repeated append is harmless as long as no other row of the same key is between the
-two. `append` and `append_rows` rely on that, and `append_once` does not.
+The state topic and the offset map are tables: the last record of a key is the row of this key, and
+a null value deletes the row. So a repeated append is harmless unless another row of the same key is
+between the two copies. `append` and `append_rows` may repeat an append; `append_once` does not.
 
-The topic's policy must be exactly `compact`. With `delete`, the cluster would remove rows after a
-time, and with them the knowledge of which records were copied.
+The topic's cleanup.policy must be exactly `compact`. With `delete`, the cluster would remove rows
+after the retention time, and with these rows the knowledge of which records were copied.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from twinlog.wire.records import Record, decode_batch, encode_batch
 
 POLICY: Final = "cleanup.policy"
 SEGMENT_BYTES: Final = 50 * 1024 * 1024
-"""Segment size of these topics. The log cleaner never cleans the newest segment, which has up to
-1 GB by default. Services that limit this setting accept no smaller value.
+"""Segment size of these topics. The log cleaner never cleans the newest segment, which has up to 1
+GB by default. Kafka services that limit this config accept no smaller value.
 """
 READ_BYTES: Final = 4 * 1024 * 1024
 ROWS_AT_ONCE: Final = 500
-"""Rows in one batch, which is far below the default size limit of a topic."""
+"""Maximum number of rows in one batch. The batch is far below the default max.message.bytes."""
 
 
 def ensure_compacted_topic(
@@ -53,11 +53,13 @@ def ensure_compacted_topic(
 ) -> int:
     """Return the topic's partition count, creating the topic if it does not exist.
 
-    An existing topic may have another count than `partitions`. Raises ConfigError if it does not
-    have `cleanup.policy=compact`, because the cluster would delete state. If the user may not read
-    the policy, `on_unseen` is called; if that is None, Unauthorized is raised.
+    An existing topic may have another count than `partitions`. Raises ConfigError if an existing
+    topic does not have `cleanup.policy=compact`, because the cluster would delete state. If the
+    user is not permitted to read the policy, `on_unseen` is called, or Unauthorized is raised if
+    `on_unseen` is None.
     """
-    # metadata first: it needs no permission to create the topic, and no controller
+    # read metadata before trying to create the topic: this needs no permission to create it, and no
+    # controller
     error = client.metadata([name]).topics[name].error
     exists = error not in (UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED)
     if not exists:
@@ -69,7 +71,8 @@ def ensure_compacted_topic(
             configs={POLICY: "compact", "segment.bytes": str(SEGMENT_BYTES)},
         )
         exists = not created.is_new
-    # partitions of an existing topic may have no leader, and users of the others must not wait
+    # do not wait for the leaders of an existing topic: one partition may have none, and flows that
+    # use other partitions must not wait for it
     topic = client.metadata([name]).topics[name] if exists else wait_for_topic(client, name)
     if topic.error:
         topic = wait_for_topic(client, name)
@@ -84,7 +87,7 @@ def ensure_compacted_topic(
 
 
 def check_policy(client: ClusterClient, name: str) -> None:
-    """Raise ConfigError (INTERNAL_TOPIC_NOT_COMPACTED) unless the policy is `compact`."""
+    """Raise ConfigError (INTERNAL_TOPIC_NOT_COMPACTED) unless cleanup.policy is `compact`."""
     configs = or_raise(describe_topic_configs(client, [name])[name])
     policy = next((entry.value for entry in configs if entry.name == POLICY), None)
     if policy != "compact":
@@ -96,7 +99,7 @@ def check_policy(client: ClusterClient, name: str) -> None:
 
 
 def compact_again(client: ClusterClient, name: str) -> None:
-    """Set the policy of an internal topic to `compact` again. Raises the cluster's error."""
+    """Set cleanup.policy of an internal topic to `compact` again. Raises the cluster's error."""
     refused = alter_topic_configs(client, {name: [ConfigChange(POLICY, "compact")]})
     if name in refused:
         raise refused[name]
@@ -105,7 +108,7 @@ def compact_again(client: ClusterClient, name: str) -> None:
 def append(client: ClusterClient, tp: TopicPartition, records: Sequence[Record]) -> int:
     """Append the records as one batch (acks=all), and return its base offset.
 
-    Retried until it is acknowledged, so a lost response may duplicate the records.
+    The request is repeated until it is acknowledged, so a lost response may duplicate the records.
     """
     batch = encode_batch(records, codec=Codec.NONE)
     return client.retrying(lambda: produce_batch(client, tp, batch))
@@ -117,11 +120,11 @@ def append_rows(
     rows: Sequence[tuple[bytes, bytes | None]],
     now_ms: int,
 ) -> None:
-    """Append rows of (key, value), durably on return. A value of None is a tombstone.
+    """Append rows (key, value). On return they are durable. A value of None is a tombstone.
 
-    A lost response may duplicate rows. So this must not be used if the first row of a key counts:
-    if another process's row is between the two, the log cleaner removes the first one, and leaves
-    the other process's row as the first.
+    A lost response may duplicate rows. So this function must not be used if the first row of a key
+    counts. If another process's row were between the two copies, the log cleaner would remove the
+    first copy, and the other process's row would become the first.
     """
     for records in _batches(rows, now_ms):
         append(client, tp, records)
@@ -133,8 +136,8 @@ def append_once(
     rows: Sequence[tuple[bytes, bytes]],
     now_ms: int,
 ) -> None:
-    """Like `append_rows`, but without duplicates. It uses a new producer ID, so that the leader
-    recognizes a repeated batch.
+    """Append rows like `append_rows`, but never twice: a new producer ID lets the partition's
+    leader recognize a repeated batch.
     """
     producer = init_producer_id(client)
     sequence = 0
@@ -168,16 +171,15 @@ def read_to_end(
     end: int | None = None,
     timeout_s: float | None = None,
 ) -> Iterator[Record]:
-    """Yield records from that offset, or from the log start if that is later, to `end`.
-
-    `end` None is the high watermark when reading begins. Later records are not waited for.
+    """Yield the records from `from_offset`, or from the log start if it is later, up to, but not
+    including, `end`. With `end` None, yield up to the high watermark at the time of the first read.
     """
     tp = TopicPartition(topic, partition)
     position = from_offset
     if end is None:
         (end,) = readable_ends(client, [tp]).values()
         if position > end:
-            end = position + 1  # the broker then rejects the offset
+            end = position + 1  # the fetch then fails with OFFSET_OUT_OF_RANGE
     while position < end:
         answer = fetch_records(client, {tp: (position, READ_BYTES)}, timeout_s=timeout_s)[tp]
         if isinstance(answer, BrokerRefused) and answer.code == "OFFSET_OUT_OF_RANGE":
@@ -204,11 +206,12 @@ def readable_ends(
     tps: Iterable[TopicPartition],
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, int]:
-    """Return where consumers find the end of each log: its high watermark, or under read_committed
-    its last stable offset. Raises the error of the first log that cannot be queried.
+    """Return the end of each log as consumers see it: the high watermark, or the last stable offset
+    with READ_COMMITTED. Raises the error of the first log that cannot be queried.
 
-    The high watermark includes every acknowledged record. A new leader may only know an older one
-    at first: Fetch responses have it, but ListOffsets is rejected (OFFSET_NOT_AVAILABLE).
+    Every acknowledged record is below the high watermark. A new leader may at first know only an
+    older high watermark. Its Fetch responses contain the old one, but it rejects ListOffsets
+    (OFFSET_NOT_AVAILABLE), so the request is repeated.
     """
     offsets = list_offsets(client, tps, LATEST, isolation=isolation)
     return {tp: or_raise(result).offset for tp, result in offsets.items()}
@@ -217,8 +220,8 @@ def readable_ends(
 def _log_start_above(
     client: ClusterClient, tp: TopicPartition, position: int, refusal: TwinlogError
 ) -> int:
-    """Return the log start if `position` was deleted. Otherwise the log's end has moved back: raise
-    `refusal`.
+    """Return the log start if the record at `position` was deleted. Raise `refusal` if not, because
+    then `position` is after the end of the log.
     """
     start = offset_at(client, tp, EARLIEST)
     if start <= position:

@@ -1,8 +1,8 @@
 """Client quotas of a cluster (KIP-546, brokers since 2.6).
 
-Twinlog reads all quotas for reports (`doctor`, `diff`), and sets a single one: the default producer
-quota of users, to throttle producers while the recovery point is too old (`twinlog.rpo.enforce`).
-How requests behave under a quota is described in `net.read_size`.
+Twinlog reads all quotas for reports (`doctor`, `diff`). It sets only the default producer quota of
+users, to throttle producers while the recovery point is too old (`twinlog.rpo.enforce`).
+`net.read_size` explains how brokers enforce quotas.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from kafka.protocol.admin import AlterClientQuotasRequest, DescribeClientQuotasR
 from twinlog.cluster.client import ClusterClient
 
 Entity = tuple[tuple[str, str | None], ...]
-"""Pairs of type and name like `("client-id", "shop")`, sorted by type. None as a name stands for
-all that have no quota of their own.
+"""The users or clients of a quota: pairs of type and name like `("client-id", "shop")`, sorted by
+type. With None as name, the pair matches each user or client without a quota of its own.
 """
 
 DEFAULT_USER: Final[Entity] = (("user", None),)
-"""All users without a quota of their own."""
+"""The entity of all users without a quota of their own."""
 EXACT: Final = 0
 DEFAULT: Final = 1
 CLIENT_ID: Final = "client-id"
@@ -41,18 +41,18 @@ class Quota:
 
     @property
     def whose(self) -> str:
-        """Text like `client-id shop, user (default)`."""
+        """The entity as text like `client-id shop, user (default)`."""
         return ", ".join(f"{kind} {name or '(default)'}" for kind, name in self.entity)
 
     def may_bind(self, client_id: str) -> bool:
-        """Return whether it may throttle this client. Its user is ignored, because only the brokers
-        know the user's name.
+        """Return True if the quota might apply to this client ID. Quotas of any user count, because
+        only the brokers know the name of the client's user.
         """
         return all(kind != CLIENT_ID or name in (client_id, None) for kind, name in self.entity)
 
 
 def client_quotas(client: ClusterClient, entity: Entity = ()) -> list[Quota]:
-    """Return all quotas, or those of one entity, sorted by entity and key.
+    """Return all quotas, or only the quotas of `entity`, sorted by entity and key.
 
     Raises Unauthorized without DESCRIBE_CONFIGS on the cluster, and Unsupported before Kafka 2.6.
     """
@@ -88,7 +88,7 @@ def client_quotas(client: ClusterClient, entity: Entity = ()) -> list[Quota]:
 
 
 def set_quotas(client: ClusterClient, entity: Entity, values: Mapping[str, float | None]) -> None:
-    """Set quotas of one entity by key. None removes a quota. Idempotent.
+    """Set the quotas of one entity, by key. A value of None removes the quota. Idempotent.
 
     Raises Unauthorized without ALTER_CONFIGS on the cluster.
     """
@@ -116,7 +116,7 @@ def set_quotas(client: ClusterClient, entity: Entity, values: Mapping[str, float
 
 
 def producer_quota(client: ClusterClient) -> float | None:
-    """Return the producer quota of DEFAULT_USER in bytes per second and broker, or None."""
+    """Return DEFAULT_USER's producer quota in bytes per second and broker, or None if not set."""
     quotas = client_quotas(client, DEFAULT_USER)
     return next((quota.value for quota in quotas if quota.key == PRODUCER), None)
 

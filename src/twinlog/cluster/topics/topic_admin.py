@@ -1,11 +1,12 @@
-"""Creates, grows and deletes topics, and waits until they can be used.
+"""Creates, grows and deletes topics, and waits until the leaders of a new topic respond.
 
-Requests are sent to the controller, and are repeated if their outcome is unknown. So a topic that
-already exists, or already has the requested number of partitions, is a success. `delete_topic` is
-the exception: a missing topic is an error, because callers need to know whether they deleted it.
+Requests are sent to the controller, and are repeated if their outcome is unknown. So a request
+succeeds if the topic already exists, or already has the requested number of partitions. As an
+exception, `delete_topic` raises an error for a missing topic, because callers need to know if they
+have deleted it.
 
-MirrorMaker 2's internal topics are created as MirrorMaker 2 does (`ensure_mm2_topic`): one
-partition, compacted.
+MirrorMaker 2's internal topics are created as by MirrorMaker 2, compacted and with one partition
+(`ensure_mm2_topic`).
 """
 
 from __future__ import annotations
@@ -35,16 +36,16 @@ from twinlog.wire.error_codes import (
 POLL_S: Final = 0.1
 
 CONTROLLER_WAIT_MS: Final = 20_000
-"""Time limit for the controller, below the request timeout, so that its response arrives."""
+"""Time limit in requests to the controller, below the request timeout, so that it can respond."""
 
 DEFAULT: Final = -1
-"""The brokers' default number of partitions or replicas."""
+"""Value in a request that means the brokers' default number of partitions or replicas."""
 
 WITH_DEFAULTS: Final = 4
 """The first version of CreateTopics that accepts DEFAULT (KIP-464, Kafka 2.4)."""
 
 BY_NAME: Final = 5
-"""Later versions of DeleteTopics also accept topic IDs."""
+"""The last version of DeleteTopics that identifies topics by name only."""
 
 KEPT: Final = {
     "cleanup.policy": "delete",
@@ -53,17 +54,17 @@ KEPT: Final = {
     "max.message.bytes": str(100 << 20),  # Kafka's socket.request.max.bytes
     "message.timestamp.type": "CreateTime",
 }
-"""Configs of a topic that keeps every record of others, as it was."""
+"""Configs of a topic into which records are saved permanently, unchanged and of any size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicCreation:
-    """A topic that exists now. `is_new` is False if it existed before, with any settings."""
+    """The result of creating a topic. `is_new` is False if it already existed, with any configs."""
 
     is_new: bool
     partitions: int
-    """Partition count of a new topic. -1 if it existed before, or if the broker does not report it
-    (before 2.4, or without DESCRIBE_CONFIGS on the topic).
+    """Partition count of a new topic. It is -1 if the topic already existed, or if the broker does
+    not report the count (before 2.4, or without DESCRIBE_CONFIGS on the topic).
     """
 
 
@@ -76,9 +77,9 @@ def create_topic(
     configs: Mapping[str, str] | None = None,
     is_trial: bool = False,
 ) -> TopicCreation:
-    """Create a topic. If it exists, `is_new` of the result is False. DEFAULT stands for the
-    brokers' default number of partitions or replicas. `is_trial`: the cluster only checks this, and
-    creates nothing.
+    """Create a topic, unless it already exists (`is_new` of the result is False). DEFAULT means the
+    brokers' default number of partitions or replicas. With `is_trial`, the cluster only checks if
+    it could create the topic.
     """
     config = CreateTopicsRequest.CreatableTopic.CreatableTopicConfig
     topic = CreateTopicsRequest.CreatableTopic(
@@ -133,7 +134,7 @@ def _replication_error(client: ClusterClient, wanted: Message) -> ClusterError:
 
 
 def ensure_kept_topic(client: ClusterClient, name: str, *, replication_factor: int) -> None:
-    """Create a topic of one partition for records that must not be lost, unless it exists."""
+    """Create a topic that never deletes records (KEPT), with one partition, unless it exists."""
     if client.metadata([name]).topics[name].error == UNKNOWN_TOPIC_OR_PARTITION:
         create_topic(
             client, name, partitions=1, replication_factor=replication_factor, configs=KEPT
@@ -148,11 +149,12 @@ def wait_for_topic(
     partitions: int = 1,
     first: int = 0,
 ) -> TopicMetadata:
-    """Return the topic's metadata, once it has that many partitions and the leaders of those from
-    `first` on respond.
+    """Wait until the topic has at least `partitions` partitions, and the leaders of the partitions
+    from number `first` on respond. Return the topic's metadata.
 
-    Leaders of earlier partitions may be down, and are not waited for. It is not enough that
-    metadata names a leader: until that broker itself knows, it rejects writes.
+    Leaders of earlier partitions are not waited for, because they may be down. A leader in the
+    metadata is not sufficient, because the broker rejects writes until it knows that it is the
+    leader.
     """
 
     def attempt() -> TopicMetadata:
@@ -175,7 +177,7 @@ def wait_for_topic(
 
 
 def create_partitions(client: ClusterClient, name: str, total: int) -> None:
-    """Grow a topic to `total` partitions. Has no effect if it already has that many."""
+    """Increase a topic's partition count to `total`. Has no effect if it already has this count."""
     topic = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=total, assignments=None)
     request = CreatePartitionsRequest(
         topics=[topic], timeout_ms=CONTROLLER_WAIT_MS, validate_only=False
@@ -191,8 +193,8 @@ def create_partitions(client: ClusterClient, name: str, total: int) -> None:
 
 
 def _has_grown(client: ClusterClient, name: str, total: int) -> bool:
-    """Return whether a topic has exactly this many partitions. A broker may show fewer for a
-    moment, so it is queried repeatedly for MISSING_GRACE_S.
+    """Return True if a topic has exactly `total` partitions. The metadata of a broker may be stale
+    for a moment, so a lower count is checked again for up to MISSING_GRACE_S.
     """
     deadline = client.deadline(MISSING_GRACE_S)
     while True:
@@ -217,10 +219,12 @@ DEFAULT_REPLICAS: Final = 3
 
 
 def ensure_mm2_topic(client: ClusterClient, name: str, replicas: int | None) -> None:
-    """Create the topic if it does not exist. An existing one is not changed.
+    """Create an internal topic of MirrorMaker 2 if it does not exist. An existing one is not
+    changed.
 
-    `replicas` None is MirrorMaker 2's default, or the brokers' default if there are fewer brokers.
-    Raises Unauthorized if the user may neither see nor create the topic, and other ClusterErrors.
+    With `replicas` None, the replication factor is 3 as in MirrorMaker 2, or the brokers' default
+    if there are fewer than 3 brokers. Raises Unauthorized if the user is permitted neither to see
+    nor to create the topic, and other ClusterErrors.
     """
     error = client.metadata([name]).topics[name].error
     if error not in (UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED):
@@ -242,9 +246,9 @@ def ensure_mm2_topic(client: ClusterClient, name: str, replicas: int | None) -> 
 
 
 def hidden_topic_error(client: ClusterClient, name: str, *, may_create: bool) -> ClusterError:
-    """Return the error for a topic that Twinlog's user may not see, whether it exists or not.
-
-    It names WRITE, which is needed anyway and includes DESCRIBE.
+    """Return the error for a topic that Twinlog's user is not permitted to see, so that it is
+    unknown if the topic exists. The message names the permission WRITE, which is needed anyway and
+    includes DESCRIBE.
     """
     also = "" if may_create else ", and CREATE if it does not exist"
     return error_for(
