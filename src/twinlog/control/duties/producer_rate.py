@@ -135,7 +135,8 @@ class ProducerRate:
             self._lowered += grows
             self._set_rate(now, loss_ms, self.rate * LESS if grows else self.rate)
             if self._lowered > MOST_LOWERINGS:
-                # users have quotas of their own, or the flow back is throttled as this flow's user
+                # the quota does not help: all producers have quotas of their own, or a flow back
+                # writes as this flow's user, so that the quota throttles this flow as well
                 self.rate, self.is_in_vain, self._not_before = None, True, now + IN_VAIN_S
         return self.rate
 

@@ -333,7 +333,7 @@ class FlowSetup(FlowEnds):
             handed=self.handed,
             still_leads=self._still_leads,
             before_begin=self._give_acls,
-            # otherwise copies of MirrorMaker 2 would count as the flow's own
+            # a topic that is about to be adopted has records of MirrorMaker 2, and no row yet
             judges_topics=self.adopts is None,
         )
 
