@@ -30,7 +30,8 @@ from tests.support.mirror import Mirror
 from twinlog.cluster.groups.membership import Membership
 from twinlog.sandbox import LocalCluster
 
-# no deadline: these machines also run brokers. TWINLOG_HYPOTHESIS=thorough searches for long.
+# No deadline, because brokers run on the same machine. TWINLOG_HYPOTHESIS=thorough searches for
+# long.
 settings.register_profile("quick", deadline=None)
 settings.register_profile("whole", deadline=None, max_examples=400)
 settings.register_profile("thorough", deadline=None, max_examples=3000)

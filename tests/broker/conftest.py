@@ -1,4 +1,4 @@
-"""Clusters that several modules of one xdist group share."""
+"""Clusters and sessions that several test modules of one xdist group share."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def case(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> Case:
-    """A flow with a group and its cut-over commands, under both policies."""
+    """A flow with a group and its cutover commands, once under each replication policy."""
     clusters = source_cluster, target_cluster
     return Case(clusters, tmp_path, capsys, identity=request.param)
 
 
 @pytest.fixture
 def guarded_pair() -> SecuredPair:
-    """Two guarded brokers for tests of one group; each has topics and users of its own."""
+    """Two brokers with ACLs, shared by several tests. Each test has its own topics and users."""
     return LENT.lend("guarded", lambda: secured_pair("guarded"))
 
 
 @pytest.fixture
 def four_clusters() -> list[LocalCluster]:
-    """Four clusters to which no other test writes, because their content is compared topic by
-    topic.
+    """Four clusters to which no test outside this group writes, because their whole content is
+    compared.
     """
     return LENT.lend("four", _four)
 
@@ -56,7 +56,7 @@ def _four() -> Iterator[list[LocalCluster]]:
 
 @pytest.fixture
 def spark() -> SparkSession:
-    """A session for DataFrames. It is stopped before other tests of its group start their own
+    """A Spark session for DataFrames. It is stopped before other tests of its group start their own
     Spark.
     """
     return LENT.lend("spark", spark_session)

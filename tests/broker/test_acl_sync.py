@@ -1,4 +1,6 @@
-"""Remote topics get their sources' ACLs (MM2's testSyncTopicACLs, testNoBrokerAclAuthorizer)."""
+"""Remote topics get the ACLs of their source topics (MirrorMaker 2's testSyncTopicACLs and
+testNoBrokerAclAuthorizer).
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,7 @@ EVERY_SECOND = (
 
 
 class Guarded:
-    """A topic with ACLs, and a flow that may do everything."""
+    """A topic with ACLs, and a flow whose user has all rights."""
 
     def __init__(self, pair: SecuredPair, folder: Path) -> None:
         number = next(numbers)
@@ -63,7 +65,9 @@ class Guarded:
         create_topic(pair.source, self.topic)
 
     def config(self, *lines: str) -> Path:
-        """A configuration with the clusters' own user, which may do everything."""
+        """Write a configuration with the clusters' own user, who has all rights, and return its
+        path.
+        """
         text = [f"clusters = {self.alias}, B", f"{self.alias}->B.enabled = true"]
         text += [f"topics = {self.topic}.*", "replication.factor = 1", *lines]
         for alias, cluster in ((self.alias, self.pair.source), ("B", self.pair.target)):
@@ -88,7 +92,7 @@ class Guarded:
         return duty
 
     def there(self) -> set[str]:
-        """The target's ACLs about this test's aliases, as text."""
+        """Return the ACLs on the target's remote topics of this test, as text."""
         flow, _ = led_flow(self.config())
         with ClusterClient(flow.target) as client:
             found = topic_acls(client)
@@ -161,8 +165,8 @@ def test_topic_that_is_created_gets_its_acls_before_anything_is_copied(
 def test_topic_whose_creator_died_gets_its_acls_before_anything_is_copied(
     guarded: Guarded, monkeypatch: pytest.MonkeyPatch, dies: str
 ) -> None:
-    """A process died after it had created the topic, so the next discovery does not know its
-    creator.
+    """A process died directly after it had created the remote topic, so the next discovery does not
+    know who created it. The topic must still get its ACLs before its first record.
     """
     monkeypatch.setattr("twinlog.control.duties.acl_sync.AclSync.round", lambda _: None)
     allow(guarded.pair.source, guarded.app, ["read"], topic=guarded.topic)
@@ -189,8 +193,8 @@ def test_topic_whose_creator_died_gets_its_acls_before_anything_is_copied(
 def test_configs_acls_and_groups_of_a_released_topic_stay_untouched(
     guarded: Guarded, tmp_path: Path
 ) -> None:
-    """After the release another client owns the remote topic, for the running mirror and for the
-    next one.
+    """A released remote topic belongs to another client. Neither the running mirror nor the next
+    one changes its configs, ACLs or group offsets.
     """
     source, target = guarded.pair.source, guarded.pair.target
     group, freed = f"{guarded.alias}-shop", f"{guarded.topic}-freed"
@@ -201,7 +205,9 @@ def test_configs_acls_and_groups_of_a_released_topic_stay_untouched(
     config.write_text(guarded.config(f"groups = {group}", *EVERY_SECOND).read_text())
 
     def change(operation: str, retention_ms: str, offset: int) -> None:
-        """Make the same change to both topics. Returns when the mirrored one has it."""
+        """Make the same changes to both topics. Return when the topic that is still mirrored has
+        them on the target.
+        """
         for topic in topics:
             allow(source, guarded.app, [operation], topic=topic)
             alter_topic_configs(source, topic, {"retention.ms": retention_ms})
@@ -305,7 +311,8 @@ def test_diff_shows_which_acls_the_target_lacks(
     said = capsys.readouterr().out
     assert f"{guarded.acl('READ')}" in said
     assert "missing" in said
-    assert run([*command, "--topics", "other"]) == 0  # it is about another topic
+    # the missing right concerns another topic, so it is not reported
+    assert run([*command, "--topics", "other"]) == 0
     duty = guarded.duty()
     duty.round()
     duty.close()
@@ -339,7 +346,9 @@ def test_without_an_authorizer_there_is_nothing_to_do(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The missing authorizer is logged once and is no problem. The target is not queried."""
+    """The source has no authorizer, so there are no ACLs to copy. This is logged once and is no
+    problem, and the target is not queried.
+    """
     caplog.set_level(logging.INFO, "twinlog.control")
     create_topic(source_cluster, fresh_topic)
     create_topic(target_cluster, f"A.{fresh_topic}")
@@ -390,7 +399,7 @@ def test_many_acls_go_in_several_requests(
         left = find_acl_changes(flow.config, remotes, source, target).leftover
         assert left == found.missing
         delete_topic_acls(target, left)
-        delete_topic_acls(target, left)  # what is gone is no error
+        delete_topic_acls(target, left)  # deleting ACLs that no longer exist is no error
     eventually(lambda: guarded.there() == set())
 
 

@@ -1,4 +1,4 @@
-"""Topics, configs, offsets and producer IDs of a real cluster."""
+"""Requests about topics, configs, offsets and producer IDs, on a real cluster."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def client(source_cluster: LocalCluster) -> Iterator[ClusterClient]:
 
 @pytest.fixture
 def topic(client: ClusterClient, fresh_topic: str) -> str:
-    """A topic with two partitions."""
+    """A new topic with two partitions."""
     create_topic(client, fresh_topic, partitions=2, replication_factor=1)
     wait_for_topic(client, fresh_topic, partitions=2)
     return fresh_topic
 
 
 def write(client: ClusterClient, tp: TopicPartition, *, count: int) -> int:
-    """Write records with timestamps a second apart, from an hour ago on."""
+    """Write `count` records whose timestamps are one second apart and begin an hour ago."""
     records = [Record(n, HOUR_AGO_MS + n * 1_000, b"k", b"v") for n in range(count)]
     return produce_batch(client, tp, encode_batch(records, codec=Codec.NONE))
 

@@ -1,4 +1,6 @@
-"""Results of `--adopt-mm2` for topics and positions that a MirrorMaker 2 left, in every state."""
+"""Topics and positions that a MirrorMaker 2 left are adopted with `--adopt-mm2`, or refused. The
+tests cover every state in which it can leave them.
+"""
 
 from __future__ import annotations
 
@@ -104,8 +106,9 @@ def test_killed_after_a_restart_that_wrote_some_twice(left: Left) -> None:
 )
 @pytest.mark.parametrize("routes", [False, True], ids=["A.topic", "routed"])
 def test_records_that_kafka_connect_transformed_are_found(left: Left, *, routes: bool) -> None:
-    """The source's records are compared as they are after the transforms of the file. MirrorMaker 2
-    also creates the topic that its policy names, and leaves it empty.
+    """MirrorMaker 2 copied the records through transforms. Its positions are found because the
+    source's records are compared after the same transforms. It has also created the topic that its
+    policy names, and left it empty.
     """
     traced: Headers = (("user", b"u"), ("trace", b"1"))
     more = [
@@ -227,7 +230,7 @@ def test_topics_placed_by_key_that_mirror_maker_2_copied_do_not_begin_again(left
 
 
 def has_no_leader(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
-    """The first requests to a source's leader get the result for a partition without a leader."""
+    """Let the first `times` requests for a log's bounds fail with NO_LEADER."""
     ask, asked = log_bounds, []
 
     def once(client: ClusterClient, tp: TopicPartition, *more: Any) -> tuple[int, int]:
@@ -262,7 +265,7 @@ def test_a_transient_error_does_not_restart_the_copy(
 
 
 def test_a_topic_that_is_found_later_is_adopted(left: Left) -> None:
-    """The first discovery does not find the topic."""
+    """The topic does not exist at the first discovery. A later discovery finds it and adopts it."""
     left.write_file("refresh.topics.interval.seconds = 1")
     delete_topic(left.source, left.topic)
     create_topic(left.target, left.remote)
@@ -293,7 +296,8 @@ def test_transactions_of_its_exactly_once_mode(left: Left) -> None:
     produce_transaction(left.target, left.remote, outgoing(range(8, 12)), commit=False)
     left.note(7)
     assert left.adopt().code == ""
-    # 8 to 11 were rolled back: so they are copied, and this reader sees them all the same
+    # records 8 to 11 were aborted, so they are copied again; this reader also returns aborted
+    # records
     assert left.values() == values([*range(12), *range(8, 30)])
 
 
@@ -388,8 +392,8 @@ def test_positions_that_are_nowhere(left: Left) -> None:
 
 
 def test_foreign_records_in_an_own_copy_are_not_mirror_maker_2s(left: Left) -> None:
-    """`--adopt-mm2` is still set. A partition with records of another client must not stop the
-    whole flow.
+    """Another client writes to a partition that was already adopted, and `--adopt-mm2` is still
+    set. The flow must not treat its records as MirrorMaker 2's: the partition stops with a code.
     """
     create_topic(left.target, left.remote)
     produce(left.target, left.remote, outgoing(range(10)))
@@ -403,8 +407,9 @@ def test_foreign_records_in_an_own_copy_are_not_mirror_maker_2s(left: Left) -> N
 
 @pytest.mark.parametrize("policy", ["", IDENTITY], ids=["own", "identity"])
 def test_foreign_records_in_an_own_copy_restart_nothing(left: Left, policy: str) -> None:
-    """MirrorMaker 2's positions do not apply: Twinlog copied more since, without the option, and
-    the source has deleted the records at these positions.
+    """A client writes to a copy that Twinlog has continued without `--adopt-mm2`. MirrorMaker 2's
+    old positions no longer apply, and the source has deleted the records at them, so the copy must
+    not restart there.
     """
     left.policy = policy
     left.write_file("twinlog.source.loss = accept")
@@ -444,7 +449,9 @@ def test_foreign_open_transaction_in_an_own_copy_is_not_mirror_maker_2s(left: Le
 def test_records_of_another_twinlog_flow_are_not_mirror_maker_2s(
     left: Left, caplog: pytest.LogCaptureFixture, *, is_first: bool
 ) -> None:
-    """Several flows write to one topic, and `--adopt-mm2` is still set."""
+    """Several Twinlog flows write to one topic, and `--adopt-mm2` is still set. The other flow's
+    records must not be treated as MirrorMaker 2's.
+    """
     left.policy = IDENTITY
     left.write_file()
     create_topic(left.target, left.remote)
@@ -464,7 +471,9 @@ def test_records_of_another_twinlog_flow_are_not_mirror_maker_2s(
 def test_last_record_of_mirror_maker_2_is_found_before_many_foreign_records(
     left: Left, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """MirrorMaker 2 was killed after it had copied more records than its stored position shows."""
+    """MirrorMaker 2 was killed after it had copied more records than its stored position shows. Its
+    last record is found although another flow has written many records after it.
+    """
     monkeypatch.setattr(adoption, "FURTHER_BACK", (1, 5))
     left.policy = IDENTITY
     left.write_file()
@@ -480,8 +489,9 @@ def test_last_record_of_mirror_maker_2_is_found_before_many_foreign_records(
 def test_partition_that_only_another_twinlog_flow_wrote_to_begins_as_usual(
     left: Left, *, deleted: bool
 ) -> None:
-    """MirrorMaker 2 has no position for the partition. If the beginning of the log is deleted, its
-    writers are unknown.
+    """MirrorMaker 2 has no position for the partition, and only another Twinlog flow wrote to it.
+    The copy begins as usual. If the start of the log is deleted, its writers are unknown, so the
+    adoption is refused.
     """
     left.policy = IDENTITY
     left.write_file()
@@ -507,7 +517,9 @@ def test_lost_map_is_reported_with_the_option_too(left: Left) -> None:
 
 
 def test_recreated_topic_begins_where_twinlogs_copy_began(left: Left) -> None:
-    """`--adopt-mm2` is still set. MirrorMaker 2's positions are now written by Twinlog."""
+    """An adopted remote topic is re-created, and `--adopt-mm2` is still set. Twinlog has since
+    written MirrorMaker 2's positions itself. The copy begins where Twinlog's own copy began.
+    """
     create_topic(left.target, left.remote)
     produce(left.target, left.remote, outgoing(range(10)))
     left.note(9)
@@ -519,8 +531,9 @@ def test_recreated_topic_begins_where_twinlogs_copy_began(left: Left) -> None:
 
 
 def test_topics_placed_by_key_begin_by_their_own_start(left: Left) -> None:
-    """Without a position, the target is not searched for records of a MirrorMaker 2, and the copy
-    begins after them.
+    """The topic is partitioned by key, and no position exists. The target is not searched for
+    records of a MirrorMaker 2. The copy begins after the existing records, at the source's
+    configured start.
     """
     remote_partitions = 3
     left.policy = IDENTITY
@@ -536,7 +549,9 @@ def test_topics_placed_by_key_begin_by_their_own_start(left: Left) -> None:
 def test_process_that_lost_the_lead_notes_nothing_at_its_end(
     left: Left, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process already leads, and its positions are newer."""
+    """Another process already leads the flow and has newer positions. A process that lost the lead
+    must not store its own when it ends.
+    """
     last_rounds: list[object] = []
     monkeypatch.setattr(Mm2Positions, "last_round", lambda duty: last_rounds.append(duty))  # noqa: PLW0108 (a method, so it needs a function)
     create_topic(left.target, left.remote)
@@ -565,13 +580,17 @@ def test_process_that_lost_the_lead_notes_nothing_at_its_end(
 def test_frozen_leader_of_a_flow_that_was_promoted_in_the_meantime(
     left: Left, *, resumed: bool
 ) -> None:
-    """A MirrorMaker 2 would resume at the newest position, even if a former leader wrote it."""
+    """A leader is frozen while the flow is promoted. When it is resumed, it must not write an older
+    position, because a MirrorMaker 2 would resume at the newest position in the topic, whoever
+    wrote it.
+    """
     create_topic(left.target, left.remote)
     with Driver(left.file, lanes=1, adopts_mm2=True) as driver:
         eventually(lambda: left.noted()[-1:] == [29], what="the position of MirrorMaker 2")
         driver.signal(signal.SIGSTOP)
         try:
-            produce(left.source, left.topic, outgoing(range(30, 40)))  # its lane copies them still
+            # the frozen driver's lane still copies these
+            produce(left.source, left.topic, outgoing(range(30, 40)))
             eventually(lambda: len(left.values()) == 40, what="the lane's copy")
             assert run(["flow", "promote", "--yes", str(left.file)]) == 0
             if resumed:
@@ -583,7 +602,9 @@ def test_frozen_leader_of_a_flow_that_was_promoted_in_the_meantime(
 
 
 def expel(settings: ClusterSettings, group: str, member: str) -> None:
-    """Remove a member like `kafka-consumer-groups.sh` or a coordinator's own timeout."""
+    """Remove a member from its group as `kafka-consumer-groups.sh` does, or as the coordinator does
+    after a session timeout.
+    """
     about = GroupSettings(group_id=group, session_timeout_ms=10_000, rebalance_timeout_ms=10_000)
     with ClusterClient(settings) as client:
         calls = GroupCalls(client, about)

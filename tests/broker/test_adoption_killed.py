@@ -1,4 +1,6 @@
-"""`kill -9` during an adoption: running the same command again loses and repeats nothing."""
+"""An adoption is killed with `kill -9`. Running the same command again loses no record and copies
+none twice.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def left(
 
 
 def mirror_maker_copies(left: Left, numbers: range, noted: int) -> None:
-    """Let MirrorMaker 2 copy, and kill it before it has stored its last positions."""
+    """Simulate a MirrorMaker 2 that copies records and is killed before it has stored its last
+    positions.
+    """
     for partition in PARTITIONS:
         produce(left.target, left.remote, outgoing(numbers, partition))
         left.note(noted, partition=partition)
@@ -76,7 +80,7 @@ def test_the_same_command_again_finishes_what_was_begun(left: Left, point: str) 
 
 
 def put_transactions(left: Left, numbers: range) -> None:
-    """Write transactions of one record, so that a marker follows each record."""
+    """Write each record in its own transaction, so that a marker follows it."""
     client = producer(left.source, config={"transactional.id": f"test-{left.topic}"})
     client.init_transactions(30)
     for one in outgoing(numbers):
@@ -89,7 +93,8 @@ def put_transactions(left: Left, numbers: range) -> None:
 def test_process_frozen_during_a_takeover_removes_no_row_of_the_new_leader(
     left: Left,
 ) -> None:
-    end = 20 + TAIL_RECORDS + 50  # more than a start compares, and so could put right
+    # more records than a start compares, so that no start could correct a wrong row
+    end = 20 + TAIL_RECORDS + 50
     for partition in PARTITIONS:
         produce(left.source, left.topic, outgoing(range(20), partition))
     put_transactions(left, range(20, end))

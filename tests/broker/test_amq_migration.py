@@ -1,5 +1,6 @@
-"""A migration with a commonly used resource, on two secured clusters, by the commands of
-docs/recipes/migration.md: consumers first, producers last, then the topic is removed from the list.
+"""A migration with a commonly used Kubernetes resource on two secured clusters, by the commands of
+docs/recipes/migration.md. Consumers move first, producers last, and then the topic is removed from
+the list.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def secured(name: str) -> LocalCluster:
 
 
 def grant(source: LocalCluster, target: LocalCluster) -> None:
-    """Grant the rights of the article, those of the operator for a switchover, and the
+    """Grant the rights of the recipe: the mirror's, those of the operator for a switchover, and the
     application's.
     """
     allow(source, MIRROR, ["read", "describe_configs"], topic="*")
@@ -66,14 +67,16 @@ def grant(source: LocalCluster, target: LocalCluster) -> None:
     allow(source, OPERATOR, ["describe", "alter"])
     for cluster in (source, target):
         for topic in TOPICS:
-            create_topic(cluster, topic)  # by hand, as topic.creation.enable=false wants it
+            create_topic(cluster, topic)  # created by hand, because topic.creation.enable=false
         allow(cluster, SHOP, ["read", "write", "describe"], topic="app1-t", prefixed=True)
         allow(cluster, SHOP, ["read"], group="app1-", prefixed=True)
         allow(cluster, SHOP, ["write", "describe"], transactional_id="app1-", prefixed=True)
 
 
 class Migration:
-    """The resource with addresses of these clusters, and the folders with its secrets."""
+    """The recipe's resource with the addresses of these clusters, and the folders with its
+    secrets.
+    """
 
     def __init__(self, folder: Path, source: LocalCluster, target: LocalCluster) -> None:
         self.source, self.target = source, target
@@ -81,13 +84,15 @@ class Migration:
         text = (RESOURCES / "migration-mended.yaml").read_text()
         text = text.replace(f"{SOURCE}-kafka-bootstrap:9093", source.bootstrap_for("SSL"))
         text = text.replace(f"{TARGET}-kafka-bootstrap:9093", target.bootstrap_for("SASL_SSL"))
-        # one broker on each side
+        # each cluster has only one broker
         self.file.write_text(re.sub(r"(topic\.replication\.factor): 3", r"\1: 1", text))
         self.secrets = self._secrets(folder / "secrets", MIRROR)
         self.operators = self._secrets(folder / "operators", OPERATOR)
 
     def _secrets(self, folder: Path, user: str) -> Path:
-        """The secrets as Kubernetes mounts them. `user` is the user on the source."""
+        """Write the secrets in the layout in which Kubernetes mounts them. `user`: the user on the
+        source.
+        """
         here = self.source.client_properties("SSL", user)
         there = self.target.client_properties("SASL_SSL", MIRROR)
         identity = Path(here["ssl.keystore.location"]).read_text()
@@ -104,7 +109,7 @@ class Migration:
         return folder
 
     def do(self, command: str, *more: str) -> int:
-        """Run the command of the recipe that begins with these words, with this test's names."""
+        """Run the recipe's command that begins with these words, with the names of this test."""
         told = re.sub(r"\s+", " ", PAGE.read_text())
         (words,) = {
             one for one in re.findall(r"`twinlog ([^`]+)`", told) if one.startswith(command)
@@ -114,7 +119,7 @@ class Migration:
         return run([names.get(w, w) for w in words.split()] + ["--secrets", str(folder), *more])
 
     def keys(self, cluster: LocalCluster, **more: str) -> dict[str, Any]:
-        """The application's connection keys. ACLs apply to it."""
+        """Return the connection keys of the application, to which ACLs apply."""
         return {
             "bootstrap.servers": cluster.bootstrap_for("SASL_PLAINTEXT"),
             "security.protocol": "SASL_PLAINTEXT",
@@ -125,7 +130,7 @@ class Migration:
         }
 
     def both(self, **more: str) -> tuple[tuple[dict[str, Any], str], tuple[dict[str, Any], str]]:
-        """The topic's records on each cluster."""
+        """Return the connection keys and the topic of each cluster, for a client that moves."""
         return (self.keys(self.source, **more), MOVED), (self.keys(self.target, **more), MOVED)
 
     def values(self, cluster: LocalCluster, topic: str) -> list[int]:
@@ -141,10 +146,12 @@ def migration(tmp_path: Path) -> Iterator[Migration]:
 
 
 def prepare(source: LocalCluster) -> None:
-    """Write records with and without transactions, groups that read a part, and the user quota."""
+    """Write records with and without transactions, set groups to offsets within them, and set the
+    user quota.
+    """
     with ClusterClient(settings_of(source)) as client:
         user_quota(client, MIRROR, QUOTAS)
-    # offsets 0, 1, a marker, 3, 4, a marker: on the target they are 0 to 3
+    # source offsets: 0, 1, a marker, 3, 4, a marker; on the target the records are at 0 to 3
     for first in (0, 2):
         produce_transaction(source, MOVED, numbered(first, 2), commit=True)
     produce_transaction(source, MOVED, numbered(900, 2), commit=False)
@@ -160,7 +167,7 @@ def test_clients_move_by_the_recipe_and_the_mirror_continues(migration: Migratio
     moves, starts, fenced = threading.Event(), threading.Event(), threading.Event()
     shop = LiveConsumer(moves, "app1-shop", *migration.both(), starts=starts)
     keys = {"transactional.id": "app1-sales"}
-    # the consumer, which commits each record, keeps up
+    # slow enough for the consumer, which commits after each record
     sales = LiveProducer(fenced, *migration.both(**keys), pause_s=0.1)
     sales.count = 4
     with shop, sales:
@@ -187,7 +194,8 @@ def test_clients_move_by_the_recipe_and_the_mirror_continues(migration: Migratio
                 text.replace(f'topicsPattern: "{MOVED}, ', 'topicsPattern: "')
             )
             assert mirror.reload()
-            produce(source, MOVED, [Outgoing(value=b"-7")])  # by a super user, whom no ACL stops
+            # written by a super user, whom no ACL stops
+            produce(source, MOVED, [Outgoing(value=b"-7")])
             produce(source, LATER, numbered(20, 5))
             commit(source, "app2-ledger", LATER, 22)
             eventually(lambda: len(migration.values(target, LATER)) == 25)

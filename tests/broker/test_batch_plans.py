@@ -1,6 +1,7 @@
-"""The plan of a batch of `format("twinlog")` that begins and ends by time, without a session.
+"""The plan of a batch of `format("twinlog")` that begins and ends by time, tested without a Spark
+session.
 
-`test_reader.py` has the other ways to say it.
+ `test_reader.py` tests the other options for the start and the end.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ Spans = list[tuple[int, int]]
 
 @pytest.fixture
 def topic(source_cluster: LocalCluster, fresh_topic: str) -> Iterator[str]:
-    """Records a second apart: ten in the first partition, five in the second."""
+    """A topic whose records are one second apart: ten in the first partition, five in the
+    second.
+    """
     create_topic(source_cluster, fresh_topic, 2)
     for partition, count in enumerate((10, 5)):
         records = [
@@ -44,7 +47,7 @@ def cluster(source_cluster: LocalCluster) -> LocalCluster:
 
 
 def spans(cluster: LocalCluster, topic: str, **options: object) -> Spans:
-    """Return the offsets [first, end) of each partition."""
+    """Return the offsets [first, end) of each partition, in the order of the partitions."""
     given = {"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": topic}
     given |= {name: str(value) for name, value in options.items()}
     reader = BatchReader(parse_options(given, is_stream=False), ["value"])
@@ -62,7 +65,7 @@ def each(topic: str, *times: int) -> str:
 def test_one_time_for_all_partitions(cluster: LocalCluster, topic: str) -> None:
     second = NOW_MS + 2000
     assert spans(cluster, topic, startingTimestamp=second) == [(2, 10), (2, 5)]
-    # the first record that is not older
+    # the plan begins at the first record that is not older than the time
     assert spans(cluster, topic, startingTimestamp=second + 1) == [(3, 10), (3, 5)]
     assert spans(cluster, topic, endingTimestamp=second) == [(0, 2), (0, 2)]
     assert spans(cluster, topic, endingTimestamp=NOW_MS + 7500) == [(0, 8), (0, 5)]
@@ -71,7 +74,7 @@ def test_one_time_for_all_partitions(cluster: LocalCluster, topic: str) -> None:
         (2, 4),
         (2, 4),
     ]
-    # it wins over the others, as in Spark
+    # startingTimestamp takes precedence over the other options, as in Spark
     assert spans(
         cluster, topic, startingTimestamp=second, startingOffsetsByTimestamp=each(topic, 0, 0)
     ) == [(2, 10), (2, 5)]

@@ -1,4 +1,4 @@
-"""Byte rates: a flow's own budget, its shares, and quotas set on brokers."""
+"""Byte rates of flows: a flow's own budget, the shares of its topics, and quotas on brokers."""
 
 from __future__ import annotations
 
@@ -29,10 +29,12 @@ pytestmark = pytest.mark.broker
 MEGABYTE = 1_000_000
 PARTITIONS = 4
 WATCHED_S = 10.0
-"""Seconds of a measurement, so that the size of single fetches does not matter."""
+"""Duration of a measurement in seconds, long enough that the size of single fetches does not
+matter.
+"""
 
 QUOTA_WINDOW_S = 10.0
-"""Brokers average over the last ten seconds (quota.window.num)."""
+"""Window in seconds over which a broker averages a quota (quota.window.num)."""
 
 
 @pytest.fixture
@@ -44,7 +46,7 @@ def flow(
 
 
 def fill(rig: Rig, topic: str, megabytes: int, *, batch_bytes: int = 16_384) -> None:
-    """Write an incompressible backlog in small batches."""
+    """Create a topic, and write a backlog of incompressible records in small batches."""
     create_topic(rig.source, topic, PARTITIONS)
     records = (
         Outgoing(value=os.urandom(RECORD_BYTES), partition=number % PARTITIONS)
@@ -56,13 +58,15 @@ def fill(rig: Rig, topic: str, megabytes: int, *, batch_bytes: int = 16_384) -> 
 RECORD_BYTES = 5_000
 
 STALLS_SOON = "import twinlog.lane.watches.stalls as stalls; stalls.STALLED_AFTER_S = 1.0"
-"""Lets lanes count a source as stalled soon. A source that a quota mutes for longer must not count
-as stalled.
+"""Prelude of a lane that counts a source as stalled after one second. A source that a quota mutes
+for longer must not count as stalled.
 """
 
 
 def copied(rig: Rig, topics: Iterable[str]) -> dict[str, int]:
-    """Return the bytes of each topic's values on the target. The batches are 1 % larger."""
+    """Return the bytes of each topic's values on the target. Its batches are 1 % larger than their
+    values.
+    """
     counts = {t: end_offsets(rig.target, f"{rig.alias}.{t}").values() for t in topics}
     return {topic: sum(ends) * RECORD_BYTES for topic, ends in counts.items()}
 
@@ -74,21 +78,23 @@ def states(mirror: Mirror) -> list[str]:
 def rates(
     rig: Rig, *topics: str, settle_s: float = 3.0, watched_s: float = WATCHED_S
 ) -> dict[str, float]:
-    """Measure the bytes per second of each topic on the target, over some seconds."""
+    """Return the bytes per second that each topic gets on the target, measured over `watched_s`."""
     remote = {f"{rig.alias}.{topic}" for topic in topics}
     eventually(lambda: remote <= topic_names(rig.target), what="remote topics")
     eventually(lambda: any(copied(rig, topics).values()), what="first records")
     time.sleep(settle_s)  # until the budget's first burst is over
     began, before = time.monotonic(), copied(rig, topics)
-    time.sleep(watched_s)  # over which the rate is measured
+    time.sleep(watched_s)  # the rate is measured over this time
     ended, after = time.monotonic(), copied(rig, topics)
     return {topic: (after[topic] - before[topic]) / (ended - began) for topic in topics}
 
 
 def full_rates(rig: Rig, budget: float, *topics: str) -> dict[str, float]:
-    """Return the first rates that use the whole budget, and check that no rate exceeds it.
+    """Return the rates of the first measurement that uses the whole budget. Check that no
+    measurement exceeds it.
 
-    A machine that is busy with other tests may be too slow for it during one window.
+    Several measurements are tried, because a machine that is busy with other tests may be too slow
+    during one.
     """
     for window in range(3):
         found = rates(rig, *topics, settle_s=0.5 if window else 3.0)
@@ -110,7 +116,8 @@ def test_flow_stays_within_its_budget(flow: Rig) -> None:
 
 def test_budget_is_shared_by_weights_and_a_quiet_topic_is_not_starved(flow: Rig) -> None:
     payments, quiet = f"payments-{flow.alias}", f"quiet-{flow.alias}"
-    # one whole batch in each fetch of either, and half of the next in those of the larger
+    # each fetch of either topic returns one whole batch, and for the larger one half of the next
+    # batch, too
     fill(flow, flow.topic, 20, batch_bytes=36_500)
     fill(flow, payments, 40, batch_bytes=36_500)
     create_topic(flow.source, quiet, 1)
@@ -122,7 +129,8 @@ def test_budget_is_shared_by_weights_and_a_quiet_topic_is_not_starved(flow: Rig)
     with flow.mirror(lanes=2, keys=keys):
         rate = full_rates(flow, MEGABYTE, flow.topic, payments)
         assert rate[payments] / rate[flow.topic] == pytest.approx(4, rel=0.15)
-        produce(flow.source, quiet, [Outgoing(value=b"now")])  # which counts as a whole one
+        # a single record uses the budget of a whole batch
+        produce(flow.source, quiet, [Outgoing(value=b"now")])
         eventually(lambda: copied(flow, [quiet])[quiet] > 0, what="the quiet topic's record")
 
 
@@ -154,8 +162,8 @@ def test_broker_quota_is_used_up_and_no_more(
                 )
             )
             (rate,) = rates(flow, flow.topic, settle_s=4.0, watched_s=QUOTA_WINDOW_S).values()
-            # brokers keep the bound on average only: ten seconds by themselves may be half of it
-            # or half again as much, but never a standstill
+            # Brokers enforce a quota only on average. Ten seconds may have half of the rate or 1.5
+            # times as much, but never none.
             assert 0.5 * MEGABYTE < rate < 1.6 * MEGABYTE
             assert {p.code for p in mirror.snapshots[0].partitions} == {""}
     finally:
@@ -187,7 +195,9 @@ def test_quota_of_request_time_slows_down_and_breaks_nothing(
 def test_quotas_of_the_user_on_both_sides_slow_down_and_break_nothing(
     guarded_pair: SecuredPair, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Quotas of bytes and of request time at the same time."""
+    """The users have byte quotas and request quotas at the same time, on both clusters. The flow is
+    slower, but no partition fails.
+    """
     caplog.set_level(logging.INFO, "twinlog.control")
     pair, topic = guarded_pair, f"quotas-{uuid.uuid4()}"
     everything = [

@@ -1,4 +1,6 @@
-"""A mirror whose channel is attacked either continues to copy, or ends with an error."""
+"""The channel of a mirror is attacked. The mirror either continues to copy, or ends with an
+error.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ RESET = struct.pack("ii", 1, 0)
 
 
 class Copying:
-    """A mirror of one topic that has begun to copy."""
+    """A mirror of one topic that has started to copy."""
 
     def __init__(
         self, source: LocalCluster, target: LocalCluster, topic: str, folder: Path, *, tls: bool
@@ -57,7 +59,7 @@ class Copying:
         self.mirror = Mirror(path, lanes=1, tls=tls)
 
     def more(self) -> None:
-        """Write this many more records, which must all arrive once."""
+        """Write 100 more records, and check that all records arrive once and in order."""
         values = [b"%d" % number for number in range(self.produced, self.produced + 100)]
         produce(self.source, self.topic, [Outgoing(value=value) for value in values])
         self.produced += len(values)
@@ -68,7 +70,9 @@ class Copying:
         return [bytes(one.value or b"") for one in read_all(self.target, f"A.{self.topic}")]
 
     def hello(self, attempt: int) -> ChannelClient:
-        """Send a hello of a client that has read the lane's secret."""
+        """Connect to the channel as a client that knows the lane's secret, and send the given
+        attempt number.
+        """
         (job,) = self.mirror.leases.jobs
         address = replace(self.mirror.server.address, token=job.secrets[0])
         identity = LaneIdentity(lease=job.lease, lane=0, attempt=attempt, pid=os.getpid())
@@ -99,7 +103,7 @@ def test_resets_before_any_word_do_not_end_a_mirror(
             sock.close()
         one.more()
         (pid,) = one.mirror.leases.pids()
-        os.kill(pid, signal.SIGKILL)  # the lane that comes now needs the channel's listener
+        os.kill(pid, signal.SIGKILL)  # the replacement lane needs the channel's listener
         one.more()
 
 
@@ -111,19 +115,19 @@ def test_a_client_with_a_lanes_secret_gets_nothing_while_the_lane_runs(
     with one.mirror:
         one.more()
         before = one.mirror.leases.pids()
-        repeated = one.hello(0)  # of the attempt that has come
+        repeated = one.hello(0)  # the running lane has already used this attempt number
         with pytest.raises(Disconnected):
             heard(repeated, 20)
         waiting = one.hello(2)
         assert heard(waiting, 3) == []
         newer = one.hello(3)
-        with pytest.raises(Disconnected):  # one waits, not any number
+        with pytest.raises(Disconnected):  # only one client may wait at a time
             heard(waiting, 20)
         assert heard(newer, 1) == []
         one.more()
         assert one.mirror.leases.pids() == before, "the lane was displaced"
         newer.close()
-        # attempts up to 3 are used up; Spark starts the next one and the next
+        # attempts up to 3 are used up, so Spark starts further attempts until one is accepted
         os.kill(before[0], signal.SIGKILL)
         one.more()
 
@@ -131,12 +135,14 @@ def test_a_client_with_a_lanes_secret_gets_nothing_while_the_lane_runs(
 def test_the_next_attempt_of_a_lane_gets_work_after_the_previous_one_has_ended(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
-    """Spark starts the next attempt before the driver knows that the lane has ended."""
+    """Spark starts a lane's next attempt before the driver knows that the previous one has ended.
+    The next attempt waits, and gets work when the driver gives up the previous one.
+    """
     one = Copying(source_cluster, target_cluster, fresh_topic, tmp_path, tls=False)
     with one.mirror:
         one.more()
         (pid,) = one.mirror.leases.pids()
-        os.kill(pid, signal.SIGSTOP)  # its connection stays, and nothing is heard
+        os.kill(pid, signal.SIGSTOP)  # the connection stays open, but the lane sends nothing
         heir = one.hello(1)
         assert heard(heir, 2) == []
         (first, *_) = heard(heir, 30)
@@ -159,7 +165,7 @@ def test_a_mirror_whose_channel_dies_ends_with_a_code(
     duties = Rounds(monkeypatch, OwnTopics, "round", lambda _: "own topics")
 
     def busy() -> list[str]:
-        """Return the names of the mirror's threads, except idle ones of the process's pool."""
+        """Return the names of the mirror's threads, except idle threads of the process's pool."""
         names = {each.name for each in set(threading.enumerate()) - before}
         named = {name for name in names if name.startswith("twinlog-")}
         return sorted(named - {"twinlog-idle", "twinlog-timer"})
@@ -173,7 +179,8 @@ def test_a_mirror_whose_channel_dies_ends_with_a_code(
         healthy = monitor.answer("/healthz")
         assert healthy is not None
         assert healthy.status == 200
-        one.mirror.server._selector.close()  # its thread dies of this at its next turn
+        # the channel's thread dies when it next uses its selector
+        one.mirror.server._selector.close()
         with pytest.raises(ThreadDied, match="twinlog-channel"):
             one.mirror.wait()
         sick = monitor.answer("/healthz")

@@ -1,4 +1,4 @@
-"""`check` on real clusters: its output and findings. It changes nothing."""
+"""Output and findings of `check` on real clusters. `check` changes nothing on them."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ NOVEMBER_MS = 1_793_491_200_000
 
 
 class Checked:
-    """A configuration file of one flow, written line by line."""
+    """A configuration file with one flow, to which tests add lines."""
 
     def __init__(self, folder: Path, source: str, target: str) -> None:
-        # aliases of its own: internal topics of other tests on the same clusters do not matter
+        # unique aliases, so that internal topics of other tests on the same clusters do not matter
         self.source, self.target = f"a{uuid.uuid4().hex[:8]}", f"b{uuid.uuid4().hex[:8]}"
         self.flow = f"{self.source}->{self.target}"
         self.path = folder / "mm2.properties"
@@ -171,7 +171,8 @@ def test_a_topic_to_which_clients_have_moved_is_not_reported_as_changed(
         f"topics = {fresh_topic}",
         "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
         "twinlog.state.topic.replication.factor = 1",
-        "twinlog.status.interval.seconds = 600",  # only its end reports the new state
+        # so that only the end of the process writes the new state
+        "twinlog.status.interval.seconds = 600",
         "emit.heartbeats.enabled = false",
     )
     create_topic(source_cluster, fresh_topic)
@@ -260,7 +261,8 @@ def test_the_probe_states_the_guarantee_and_keeps_one_topic(
     for _ in range(2):
         (flow,) = checked.report("topics = none", probe=True).flows
         assert flow.guarantee == "exact"
-    new = topic_names(target_cluster) - before  # mirrors of other tests make theirs meanwhile
+    # mirrors of other tests may create their own topics at the same time
+    new = topic_names(target_cluster) - before
     assert {name for name in new if "probe" in name} <= {PROBE_TOPIC}
 
 
@@ -306,7 +308,7 @@ def test_the_command_prints_and_answers_by_its_exit_code(
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[LocalCluster]:
-    """A cluster that denies everything without an ACL. It is source and target."""
+    """A cluster that denies every operation without an ACL. It is the source and the target."""
     security = SandboxSecurity(
         listeners=("SASL_PLAINTEXT",),
         mechanisms=("PLAIN",),

@@ -1,4 +1,4 @@
-"""A Spark stream moves to the copy: `twinlog offsets rewrite-checkpoint`."""
+"""A Spark stream continues on the copy of its topic after `twinlog offsets rewrite-checkpoint`."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def test_a_stream_moves_to_the_copy_and_back(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The output files contain each record once, although offsets differ on both clusters. A
-    repeated micro-batch has the rows that it had before.
+    """A stream moves to the target and back. Its output has each record once, although offsets
+    differ between the clusters. A repeated micro-batch has the same rows as before.
     """
     there = f"B{fresh_topic[-8:]}"
     file = write_config(
@@ -77,7 +77,7 @@ def test_a_stream_moves_to_the_copy_and_back(
 
     remote = f"A.{fresh_topic}"
     create_topic(source_cluster, fresh_topic, 2)
-    # records of the first transaction exist on the source only, and a marker ends its log
+    # the aborted records exist only on the source, whose log ends with a marker
     produce_transaction(source_cluster, fresh_topic, numbers(900, 904), commit=False)
     produce_transaction(source_cluster, fresh_topic, numbers(0, 10), commit=True)
     copy()
@@ -87,7 +87,7 @@ def test_a_stream_moves_to_the_copy_and_back(
     assert rewrite("on-A", "too-soon") == 1
     assert "[NOT_COPIED]" in capsys.readouterr().err
     copy()
-    # the state of a query that died before it committed its second micro-batch
+    # simulates a query that died before it committed its second micro-batch
     shutil.copytree(tmp_path / "on-A", tmp_path / "killed")
     for path in (tmp_path / "killed" / "commits").glob("*1*"):
         path.unlink()
@@ -99,9 +99,9 @@ def test_a_stream_moves_to_the_copy_and_back(
     copy()
     read(target_cluster, remote, "on-B")
     assert values() == list(range(30))
-    # with another output, because the file sink skips a micro-batch that it has already written
+    # to a new output folder, because the file sink skips a micro-batch that it has already written
     read(target_cluster, remote, "killed-on-B", "repeated")
-    # twice, because with AvailableNow Spark 4.0 ends a run after the micro-batch that it repeats
+    # twice, because Spark 4.0 with AvailableNow ends a run after a repeated micro-batch
     read(target_cluster, remote, "killed-on-B", "repeated")
     assert values("repeated/part-*") == list(range(10, 30))
     assert rewrite("on-B", "home", "--reverse") == 0

@@ -1,4 +1,4 @@
-"""The blocking client with real brokers: it finds them, loses them, and finds them again."""
+"""The blocking client with real brokers: it connects, loses its connections, and connects again."""
 
 from __future__ import annotations
 
@@ -97,7 +97,8 @@ def test_attempt_does_not_hide_that_the_connection_broke(client: ClusterClient) 
     connection = client.connection_to(None)
     connection.begin(ListGroupsRequest())
     connection.sock.shutdown(socket.SHUT_RDWR)
-    with suppress(ConnectionResetError):  # from a broker that was about to write
+    # the broker may reset the connection because it was about to write
+    with suppress(ConnectionResetError):
         while connection.sock.recv(1 << 16):
             """The response may have arrived already. It is lost as well."""
     with pytest.raises(Disconnected, match="ListGroups"):

@@ -1,4 +1,6 @@
-"""Exact results of the Python API in both directions, compared with checkpointed ones."""
+"""The Python API translates offsets exactly in both directions, in contrast to MirrorMaker 2's
+checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def test_every_offset_has_its_place(
     remote = f"{a}.{fresh_topic}"
     here, there = TopicPartition(fresh_topic, 0), TopicPartition(remote, 0)
     copies = {record.value: record.offset for record in read_all(target_cluster, remote)}
-    # rolled back records are read here, too
+    # `read_all` also returns aborted records, which are not copied
     there_is = [r for r in read_all(source_cluster, fresh_topic) if r.value in copies]
     places = [(r.offset, copies[r.value]) for r in there_is]
     end = (places[-1][0] + 1, places[-1][1] + 1)
@@ -57,7 +59,7 @@ def test_every_offset_has_its_place(
         assert client.to_downstream(a, {TopicPartition("missing", 0): 1}) == {}
         assert client.to_downstream("nobody", {here: 1}) == {}
 
-        # as MirrorMaker 2 writes it: well before the right record
+        # a checkpoint as MirrorMaker 2 would write it, far before the exact offset
         checkpoint = Checkpoint(
             group="g", topic_partition=there, upstream_offset=places[-3][0], downstream_offset=1
         )

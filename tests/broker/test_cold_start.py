@@ -1,4 +1,4 @@
-"""Cold starts of many partitions share their requests."""
+"""Cold starts of many partitions at the same time use common requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The configs of remote topics follow those of their sources (MM2's testSyncTopicConfigs,
+"""Remote topics get the configs of their source topics (MirrorMaker 2's testSyncTopicConfigs,
 testReplicateSourceDefault, testReplicateTargetDefault).
 """
 
@@ -91,7 +91,7 @@ def lines_of(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
 
 
 def overwritten(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return the warnings about overwritten configs. A broker that responds late causes other
+    """Return the CONFIG_OVERWRITTEN warnings only, because a broker that responds late causes other
     warnings.
     """
     return [one for one in lines_of(caplog, logging.WARNING) if "CONFIG_OVERWRITTEN" in one]
@@ -107,7 +107,8 @@ def test_a_running_mirror_syncs_configs_and_overwrites_foreign_changes(
         mirror.eventually(lambda parts: [p.state for p in parts] == ["AT_END"])
         alter_topic_configs(pair.source, pair.topic, {SEGMENT: "1048576"})
         first = {RETENTION: "7200000", CLEANUP: "compact,delete", SEGMENT: "1048576"}
-        eventually(lambda: pair.there == first)  # by the sync: what it sets it knows
+        # set by the sync, so it knows that these values are its own
+        eventually(lambda: pair.there == first)
         alter_topic_configs(pair.source, pair.topic, {RETENTION: "3600000", SEGMENT: "1048577"})
         pair.unset(pair.source, pair.topic, CLEANUP)
         eventually(lambda: pair.there == {RETENTION: "3600000", SEGMENT: "1048577"})
@@ -303,8 +304,8 @@ def test_configs_that_the_target_does_not_know(
     caplog: pytest.LogCaptureFixture,
     is_readable: bool,
 ) -> None:
-    """Such configs exist if Kafka 3 and 4 are combined. The creation of topics, `check` and the
-    sync treat them alike.
+    """Kafka 4 has removed some configs of Kafka 3, so a source may have configs that the target
+    does not know. The creation of topics, `check` and the sync leave them out alike.
     """
     removed = {"message.downconversion.enable": "true", "message.format.version": "3.0-IV1"}
     describe = describe_topic_configs

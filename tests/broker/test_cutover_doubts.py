@@ -1,4 +1,4 @@
-"""Cut-over commands do not report success without evidence, on real brokers."""
+"""Cutover commands do not report success without evidence, on real brokers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("failover")]
 
 
 def test_young_row_of_a_mirror_that_was_killed_proves_nothing(case: Case) -> None:
-    """The mirror dies first, then the source, which accepted records in between."""
+    """The mirror dies, the source accepts more records, and then the source dies. The last status
+    row is still recent, but does not prove that all records were copied, so the number of missing
+    records is unknown.
+    """
     pair = case.pair
     dead = case.elsewhere(pair.alias_a, "127.0.0.1:1")
     failover = case.commands("failover", dead)
@@ -54,7 +57,9 @@ def test_young_row_of_a_mirror_that_was_killed_proves_nothing(case: Case) -> Non
 
 
 def test_lost_source_without_a_checkpoints_topic(case: Case) -> None:
-    """No record is missing, but the group of the source is unknown."""
+    """The source is lost and has no checkpoints topic. No record is missing, but the source's
+    groups are unknown, so the plan is not clear unless the flow copies no groups.
+    """
     pair = case.pair
     with pair.config.open("a") as file:
         file.write("emit.checkpoints.enabled = false\n")
@@ -77,7 +82,9 @@ def test_lost_source_without_a_checkpoints_topic(case: Case) -> None:
 
 
 def test_mirror_that_begins_after_the_command(case: Case) -> None:
-    """A drill starts its mirror after its check of the flow."""
+    """The commands begin before the mirror, as in a drill. They are refused with NOT_COPIED, and
+    succeed after the mirror has copied.
+    """
     (config,) = load(case.pair.config, environment={}).flows
     with CutoverScope(flow_setup(config)) as scope:
         work = Switchover(scope, print, SwitchoverOptions(fence=FenceKind.NONE))
@@ -104,7 +111,9 @@ def test_clock_of_the_mirrors_host_is_an_hour_behind(
 def test_checkpoints_that_this_user_may_not_see(
     guarded_pair: SecuredPair, tmp_path: Path, capsys: pytest.CaptureFixture[str], fresh_topic: str
 ) -> None:
-    """A failover would report success without these groups."""
+    """The user is not permitted to read the checkpoints of a lost source. Without them, a failover
+    would report success but leave out the groups.
+    """
     source, target = guarded_pair.source, guarded_pair.target
     create_topic(source, fresh_topic)
     produce(source, fresh_topic, numbered(0, 10))
@@ -151,7 +160,9 @@ def test_checkpoints_that_this_user_may_not_see(
 
 
 def test_groups_after_a_promotion_by_another_command(case: Case) -> None:
-    """`flow promote` sets no groups. A switchover that finds its promotion sets them."""
+    """`flow promote` promotes without setting groups. A later switchover that finds the promotion
+    sets them.
+    """
     with case.ready():
         assert run(["flow", "promote", "--yes", str(case.pair.config)]) == 0
         code, out, err = case.commands("switchover").do(*UNFENCED)
@@ -165,8 +176,8 @@ def test_groups_after_a_promotion_by_another_command(case: Case) -> None:
 def test_topic_that_is_resumed_during_a_switchover(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The topic was released when the run began. So it is not fenced, and its copy is not waited
-    for.
+    """A topic was released when the switchover began, and is resumed while it runs. The switchover
+    has not fenced this topic and does not wait for its copy.
     """
     pair, other = case.pair, f"{case.pair.topic}-other"
     text = pair.config.read_text()
@@ -191,8 +202,8 @@ def test_topic_that_is_resumed_during_a_switchover(
 
 
 def test_group_that_is_in_use_on_the_target_and_has_no_offset(case: Case) -> None:
-    """The group's members read another topic on the target, or have just begun at the end of this
-    one.
+    """The group has members on the target, but no offset in the copy: they read another topic, or
+    have just begun at the end of the copy. The gate "groups" is closed.
     """
     pair, other = case.pair, f"{case.pair.topic}-elsewhere"
     create_topic(pair.b, other)
@@ -200,7 +211,7 @@ def test_group_that_is_in_use_on_the_target_and_has_no_offset(case: Case) -> Non
         reader = consumer(pair.b, config={"group.id": case.group})
         reader.subscribe([other])
         eventually(lambda: (reader.poll(0.2), reader.assignment())[1])
-        # under the identity policy the mirror notes every few seconds how far it is
+        # under the identity policy the mirror writes its progress only every few seconds, so wait
         eventually(lambda: "has no offset in" in case.gate("groups")[1])
         assert not case.gate("groups")[0]
         words = (*UNFENCED, "--accept", "groups", "--within", "5")
@@ -235,8 +246,8 @@ def test_target_that_lost_copied_records(
 
 @pytest.mark.parametrize("commits", [True, False], ids=["committed", "aborted"])
 def test_group_that_has_passed_the_marker_at_the_end(case: Case, commits: bool) -> None:
-    """The Java client's position passes markers, so a group that has read everything is after the
-    marker.
+    """A Java consumer's position skips markers, so a group that has read everything is after the
+    last marker. The switchover translates this offset to the end of the copy.
     """
     pair = case.pair
     with case.ready():
@@ -250,7 +261,9 @@ def test_group_that_has_passed_the_marker_at_the_end(case: Case, commits: bool) 
 
 
 def test_records_that_are_not_replicated_yet(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The source's log ends after its high watermark, and the flow reads uncommitted records."""
+    """The source's log end is after its high watermark, because records are not replicated yet. The
+    drain must wait for them if the flow reads uncommitted records.
+    """
     with case.pair.config.open("a") as file:
         file.write(f"{case.pair.alias_a}.consumer.isolation.level = read_uncommitted\n")
 

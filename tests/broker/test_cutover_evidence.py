@@ -1,4 +1,6 @@
-"""Cut-over commands decide by the target's state, whatever the source reports, on real brokers."""
+"""Cutover commands decide by the state on the target, whatever the source reports, on real
+brokers.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("failover")]
 
 @pytest.fixture
 def empty_cluster() -> Iterator[LocalCluster]:
-    """A cluster that no flow has used, as if an address were wrong."""
+    """A cluster that no flow has used, as if an address in the file were wrong."""
     with LocalCluster("another", jvm_flags=QUICK_JVM) as cluster:
         yield cluster
 
@@ -48,11 +50,14 @@ def empty_cluster() -> Iterator[LocalCluster]:
 def test_another_cluster_at_an_address_is_refused_or_counts_as_lost(
     case: Case, empty_cluster: LocalCluster
 ) -> None:
-    """Examples: a source that came back with empty disks, or a file with the wrong cluster."""
+    """An address leads to another cluster, because a source came back with empty disks or the file
+    is wrong. A wrong target is refused. A wrong source is refused by a switchover, and counts as
+    lost for a failover.
+    """
     pair = case.pair
     case.copy()
     create_topic(empty_cluster, pair.topic)
-    # the target: refused by every command, and nothing is created there
+    # the target: every command refuses it, and creates nothing there
     wrong_b = case.elsewhere(pair.alias_b, empty_cluster.bootstrap)
     for words in (
         ("failover", "run", str(wrong_b), "--yes"),
@@ -66,7 +71,7 @@ def test_another_cluster_at_an_address_is_refused_or_counts_as_lost(
     code, plan = case.commands("failover", wrong_b).show("plan")
     assert (code, plan["plan"]["is_clear"]) == (1, False)
     assert STATE_TOPIC not in topic_names(empty_cluster)
-    # the source: a switchover ends, and a failover takes it for lost
+    # the source: a switchover is refused, and a failover treats the source as lost
     wrong_a = case.elsewhere(pair.alias_a, empty_cluster.bootstrap)
     for step, *more in (("plan",), UNFENCED):
         code, _, err = case.commands("switchover", wrong_a).do(step, *more)
@@ -87,7 +92,9 @@ def test_another_cluster_at_an_address_is_refused_or_counts_as_lost(
 def test_target_that_was_created_from_other_disks_is_refused(
     case: Case, empty_cluster: LocalCluster
 ) -> None:
-    """The state topic on the disks has the flow's rows, which name another cluster."""
+    """The target was created from another cluster's disks, so its state topic has the flow's rows.
+    These rows name the other cluster, so the target is refused.
+    """
     pair = case.pair
     case.copy()
     create_topic(empty_cluster, STATE_TOPIC)
@@ -111,7 +118,9 @@ def test_target_that_was_created_from_other_disks_is_refused(
 
 
 def test_topics_and_groups_that_the_source_lost_stay_in_the_plan(case: Case) -> None:
-    """The cluster ID is unchanged, but a topic and its groups are gone."""
+    """The source has the same cluster ID, but has lost a topic and its groups. Both stay in the
+    plan.
+    """
     pair = case.pair
     case.copy()
     delete_topic(pair.a, pair.topic)
@@ -187,7 +196,9 @@ def test_topic_that_vanishes_after_the_gates_ends_the_run(
 def test_hidden_topic_and_group_close_gates(
     guarded_pair: SecuredPair, tmp_path: Path, capsys: pytest.CaptureFixture[str], fresh_topic: str
 ) -> None:
-    """The mirror's user loses a right. Topics that the source does not show stay in the plan."""
+    """The mirror's user loses a right, so the source no longer lists a topic and a group. Both stay
+    in the plan, and their gates close.
+    """
     source, target = guarded_pair.source, guarded_pair.target
     seen, hidden = f"{fresh_topic}-a", f"{fresh_topic}-b"
     for topic in (seen, hidden):
@@ -254,7 +265,9 @@ def test_hidden_topic_and_group_close_gates(
 def test_records_that_the_source_deleted_before_the_copy_are_not_drained(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The records of a paused topic are deleted by retention during the drain."""
+    """Retention deletes records of a paused topic before they are copied. The switchover must not
+    treat these records as drained.
+    """
     pair, fence = case.pair, steps.Switchover._fence
 
     def held_back(self: Any, topics: Any) -> None:
@@ -280,8 +293,8 @@ def test_records_that_the_source_deleted_before_the_copy_are_not_drained(
 
 
 def test_markers_that_the_source_deleted_are_no_loss(case: Case) -> None:
-    """The log ends with a marker, and retention has deleted the whole log. The mirror has observed
-    both.
+    """The source's log ended with a marker, and retention has deleted the whole log. The mirror has
+    seen both, so no record counts as lost.
     """
     pair = case.pair
     with Mirror(pair.config) as mirror:
@@ -325,7 +338,9 @@ def test_source_topic_that_was_recreated(case: Case) -> None:
 
 @pytest.mark.witness("a failover ignores the status row of a mirror that has ended", case="default")
 def test_row_of_a_mirror_that_ended_proves_nothing(case: Case) -> None:
-    """The mirror was stopped. The source continued, and was lost later."""
+    """The mirror was stopped, then the source got more records, and then it was lost. The mirror's
+    last row does not prove that all records were copied.
+    """
     pair = case.pair
     case.copy()
     produce(pair.a, pair.topic, numbered(20, 10))
@@ -383,7 +398,7 @@ def test_idle_group_that_is_ahead_closes_its_gate(case: Case) -> None:
     pair = case.pair
     with case.ready():
         commit(pair.b, case.group, pair.remote, 15)
-        # under the identity policy the mirror notes every few seconds how far it is
+        # under the identity policy the mirror writes its progress only every few seconds, so wait
         eventually(lambda: "it would skip 8 records" in case.gate("groups")[1])
         assert not case.gate("groups")[0]
         code, plan = case.plan("failover")
@@ -411,7 +426,9 @@ def test_gate_copy_is_closed_without_a_current_row(case: Case) -> None:
 
 
 def test_switchover_keeps_names_under_both_policies(case: Case) -> None:
-    """Run a switchover from the gates to the hook, and repeat it."""
+    """A switchover opens all gates, keeps the names of topics, and runs the hook. A repeated run
+    moves no group.
+    """
     pair, flag = case.pair, case.pair.config.parent / "over"
     with case.ready():
         words = (*UNFENCED, "--hook", f"touch {flag}")

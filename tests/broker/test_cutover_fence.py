@@ -1,4 +1,4 @@
-"""The fence of a switchover, which other clients remove or set in the meantime, on real brokers."""
+"""Other clients remove or set the fence during a switchover, on real brokers."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def case(
 
 
 def test_gates_are_checked_again_if_a_client_removed_the_fence(case: Case) -> None:
-    """If the fence ends with Kafka's tool, its intents remain. They do not apply to a later
-    switchover.
+    """A client removes the fence with Kafka's tool, so the intents of the fence remain. A later
+    switchover must not rely on them: it checks its gates again.
     """
     setup = flow_setup(load(case.file, environment={}).flows[0])
     killed("behind", CREATE_ACLS, "switchover", "run", str(case.file), "--yes")
@@ -88,7 +88,9 @@ def test_an_abort_that_comes_a_moment_late_leaves_the_fence(
 
 
 def test_an_abort_by_hook_also_removes_twinlogs_acls(case: Case) -> None:
-    """An earlier run fenced by ACLs, and this run uses a hook."""
+    """An earlier run fenced the source by ACLs. An abort with a hook must remove these ACLs,
+    too.
+    """
     killed("behind", CREATE_ACLS, "switchover", "run", str(case.file), "--yes")
     code, _, err = case.commands.do("abort", "--fence", "hook", "--fence-hook", "true")
     assert code == 0, err
@@ -98,7 +100,9 @@ def test_an_abort_by_hook_also_removes_twinlogs_acls(case: Case) -> None:
 def test_a_fence_that_would_keep_readers_out_is_refused(
     guarded_pair: SecuredPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """If topics without ACLs are open to all, the first ACL closes a topic to all other clients."""
+    """The source lets everyone use topics without ACLs. The fence's ACL would be the first ACL of a
+    topic, which closes the topic to all other clients, so the fence is refused.
+    """
     config = {"allow.everyone.if.no.acl.found": "true"}
     with guarded("open-source", config) as source:
         case = Case(SecuredPair(source=source, target=guarded_pair.target), tmp_path, capsys)
@@ -129,7 +133,9 @@ def test_a_fence_that_would_keep_readers_out_is_refused(
 
 
 def test_fences_end_with_the_promotion_that_they_were_for(case: Case) -> None:
-    """A later DENY of an operator is not the switchover's fence, so gates are checked again."""
+    """A switchover is demoted after its fence was removed. When an operator later creates the same
+    DENY, it is not this switchover's fence, so the gates are checked again.
+    """
     setup = flow_setup(load(case.file, environment={}).flows[0])
     fences = [fence_acl(case.orders), fence_acl(case.sales)]
     code, out, err = case.commands.do("run", "--yes")
@@ -138,7 +144,8 @@ def test_fences_end_with_the_promotion_that_they_were_for(case: Case) -> None:
         delete_topic_acls(client, fences)
         eventually(lambda: case.fences() == set())
         assert run(["flow", "demote", "--yes", str(case.file)]) == 0
-        create_topic_acls(client, fences)  # an operator creates them again, which must not matter
+        # an operator creates the same ACLs, which must not count as a fence
+        create_topic_acls(client, fences)
         eventually(lambda: case.fences() == {case.orders, case.sales})
         code, plan = case.commands.show("plan")
         assert (plan["plan"]["fenced"], bool(plan["plan"]["gates"])) == ([], True)

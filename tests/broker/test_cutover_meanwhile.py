@@ -1,4 +1,4 @@
-"""Changes by other clients between two checks of a switchover or failover, on real brokers."""
+"""Other clients make changes between two checks of a switchover or failover, on real brokers."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_offsets_in_a_transaction_that_is_about_to_end_are_waited_for(
     with Mirror(pair.config) as mirror, offsets_in_transaction(pair.a, group, {here: 12}) as end:
         eventually(lambda: copied(pair) == 20)
         eventually(lambda: switchover.show("plan")[0] == 0)
-        ends = threading.Timer(3, end)  # nothing but the groups is left to be done by then
+        ends = threading.Timer(3, end)  # the mirror ends while only the groups are left to set
         ends.start()
         assert switchover.do(*UNFENCED)[0] == 0
         ends.join()
@@ -101,7 +101,7 @@ def test_topics_promoted_by_name_do_not_delay_the_others(
         code, out, err = switchover.do(*UNFENCED, "--topics", pair.topic)
         assert code == 0, (out, err)
         assert run(["topic", "release", str(pair.config), "--topics", third]) == 0
-        produce(pair.b, pair.remote, numbered(20, 5))  # its new owner
+        produce(pair.b, pair.remote, numbered(20, 5))  # the topic's new owner writes to it
         produce(pair.a, third, numbered(5, 5))
         commit(pair.a, group, other, 3)
         eventually(lambda: switchover.show("plan")[0] == 0)
@@ -114,7 +114,9 @@ def test_topics_promoted_by_name_do_not_delay_the_others(
 def test_records_that_reach_the_source_after_the_promotion_are_a_failure(
     pair: Pair, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The producer is not fenced, and writes between the last check and the end of the copy."""
+    """A producer that is not fenced writes after the last check and before the promotion takes
+    effect. The switchover must report a failure.
+    """
     switchover, flag = Commands("switchover", pair.config, capsys), pair.config.parent / "over"
 
     def leaked(*words: Any, **more: Any) -> None:
@@ -142,8 +144,8 @@ def test_records_that_reach_the_source_after_the_promotion_are_a_failure(
 def test_a_group_that_continues_on_the_source_after_the_check_is_set_again(
     pair: Pair, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The group was restarting when the groups' offsets were set, and then committed further on the
-    source. Without a second set it would read some records again.
+    """A group was restarting when the groups' offsets were set, and then committed further on the
+    source. The switchover must set it again, or the group would read some records twice.
     """
     switchover = Commands("switchover", pair.config, capsys)
     group = pair.stop_at(7)
@@ -165,7 +167,10 @@ def test_a_group_that_continues_on_the_source_after_the_check_is_set_again(
 def test_topics_are_not_over_while_lanes_of_a_frozen_leader_may_copy(
     pair: Pair, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The source is available but idle, so the missing appends prove nothing yet."""
+    """After a failover, the lanes of a frozen leader may still copy. The source is available but
+    idle, so unchanged log ends do not prove that copying has ended. The records written later must
+    not be copied.
+    """
     failover = Commands("failover", pair.config, capsys)
     with Driver(pair.config) as driver:
         eventually(lambda: copied(pair) == 20)

@@ -1,4 +1,4 @@
-"""The demo's check against real logs: equal ones pass, one flipped byte does not."""
+"""The demo's checker on real logs: it accepts equal logs and detects one flipped byte."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def topics(
 
 
 class Errors(list[BaseException]):
-    """Errors that ended a checker's thread."""
+    """The exceptions that ended a checker's thread."""
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
-"""The walk of `docs/control-plane.md`, command by command, on the page of a plain `twinlog demo` in
-a real Chromium.
+"""The walk of `docs/control-plane.md`, command by command, in a real Chromium on the page of
+`twinlog demo`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def would_be_lost(page: Page) -> int:
 
 
 def printed(demo: Command, command: str) -> list[str]:
-    """Return the arguments of the command that the demo prints."""
+    """Return the arguments of the given command as the demo prints it."""
     pattern = re.compile(f"^twinlog ({command} .*)$", re.MULTILINE)
     eventually(lambda: pattern.search(demo.stdout), what=f"twinlog {command}")
     found = pattern.search(demo.stdout)
@@ -90,7 +90,7 @@ def test_a_newcomer_pauses_and_resumes_a_flow_and_sees_the_standby_take_over(
             page.shows("RUNNING", "h1")
             assert page.run("window.isTheSamePage")
             assert "the demo's mirror was killed" in demo.stdout
-            os.killpg(demo.pid, signal.SIGINT)  # as a terminal does it
+            os.killpg(demo.pid, signal.SIGINT)  # as a terminal does on Ctrl-C
             assert demo.wait() == 0, demo.stderr
             standby.terminate()
             standby.wait()

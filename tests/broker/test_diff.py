@@ -1,4 +1,6 @@
-"""`twinlog diff`: the differences between two real clusters, and what a flow does not copy."""
+"""`twinlog diff` reports the differences between two real clusters, and everything that a flow does
+not copy.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ pytestmark = [pytest.mark.broker]
 
 
 class Pair:
-    """A flow between two clusters, for topics whose names begin with this test's prefix."""
+    """A flow between two clusters that copies the topics with this test's prefix."""
 
     def __init__(self, folder: Path, source: LocalCluster, target: LocalCluster) -> None:
         self.mark = f"d{uuid.uuid4().hex[:8]}"
@@ -138,7 +140,8 @@ def test_groups_are_at_the_offsets_that_the_sync_would_set(
     with Mirror(Path(pair.file), once=True) as mirror:
         mirror.wait()
     remote = f"{pair.alias}.{topic}"
-    assert pair.asked(capsys)[0] == 0  # the sync is off
+    # the group sync is off, so the group is not reported by default
+    assert pair.asked(capsys)[0] == 0
     off = [row for row in pair.found(capsys, "--all") if row[0] == "group"]
     assert [row[-1] for row in off] == ["sync.group.offsets.enabled = false"]
 

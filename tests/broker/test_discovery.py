@@ -1,5 +1,5 @@
-"""A running mirror follows its source's topics: new topics, added partitions, and
-their settings.
+"""A running mirror discovers changes of its source's topics: new topics, added partitions and
+configs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SOON = {"refresh.topics.interval.seconds": "1"}
 
 
 class Follower:
-    """A flow for all topics whose names begin with this test's prefix."""
+    """A flow that copies all topics with this test's prefix."""
 
     def __init__(self, folder: Path, source: LocalCluster, target: LocalCluster) -> None:
         self.source, self.target = source, target
@@ -59,7 +59,7 @@ class Follower:
         eventually(has_arrived, what=f"{name} on the target")
 
     def remotes(self) -> set[str]:
-        """The remote topics of mirrored topics, without the checkpoints topic."""
+        """Return the remote topics, except the checkpoints topic."""
         found = {n for n in topic_names(self.target) if n.startswith(f"{self.alias}.")}
         return found - {f"{self.alias}.checkpoints.internal"}
 
@@ -113,7 +113,8 @@ def test_without_the_refresh_only_topics_that_exist_at_the_start_are_mirrored(
         create_topic(follower.source, follower.topic("second"))
         follower.put("first", 1)
         follower.arrived("first", {0: 5})
-        rounds.pass_by(REPORT)  # with SOON there would have been a look
+        # with `SOON` as its keys, the mirror would have discovered new topics in this time
+        rounds.pass_by(REPORT)
         assert [part.topic for part in mirror.snapshots[0].partitions] == [follower.topic("first")]
         mirror.stop()
     assert follower.remotes() == {follower.remote("first")}
@@ -136,7 +137,7 @@ def test_a_remote_topic_is_made_with_the_configs_of_its_source_but_for_the_exclu
     copied = topic_configs(follower.target, follower.remote("first"))
     assert copied["retention.ms"] == "7200000"
     assert copied["cleanup.policy"] == "compact,delete"
-    # MirrorMaker 2's list, and what nobody has set
+    # configs that MirrorMaker 2's list excludes, or that are not set, are not copied
     assert "min.insync.replicas" not in copied
     assert "unclean.leader.election.enable" not in copied
     assert "follower.replication.throttled.replicas" not in copied
@@ -183,7 +184,8 @@ def test_a_replication_factor_above_the_live_brokers_creates_nothing(
         (flow,) = mirror.wait()
     assert (flow.state, flow.code) == ("FAILED", "REPLICATION_FACTOR")
     assert "replication.factor = 3, but only 1 broker of B is alive, so 1 topic " in flow.reason
-    # a broker that is down for a minute looks the same: neither usage nor configuration
+    # a broker that is down for a minute looks the same, so the exit code is neither that of usage
+    # nor of configuration
     assert [error.exit_code for error in mirror.supervisor.errors] == [1]
     assert follower.remotes() == set()
 
@@ -233,7 +235,7 @@ def test_a_name_that_is_too_long_for_kafka_has_a_code_of_its_own(follower: Follo
     assert follower.remotes() == {follower.remote("first")}
 
 
-# -- nothing is made -----------------------------------------------------------------------
+# -- no topic is created
 
 
 def test_with_creation_off_a_missing_topic_waits_until_a_client_creates_it(

@@ -1,4 +1,4 @@
-"""`twinlog doctor` with a real mirror and its brokers: it names the change that slows the flow."""
+"""`twinlog doctor` with a real mirror and its brokers. It names the change that slows the flow."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RECORDS = 100
 
 
 class Watched:
-    """A mirror of a rig's flow that writes its status file like `twinlog mirror`."""
+    """A mirror of a rig's flow that writes its status file as `twinlog mirror` does."""
 
     def __init__(self, rig: Rig, folder: Path) -> None:
         self.rig, self.file = rig, folder / "mm2.properties"
@@ -58,7 +58,8 @@ def watched(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Watched]:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setattr(observing, "HEARD_FOR_S", 1.5)  # the driver's numbers come twice a second
+    # the driver publishes its numbers twice a second, so a short observation is enough
+    monkeypatch.setattr(observing, "HEARD_FOR_S", 1.5)
     with Rig(source_cluster, target_cluster, tmp_path) as rig:
         rig.create()
         yield Watched(rig, tmp_path)
@@ -93,7 +94,8 @@ def test_paused_and_not_running_and_well(
         assert set(flow["round_trips_ms"]) == {watched.rig.alias, "t"}
         mirror.stop()
     watched_file = next(watched.file.parent.glob("twinlog/*.json"))
-    watched_file.unlink()  # the process of the mirror is this test's: it does not end
+    # the mirror runs in this test's process, which does not end, so its status file would remain
+    watched_file.unlink()
     code, flow = watched.asked(capsys)
     assert (code, causes(flow)) == (1, ["not_running", "paused"])
     assert run(["doctor", str(watched.file)]) == 1

@@ -1,5 +1,5 @@
-"""`twinlog drill` on brokers: it passes for a good copy, fails for each wrong record, and leaves
-nothing behind.
+"""`twinlog drill` on brokers. It passes for a correct copy, fails for each wrong record, and
+removes everything that it has created.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from twinlog.sandbox import LocalCluster
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
 
-# one after the other: `clean` takes what any drill left
+# one after the other, because `clean` removes what any drill has left
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("commands")]
 
 
@@ -53,9 +53,9 @@ class Case:
         self.source, self.target, self.topic = source, target, topic
         self.file = folder / "mm2.properties"
         self.temporary = folder / "temporary"
-        """The folder for a drill's files."""
+        """Temporary folder for the files of drills."""
         self.alias = f"A{topic[-8:]}"
-        """A unique alias, because the state on a shared target names each flow's source."""
+        """A unique alias: the state topic of a shared target contains the source of each flow."""
         self.file.write_text(
             f"clusters = {self.alias}, B\n{self.alias}.bootstrap.servers = {source.bootstrap}\n"
             f"B.bootstrap.servers = {target.bootstrap}\n{self.alias}->B.enabled = true\n"
@@ -66,7 +66,7 @@ class Case:
             create_topic(source, f"{topic}-{number}")
 
     def left(self) -> list[str]:
-        """Return the lines of `drill clean` about remains of drills."""
+        """Return the lines of `drill clean` about remains of earlier drills."""
         lines = []
         for cluster in (self.source, self.target):
             with ClusterClient(settings_of(cluster)) as client:
@@ -84,7 +84,7 @@ def case(
 def drilled(
     case: Case, capsys: pytest.CaptureFixture[str], *words: str
 ) -> tuple[int, dict[str, Any]]:
-    """Return (exit code, output for programs)."""
+    """Run a drill, and return its exit code and its JSON output."""
     capsys.readouterr()
     code = run(["drill", "run", str(case.file), "--yes", "--format", "json", *words])
     said = capsys.readouterr()
@@ -118,7 +118,7 @@ def test_both_rehearsals_are_green_and_leave_a_signed_report(
 
 
 class InProcess(EmittingMirror):
-    """A mirror without Spark in place of the drill's process."""
+    """A mirror without Spark, used instead of the drill's own mirror process."""
 
     def __init__(self, config: Path, *_words: str, pass_fds: Collection[int]) -> None:
         del pass_fds
@@ -126,7 +126,7 @@ class InProcess(EmittingMirror):
         self.start()
 
     def check(self) -> None:
-        """Return no error, because the mirror is still running."""
+        """Do nothing: a mirror in this process cannot have ended with an exit code."""
 
     def kill(self) -> None:
         self.__exit__(None, None, None)
@@ -141,8 +141,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_lost_a_duplicated_and_a_reordered_record_turn_it_red(
     case: Case, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each error is in a separate topic, and differs from the writer's own list of acknowledged
-    records.
+    """One topic lacks a record, one has a duplicate, and one has two records in the wrong order.
+    Each differs from the list of acknowledged records, so the drill fails.
     """
     changes = {
         0: lambda numbers: [n for n in numbers if n != 3],
@@ -174,7 +174,7 @@ def test_a_lost_a_duplicated_and_a_reordered_record_turn_it_red(
 
 @pytest.fixture
 def killed(case: Case) -> Iterator[Case]:
-    """A drill that was killed with SIGKILL after its topics were created."""
+    """A flow whose drill was killed with SIGKILL after it had created its topics."""
     command = "import sys; from twinlog.cli.main import run; sys.exit(run(sys.argv[1:]))"
     with case.file.open("a") as file:
         file.write(f"{case.alias}.ssl.key.password = {PASSWORD}\n")

@@ -1,5 +1,5 @@
-"""A running mirror writes MirrorMaker 2's heartbeats and offset syncs, and MirrorMaker 2's reader
-reads them.
+"""A running mirror writes heartbeats and offset syncs in MirrorMaker 2's format. MirrorMaker 2's
+own classes can read them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NO_HEARTBEATS = "emit.heartbeats.enabled = false"
 
 
 class Pair:
-    """Two clusters under this test's aliases, and a topic to mirror."""
+    """Two clusters with aliases of this test, and a topic to mirror."""
 
     def __init__(self, folder: Path, source: LocalCluster, target: LocalCluster) -> None:
         mark = uuid.uuid4().hex[:8]
@@ -81,7 +81,9 @@ def syncs_in(cluster: LocalCluster, topic: str) -> list[OffsetSync]:
 
 
 def places(pair: Pair) -> dict[bytes, tuple[int, int]]:
-    """Return value -> (upstream, downstream), as an independent client reads both sides."""
+    """Return (upstream, downstream) offsets by record value. An independent client has read both
+    clusters.
+    """
     there = {one.value: one.offset for one in read_all(pair.target, f"{pair.a}.{pair.topic}")}
     here = {one.value: one.offset for one in read_all(pair.source, pair.topic)}
     return {value: (here[value], there[value]) for value in there if value is not None}
@@ -96,7 +98,7 @@ def heartbeats_of(cluster: LocalCluster, pair: Pair) -> list[tuple[Seen, Heartbe
 
 @pytest.fixture(scope="module")
 def alone() -> Iterator[LocalCluster]:
-    """Separate clusters, because all tests would mirror heartbeats on a shared one."""
+    """A separate cluster, because on a shared one all tests' heartbeats would be mirrored."""
     with private_cluster("beats", 1) as cluster:
         yield cluster
 
@@ -105,8 +107,8 @@ def alone() -> Iterator[LocalCluster]:
 def test_heartbeats_of_both_directions_arrive_and_tell_the_topology(
     tmp_path: Path, alone: LocalCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """B->A is not enabled, but MirrorMaker 2 would run it to write heartbeats to A. Here A and B
-    are one cluster.
+    """Only A->B is enabled, but heartbeats arrive in both directions: like MirrorMaker 2, the
+    mirror runs B->A only to write heartbeats to A. Here A and B are one cluster.
     """
     began_ms = int(time.time() * 1000)
     pair = Pair(tmp_path, alone, alone)
@@ -234,7 +236,7 @@ def test_java_translates_by_our_offset_syncs_and_never_too_far(jvm: Any, pair: P
 
 
 class _OffsetSyncStore:
-    """Java's package-private class of this name."""
+    """Calls Java's package-private class of this name."""
 
     def __init__(self, jvm: Any, pair: Pair) -> None:
         self._jvm = jvm
@@ -259,7 +261,9 @@ class _OffsetSyncStore:
         self._tp = jvm.org.apache.kafka.common.TopicPartition(pair.topic, 0)
 
     def translate(self, offset: int) -> int:
-        """Return the translation; -1 if there is none, or if the offset is too old."""
+        """Return the translated offset, or -1 if there is no translation or the offset is too
+        old.
+        """
         long = self._jvm.java.lang.Long.valueOf(str(offset))
         found = self._call("translateDownstream", "g", self._tp, long)
         return int(found.getAsLong()) if found.isPresent() else -1

@@ -1,4 +1,6 @@
-"""A group may have any name. It is escaped for people, and exact for programs."""
+"""A group name may contain any characters. It is escaped in output for people, and exact in
+JSON.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]")
 
 @pytest.fixture(autouse=True)
 def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Logging as set up by `twinlog mirror --log-file`, and a folder for status and events."""
+    """Set up logging as `twinlog mirror --log-file` does, with a folder for status and events.
+    Return the log file.
+    """
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     root, ours = logging.getLogger(), logging.getLogger("twinlog")
     handlers, level, our_level = root.handlers[:], root.level, ours.level
@@ -58,10 +62,11 @@ def test_a_group_with_escape_sequences_reaches_no_terminal_and_no_log_as_such(
     create_topic(pair.a, pair.topic)
     produce(pair.a, pair.topic, [Outgoing(value=b"%d" % n) for n in range(10)])
     with Mirror(pair.config, once=True) as mirror:
-        mirror.wait()  # the target has the topic
+        mirror.wait()  # so that the target has the topic
     group = f"{pair.group}-{EVIL}"
     commit(pair.a, group, pair.topic, 4)
-    member = consumer(pair.b, config={"group.id": group})  # it is left alone, which is said
+    # an active member, so the sync leaves the group alone and reports it
+    member = consumer(pair.b, config={"group.id": group})
     member.subscribe([pair.remote])
     events, status = EventLog(pair.config), StatusFile(pair.config)
     events.start()

@@ -1,5 +1,5 @@
-"""`twinlog export`: the file has exactly the records of one side, and the command reports missing
-ones.
+"""`twinlog export` writes exactly the records of one cluster to a file, and reports missing
+records.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ODD = [
 
 
 class Side:
-    """A file with one flow, and its source topic; the target cluster has the copy."""
+    """A configuration file with one flow, its source topic, and the copy on the target."""
 
     def __init__(
         self, source: LocalCluster, target: LocalCluster, topic: str, folder: Path
@@ -154,7 +154,7 @@ def test_aborted_records_are_left_out_unless_asked_for(
     create_topic(side.source, side.topic)
     produce_transaction(side.source, side.topic, [Outgoing(value=b"a")] * 3, commit=True)
     produce_transaction(side.source, side.topic, [Outgoing(value=b"b")] * 2, commit=False)
-    # the end of a transaction is answered before its marker is in the log
+    # a client is informed of the end of a transaction before the marker is in the log
     eventually(lambda: side.export("--to", "7", name=f"try-{uuid.uuid4()}") == 0)
     produce(side.source, side.topic, [Outgoing(value=b"c")])
     capsys.readouterr()

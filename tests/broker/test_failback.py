@@ -1,4 +1,6 @@
-"""The old source is back: records that only it has are found, saved and replayed."""
+"""The old source is back after a failover. The records that only it has are found, saved and
+replayed.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def case(
 
 
 def tail_with_transactions(pair: Pair) -> None:
-    """Offsets 20 to 31 of A: records, markers, aborted records, and bytes that are not text."""
+    """Write offsets 20 to 31 of A: records, markers, aborted records, and a record whose key and
+    header are not text.
+    """
     produce(pair.a, pair.topic, numbered(20, 3))
     produce_transaction(pair.a, pair.topic, numbered(900, 2), commit=False)
     produce_transaction(pair.a, pair.topic, numbered(23, 2), commit=True)
@@ -110,7 +114,7 @@ def test_tail_is_found_and_saved_once_though_the_command_dies_at_each_step(
     (told,) = case.manifest()["files"]
     assert told["sha256"] == hashlib.sha256(file.read_bytes()).hexdigest()
     before = file.stat()
-    produce(pair.a, pair.topic, numbered(25, 1))  # somebody still writes to A
+    produce(pair.a, pair.topic, numbered(25, 1))  # a client still writes to A
     assert case.run()[0] == 0
     assert file.stat() == before
     assert [one["value"] for one in case.lines()][-1] == "25"
@@ -144,7 +148,9 @@ def test_deleted_ranges_are_reported_and_an_open_transaction_is_waited_for(case:
 
 
 def test_replay_brings_every_record_once_though_the_command_dies_at_each_step(case: Case) -> None:
-    """The records are in three transactions, between transactions of new owners."""
+    """A replay dies at each of its steps and is started again. Every record arrives once. The
+    records are in three transactions, and the new owners' records precede and follow them.
+    """
     pair = case.pair
     produce(pair.a, pair.topic, numbered(20, 2_100))
     produce_transaction(pair.a, pair.topic, numbered(9_000, 2), commit=False)
@@ -152,10 +158,10 @@ def test_replay_brings_every_record_once_though_the_command_dies_at_each_step(ca
     case.fail_over()
     before = seen(pair, pair.b)
     for moment, where in (
-        ("behind", f"{TRANSACTIONS}.write"),  # the first offset, before the intent
+        ("behind", f"{TRANSACTIONS}.write"),  # the first offset is noted, the intent is not
         ("before", f"{REPLAY}._partition"),
-        ("before", f"{TRANSACTIONS}.end"),  # appended, and not committed
-        ("behind", f"{TRANSACTIONS}.end"),  # committed, and nobody was told
+        ("before", f"{TRANSACTIONS}.end"),  # appended, but not committed
+        ("behind", f"{TRANSACTIONS}.end"),  # committed, but not noted
         ("behind", f"{REPLAY}._partition"),
     ):
         case.killed(moment, where, "replay")
@@ -177,8 +183,8 @@ def test_replay_brings_every_record_once_though_the_command_dies_at_each_step(ca
 
 
 def test_a_replay_continues_only_from_the_folder_with_the_next_records(case: Case) -> None:
-    """The replay is killed after its first transaction. Then retention deletes the next records on
-    A.
+    """A replay is killed after its first transaction, and then retention deletes its next records
+    on A. It can continue only with the folder in which they were saved.
     """
     pair, begun = case.pair, case.folder
     produce(pair.a, pair.topic, numbered(20, 1_010))
@@ -214,7 +220,10 @@ def test_a_source_whose_offset_map_was_deleted_is_not_taken_for_one_that_was_nev
 def test_a_partition_whose_rows_and_records_were_deleted_was_copied_nevertheless(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The topic has only records of new owners. The map's topic exists, too."""
+    """The map's rows and the copied records of a partition were deleted, so the topic has only
+    records of new owners. The partition was copied all the same: the replay must report
+    TAIL_UNKNOWN instead of appending everything.
+    """
     pair = case.pair
     produce(pair.a, pair.topic, numbered(20, 3))
     case.fail_over()
@@ -225,7 +234,7 @@ def test_a_partition_whose_rows_and_records_were_deleted_was_copied_nevertheless
     alter_topic_configs(pair.b, rows, {"cleanup.policy": "compact"})
     delete_records(pair.b, pair.remote, before=20)
     before = seen(pair, pair.b)
-    monkeypatch.setattr(map_reader, "_readers", {})  # a command is a process that has read nothing
+    monkeypatch.setattr(map_reader, "_readers", {})  # a new process has read no map yet
     code, said = case.run("replay")
     assert (code, "[TAIL_UNKNOWN]" in said) == (1, True), said
     assert seen(pair, pair.b) == before
@@ -310,5 +319,5 @@ def test_under_identity_the_reverse_flow_begins_after_the_last_common_record(
 
 
 def _closed(home: Commands) -> set[str]:
-    """Closed gates of a failback."""
+    """Return the closed gates of a failback."""
     return {one["gate"] for one in home.show("plan")[1]["plan"]["gates"] if not one["is_open"]}

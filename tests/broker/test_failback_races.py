@@ -1,5 +1,5 @@
-"""A failback and a demotion at the same time: the records of the tail reach the target once, and
-the later command reports the conflict.
+"""A failback and a demotion run at the same time. The records of the tail reach the target once,
+and the later command reports the conflict.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def steering_of(case: Case) -> FlowSteering:
 
 
 def demote_anyway(case: Case) -> None:
-    """Demote like a release without replays, or like a command that was killed."""
+    """Demote without checking for replays, like an older release or a command that was killed after
+    its check.
+    """
     with closing(steering_of(case)) as steering:
         steering.append(
             [one.intent.encode() for one in steering.changes(IntentKind.PROMOTE, is_set=False)]
@@ -70,7 +72,7 @@ def copy(case: Case) -> list[str]:
 
 
 def wishes(case: Case, kind: IntentKind) -> int:
-    """Number of intents of the flow and its topics."""
+    """Return the number of intents of this kind for the flow and its topics."""
     with closing(steering_of(case)) as steering:
         return len(steering.intents().topics(kind)) + (steering.intents().get(kind) is not None)
 
@@ -82,7 +84,9 @@ def on_target(case: Case) -> list[int]:
 def demote_while_saving(
     case: Case, monkeypatch: pytest.MonkeyPatch, *, promotes_again: bool = False
 ) -> None:
-    """Another operator demotes the flow while the tail is saved, and a mirror copies the tail."""
+    """Start a failback during which another operator demotes the flow while the tail is saved, so
+    that a mirror copies the tail.
+    """
     produce(case.pair.a, case.pair.topic, numbered(20, 30))
     case.fail_over(new_owners=0)
     save = SavedTail.write_manifest
@@ -115,7 +119,9 @@ def test_a_flow_that_is_demoted_while_the_tail_is_saved(
 def test_a_flow_that_is_demoted_and_promoted_again_while_the_tail_is_saved(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The intents alone do not show the demotion."""
+    """The flow is demoted and promoted again while the tail is saved. The intents at the end do not
+    show the demotion, but the replay must detect it, because the mirror has copied the tail.
+    """
     demote_while_saving(case, monkeypatch, promotes_again=True)
     for tail in ("replay", "keep"):
         code, said = case.run(tail)
@@ -150,7 +156,9 @@ def test_a_flow_that_is_demoted_while_the_command_waits_for_an_answer(
 def test_a_flow_that_is_demoted_between_two_portions(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`flow demote` refuses. After a demotion that does not refuse, nothing more is committed."""
+    """A demotion between two portions of a replay is refused. If it is forced, the replay commits
+    no further portion.
+    """
     produce(case.pair.a, case.pair.topic, numbered(20, 2_500))
     case.fail_over()
     before = on_target(case)
@@ -181,7 +189,9 @@ def test_a_flow_that_is_demoted_between_two_portions(
 def test_a_demotion_and_a_replay_detect_each_other(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The demotion's row is written directly before or after the row that announces the replay."""
+    """The demotion's row is written directly before or after the row that announces the replay. One
+    of the two commands must detect the other.
+    """
     produce(case.pair.a, case.pair.topic, numbered(20, 30))
     case.fail_over()
     before = on_target(case)
@@ -222,7 +232,10 @@ def test_a_demotion_and_a_replay_detect_each_other(
 
 
 def test_a_demotion_that_dies_after_its_row(case: Case) -> None:
-    """Nothing was appended yet, so the demotion is withdrawn, and the copy may continue."""
+    """A replay was announced but has appended nothing, so a demotion is refused until `failback
+    abort`. A demotion that then dies directly after it has written its row has taken effect: the
+    copy continues.
+    """
     produce(case.pair.a, case.pair.topic, numbered(20, 30))
     case.fail_over(new_owners=0)
     case.killed("before", "twinlog.control.failback.failback:Replay._partition", "replay")
@@ -237,8 +250,8 @@ def test_a_demotion_that_dies_after_its_row(case: Case) -> None:
 
 
 def test_the_other_topics_of_a_replayed_flow_are_still_copied(case: Case) -> None:
-    """The replayed topics stay promoted by name, and the other topics of the flow are copied
-    again.
+    """A flow is demoted after a replay. The replayed topics stay promoted by name, and only the
+    flow's other topics are copied again.
     """
     pair = case.pair
     produce(pair.a, pair.topic, numbered(20, 30))
@@ -251,7 +264,7 @@ def test_the_other_topics_of_a_replayed_flow_are_still_copied(case: Case) -> Non
     assert run(["topic", "promote", str(pair.config), "--topics", pair.topic]) == 0
     assert demote(case)[0] == 0
     assert run(["topic", "demote", str(pair.config), "--topics", pair.topic]) == 1
-    # nor by way of a release
+    # releasing and resuming the topic does not start its copy again either
     assert run(["topic", "release", str(pair.config), "--topics", pair.topic]) == 0
     assert run(["topic", "demote", str(pair.config), "--topics", pair.topic]) == 0
     assert run(["topic", "resume", str(pair.config), "--topics", pair.topic]) == 1
@@ -282,7 +295,7 @@ def test_repair_accepts_no_replay(case: Case, monkeypatch: pytest.MonkeyPatch) -
 
 
 def standing(case: Case) -> dict[str, Any]:
-    """The stopped partition, once the published status shows that it has stopped."""
+    """Return the stopped partition, as soon as the published status reports it."""
     capsys, found = case.failback.capsys, dict[str, Any]()
 
     def is_told() -> bool:

@@ -1,4 +1,4 @@
-"""A failback of many partitions queries all of them together."""
+"""A failback of many partitions queries them together, so the number of requests does not grow."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ FORGOTTEN = "twinlog.survey.picture.known_producers"
 
 
 def failed_over(pair: Pair, partitions: int) -> None:
-    """Each partition has batches of two sizes on both sides; the first one has a tail."""
+    """Fail over a flow whose partitions have batches of two sizes on both clusters. The first
+    partition has a tail.
+    """
     create_topic(pair.a, pair.topic, partitions)
     for size in (10, 20_000):
         some = [Outgoing(value=bytes(size), partition=one) for one in range(partitions)]
@@ -40,7 +42,7 @@ def failed_over(pair: Pair, partitions: int) -> None:
 def asked(
     pair: Pair, partitions: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Counter[str]:
-    """Number of requests of a plan, by kind."""
+    """Return the number of requests that `failback plan` sends, by kind."""
     kinds, attempt = Counter[str](), ClusterClient.attempt
 
     def counted(self: ClusterClient, node: Any, request: Any, **named: Any) -> Any:
@@ -77,10 +79,11 @@ def test_requests_of_a_plan_do_not_grow_with_the_partitions(
         )
         failed_over(pair, partitions)
         by_size.append(asked(pair, partitions, capsys, monkeypatch))
-        if not identity:  # its end is bisected then
+        if not identity:  # without map rows, the end of the copy is found by bisection
             with monkeypatch.context() as forgotten:
                 forgotten.setattr(FORGOTTEN, lambda *_: {})
                 asked(pair, partitions, capsys, monkeypatch)
     few, many = by_size
-    # beside them, more partitions of the offset map have rows
+    # many partitions have map rows in more partitions of the map topic, which cost a few more
+    # requests
     assert many.total() <= few.total() + 3 * MAP_PARTITIONS, (few, many)

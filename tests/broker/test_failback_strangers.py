@@ -1,5 +1,5 @@
 """A replay appends only to copies of its own flow. A topic of the same name may belong to another
-client, or be the original of the old source's records.
+client, or be the original from which the old source was copied.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ def circle(source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path:
 def brought_home(
     circle: Circle, config: Path, capsys: pytest.CaptureFixture[str], *words: str
 ) -> tuple[int, str]:
-    """Fail over, then replay all records that never arrived."""
+    """Fail over, then replay all records that never arrived. Return the exit code and the
+    output.
+    """
     assert run(["failover", "run", str(config), "--yes", "--reason", "A is lost"]) == 0
     folder = config.parent / "tail"
     replay = ["--tail", "replay", "--save", str(folder), "--yes", *words]

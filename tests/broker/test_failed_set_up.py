@@ -1,4 +1,6 @@
-"""A failed set-up runs no lane, so the next leader of the flow does not wait for it."""
+"""A set-up that fails has started no lane, so the next leader of the flow does not wait for
+lanes.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ from twinlog.sandbox import LocalCluster
 pytestmark = pytest.mark.broker
 
 TOO_MANY = "replication.factor = 2\n"
-"""More replicas than the target has brokers."""
+"""Configuration line that demands more replicas than the target has brokers."""
 
 
 @pytest.fixture
@@ -64,7 +66,9 @@ def fails_at_once(setup: FlowSetup, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def another_leads(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> tuple[FlowSetup, PreparedFlow]:
-    """The process that failed and lost the lead, and the one that leads now."""
+    """Return the set-up of a process that failed and lost the lead, and the flow of the process
+    that leads now.
+    """
     first, second = set_up(pair), set_up(pair)
     fails_at_once(first, monkeypatch)
     assert first.membership is not None
@@ -128,8 +132,8 @@ def test_a_set_up_waits_for_late_requests_of_a_killed_process(
 def test_a_set_up_waits_for_late_requests_once_however_often_it_fails(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If a set-up fails repeatedly, the wait for late requests counts from the first attempt that
-    led.
+    """A set-up fails repeatedly. The wait for late requests begins at its first attempt that led,
+    and is not extended by later attempts.
     """
     was_killed(pair, monkeypatch)
     monkeypatch.setattr("twinlog.lane.late_requests.wait_s", lambda: 3600.0)
@@ -147,7 +151,9 @@ def test_a_set_up_waits_for_late_requests_once_however_often_it_fails(
 def test_a_generation_that_another_process_claimed_is_not_ended(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The state topic had lost this process's claim when another process won the same number."""
+    """The state topic lost a process's claim, and another process has won the same generation. When
+    the first process ends, it must not end this generation.
+    """
     first, prepared = another_leads(pair, monkeypatch)
     idle = first.claims.idle
     assert idle is not None
@@ -182,7 +188,7 @@ def test_a_promotion_ends_it(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_mirror_copies_immediately_after_one_that_could_not_start(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # its end is noted as well as can be within a second, which a busy machine may not have
+    # ending the generation may take longer than a second on a busy machine, so wait longer
     monkeypatch.setattr("twinlog.control.leading.claims.IDLE_ENDS_WITHIN_S", PATIENCE_S)
     text = pair.config.read_text()
     pair.config.write_text(text + TOO_MANY)

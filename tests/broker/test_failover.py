@@ -1,4 +1,6 @@
-"""The source is lost or given up: groups move exactly, and the copy becomes the original."""
+"""The source is lost or given up. A failover moves groups exactly, and the copy becomes the
+original.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ OVER = "twinlog.control.cutover.failover:wait_until_over"
 
 
 class Case:
-    """A copied topic, and groups at every position of it."""
+    """A topic that was copied, and groups at different positions in it."""
 
     def __init__(
         self, a: LocalCluster, b: LocalCluster, folder: Path, *, identity: bool = False
@@ -115,7 +117,9 @@ def test_plan_shows_missing_records_and_changes_nothing(
 def test_every_group_resumes_exactly_though_the_command_dies_at_each_step(
     case: Case, failover: Commands
 ) -> None:
-    """No mirror runs. Each run of the command continues where the previous one died."""
+    """A failover without a mirror dies at each of its steps. Each run continues where the previous
+    one died, and every group resumes exactly.
+    """
     pair = case.pair
     groups = [pair.stop_at(offset) for offset in (0, 7, 20)]
     case.copy()
@@ -128,7 +132,7 @@ def test_every_group_resumes_exactly_though_the_command_dies_at_each_step(
     assert code == 0
     assert all(one["is_done"] for one in after["after"]["groups"])
     assert [case.there(group) for group in groups] == [0, 7, 20]
-    produce(pair.b, pair.remote, numbered(1000, 3))  # the new original
+    produce(pair.b, pair.remote, numbered(1000, 3))  # the promoted topic gets new records
     assert case.there(late) == 20, "at the end of the copy: what it had read never arrived"
     assert resume(pair.b, late, pair.remote) == [b"1000", b"1001", b"1002"]
     assert resume(pair.b, groups[1], pair.remote)[:2] == [b"7", b"8"]
@@ -145,12 +149,14 @@ def test_every_group_resumes_exactly_though_the_command_dies_at_each_step(
 
 
 def test_a_repeated_run_never_skips_records_of_new_owners(case: Case, failover: Commands) -> None:
-    """Records of other clients are not part of the copy, although they extend the log."""
+    """Other clients have written to the promoted topic, so its log is longer than the copy. A
+    repeated run must not set a group to an offset after their records.
+    """
     pair = case.pair
     case.copy()
     assert failover.do("run", "--yes")[0] == 0
     produce(pair.b, pair.remote, numbered(1000, 10))
-    late = pair.stop_at(27)  # somebody went on on the source, ahead of the copy
+    late = pair.stop_at(27)  # a group read on the source, further than the copy
     code, after = failover.show("run", "--yes")
     assert code == 0
     (one,) = after["after"]["groups"]
@@ -207,7 +213,9 @@ def test_plans_name_the_topics_that_do_not_keep_their_names(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """MirrorMaker 2 names these topics in the same way under the identity policy."""
+    """Some topics do not keep their names under the identity policy. Their remote names are the
+    same as MirrorMaker 2's, and plans report them.
+    """
     case = Case(source_cluster, target_cluster, tmp_path, identity=True)
     pair = case.pair
     topic = f"{pair.topic}-heartbeats"
@@ -235,7 +243,9 @@ def test_source_that_is_killed_while_a_mirror_runs(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The status row has the last known end of the source, and the checkpoints have the groups."""
+    """The source is killed while a mirror runs. The last status row has the source's last known
+    end, and the checkpoints have its groups, so the failover can use both.
+    """
     monkeypatch.setattr("twinlog.control.cutover.scope.SOURCE_ANSWERS_WITHIN_S", 1.0)
     case = Case(short_lived, target_cluster, tmp_path)
     pair, failover = case.pair, Commands("failover", case.pair.config, capsys)

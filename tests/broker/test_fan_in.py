@@ -1,5 +1,5 @@
-"""Several flows write to one topic of the same name, as MirrorMaker 1 aggregates. Each copy is
-exact, and no flow disturbs another.
+"""Several flows write to one topic of the same name, as MirrorMaker 1 does to aggregate clusters.
+Each copy is exact, and no flow disturbs another.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from twinlog.survey.map_reader import MapReader
 pytestmark = pytest.mark.broker
 
 SOURCES: Final = "ABC"
-"""Aliases of the source clusters, by number."""
+"""Aliases of the source clusters. An alias's index is its cluster's index."""
 TARGET: Final = 3
 RATE: Final = 200
-"""Batches per second of each source."""
+"""Number of batches per second that each source gets under load."""
 
 
 class Batches:
-    """Writes this many batches of one record per second until its block ends."""
+    """Writes `per_second` batches of one record each to a topic until its block ends."""
 
     def __init__(self, cluster: LocalCluster, topic: str, tag: str, per_second: int) -> None:
         self._client = producer(cluster, linger_ms=0)
@@ -67,7 +67,9 @@ class Batches:
 
 
 class FanIn:
-    """Flows from `SOURCES` into the last cluster, each with its own supervisor."""
+    """Flows from each cluster of `SOURCES` into the last cluster. Each flow has its own
+    supervisor.
+    """
 
     def __init__(self, folder: Path, clusters: Sequence[LocalCluster]) -> None:
         self.circle = Circle(folder, clusters)
@@ -76,7 +78,9 @@ class FanIn:
         self.mirrors: dict[str, Mirror] = {}
 
     def begin(self, stack: ExitStack, alias: str, *, waits: bool = True) -> None:
-        """Start this flow. By default, wait until all flows are at the ends of their sources."""
+        """Start the flow from `alias`. By default, wait until all started flows are at the ends of
+        their sources.
+        """
         at = SOURCES.index(alias)
         self.circle.put(at, count=5)
         config = self.circle.file(
@@ -109,7 +113,7 @@ class FanIn:
         )
 
     def cold_starts(self, alias: str) -> int:
-        """Return the number of cold starts of the flow's copy, by the terms in its map."""
+        """Return the number of cold starts of the flow's copy, found by the terms in its map."""
         flow_source = self.circle.name(alias)
         with ClusterClient(settings_for(self.clusters[TARGET].bootstrap, "c")) as client:
             maps = MapReader(client, offset_map_topic(flow_source), MAP_PARTITIONS).read()
@@ -124,7 +128,7 @@ class FanIn:
 
 
 def each_once(fan: FanIn) -> None:
-    """Return whether the target has every record of each source once and in order."""
+    """Check that the target has every record of each source once and in order."""
     there = fan.circle.values(TARGET, fan.topic)
     total = 0
     for source in range(len(fan.mirrors)):
@@ -168,7 +172,7 @@ def test_groups_that_would_skip_records_of_another_source(
     alone = circle.file({"A": 0, "T": TARGET}, ["A->T"], "alone", **keys)
 
     def said(file: Path, *flows: str) -> list[list[str]]:
-        """Return the notes of `check` on each flow."""
+        """Return the notes of `check` about other writers, for each of the flows."""
         known = {one.flow: one.notes for one in check(load(file, environment={})).flows}
         return [[n for n in known[circle.flow(f)] if "also gets" in n] for f in flows]
 
@@ -214,8 +218,8 @@ def test_a_third_flow_that_joins_later_disturbs_neither(
 
 
 def per_second(fan: FanIn, aliases: Sequence[str], seconds: float) -> dict[str, float]:
-    """Return the records per second that each flow copies."""
+    """Return the number of records per second that each flow copies."""
     before, began = {alias: fan.copied(alias) for alias in aliases}, time.monotonic()
-    time.sleep(seconds)  # over which the rate is measured
+    time.sleep(seconds)  # the rate is measured over this time
     took_s = time.monotonic() - began
     return {alias: (fan.copied(alias) - before[alias]) / took_s for alias in aliases}

@@ -1,6 +1,5 @@
-"""The rights for optional features on secured clusters: the second table of docs/security.md, row
-by row. Each test lacks one right: the feature is disabled with one log line, and the copy
-continues.
+"""The rights of optional features on secured clusters, as in the second table of docs/security.md.
+Each test withholds one right: the feature is disabled with one log line, and the copy continues.
 """
 
 from __future__ import annotations
@@ -60,26 +59,26 @@ FEATURES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One right, and the consequence if it is missing."""
+    """One right of an optional feature, and the consequence if the right is missing."""
 
     feature: str
     cluster: str
     operation: str
     on: str
-    """The cluster as named in the table: A is the source, B the target."""
+    """The resource as named in the table, in which A is the source and B the target."""
     key: str = ""
-    """The key that avoids the log line."""
+    """The setting that avoids the log line by disabling the feature."""
     code: str = "TOPIC_UNAUTHORIZED"
     is_off: bool = True
     stops: bool = False
-    """Whether the flow does not run, because it would not know where to begin."""
+    """True if the flow does not run without the right, because it would not know where to begin."""
     says: str = ""
-    """Text in the line if it does not name the ACL in the usual way."""
+    """Text in the log line, if the line does not name the ACL in the usual way."""
     checked: bool = True
-    """Whether `check` can detect it before anything is written."""
+    """True if `check` detects the missing right before anything is written."""
     implied_by: str = ""
-    """Another operation on the same resource that includes this one. To lack the right, both must
-    be missing.
+    """Another operation on the same resource that includes this one, so a user must lack both to
+    lack the right.
     """
 
     def __str__(self) -> str:
@@ -97,7 +96,8 @@ def _rows(
     feature: str, cluster: str, operations: str, on: str, key: str, *, reads: bool = False
 ) -> Iterator[Row]:
     for operation in operations.split():
-        # who may read a topic that is not there yet is told so, and not whether it may write
+        # If the topic does not exist yet, brokers report only to users with READ that it is
+        # missing, not whether they have WRITE.
         checked = feature != ADOPTION and not (reads and operation == "WRITE")
         yield Row(
             feature=feature,
@@ -211,7 +211,7 @@ ROWS: Final = (
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[SecuredPair]:
-    # of this module alone: the topic of heartbeats is every mirror's
+    # separate clusters, because the mirrors of all tests would share the heartbeats topic
     with secured_pair("features") as clusters:
         yield clusters
 
@@ -222,7 +222,7 @@ def no_long_silence(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Scene:
-    """A flow with one enabled feature, and the data for that feature."""
+    """A flow with one enabled feature, and the data that this feature needs."""
 
     def __init__(self, flow: Flow, feature: str) -> None:
         self.flow, self.feature = flow, feature
@@ -267,7 +267,7 @@ class Scene:
             commit(self.source, self.group, flow.topic, 0)
 
     def _mirror_back(self) -> None:
-        """Also mirror a topic of the target to the source."""
+        """Start a further mirror that copies a topic of the target to the source."""
         flow, pair = self.flow, self.flow.pair
         create_topic(self.target, flow.topic)
         produce(self.target, flow.topic, [Outgoing(value=b"%d" % n) for n in range(20)])
@@ -285,7 +285,7 @@ class Scene:
             mirror.wait()
 
     def rights(self) -> list[tuple[str, Grant]]:
-        """The rights of the copy, and further ones for the feature that are not its own rows."""
+        """Return the rights of the copy, and those of the feature that have no row of their own."""
         a, b, topic = self.flow.source, self.flow.target, self.flow.topic
         found = [
             ("source", Grant(operation="READ", kind="topic", name=f"{topic}*")),
@@ -309,7 +309,7 @@ class Scene:
         return found
 
     def config(self, rights: Sequence[Row]) -> Path:
-        """Write the configuration, with users that have these rights."""
+        """Write a configuration whose users have exactly these rights and those of the copy."""
         given = [*self.rights(), *((row.cluster, self.grant(row)) for row in rights)]
         users = [
             self.flow.pair.user(cluster, [grant for side, grant in given if side == name])
@@ -340,8 +340,8 @@ class Scene:
             yield f"twinlog.source.group.id = {self.group}"
 
     def run(self, config: Path, within: float = PATIENCE_S) -> FlowSnapshot:
-        """Run to the end, or until there are heartbeats, or until the status was written or
-        rejected.
+        """Run the flow, and return its last snapshot. With most features it runs with --once. With
+        heartbeats or the status, it runs until some were written or rejected.
         """
         if self.feature not in (HEARTBEATS, STATUS):
             adopts = self.feature == ADOPTION
@@ -359,7 +359,7 @@ class Scene:
         return found
 
     def beats(self) -> tuple[list[Seen], list[Seen]]:
-        """Number of heartbeats on source and target."""
+        """Return the heartbeats on the source and those on the target."""
         here, there = (
             read_all(one, HEARTBEATS_TOPIC) if HEARTBEATS_TOPIC in topic_names(one) else []
             for one in (self.source, self.target)
@@ -367,8 +367,8 @@ class Scene:
         return here, there
 
     def works(self, row: Row | None = None) -> bool:
-        """Return whether the feature works. Heartbeats are checked on the row's cluster, or on
-        both.
+        """Return True if the feature works. Heartbeats are checked on the cluster of `row`, or on
+        both clusters if `row` is None.
         """
         flow = self.flow
         if self.feature == SYNC:
@@ -400,7 +400,7 @@ class Scene:
 
 
 def _topic_of(feature: str, seen: Seen) -> str:
-    """Return the topic in a record of MirrorMaker 2."""
+    """Return the source topic that a record in MirrorMaker 2's format is about."""
     if feature in (CHECKPOINTS, WAY_BACK):
         return Checkpoint.decode(seen.key, seen.value).topic_partition.topic
     if feature in (SYNCS_AT_SOURCE, SYNCS_AT_TARGET):
@@ -426,7 +426,7 @@ def flow(pair: SecuredPair, fresh_topic: str, tmp_path: Path) -> Flow:
 
 
 def checked(config: Path) -> list[str]:
-    """Return all lines of `check` about the flow."""
+    """Return all notes and problems that `check` reports about the flow."""
     (flow,) = check(load(config, environment={})).flows
     return [*flow.notes, *map(str, flow.problems)]
 
@@ -463,7 +463,7 @@ SAMPLED = [
     pytest.param(row, id=str(row), marks=[pytest.mark.long] if number % 2 else [])
     for number, row in enumerate(ROWS)
 ]
-"""Half of the rows: each one is a step of a sweep, and half of them suffice for most runs."""
+"""All rows, of which the gate runs only every second one: the rows are steps of one sweep."""
 
 
 @pytest.mark.parametrize("missing", SAMPLED)
@@ -471,7 +471,7 @@ def test_without_this_right(missing: Row, flow: Flow, caplog: pytest.LogCaptureF
     scene = Scene(flow, missing.feature)
     acl = scene.grant(missing)
     if missing.operation == "READ" and not missing.is_off:
-        # what is empty is not read
+        # READ is needed only if the topic has records
         create_topic(scene.cluster(missing), acl.name, configs={"cleanup.policy": "compact"})
         produce(scene.cluster(missing), acl.name, [Outgoing(key=FILLER, value=b"")])
     taken = (missing.operation, missing.implied_by)
@@ -504,7 +504,7 @@ def test_without_this_right(missing: Row, flow: Flow, caplog: pytest.LogCaptureF
 
 
 class ShareScene(Scene):
-    """A synchronized share group. The right to describe it is among those that may be missing."""
+    """A scene whose group is a share group. The rights to describe the group may be missing."""
 
     def __init__(self, flow: Flow) -> None:
         super().__init__(flow, SYNC)

@@ -1,8 +1,8 @@
 """The topologies of MirrorMaker 2's documentation: one way, fan-out, aggregation, a chain,
-active/active, and three data centres of two clusters each.
+active/active, and three data centres with two clusters each.
 
-Records are compared by content and offset, and every cluster has exactly the topics that it should:
-nothing ever comes back to where it was.
+Records are compared by content and offset. Every cluster must have exactly the expected topics, so
+no record is copied back to the cluster where it was written.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MORE: Final = 4
 def clusters(
     source_cluster: LocalCluster, target_cluster: LocalCluster
 ) -> Iterator[list[LocalCluster]]:
-    """Six clusters of one broker each."""
+    """Six clusters of one broker each, two of which are shared with other tests."""
     with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
         more = [LocalCluster(f"shape{number}", jvm_flags=QUICK_JVM) for number in range(MORE)]
         for cluster in more:
@@ -49,7 +49,9 @@ def clusters(
 
 
 class Shape:
-    """Flows between clusters under this test's aliases, for topics with its prefix."""
+    """Flows between clusters that have aliases of this test. They copy the topics with this test's
+    prefix.
+    """
 
     def __init__(self, folder: Path, clusters: list[LocalCluster], *names: str) -> None:
         self.mark = f"s{uuid.uuid4().hex[:6]}"
@@ -60,16 +62,18 @@ class Shape:
         return f"{self.mark}{name}"
 
     def topic(self, name: str, *hops: str) -> str:
-        """Return a topic's remote name: `topic("orders", "B", "A")` came from A through B."""
+        """Return a topic's name after it was copied by these hops. `topic("orders", "B", "A")` was
+        copied from A to B, and from there to this cluster.
+        """
         return ".".join([*map(self.alias, hops), f"{self.mark}-{name}"])
 
     def pattern(self, name: str) -> str:
-        """Return a pattern for the topic on every cluster."""
+        """Return a pattern that matches the topic and all its remote names."""
         return f"(.*\\\\.)?{self.mark}-{name}"
 
     def config(self, flows: Iterable[str], lines: Mapping[str, str]) -> Path:
-        """Write the configuration. `A->B` at the start of a key is replaced by this
-        test's names.
+        """Write the configuration. Cluster names in keys such as `A->B.topics` are replaced by this
+        test's aliases.
         """
         text = [f"clusters = {', '.join(map(self.alias, self.clusters))}"]
         text += [
@@ -80,7 +84,7 @@ class Shape:
         keys = {
             "replication.factor": "1",
             "refresh.topics.interval.seconds": "1",
-            # what they write has its own tests, and would be among the topics
+            # heartbeats and checkpoints have their own tests, and would add topics to the clusters
             "emit.heartbeats.enabled": "false",
             "emit.checkpoints.enabled": "false",
             "topics": self.pattern(".*"),
@@ -101,7 +105,7 @@ class Shape:
         return Mirror(self.config(flows, given), once=once, lanes=1)
 
     def put(self, cluster: str, name: str, start: int = 0) -> None:
-        """Write records that contain their origin."""
+        """Write records whose values contain the name of the cluster."""
         if start == 0:
             create_topic(self.clusters[cluster], self.topic(name))
         records = [Outgoing(value=f"{cluster} {n}".encode()) for n in range(start, start + COUNT)]
@@ -116,7 +120,7 @@ class Shape:
         eventually(has_arrived, what=f"{count} records of {topic} in {cluster}")
 
     def marked(self, cluster: str) -> set[str]:
-        """Return all existing topics of the test."""
+        """Return all of this test's topics on the cluster."""
         end = f"{self.mark}-"
         return {name for name in topic_names(self.clusters[cluster]) if end in name}
 
@@ -143,7 +147,9 @@ def test_one_way_with_topics_by_list(clusters: list[LocalCluster], tmp_path: Pat
 
 
 def test_fan_out_with_overrides_per_flow(clusters: list[LocalCluster], tmp_path: Path) -> None:
-    """One flow has its own `topics` and its own names; the others have the common ones."""
+    """One flow has its own `topics` and its own policy. The other flow uses the common settings.
+    Each target must have exactly the topics that its flow's settings select.
+    """
     shape = Shape(tmp_path, clusters, "A", "B", "C")
     for name in ("orders-eu", "orders-us", "logs"):
         shape.put("A", name)
@@ -190,20 +196,22 @@ def test_groups_by_list_and_by_pattern(clusters: list[LocalCluster], tmp_path: P
 
 
 def commit(cluster: LocalCluster, group: str, topic: str, offset: int) -> None:
-    """Set a group's offset without a member, as an operator does."""
+    """Set a group's offset without joining the group, as an operator does."""
     client = admin(cluster)
 
     def is_taken() -> bool:
         at = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, offset)])
         (answer,) = client.alter_consumer_group_offsets([at]).values()
-        # a coordinator that is still coming up says so in here only
+        # while a coordinator starts, only the partitions' results have an error
         return all(one.error is None for one in answer.result(PATIENCE_S).topic_partitions)
 
     eventually(is_taken)
 
 
 def committed(cluster: LocalCluster, group: str, topic: str) -> int:
-    """Return the group's offset, or -1 if it has none, or if the cluster has no offsets topic."""
+    """Return the group's offset, or -1 if the group has none or the cluster has no offsets
+    topic.
+    """
     client = consumer(cluster, config={"group.id": group})
     try:
         (found,) = client.committed([TopicPartition(topic, 0)], timeout=PATIENCE_S)
@@ -274,7 +282,7 @@ def test_active_active_without_loops(
 
 
 class Network(Shape):
-    """Clusters that each have a topic `orders`, and copies of all topics that reach them."""
+    """Clusters that each have a topic `orders`. Flows copy every topic along all paths."""
 
     def __init__(
         self, folder: Path, clusters: list[LocalCluster], flows: list[tuple[str, str]], *names: str
@@ -289,7 +297,7 @@ class Network(Shape):
             self.put(name, "orders", start)
 
     def are_everywhere(self, count: int) -> None:
-        """Return whether this many records of each cluster's topic are in all of its copies."""
+        """Check that every copy of each cluster's topic has `count` records."""
         for name, paths in self.paths.items():
             for path in paths:
                 self.arrives(name, self.topic("orders", *path), count)
@@ -307,14 +315,14 @@ class Network(Shape):
                 assert [(record.offset, record.value) for record in records] == values, path
 
     def group_is_everywhere_at(self, group: str, offset: int) -> None:
-        """Return whether the group has this offset in all copies of the first cluster's topic."""
+        """Check that the group has this offset in all copies of the first cluster's topic."""
         for name, paths in self.paths.items():
             for path in paths:
                 if path[-1:] == (self._first,):
                     is_at(self.clusters[name], group, self.topic("orders", *path), offset)
 
     def beats(self) -> dict[str, int]:
-        """Return the number of heartbeats that came through each flow."""
+        """Return the number of heartbeats that arrived through each flow."""
         found = {}
         for flow in self.flows:
             here, there = flow.split("->")
@@ -325,8 +333,8 @@ class Network(Shape):
 
 
 class DataCentres(Network):
-    """Three data centres of two clusters: both directions inside each, and between their first
-    clusters.
+    """Three data centres with two clusters each. Flows run in both directions within each data
+    centre, and between the first clusters of the data centres.
     """
 
     def __init__(self, folder: Path, clusters: list[LocalCluster]) -> None:
@@ -354,7 +362,9 @@ def test_three_data_centres_with_two_clusters_each(
 
 @pytest.fixture
 def own_clusters(clusters: list[LocalCluster]) -> Iterator[list[LocalCluster]]:
-    """Six clusters without other tests' heartbeats, which would be copied everywhere."""
+    """Six clusters that other tests do not use, because their heartbeats would be copied
+    everywhere.
+    """
     with ExitStack() as stack:
         more = [LocalCluster(f"own{number}", jvm_flags=QUICK_JVM) for number in range(2)]
         for cluster in more:
@@ -374,8 +384,8 @@ EMITTING: Final = {
 
 
 def leads_all(driver: Driver) -> bool:
-    """Return whether a process leads all flows of its data centre: three into the first cluster,
-    one into the second.
+    """Return True if the process leads all flows of its data centre: three into the first cluster,
+    and one into the second.
     """
     states = driver.states.values()
     return len(states) == 4 and all(one.state == "RUNNING" for one in states)
@@ -386,8 +396,9 @@ def leads_all(driver: Driver) -> bool:
 def test_a_process_in_each_data_centre_fails_over_to_another_one(
     own_clusters: list[LocalCluster], tmp_path: Path
 ) -> None:
-    """Each process has `--clusters west-1 west-2` or the like, with everything that MirrorMaker 2
-    emits.
+    """Each data centre has a process that runs with --clusters and the data centre's clusters, and
+    writes everything that MirrorMaker 2 writes. If a process dies, another one takes over its
+    flows.
     """
     sites = DataCentres(tmp_path, own_clusters)
     group, orders = f"{sites.mark}-app", sites.topic("orders")
@@ -436,11 +447,14 @@ SHAPES: Final = {
 @pytest.mark.long
 @pytest.mark.parametrize("what", SHAPES)
 def test_every_other_shape_with_all_that_is_emitted(what: str, tmp_path: Path) -> None:
-    """Records, groups and heartbeats reach exactly the clusters to which flows lead."""
+    """In every other topology, records, groups and heartbeats reach exactly the clusters to which
+    flows lead.
+    """
     flows = SHAPES[what]
     names = sorted({name for flow in flows for name in flow})
     with ExitStack() as stack, ThreadPoolExecutor(len(names)) as pool:
-        # the same clusters under other aliases would be refused: heartbeats are copied already
+        # Separate clusters: the shared ones already have copies of heartbeats, so new aliases for
+        # them would be refused.
         made = [private_cluster(f"shape-{name}".lower(), 1) for name in names]
         clusters = list(pool.map(stack.enter_context, made))
         shape = Network(tmp_path, clusters, flows, *names)
@@ -462,8 +476,8 @@ def test_every_other_shape_with_all_that_is_emitted(what: str, tmp_path: Path) -
 
 
 def _paths(end: str, flows: list[tuple[str, str]], *after: str) -> Iterator[tuple[str, ...]]:
-    """Return the paths by which records reach a cluster, the last hop first. The empty path is for
-    its own records.
+    """Return the paths by which records reach the cluster `end`, the last hop first. The empty path
+    stands for the cluster's own records.
     """
     yield ()
     for here, there in flows:

@@ -1,4 +1,4 @@
-"""Gates of a switchover close for real differences, and open when these are resolved."""
+"""Gates of a switchover close for real differences, and open when the differences are resolved."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.broker
 
 
 class Case:
-    """A flow of one topic, with the given partition count on each side."""
+    """A flow of one topic with the given replication factor on each side."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Case:
         return there and end_offsets(self.target, self.remote) == {0: 10}
 
     def gate(self, name: str) -> tuple[bool, str]:
-        """Return (whether the gate is open, its evidence)."""
+        """Return a tuple: True if the gate is open, and the evidence for it."""
         _, found = self._commands.show("plan")
         gates: dict[str, Any] = {one["gate"]: one for one in found["plan"]["gates"]}
         return gates[name]["is_open"], " ".join(gates[name]["evidence"])

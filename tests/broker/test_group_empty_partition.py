@@ -1,4 +1,4 @@
-"""Groups with little to translate: an empty partition, and no commit at all."""
+"""Groups with little to translate: an offset in an empty partition, or no offset."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_offset_0_of_an_empty_partition_is_translated_but_not_a_missing_commit(
         "sync.group.offsets.interval.seconds = 1\nemit.checkpoints.interval.seconds = 1\n"
     )
     remote = f"{a}.{fresh_topic}"
-    nothing = -1001  # librdkafka's word for it
+    nothing = -1001  # librdkafka's value for "no offset"
     with Mirror(config, lanes=1) as mirror:
         eventually(lambda: committed(target_cluster, group, remote) == [2, 0, nothing])
         mirror.stop()

@@ -1,5 +1,5 @@
-"""Groups move to the other cluster and back. Their application misses and repeats no record,
-wherever it stopped in a topic with gaps.
+"""Groups move to the other cluster and back. Wherever a group stopped in a topic with gaps, its
+application misses no record and reads none twice.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def test_group_that_was_moved_back_stays_there_over_a_restart_without_checkpoint
     beside, offsets = f"{pair.group}-beside", iter(range(1, 1000))
 
     def is_set_on_a() -> bool:
-        """Wait until a round after the first one has set the group."""
+        """Return True if a round of the sync after the first one has set the other group."""
         commit(pair.b, beside, pair.remote, next(offsets))
         return committed(pair.a, beside, pair.topic) > 0
 

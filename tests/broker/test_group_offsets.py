@@ -1,4 +1,6 @@
-"""Groups and their offsets on real brokers: read in batches, and set without membership."""
+"""Groups and their offsets on real brokers. Offsets are read in batches, and set without joining
+the group.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def name() -> str:
 
 
 def member(cluster: LocalCluster, group: str, topic: str, protocol: str) -> Consumer:
-    """A consumer that is a member of the group, with one of Kafka's two protocols."""
+    """Return a consumer that is a member of the group, using the classic or the new group
+    protocol.
+    """
     client = consumer(cluster, config={"group.id": group, "group.protocol": protocol})
     client.subscribe([topic])
     eventually(lambda: bool(client.poll(0.1)) or bool(client.assignment()))
@@ -80,7 +84,7 @@ def test_group_is_read_in_every_state_and_set_only_when_empty(
     client.close()
     eventually(lambda: not list_groups(coordinators)[name].is_active)
     found = fetch_offsets(coordinators, [name])[name]
-    assert found == {tp: Committed(offset=4)}  # nothing was rewound
+    assert found == {tp: Committed(offset=4)}  # the rejected commit has not changed the offset
 
     assert commit_offsets(coordinators, {name: {tp: Committed(offset=7)}}) == {name: {tp: None}}
     assert fetch_offsets(coordinators, [name]) == {name: {tp: Committed(offset=7)}}

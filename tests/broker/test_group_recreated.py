@@ -1,5 +1,5 @@
-"""A target topic is deleted and copied again: its groups are set to their positions
-in the new one.
+"""A target topic is deleted and copied again. Groups are set to their positions in the new
+topic.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ pytestmark = [pytest.mark.broker]
 def test_group_skips_nothing_in_a_topic_that_was_recreated(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path, by_others: bool
 ) -> None:
-    """Kafka drops the groups' offsets with the topic. An offset that was translated for the old
-    topic is a later record of the new one, which begins at the current start of the source.
+    """Kafka deletes a topic's group offsets with the topic. The new topic begins at the source's
+    current start, so an offset that was translated for the old topic would be a later record there,
+    and the group would skip records.
     """
     pair = Pair(tmp_path, source_cluster, target_cluster, both_ways=False)
     create_topic(pair.a, pair.topic)
@@ -53,7 +54,7 @@ def test_group_skips_nothing_in_a_topic_that_was_recreated(
             try:
                 return end_offsets(pair.b, pair.remote)[0] == 130
             except KafkaException:
-                return False  # it is only made
+                return False  # the client does not know the new topic yet, so retry
 
         eventually(is_copied)
         eventually(stands_at(20))
@@ -63,7 +64,9 @@ def test_group_skips_nothing_in_a_topic_that_was_recreated(
 
 
 class Beside:
-    """Another topic of the flow. Its group shows that a sync round has completed."""
+    """A further topic and group of the flow. The group's offset shows that a round of the sync has
+    completed.
+    """
 
     def __init__(self, pair: Pair) -> None:
         self._pair, self._at = pair, 0
@@ -74,7 +77,9 @@ class Beside:
         pair.config.write_text(text.replace(f"topics = {pair.topic}", f"topics = {pair.topic}.*"))
 
     def rounds(self) -> None:
-        """Wait for two rounds, because one may have begun before."""
+        """Wait for two rounds of the sync, because the first one may have begun before this
+        call.
+        """
         pair = self._pair
         remote = f"{pair.alias_a}.{self._topic}"
         for _ in range(2):
@@ -89,8 +94,8 @@ class Beside:
 def test_commit_in_a_recreated_source_topic_moves_nothing_on_the_former_copy(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """The topic is paused, so no lane detects that the source topic was recreated, and the copy may
-    have the only records.
+    """The source topic is re-created while it is paused, so no lane detects this. A commit in the
+    new topic must not move the group on the former copy, which may have the only records.
     """
     pair = Pair(tmp_path, source_cluster, target_cluster, both_ways=False)
     create_topic(pair.a, pair.topic)

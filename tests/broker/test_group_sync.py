@@ -1,5 +1,5 @@
-"""sync.group.offsets: idle groups of the target follow and never go back, active ones are left
-alone, and the reason is reported.
+"""sync.group.offsets: idle groups on the target follow the source and are never moved back. Active
+groups are left alone, and the reason is reported.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def filled(pair: Pair) -> Pair:
 
 @pytest.fixture
 def member(pair: Pair) -> Iterator[Callable[[str, str], Consumer]]:
-    """Creates consumers that are members of a group on the target."""
+    """Return a function that creates consumers as members of a group on the target."""
     made: list[Consumer] = []
 
     def join(group: str, protocol: str) -> Consumer:
@@ -61,7 +61,7 @@ def test_idle_groups_follow_and_active_ones_are_left_unchanged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with Mirror(pair.config, once=True) as mirror:
-        mirror.wait()  # the target has the topic
+        mirror.wait()  # so that the target has the topic
     active = {f"{pair.group}-{protocol}": protocol for protocol in ("classic", "consumer")}
     members = {group: member(group, protocol) for group, protocol in active.items()}
     new, ahead = f"{pair.group}-new", f"{pair.group}-ahead"
@@ -83,7 +83,8 @@ def test_idle_groups_follow_and_active_ones_are_left_unchanged(
 
         commit(pair.a, new, pair.topic, 7)
         eventually(lambda: committed(pair.b, new, pair.remote) == 7)
-        commit(pair.a, new, pair.topic, 2)  # back on the source: idle groups are not moved back
+        # the group goes back on the source, but idle groups are never moved back on the target
+        commit(pair.a, new, pair.topic, 2)
         for group, client in members.items():
             client.close()
             eventually(lambda: committed(pair.b, group, pair.remote) == 4)  # noqa: B023
@@ -108,7 +109,7 @@ def test_group_that_was_moved_back_on_the_source_stays_there(
     def knowing(duty: CheckpointDuty) -> str:
         return duty._flow.name if group in duty._groups else ""
 
-    # groups are listed more seldom than they are set
+    # groups are listed less often than they are set, so count only rounds that know the group
     rounds = Rounds(monkeypatch, CheckpointDuty, "_sync", knowing)
     with Mirror(pair.config) as mirror:
         eventually(lambda: committed(pair.b, group, pair.remote) == 7)
@@ -117,7 +118,7 @@ def test_group_that_was_moved_back_on_the_source_stays_there(
         eventually(lambda: committed(pair.b, later, pair.remote) == 5)
         rounds.pass_by(f"{pair.alias_b}->{pair.alias_a}")
         assert committed(pair.a, group, pair.topic) == 2
-        # what the group does on the target is progress
+        # a commit on the target is progress of the group, so it is synced back
         commit(pair.b, group, pair.remote, 8)
         eventually(lambda: committed(pair.a, group, pair.topic) == 8)
         mirror.stop()
@@ -129,8 +130,9 @@ def test_group_that_was_moved_back_on_the_target_is_not_moved_by_the_reverse_flo
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Two processes run one flow each. The reverse flow learns from the other's checkpoints which
-    offsets were set by it.
+    """A group was moved back on the target. Each flow has its own process. The reverse flow learns
+    from the other's checkpoints which offsets the sync has set, and must not move the group because
+    of them.
     """
     pair = filled(Pair(tmp_path, source_cluster, target_cluster))
     group, new = pair.stop_at(7), f"{pair.group}-new"
@@ -210,7 +212,7 @@ def test_streams_groups_follow_and_groups_of_other_kinds_are_named(
     pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
     streams, other = f"{pair.group}-streams", f"{pair.group}-registry"
-    pair.stop_at(4)  # who asks for a coordinator makes the brokers have groups
+    pair.stop_at(4)  # looking up a coordinator makes the brokers create the topic for groups
     member = join_streams_group(pair.a, streams, pair.topic)
     leave_streams_group(pair.a, streams, member)
     commit(pair.a, streams, pair.topic, 7)
@@ -232,14 +234,14 @@ def skipped_groups(mirror: Mirror) -> dict[str, str]:
 
 
 def join_other_kind(cluster: LocalCluster, group: str) -> None:
-    """Join like a schema registry: its members elect a leader, and commit nothing."""
+    """Join the group as a schema registry does: members elect a leader, and commit no offsets."""
     protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="v0", metadata=b"")
     request = JoinGroupRequest(
         group_id=group,
         session_timeout_ms=60_000,
         rebalance_timeout_ms=60_000,
         member_id="",
-        group_instance_id=group,  # needs no id to begin with
+        group_instance_id=group,  # with a static member ID, the first join needs no member ID
         protocol_type="sr",
         protocols=[protocol],
         reason=None,

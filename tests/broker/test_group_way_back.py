@@ -1,6 +1,6 @@
-"""The reverse flow moves a group on the original cluster by all records that the group has read on
-the other one, and by no others. Two processes run a flow each, and share only what is on the
-clusters.
+"""The reverse flow moves a group on the original cluster past exactly those records that the group
+has read on the other cluster. Each flow has its own process, and the processes share only what is
+on the clusters.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.broker]
 
 
 class Ways(Pair):
-    """Two clusters, and a configuration file for each of the two flows between them."""
+    """Two clusters, and one configuration file for each of the two flows between them."""
 
     def __init__(
         self, folder: Path, a: LocalCluster, b: LocalCluster, *, has_alias: bool = False
@@ -53,7 +53,7 @@ def values(first: int, count: int) -> list[Outgoing]:
 
 
 def set_to(file: Path, key: str, value: str) -> None:
-    """Change a line of the file."""
+    """Set a key in the file to a value."""
     lines = [line for line in file.read_text().splitlines() if not line.startswith(f"{key} =")]
     file.write_text("\n".join([*lines, f"{key} = {value}\n"]))
 
@@ -73,13 +73,17 @@ def pair(
 under_both_names = pytest.mark.parametrize(
     "pair", [False, True], ids=["name", "alias"], indirect=True
 )
-"""Remote topics have the source's name, or an alias that the reverse flow does not configure."""
+"""Remote topics have the source's name, or a prefix with an alias that the reverse flow does not
+configure.
+"""
 
 
 @pytest.mark.witness("after the sync is turned on, earlier progress of groups is translated back")
 @under_both_names
 def test_sync_that_is_enabled_later_moves_groups_back(pair: Ways) -> None:
-    """The reverse flow has written checkpoints of the commits while it set no offset."""
+    """The reverse flow first runs without the group sync, and only writes checkpoints. When the
+    sync is enabled later, it moves the groups.
+    """
     pair.copy()
     commit(pair.a, pair.group, pair.topic, 2)
     commit(pair.b, pair.group, pair.remote, 8)
@@ -91,7 +95,8 @@ def test_sync_that_is_enabled_later_moves_groups_back(pair: Ways) -> None:
     with Mirror(pair.back, lanes=1, once=True) as mirror:
         mirror.wait()
     assert committed(pair.a, pair.group, pair.topic) == 8
-    commit(pair.a, pair.group, pair.topic, 3)  # somebody wants to read again
+    # an operator moves the group back to read records again
+    commit(pair.a, pair.group, pair.topic, 3)
     with Mirror(pair.back, lanes=1, once=True) as mirror:
         mirror.wait()
     assert committed(pair.a, pair.group, pair.topic) == 3
@@ -101,8 +106,8 @@ def test_sync_that_is_enabled_later_moves_groups_back(pair: Ways) -> None:
 def test_group_at_the_start_of_the_copy_skips_nothing_on_the_original(
     pair: Ways, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """B's retention is shorter, so the sync set the group to B's first record. The group has read
-    none of the older records that A still has.
+    """B's retention is shorter, so the sync has set the group to B's first record. The group has
+    not read the older records that A still has, so it must not be moved past them on A.
     """
     pair.copy()
     delete_records(pair.b, pair.remote, before=6)
@@ -121,7 +126,10 @@ def test_group_at_the_start_of_the_copy_skips_nothing_on_the_original(
 
 @pytest.mark.witness("a group is not set past a tail that was never copied")
 def test_group_that_reads_records_of_new_owners_fails_back_before_the_tail(pair: Ways) -> None:
-    """The copy has ended, other clients write after it, and A has records that never arrived."""
+    """After the end of the copy, other clients have written to B, and A has records that never
+    arrived. A group that has read the new records on B is moved on A to the end of the copy, before
+    the tail.
+    """
     pair.copy()
     produce(pair.b, pair.remote, values(100, 5))
     produce(pair.a, pair.topic, values(10, 3))
@@ -130,7 +138,7 @@ def test_group_that_reads_records_of_new_owners_fails_back_before_the_tail(pair:
     here, there = TopicPartition(pair.topic, 0), TopicPartition(pair.remote, 0)
     with MirrorClient(
         {"bootstrap.servers": pair.b.bootstrap}
-    ) as client:  # who asks is told so, too
+    ) as client:  # the client API finds the same offset
         found = client.to_upstream(pair.alias_a, {there: 15})
         assert found == {here: Translation(offset=10, is_exact=False)}
     with Mirror(pair.back, lanes=1, once=True) as mirror:
@@ -167,7 +175,8 @@ def test_progress_in_recreated_topics_fails_back_at_an_offset_that_was_set_befor
 def test_group_moved_back_stays_there_however_seldom_checkpoints_are_written(
     pair: Ways, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoints, "WARM_UP_S", 0.0)  # in which they are written each second
+    # without a warm-up, in which checkpoints would be written every second
+    monkeypatch.setattr(checkpoints, "WARM_UP_S", 0.0)
     set_to(pair.there, "emit.checkpoints.interval.seconds", "3600")
     rounds = Rounds(monkeypatch, CheckpointDuty, "_sync", lambda duty: duty._flow.name)
     with Mirror(pair.there, lanes=1) as mirror:

@@ -1,4 +1,6 @@
-"""`twinlog groups ready`: which groups may move, on real clusters without a running mirror."""
+"""`twinlog groups ready` reports which groups can move, on real clusters without a running
+mirror.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ pytestmark = [pytest.mark.broker]
 
 
 class Copied:
-    """A copied topic: records 0 to 4 in transactions, with markers between and after them, and a
-    later record.
+    """A topic that was copied: records 0 to 4 in transactions, with markers between and after them,
+    and a later record.
     """
 
     def __init__(self, folder: Path, source: LocalCluster, target: LocalCluster) -> None:
@@ -77,14 +79,14 @@ def test_idle_group_resumes_exactly_after_markers_and_waits_for_the_copy(
     copied: Copied, capsys: pytest.CaptureFixture[str]
 ) -> None:
     expected = {}
-    for offset in range(8):  # 0 1 2 marker 4 5 marker end
+    for offset in range(8):  # offsets: 0, 1, 2, a marker, 4, 5, a marker, the end
         group = copied.stand(f"at-{offset}", offset)
         code, one = asked(copied, capsys, group)
         assert (code, one["is_ready"], one["why_not"]) == (0, True, [])
         (place,) = one["offsets"]
         assert (place["is_exact"], place["lag"]) == (True, 7 - min(offset, 7))
         expected[offset] = place["to_offset"]
-    # what an application reads from there, by another client
+    # what an application reads from each translated offset, according to an independent client
     left = {}
     for offset, there in expected.items():
         if there < 5:
@@ -94,7 +96,7 @@ def test_idle_group_resumes_exactly_after_markers_and_waits_for_the_copy(
     assert left == {0: 5, 1: 4, 2: 3, 3: 2, 4: 2, 5: 1}
     assert [expected[6], expected[7]] == [5, 5]
 
-    # and one that reads on before the copy does
+    # a group that has read further than the copy
     produce(copied.source, copied.topic, [Outgoing(value=b"5"), Outgoing(value=b"6")])
     ahead = copied.stand("ahead", 9)
     code, one = asked(copied, capsys, ahead)
@@ -154,7 +156,7 @@ def test_group_that_fails_back_resumes_in_the_original(
     (flow,) = json.loads(capsys.readouterr().out)["flows"]
     (place,) = flow["groups"][0]["offsets"]
     assert (place["topic"], place["to_topic"]) == (copied.remote, copied.topic)
-    assert (place["to_offset"], place["is_exact"]) == (4, True)  # behind the first marker
+    assert (place["to_offset"], place["is_exact"]) == (4, True)  # after the first marker
 
 
 def test_a_query_about_a_missing_group_is_an_error(

@@ -1,4 +1,4 @@
-"""The HTTP server dies while records are copied: the copy continues, and HTTP recovers."""
+"""The HTTP server dies while records are copied. The copy continues, and HTTP recovers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.broker
 
 
 def generations(mirror: Mirror) -> list[int]:
-    """Return the flow's generation; -1 before the first snapshot in which the process leads."""
+    """Return the generation of each flow, or -1 if the process does not lead it."""
     return [-1 if one.generation is None else one.generation for one in mirror.snapshots]
 
 

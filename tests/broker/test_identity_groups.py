@@ -1,5 +1,5 @@
-"""Consumers move first, with unchanged names: groups of an identity flow move while producers
-continue.
+"""A migration that moves consumers first, under the identity policy. Groups move while producers
+still write to the source.
 """
 
 from __future__ import annotations
@@ -53,13 +53,14 @@ def test_groups_move_before_the_producers_and_read_each_record_once(
         )
         try:
             client.subscribe([pair.topic])
-            for first in (1000, 1003):  # it reads, commits and is translated under the copy
+            # the group reads and commits, and the offset is translated while the copy runs
+            for first in (1000, 1003):
                 produce(pair.a, pair.topic, numbered(first, 3))
                 last = b"%d" % (first + 2)
                 eventually(lambda: last in read_some(client, read))  # noqa: B023
         finally:
             client.close()
-        produce(pair.a, pair.topic, numbered(1006, 2))  # while nobody reads
+        produce(pair.a, pair.topic, numbered(1006, 2))  # while the group has no member
         new = [b"%d" % n for n in range(1000, 1008)]
         for group in (*groups, live):
             eventually(lambda: committed(pair.b, group, pair.topic) >= 0)  # noqa: B023
@@ -70,7 +71,8 @@ def test_groups_move_before_the_producers_and_read_each_record_once(
         there = translated(pair, committed(pair.a, live, pair.topic), capsys)
         eventually(lambda: committed(pair.b, live, pair.topic) == there)
         assert [*read, *resume(pair.b, live, pair.topic, at_most=2)] == everything
-        # back: by the command, since names do not say where a topic came from
+        # back on the source, by the command: with unchanged names, no flow knows where the topic
+        # came from
         back = translated(pair, committed(pair.b, live, pair.topic), capsys, "--reverse")
         produce(pair.a, pair.topic, numbered(1008, 2))
         commit(pair.a, f"back-{live}", pair.topic, back)
@@ -79,7 +81,7 @@ def test_groups_move_before_the_producers_and_read_each_record_once(
 
 
 def read_some(client: Consumer, values: list[bytes]) -> list[bytes]:
-    """Read the records that arrive within a moment, commit, and return them."""
+    """Read the records that arrive within half a second, commit them, and return their values."""
     for message in client.consume(100, 0.5):
         if message.error() is None:
             values.append(message.value() or b"")
@@ -88,7 +90,7 @@ def read_some(client: Consumer, values: list[bytes]) -> list[bytes]:
 
 
 def translated(pair: Pair, offset: int, capsys: pytest.CaptureFixture[str], *more: str) -> int:
-    """Return the translation of an offset by the command."""
+    """Return the offset to which `offsets translate` translates an offset. It must be exact."""
     capsys.readouterr()
     arguments = ["--topic", pair.topic, "--partition", "0", "--offset", str(offset)]
     code = run(["offsets", "translate", str(pair.config), *arguments, "--format", "json", *more])

@@ -1,4 +1,4 @@
-"""Compacted topics of Twinlog, and whole batches read from any offset."""
+"""Compacted topics of Twinlog, and the reading of whole batches from any offset."""
 
 from __future__ import annotations
 
@@ -136,7 +136,9 @@ def test_offset_outside_the_log_is_an_error_beside_the_others(
 
 
 class LosesOneAnswer(ClusterClient):
-    """A client whose connection breaks after an append. Another client writes before the retry."""
+    """A client whose connection breaks after an append. Before it retries, another client writes a
+    row.
+    """
 
     others: tuple[ClusterClient, ...] = ()
 
@@ -154,8 +156,9 @@ class LosesOneAnswer(ClusterClient):
 def test_row_of_which_the_first_counts_is_there_once_after_a_lost_answer(
     client: ClusterClient, fresh_topic: str, count: int
 ) -> None:
-    """If the row were in the log twice, the log cleaner would make the other client's row the first
-    one.
+    """The response to an append is lost, and another client writes before the retry. The row must
+    not be in the log twice, because the log cleaner would remove the earlier one, and the other
+    client's row would be the first.
     """
     ensure_compacted_topic(client, fresh_topic, partitions=1, replication_factor=1)
     rows = [(b"ours-%d" % at, b"1") for at in range(count)]

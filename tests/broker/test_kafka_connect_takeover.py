@@ -1,5 +1,5 @@
-"""Twinlog takes over from connectors on a live Kafka Connect worker, and hands back: connectors as
-named by Strimzi, and by `--connector`.
+"""Twinlog takes over from connectors on a live Kafka Connect worker, and hands back. The connectors
+have the names that Strimzi gives them, or a name given by `--connector`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ spec:
 
 @pytest.fixture
 def cluster() -> Iterator[LocalCluster]:
-    """The only cluster: A, B and C are aliases of it. Other tests do not use it, because it has the
+    """The only cluster, with the aliases A, B and C. Other tests do not use it, because it has the
     worker's topics.
     """
     with private_cluster("connect", 1) as running:
@@ -58,7 +58,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def worker(cluster: LocalCluster, tmp_path: Path) -> Iterator[ConnectWorker]:
-    """A worker with two connectors, and with internal topics named as by Strimzi."""
+    """A Connect worker with two connectors. Its internal topics are named as Strimzi names them."""
     for topic in ("orders", "bills"):
         create_topic(cluster, topic)
         more(cluster, topic, 100)
@@ -101,7 +101,9 @@ def wait_for_state(worker: ConnectWorker, name: str, state: str) -> None:
 
 
 def wait_for_no_tasks(cluster: LocalCluster, name: str) -> None:
-    """Wait until no task runs. The workers' group rebalances for this."""
+    """Wait until the connector has no running task, which needs a rebalance of the workers'
+    group.
+    """
     with ClusterClient(settings_for(cluster.bootstrap)) as client:
         group = Coordinators(client)
         eventually(lambda: not connect_group(group, GROUP).may_run(name))
@@ -155,7 +157,7 @@ def test_each_connector_is_taken_over_once_it_is_stopped_and_takes_its_work_back
             assert "is taken over from MirrorMaker 2, by partition: 0 at" in answer
             assert f"workers of group {GROUP} on B run {name}; stop it first" in answer
         worker.request(name, "resume")
-    # the worker lives on, and the other connector goes on in it, while one is taken over
+    # the worker and the other connector continue while one connector is taken over
     for (file, connector, name), (topic, remote) in zip(
         (strimzi, plain), remotes.items(), strict=True
     ):

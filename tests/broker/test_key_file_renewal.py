@@ -1,4 +1,6 @@
-"""Key files are renewed under the same path while a mirror runs. Brokers reject the old keys."""
+"""Key files are renewed under the same path while a mirror runs. When brokers begin to reject the
+old keys, the mirror connects with the new ones.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,15 @@ pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("key-file-renewal")]
 
 
 CA = "cluster-ca"
-"""Name of the certificate authority. Its key changes and its name stays, as with Strimzi's
-operator.
+"""Name of the certificate authority. Its key is renewed but its name is unchanged, as with
+Strimzi's operator.
 """
 
 
 class Trusting(SandboxSecurity):
-    """Brokers with a certificate of one authority, which reject clients of others."""
+    """Brokers that have a certificate of one authority, and reject clients with certificates of
+    others.
+    """
 
     issuer: Issued
 
@@ -47,7 +51,7 @@ class Trusting(SandboxSecurity):
         return listeners
 
     def trust(self, issuer: Issued) -> None:
-        """Let the brokers trust this authority from their next start on."""
+        """Make the brokers trust this authority instead. This takes effect at their next start."""
         assert self.files is not None
         self.issuer = issuer
         broker = issuer.issue("broker", hosts=self.hosts)
@@ -56,7 +60,7 @@ class Trusting(SandboxSecurity):
 
 
 class KeyFiles:
-    """A mirror's keystore and truststore."""
+    """The keystore and truststore of a mirror."""
 
     def __init__(self, folder: Path) -> None:
         self.identity, self.trust = folder / "mirror.pem", folder / "ca.pem"
@@ -81,7 +85,7 @@ class KeyFiles:
     def config(self, cluster: LocalCluster, topic: str) -> Path:
         lines = ["clusters = A, B", "A->B.enabled = true", f"A->B.topics = {topic}"]
         lines += ["replication.factor = 1", "twinlog.state.topic.replication.factor = 1"]
-        # both ends are one cluster, so heartbeats would be mirrored again and again
+        # source and target are one cluster, so heartbeats would be copied again and again
         lines += ["emit.heartbeats.enabled = false", "heartbeats.replication.enabled = false"]
         lines += [f"{a}.{key} = {value}" for a in "AB" for key, value in self.keys(cluster).items()]
         path = self.identity.with_name("mm2.properties")

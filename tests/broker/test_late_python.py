@@ -1,4 +1,4 @@
-"""A stream's Python process that starts too late for Spark (docs/dataframes.md, limits)."""
+"""Spark gives up a stream's Python process that starts too late (docs/dataframes.md, limits)."""
 
 from __future__ import annotations
 

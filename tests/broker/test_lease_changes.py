@@ -1,4 +1,4 @@
-"""The leases of several flows change at different times."""
+"""The leases of different flows change at different times."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _TRIES = 4
 def test_lease_changes_of_different_flows_are_apart(
     tmp_path: Path, source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str
 ) -> None:
-    """If the leases of all flows changed at the same time, all of them would have twice as many
-    lanes for a moment.
+    """If the leases of all flows changed at the same time, all flows together would have twice as
+    many lanes for a moment. So the first leases have different lengths.
     """
-    # one cluster by two names: each flow has a topic of its own
+    # both aliases are one cluster, so each flow has its own topic
     for topic in (fresh_topic, f"{fresh_topic}-2"):
         create_topic(source_cluster, topic)
     one, other = (f"{name}{uuid.uuid4().hex[:8]}" for name in "ab")
@@ -42,10 +42,11 @@ def test_lease_changes_of_different_flows_are_apart(
         f"{one}->B.topics = {fresh_topic}\n{other}->B.topics = {fresh_topic}-2\n"
         "replication.factor = 1\n"
     )
-    # a machine that stands still for a second moves one of them; with a defect it is so each time
+    # try again, because a machine that stalls for a second shifts a change; a defect would shift it
+    # each time
     for _ in range(_TRIES):
         lasted = _first_leases(Mirror(path, lanes=1, lease_s=LEASE_S))
-        # a quarter of a lease, they should be; and nobody waits longer than a lease
+        # they should be a quarter of a lease apart, and none should last longer than a lease
         if max(lasted) - min(lasted) > LEASE_S / 8 and max(lasted) < LEASE_S * 1.2:
             return
     raise AssertionError(f"lease changes are not apart: {lasted}")

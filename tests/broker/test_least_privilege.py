@@ -1,4 +1,4 @@
-"""The rights of a flow on secured clusters: the table of docs/security.md, row by row."""
+"""The rights of a flow on secured clusters, as in the table of docs/security.md, row by row."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_these_rights_are_enough(flow: Flow, caplog: pytest.LogCaptureFixture) -
     config = flow.only(list(ROWS))
     (report,) = check(load(config, environment={})).flows
     assert (report.problems, report.notes) == ([], [])
-    for _ in range(2):  # the second start reads what the first one wrote
+    for _ in range(2):  # the second start reads what the first one has written
         found = once(config)
         assert {(p.state, p.code) for p in found.partitions} == {("DONE", "")}
         assert found.guarantee == "exact"
@@ -216,7 +216,7 @@ def test_without_this_right(missing: Row, flow: Flow, caplog: pytest.LogCaptureF
     assert found.guarantee == missing.guarantee
     if missing.stops == "topic" and missing.code:
         states = {(p.state, p.code) for p in found.partitions}
-        # where a topic cannot grow, the partitions that are there are copied
+        # if only the topic cannot grow, its existing partitions are copied
         assert states - {("DONE", "")} == {("FAILED", missing.code)}
         assert (("DONE", "") in states) == (missing.operation == "ALTER")
         assert all(says in p.message for p in found.partitions if p.code)
@@ -229,7 +229,7 @@ def test_without_this_right(missing: Row, flow: Flow, caplog: pytest.LogCaptureF
 
 
 def _prepare(missing: Row, flow: Flow) -> None:
-    """Create the situation that requires the right."""
+    """Create the situation in which the flow needs this right."""
     target = flow.pair.target
     if missing.operation == "CREATE" and missing.on in (STATE, PROBE):
         if missing.on.strip("`") in topic_names(target):
@@ -325,7 +325,7 @@ def test_the_users_of_a_migration(
     (status,) = offline_status(loaded)
     assert {p.state for p in status.partitions} == {"AT_END"}
 
-    # the offsets topic is for the test's own consumer
+    # the test's own consumer has created the offsets topic
     assert topic_names(pair.source) - {"__consumer_offsets"} == at_source - {"__consumer_offsets"}
     assert topic_configs(pair.target, flow.remote)["retention.ms"] == "77000"
     lines = warned(caplog)
@@ -374,8 +374,9 @@ def client_of(pair: SecuredPair, grants: list[Grant]) -> ClusterClient:
 def test_each_right_that_a_migration_lacks_is_a_line_and_a_key_avoids_it(
     flow: Flow, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """All default features are enabled. Nothing is written to the source, and the
-    copy continues.
+    """A migration has all default features enabled but lacks some rights. Each missing right is
+    reported in one line and avoided by one key. Nothing is written to the source, and the copy
+    continues.
     """
     pair, a, b = flow.pair, flow.source, flow.target
     users = pair.user(pair.source, AMQ_SOURCE), pair.user(pair.target, AMQ_TARGET)
@@ -419,7 +420,9 @@ def test_each_right_that_a_migration_lacks_is_a_line_and_a_key_avoids_it(
 
 
 def _emit(flow: Flow, config: Path, is_written: Callable[[], bool] = lambda: True) -> None:
-    """Run it like a user until it has copied and has written some heartbeats."""
+    """Run a mirror until it has copied everything, has written some heartbeats, and `is_written`
+    returns True.
+    """
 
     def beats() -> int:
         target = flow.pair.target

@@ -1,5 +1,5 @@
-"""A distant source is read in sections: all records once and in order, with little memory, also
-while the target is slow.
+"""A distant source is read in sections. All records arrive once and in order, with little memory,
+also while the target is slow.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RECORDS: Final = 2_000
 
 FETCH: Final = 512 * 1024
 RESPONSES: Final = 16 * MB
-"""Memory for responses that are being received or partly acknowledged, and Python's overhead."""
+"""Bytes for responses that are being received or partly acknowledged, and for Python's overhead."""
 
 NOTES_SECTIONS: Final = """
 from twinlog.lane.sides.sections import SectionedRead
@@ -49,7 +49,7 @@ SectionedRead.learn = noting
 
 @pytest.fixture
 def far() -> Iterator[LocalCluster]:
-    """A broker that advertises a port whose connections are delayed."""
+    """A broker with an additional advertised port, whose connections have a delay."""
     plain, behind, controller, port = free_ports(4)
     cluster = LocalCluster(
         "far",
@@ -119,7 +119,7 @@ CHUNKS: Final = 1_000
 """Number of batches of one to four records, 4 MB in total: more than a hundred sections."""
 
 END_SHARES: Final = (0.3, 0.3, 0.3, 0.01)
-"""For each transactional producer: the probability that a batch ends its transaction."""
+"""For each transactional producer, the probability that a batch ends its transaction."""
 
 NOTES_MARKERS: Final = """
 from twinlog.mirror.copy.intake import RolledBack
@@ -135,9 +135,10 @@ RolledBack.skip = noting_markers
 
 
 def write_transactions(cluster: LocalCluster, topic: str, chance: random.Random) -> list[bytes]:
-    """Write interleaved transactions, half of which are aborted, and other records in between.
+    """Write interleaved transactions, about half of them aborted, and records outside of
+    transactions.
 
-    Returns the values that are not aborted.
+    Return the values of all records that are not aborted.
     """
     names = [f"test-{uuid.uuid4()}" for _ in END_SHARES]
     clients = [producer(cluster, linger_ms=0, config={"transactional.id": one}) for one in names]
@@ -181,7 +182,9 @@ def write_transactions(cluster: LocalCluster, topic: str, chance: random.Random)
 def test_transactions_of_a_far_backlog_are_exact_in_sections(
     far: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """A section begins within transactions, and repeats their markers."""
+    """Sections of a backlog begin within transactions, so several sections read the same
+    transaction markers. Still exactly the committed records arrive.
+    """
     notes, markers = tmp_path / "sections", tmp_path / "markers"
     with Rig(far, target_cluster, tmp_path) as rig:
         create_topic(far, rig.topic)

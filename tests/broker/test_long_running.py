@@ -1,4 +1,4 @@
-"""A process does not keep ended leases and partitions that have left."""
+"""A process that runs for long does not keep data about ended leases and removed partitions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Configurations that would copy records twice or forever are refused before anything is written.
 
-Every refusal is asked of `check` and of a start, in the same words, and both clusters hold the same
-topics with the same ends before and after.
+Each refusal is tested with `check` and with a start, which must report the same words. Both
+clusters must have the same topics and log ends before and after.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ def test_identity_both_ways_with_the_topic_on_both_sides(circle: Circle) -> None
 
 
 def test_identity_both_ways_in_two_files(circle: Circle) -> None:
-    """The second process can detect the first one only by its rows on the clusters."""
+    """Two files have one direction each, so the second process can detect the first one only by its
+    rows on the clusters. The second flow is refused.
+    """
     circle.put(0)
     copied(circle.file({"A": 0, "B": 1}, ["A->B"], replication_policy_class=IDENTITY))
     back = circle.file({"A": 0, "B": 1}, ["B->A"], "back", replication_policy_class=IDENTITY)
@@ -64,7 +66,9 @@ def test_identity_both_ways_in_two_files(circle: Circle) -> None:
 
 
 def test_identity_both_ways_with_topics_of_their_own(circle: Circle) -> None:
-    """Each topic has one direction, and new records are copied."""
+    """Two identity flows in opposite directions are accepted if they copy different topics. New
+    records are copied.
+    """
     circle.put(0, "pay")
     circle.put(1, "ship")
     config = circle.file(
@@ -91,7 +95,9 @@ def test_a_ring_of_three_under_identity_in_three_files(circle: Circle) -> None:
 
 
 def test_a_ring_of_three_under_identity_in_one_file(circle: Circle) -> None:
-    """Flows that find no topic yet may begin, because they copy nothing."""
+    """Three flows in one file form a ring. The one whose source has the topic is refused; the
+    others find no topic yet, so they copy nothing.
+    """
     circle.put(0)
     flows = ["A->B", "B->C", "C->A"]
     config = circle.file({"A": 0, "B": 1, "C": 2}, flows, replication_policy_class=IDENTITY)
@@ -185,7 +191,9 @@ def test_two_aliases_of_one_cluster_for_topics_of_their_own(circle: Circle) -> N
 def test_one_name_for_both_directions_in_files_that_call_their_clusters_the_same(
     circle: Circle,
 ) -> None:
-    """A new flow of that name is refused. Two flows that always had it continue."""
+    """Two files use the same flow name for opposite directions. The second flow is refused until
+    its clusters have other aliases.
+    """
     circle.put(0)
     there = circle.file({"source": 0, "target": 1}, ["source->target"])
     copied(there)
@@ -234,8 +242,9 @@ def separators(circle: Circle, flows: Sequence[str], name: str) -> Path:
 
 @pytest.mark.parametrize("files", [1, 2])
 def test_another_separator_each_way(circle: Circle, files: int) -> None:
-    """In one file, topic names show the loop. In two files, each process knows its own separator,
-    and finds the other flow in the state topic.
+    """Both directions are accepted although each has its own separator. In one file, both
+    separators are known, so a topic's name shows whether it is a copy. With two files, each process
+    knows only its own separator, and finds the other flow in the state topic.
     """
     circle.put(0, "pay")
     circle.put(1, "ship")

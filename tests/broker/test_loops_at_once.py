@@ -1,5 +1,5 @@
-"""Two halves of a loop at the same time, in a running mirror, and after earlier releases: nothing
-is copied back.
+"""Both halves of a loop start at the same time, appear in a running mirror, or were written by
+earlier releases. Nothing is copied back.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def circle(tmp_path: Path, four_clusters: list[LocalCluster]) -> Circle:
 
 
 def halves(circle: Circle) -> list[Path]:
-    """Both halves, each for its own process."""
+    """Return the configuration files of both halves, one for each process."""
     places = {"A": 0, "B": 1}
     flows = ("A->B", "B->A")
     return [
@@ -56,8 +56,9 @@ def halves(circle: Circle) -> list[Path]:
 
 @pytest.mark.witness("two flows of a ring that start at the same moment both withdraw")
 def test_both_halves_at_one_moment(circle: Circle, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both read before either writes, so each then finds the other and withdraws its rows. Neither
-    withdraws before both have read again, because a later reader finds no obstacle.
+    """Both flows read the state topics before either has written, so both write. Each then finds
+    the other's rows and withdraws its own. The test's barriers make both read again before either
+    withdraws; otherwise the later one would find no obstacle and continue.
     """
     circle.put(0)
     circle.put(1)
@@ -82,7 +83,7 @@ def test_both_halves_at_one_moment(circle: Circle, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(WRITTEN, write_copies)
     there, back = halves(circle)
-    copied(there)  # what was taken back stands in nobody's way
+    copied(there)  # rows that were withdrawn do not block a flow
     assert len(circle.values(1, circle.topic())) == 2 * COUNT
     refused(circle, back, "COPIED_BACK", "B->A")
 
@@ -105,7 +106,7 @@ def test_a_refused_reverse_flow_changes_no_config(circle: Circle) -> None:
     with Mirror(config, lanes=1) as mirror:
         eventually(lambda: other in circle.mine(0))
         alter_topic_configs(circle.clusters[1], other, {"retention.ms": "7000000000"})
-        # a round of the way back has gone by
+        # by now, a discovery of the reverse flow has run, too
         there = circle.clusters[0]
         eventually(lambda: topic_configs(there, other) == {"retention.ms": "7000000000"})
         mirror.stop()
@@ -127,7 +128,7 @@ def test_a_row_of_a_process_that_died_before_copying_is_withdrawn(
         patched.setattr(WRITTEN, dies)
         assert [flow.state for flow in once(there)] == ["FAILED"]
     refused(circle, back, "COPIED_BACK", "B->A")
-    # what that line says to do: the flow runs without the topic
+    # as the message advises, the flow runs without the topic
     circle.put(0, "other")
     left_out = circle.file(
         {"A": 0, "B": 1},
@@ -143,7 +144,9 @@ def test_a_row_of_a_process_that_died_before_copying_is_withdrawn(
 
 
 def test_a_topic_that_comes_while_both_halves_run(circle: Circle) -> None:
-    """The flow that sees the topic first copies it. The other one never does, and reports why."""
+    """Both flows of a loop run, and a new topic appears. The flow that finds it first copies it.
+    The other one never copies it, and reports why.
+    """
     there, back = halves(circle)
     circle.put(0, "first")
     circle.put(1, "other")
@@ -188,7 +191,9 @@ def test_addresses_swapped_under_a_running_mirror(circle: Circle) -> None:
 
 @pytest.mark.witness("a flow back is added to a running mirror")
 def test_the_reverse_flow_is_added_to_a_running_mirror(circle: Circle) -> None:
-    """The flow that copies continues. The one that would bring records back is refused."""
+    """The reverse flow is added to a file whose flow has already copied. The flow that copies
+    continues, and the reverse flow is refused.
+    """
     circle.put(0)
     keys = {"replication_policy_class": IDENTITY}
     config = circle.file({"A": 0, "B": 1}, ["A->B"], **keys)
@@ -205,7 +210,9 @@ def test_the_reverse_flow_is_added_to_a_running_mirror(circle: Circle) -> None:
 def test_copies_of_an_earlier_release_are_recognized_by_their_map(
     circle: Circle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The earlier release wrote no rows of copies."""
+    """An earlier release has copied a topic without writing rows of copies. The copy is recognized
+    by its offset map, so the reverse flow is refused.
+    """
     circle.put(0)
     there, back = halves(circle)
     with monkeypatch.context() as patched:

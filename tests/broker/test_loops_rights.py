@@ -1,5 +1,5 @@
-"""An identity flow that may not read its source's state topic copies as before, and reports in one
-line what it cannot check.
+"""An identity flow has no right to read its source's state topic. It copies as before, and reports
+in one line what it cannot check.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The mark of a stream written by `format("twinlog")`, with a mirror: no mirror translates it, a
-writer accepts none that was set elsewhere, and `offsets rewrite-checkpoint` moves it.
+"""The mark of a stream that `format("twinlog")` writes, together with a mirror. The mark is a
+group's offset. No mirror translates it, a writer does not accept a mark that was set elsewhere, and
+`offsets rewrite-checkpoint` moves it.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ IDENTITY = {"replication.policy.class": "org.apache.kafka.connect.mirror.Identit
 def sink(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str
 ) -> Iterator[str]:
-    """A topic of the same name on both clusters."""
+    """A topic that exists with the same name on both clusters."""
     for cluster in (source_cluster, target_cluster):
         create_topic(cluster, fresh_topic)
     yield fresh_topic
@@ -57,7 +58,7 @@ def sink(
 def mirror_file(
     source_cluster: LocalCluster, target_cluster: LocalCluster, sink: str, tmp_path: Path
 ) -> Path:
-    """Write the configuration of an identity mirror with a blank `groups.exclude`."""
+    """A configuration file of an identity mirror whose `groups.exclude` is empty."""
     here, there = f"A{sink[-8:]}", f"B{sink[-8:]}"
     return write_config(
         tmp_path / "mm2.properties",
@@ -84,7 +85,7 @@ def values(cluster: LocalCluster, topic: str) -> list[int]:
 
 
 def marks(cluster: LocalCluster, query_id: str) -> dict[str, GroupOffsets]:
-    """Return a cluster's groups whose offsets are the marks of a query."""
+    """Return the cluster's groups whose offsets are the marks of a query."""
     with ClusterClient(settings_of(cluster)) as client:
         there = Coordinators(client)
         names = [name for name in list_groups(there) if name.endswith(query_id)]
@@ -99,7 +100,9 @@ def test_a_stream_that_moves_to_the_copy_of_its_topic(
     mirror_file: Path,
     tmp_path: Path,
 ) -> None:
-    """The copy is two offsets longer, so a translated mark would be one micro-batch too late."""
+    """A stream moves to the copy of its output topic without a mark, and stops with MARK_DIFFERS.
+    The copy is two offsets longer, so a translated mark would be one micro-batch too late.
+    """
     produce(target_cluster, sink, [Outgoing(b"k", b"100"), Outgoing(b"k", b"101")])
     options = {"kafka.bootstrap.servers": source_cluster.bootstrap, "topic": sink}
     query = Query(spark, options, tmp_path)
@@ -129,7 +132,9 @@ def test_offsets_that_are_no_positions(
     mirror_file: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """This includes a checkpoint of the mark from MirrorMaker 2, and a lost source."""
+    """Marks are not positions of consumers, so no command translates them. This also applies to a
+    mark in a checkpoint of MirrorMaker 2, and to a lost source.
+    """
     own = [f"__twinlog-{kind}-{sink}" for kind in ("1f2e.query", "failback-B->A")]
     produce(source_cluster, sink, [Outgoing(b"k", b"1"), Outgoing(b"k", b"2")])
     for group in (f"app-{sink}", *own):
@@ -246,7 +251,9 @@ def test_the_mark_moves_with_the_checkpoint(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Spark died before its note of the last micro-batch, whose rows are on both clusters."""
+    """Spark died before it noted its last micro-batch, whose rows are on both clusters. After
+    `rewrite-checkpoint`, the rows must not be written again.
+    """
     read, old = f"{sink}-in", tmp_path / "on-A"
     create_topic(source_cluster, read)
     produce(target_cluster, sink, [Outgoing(b"k", b"100"), Outgoing(b"k", b"101")])

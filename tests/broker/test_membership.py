@@ -1,4 +1,4 @@
-"""The leader of a group: one of its members, and another one after it leaves, dies or is silent."""
+"""One member of a group leads. After it leaves, dies or is silent, another member leads."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ pytestmark = pytest.mark.broker
 
 SESSION_MS = 6_000
 LASTING_MS = 300_000
-"""For sessions that must not end, however long the machine hangs."""
-"""The least that brokers allow (group.min.session.timeout.ms)."""
+"""Session timeout in milliseconds for sessions that must not end, however long the machine stalls.
+"""
+"""`SESSION_MS` is the minimum that brokers allow (group.min.session.timeout.ms)."""
 
 MEMBER_PROGRAM = """
 import sys
@@ -132,19 +133,21 @@ def test_a_leaders_announcement_reaches_the_standbys_and_it_keeps_leading(join: 
 
 
 def test_leaving_while_the_coordinator_holds_the_join_back(join: Join, group: str) -> None:
-    """The leader notices the rebalance with its next heartbeat. Leaving must not wait for that."""
+    """A second member has joined, and the coordinator delays its response until the leader's next
+    heartbeat. Leaving must not wait for that.
+    """
     first = join("first", session_timeout_ms=LASTING_MS)
     assert first.wait_for(leads, within_s=PATIENCE_S)
     second = join("second", session_timeout_ms=LASTING_MS)
-    time.sleep(0.3)  # its join has come to the coordinator
+    time.sleep(0.3)  # until the coordinator has received the join
     with Stopwatch() as since:
         second.leave()
     assert since.seconds < 2
 
 
 def test_hurry_skips_a_retry_pause(group: str) -> None:
-    """The coordinator's address does not respond at first. Without `hurry`, the next attempt would
-    be after five minutes.
+    """The coordinator's address does not respond at first, so the next attempt would be after five
+    minutes. `hurry` makes the member retry immediately.
     """
     pauses: list[float] = []
 
@@ -184,7 +187,7 @@ def test_silence_ends_the_leadership_by_the_local_clock(join: Join) -> None:
 
 
 def start_member(bootstrap: str, group: str) -> subprocess.Popen[str]:
-    """Start a leading member in another process."""
+    """Start a member in another process, and wait until it leads."""
     process = subprocess.Popen(
         [sys.executable, "-c", MEMBER_PROGRAM, bootstrap, group, str(SESSION_MS)],
         stdin=subprocess.PIPE,
@@ -219,11 +222,13 @@ def test_standby_follows_a_leader_that_fell_silent(
 def test_lead_that_was_waited_for_does_not_end_before_its_first_heartbeat(
     join: Join, source_cluster: LocalCluster, group: str
 ) -> None:
-    """The join is delayed until the dead leader's session ends, for almost a session timeout."""
+    """The coordinator delays a join until the dead leader's session ends, for almost a session
+    timeout. The new lead must not end before the member's first heartbeat.
+    """
     process = start_member(source_cluster.bootstrap, group)
     process.kill()
     process.communicate()
-    time.sleep(SESSION_MS / 4000)  # of the dead one's session, so that almost ours is left
+    time.sleep(SESSION_MS / 4000)  # so that the dead session ends before most of the new one
     roles: list[MemberRole] = []
     follower = join("follower")
     assert follower.wait_for(leads, within_s=PATIENCE_S)
@@ -238,8 +243,9 @@ def test_lead_that_was_waited_for_does_not_end_before_its_first_heartbeat(
 def test_leader_keeps_leading_while_a_rebalance_waits_for_a_dead_standby(
     join: Join, source_cluster: LocalCluster, group: str
 ) -> None:
-    """A standby has died and a new one joins, so joins are delayed until the dead one's session
-    ends. In that time the leader's clock jumps twice, together by more than its session.
+    """A standby has died and a new one joins, so the coordinator delays joins until the dead
+    standby's session ends. In this time the leader's clock jumps twice, together by more than its
+    session. The leader must continue to lead.
     """
     jump = 0.0
     roles: list[MemberRole] = []
@@ -260,10 +266,10 @@ def test_leader_keeps_leading_while_a_rebalance_waits_for_a_dead_standby(
         process.kill()
         process.communicate()
     newcomer = join("newcomer")
-    time.sleep(SESSION_MS / 3000 + 0.5)  # the leader hears of the rebalance, and joins again
+    time.sleep(SESSION_MS / 3000 + 0.5)  # for a heartbeat, after which the leader joins again
     for _ in range(2):
         jump += SESSION_MS / 1000 * 0.6
-        time.sleep(0.4)  # a heartbeat or two
+        time.sleep(0.4)  # for one or two heartbeats
         assert leader.is_leading
     assert newcomer.wait_for(stands_by, within_s=PATIENCE_S)
     assert leader.is_leading

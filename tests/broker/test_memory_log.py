@@ -1,5 +1,5 @@
-"""The in-memory log (`tests/support/memory_log.py`) responds like a broker: random steps are
-applied to both, and every response, end, producer state and record is compared.
+"""The in-memory log (`tests/support/memory_log.py`) behaves like a broker. Random steps are applied
+to both, and every response, log end, producer state and record is compared.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NOW_MS: Final = int(time.time() * 1000)
 
 @dataclass
 class OnBroker:
-    """One partition of a topic on a real broker."""
+    """One partition of a topic on a real broker, as `Log`."""
 
     client: ClusterClient
     cluster: LocalCluster
@@ -53,7 +53,7 @@ class OnBroker:
 
 @dataclass
 class InMemory:
-    """The same partition in memory."""
+    """The same partition in memory, as `Log`."""
 
     tp: TopicPartition
     log: MemoryLog = field(default_factory=MemoryLog)
@@ -91,9 +91,7 @@ def producers_of(log: Log, ids: list[int]) -> dict[int, ProducerTail | None]:
 
 
 def batches_of(log: Log, offset: int) -> list[tuple[int, int, int, int, list[bytes | None]]]:
-    """Return batches from the one with the offset on, as a reader without
-    transactions sees them.
-    """
+    """Return the log's batches from the one that contains `offset`, including aborted ones."""
     raw = log.view.read({log.tp: offset})[log.tp].records
     return [
         (
@@ -109,7 +107,7 @@ def batches_of(log: Log, offset: int) -> list[tuple[int, int, int, int, list[byt
 
 @dataclass
 class Batches:
-    """The batches of one producer, which may send each of them again."""
+    """The batches of one producer, each of which may be sent again."""
 
     writer: Writer
     sequence: int = 0
@@ -125,8 +123,8 @@ class Batches:
 
 
 def step(rng: random.Random, number: int, of: Batches) -> bytearray:
-    """Return the next batch, an earlier one, one after a gap, or other records with a used
-    sequence.
+    """Return a random batch to send: the next one, a repeated one, one after a gap, or one with
+    other records and a sequence that was already used.
     """
     values = [b"%d-%d" % (number, at) for at in range(rng.randint(1, 3))]
     choice = rng.random()
@@ -145,7 +143,7 @@ def test_same_steps_get_the_same_answers(pair: tuple[OnBroker, InMemory], seed: 
     there, here = pair
     rng = random.Random(seed)
     first = 1_000_000 * seed
-    ids = [first + at for at in range(PRODUCERS + 1)]  # the last one writes nothing
+    ids = [first + at for at in range(PRODUCERS + 1)]  # the last producer ID writes nothing
     writers = [
         Batches(Writer(there.client, there.tp, one), sequence=rng.choice([0, 77]))
         for one in ids[:PRODUCERS]

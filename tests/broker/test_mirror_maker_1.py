@@ -1,4 +1,6 @@
-"""Replacing MirrorMaker 1: topics keep their names, and its group continues at its offset."""
+"""Twinlog replaces MirrorMaker 1. Topics keep their names, and the copy begins at the offsets of
+MirrorMaker 1's group.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +36,12 @@ from twinlog.sandbox import QUICK_JVM, LocalCluster
 pytestmark = pytest.mark.broker
 
 BY_DEFAULT = 2
-"""The default partition count (num.partitions) of this file's target."""
+"""Default partition count (num.partitions) of the target in this module."""
 
 
 @pytest.fixture(scope="module")
 def its_target() -> Iterator[LocalCluster]:
-    """A target whose default partition count differs from the shared target's."""
+    """A target with a default partition count that differs from the shared target's."""
     settings = {"num.partitions": str(BY_DEFAULT)}
     with LocalCluster("mm1-target", config=settings, jvm_flags=QUICK_JVM) as cluster:
         yield cluster
@@ -94,7 +96,7 @@ def test_it_resumes_at_the_groups_offset_and_commits_its_progress(
     create_topic(source_cluster, fresh_topic, 3)
     create_topic(target_cluster, fresh_topic, 3)
     produce(source_cluster, fresh_topic, records(3, 50))
-    # the third partition was never read: it begins as auto.offset.reset says
+    # the group never read the third partition, which begins as auto.offset.reset says
     read = [TopicPartition(fresh_topic, 0, 20), TopicPartition(fresh_topic, 1, 50)]
     commit_all(source_cluster, group, read)
     config = a_pair(
@@ -127,7 +129,9 @@ def test_it_resumes_at_the_groups_offset_and_commits_its_progress(
 def test_missing_topics_get_the_targets_number_of_partitions_and_no_configs(
     source_cluster: LocalCluster, its_target: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
-    """twinlog.new.topic.partitions = default, also as a key of mm2.properties."""
+    """With twinlog.new.topic.partitions = default, missing topics get the target's default
+    partition count and no configs. The key also works in mm2.properties.
+    """
     shapes = {"equal": BY_DEFAULT, "more": BY_DEFAULT + 2, "one": 1}
     names = {shape: f"{fresh_topic}-{shape}" for shape in shapes}
     for shape, here in shapes.items():
@@ -229,7 +233,7 @@ def test_a_deleted_topic_does_not_delay_commits_of_other_topics(
 
 
 def keyed(count: int, partitions: int, *, begin: int = 0) -> Iterable[Outgoing]:
-    """Return records with keys, every fifth without one."""
+    """Return records with keys. Every fifth record has none."""
     for number in range(begin, begin + count):
         key = None if number % 5 == 0 else b"key-%d" % (number % 17)
         yield Outgoing(key=key, value=b"v%d" % number, partition=number % partitions)
@@ -244,7 +248,7 @@ def test_differing_partition_counts_place_records_by_key(
     for shape, (here, there) in shapes.items():
         create_topic(source_cluster, names[shape], here)
         create_topic(target_cluster, names[shape], there)
-        # the topics are not ours alone: what others wrote before stays
+        # another client has written to the topics before; its records must stay
         produce(target_cluster, names[shape], [Outgoing(key=b"k", value=b"theirs", partition=0)])
     config = a_pair(
         tmp_path,
@@ -300,9 +304,10 @@ def check_placed(
     *,
     keeps: bool | None = None,
 ) -> None:
-    """Check that every record is once in its key's partition, in the order of its
-    source partition. `keeps`: whether records keep their partition; by default if the counts are
-    equal.
+    """Check that every record is once in its key's partition, and that records of one source
+    partition are in order.
+
+    `keeps`: True if records keep their partition, which is the default if the counts are equal.
     """
     copied = [one for one in read_all(target, topic) if one.value != b"theirs"]
     original = read_all(source, topic)
@@ -321,7 +326,7 @@ def check_placed(
 
 
 def belongs(record: Outgoing, partition: int) -> bool:
-    """Return whether the record belongs in this one of two partitions by its key."""
+    """Return True if the record's key belongs to `partition` of two partitions."""
     return record.key is not None and partition_for_key(record.key, 2) == partition
 
 
@@ -338,7 +343,8 @@ def test_groups_of_topics_placed_by_key_are_named_and_others_translated(
     for topic, there in ((pair.topic, 1), (keyed_topic, 2)):
         create_topic(source_cluster, topic)
         create_topic(target_cluster, f"{pair.alias_a}.{topic}", there)
-        # no record is in the first target partition, which a group must not take for the copy
+        # no record is in the first target partition, which must not count as the copy of the source
+        # partition
         produce(source_cluster, topic, [one for one in keyed(40, 1) if belongs(one, 1)])
     one, both, other = (f"{pair.group}-{name}" for name in ("keyed", "both", "other"))
     for group, topics in (

@@ -1,5 +1,5 @@
-"""The command takes over from a real MirrorMaker 2 under load, and hands back; once more after a
-kill.
+"""The command takes over from a real MirrorMaker 2 under load, and hands back. It takes over once
+more after MirrorMaker 2 was killed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ pytestmark = [
 PARTITIONS = 2
 POSITIONS = "mm2-offsets.A.internal"
 QUIET, LATER = 25, 5
-"""Number of records of the topic `quiet`, and how many of them are written after the take-over."""
+"""Number of records of the topic `quiet`, and how many of them are written after the takeover."""
 WITHOUT_TRACE = {
     "A->B.transforms": "noTrace",
     "A->B.transforms.noTrace.type": f"{KAFKAS}DropHeaders",
@@ -56,7 +56,7 @@ WITHOUT_TRACE = {
     "A->B.predicates.isQuiet.type": f"{KAFKAS}predicates.TopicNameMatches",
     "A->B.predicates.isQuiet.pattern": r"A\\.quiet",
 }
-"""Both mirrors remove a header of the records of `quiet`."""
+"""Transforms of both mirrors that remove a header of the records of `quiet`."""
 FILTERED_AND_ROUTED = WITHOUT_TRACE | {
     "A->B.transforms": "noTrace, noTombstones, route",
     "A->B.transforms.noTombstones.type": f"{KAFKAS}Filter",
@@ -67,7 +67,9 @@ FILTERED_AND_ROUTED = WITHOUT_TRACE | {
     "A->B.predicates": "isQuiet, isTombstone",
     "A->B.predicates.isTombstone.type": f"{KAFKAS}predicates.RecordIsTombstone",
 }
-"""Both mirrors also filter all tombstones, and copy `quiet` to `routed-quiet`."""
+"""Transforms of both mirrors that also filter out all tombstones, and copy `quiet` to
+`routed-quiet`.
+"""
 
 
 @pytest.fixture(params=[WITHOUT_TRACE, FILTERED_AND_ROUTED], ids=["a header", "filtered, routed"])
@@ -78,7 +80,7 @@ def chain(request: pytest.FixtureRequest) -> dict[str, str]:
 
 @pytest.fixture
 def cluster() -> Iterator[LocalCluster]:
-    """One cluster for A and B, separate because of MirrorMaker 2's own topics."""
+    """A cluster with the aliases A and B. It is separate because of MirrorMaker 2's own topics."""
     with private_cluster("takeover", 1) as running:
         yield running
 
@@ -102,7 +104,9 @@ def properties(tmp_path: Path, cluster: LocalCluster, chain: dict[str, str]) -> 
 
 @contextmanager
 def traffic(cluster: LocalCluster) -> Iterator[None]:
-    """Write numbered records to both partitions of orders, some hundred per second."""
+    """Write numbered records to both partitions of `orders`, some hundreds per second, until the
+    block ends.
+    """
     stop = threading.Event()
 
     def work() -> None:
@@ -167,7 +171,8 @@ def test_stopped_taken_over_handed_back_killed_and_taken_over_again(
             eventually(lambda: noted_of(cluster, "orders") > handed_back_at)
             eventually(lambda: is_killed_ahead_of_its_notes(cluster, running))
     eventually(lambda: not has_workers(properties))
-    assert_copy_is_the_beginning_of_the_source(cluster)  # what MirrorMaker 2 copied after us, too
+    # including the records that MirrorMaker 2 copied after Twinlog
+    assert_copy_is_the_beginning_of_the_source(cluster)
     names = set(topic_names(cluster))
     assert run(["check", str(properties), "--adopt-mm2"]) == 0
     said = " ".join(capsys.readouterr().out.split())
@@ -181,7 +186,8 @@ def test_stopped_taken_over_handed_back_killed_and_taken_over_again(
     begins = end_offsets(cluster, "A.orders")
     with Command(tmp_path / "again", *arguments, "--once") as again:
         assert again.wait() == 0, again.stderr
-    # one source record a target record: MirrorMaker 2 wrote nothing twice, and nor did we
+    # each source record has one target record, because neither MirrorMaker 2 nor Twinlog wrote any
+    # twice
     assert_copy_is_the_beginning_of_the_source(cluster)
     assert [(one.value, one.headers) for one in read_all(cluster, remote)] == expected
     assert copied(cluster) == sum(end_offsets(cluster, "orders").values())
@@ -190,7 +196,7 @@ def test_stopped_taken_over_handed_back_killed_and_taken_over_again(
 
 
 def create_topics(cluster: LocalCluster, remote: str) -> None:
-    """Create the source's topics, and `remote` if MirrorMaker 2 does not create it."""
+    """Create the source's topics. Create `remote` as well if MirrorMaker 2 does not create it."""
     create_topic(cluster, "orders", PARTITIONS)
     create_topic(cluster, "quiet")
     if not remote.startswith("A."):
@@ -198,7 +204,7 @@ def create_topics(cluster: LocalCluster, remote: str) -> None:
 
 
 def copy_of_quiet(chain: dict[str, str]) -> tuple[str, list[tuple[bytes | None, object]]]:
-    """Return the remote topic of `quiet`, and its records after both parts."""
+    """Return the remote topic of `quiet`, and the records that it must have in the end."""
     filters = chain is FILTERED_AND_ROUTED
     values = [None if is_tombstone(n) else b"%d" % n for n in range(QUIET)]
     records: list[tuple[bytes | None, object]] = [
@@ -210,7 +216,7 @@ def copy_of_quiet(chain: dict[str, str]) -> tuple[str, list[tuple[bytes | None, 
 
 
 def is_tombstone(number: int) -> bool:
-    """Return whether this record of `quiet` is one. The last one of each part is."""
+    """Return True if this record of `quiet` is a tombstone: every `LATER`th one is."""
     return number % LATER == LATER - 1
 
 
@@ -228,8 +234,8 @@ def quiet_records(numbers: Iterable[int]) -> list[Outgoing]:
 def groups_behind_the_takeover_skip_nothing_and_read_little_again(
     cluster: LocalCluster, begins: dict[int, int]
 ) -> None:
-    """Check the groups, whose offsets are translated by MirrorMaker 2's syncs. Here each record has
-    the same offset on both sides.
+    """Check the translation of group offsets after the takeover, which relies on MirrorMaker 2's
+    syncs before it. In this test each record has the same offset on both clusters.
     """
     with ClusterClient(settings_for(cluster.bootstrap)) as client:
         exact = ExactMap(client, DefaultReplicationPolicy(), Flow("A", "B"))
@@ -240,7 +246,8 @@ def groups_behind_the_takeover_skip_nothing_and_read_little_again(
                 (back,) = exact.upstream({here: offset}).values()
                 assert found.is_exact == back.is_exact == (offset >= begin)
                 assert (found.offset == back.offset == offset) or not found.is_exact
-                # syncs are rare where much was copied at once, so how near they are is not certain
+                # MirrorMaker 2 writes few syncs while it copies much at once, so their distance
+                # varies
                 assert (offset > 1) <= found.offset <= offset
                 assert (offset > 1) <= back.offset <= offset
             (last,) = exact.downstream({here: begin - 1}).values()
@@ -253,8 +260,8 @@ def stop_in_order(running: subprocess.Popen[bytes]) -> None:
 
 
 def is_killed_ahead_of_its_notes(cluster: LocalCluster, running: subprocess.Popen[bytes]) -> bool:
-    """Wait until MirrorMaker 2 has copied more than it has flushed, and kill it. It flushes at any
-    time.
+    """Kill MirrorMaker 2 if it has copied further than its flushed positions, and return True.
+    Otherwise return False: it flushes at any time.
     """
     running.send_signal(signal.SIGSTOP)
     noted, ends = positions(cluster), end_offsets(cluster, "A.orders")
@@ -267,7 +274,7 @@ def is_killed_ahead_of_its_notes(cluster: LocalCluster, running: subprocess.Pope
 
 
 def adopt(properties: Path) -> None:
-    """Run the first steps of a mirror with --adopt-mm2."""
+    """Run the first steps of a mirror with --adopt-mm2. Raises the error of a refused adoption."""
     config = load(properties, environment={})
     (flow,) = config.flows
     setup = flow_setup(flow, offset_storage(config, flow))
@@ -278,7 +285,9 @@ def adopt(properties: Path) -> None:
 
 
 def has_workers(properties: Path) -> bool:
-    """Return whether the group has members. A killed worker is one until its session ends."""
+    """Return True if the workers' group has members. A killed worker remains a member until its
+    session ends.
+    """
     config = load(properties, environment={})
     (flow,) = config.flows
     with ClusterClient(flow_setup(flow).target) as target:
@@ -292,7 +301,9 @@ def copied(cluster: LocalCluster) -> int:
 
 
 def positions(cluster: LocalCluster) -> dict[TopicPartition, int]:
-    """Return the positions as Connect reads them: the last value of each key, by its bytes."""
+    """Return the positions as Connect reads them: the last value of each key, where keys are
+    compared as bytes.
+    """
     if POSITIONS not in topic_names(cluster):
         return {}
     latest: dict[bytes, int] = {}
@@ -317,12 +328,12 @@ def noted_of(cluster: LocalCluster, topic: str) -> int:
 def last_copied(cluster: LocalCluster) -> dict[TopicPartition, int]:
     out = {TopicPartition("quiet", 0): QUIET - 1}
     ends = end_offsets(cluster, "A.orders")
-    # one source record a target record: nothing was written twice
+    # each source record has one target record, because none was written twice
     return out | {TopicPartition("orders", part): ends[part] - 1 for part in range(PARTITIONS)}
 
 
 def assert_copy_is_the_beginning_of_the_source(cluster: LocalCluster) -> None:
-    """Check that the copy equals the beginning of the source, record by record."""
+    """Check that the copy equals the start of the source, record by record."""
     source, target = read_all(cluster, "orders"), read_all(cluster, "A.orders")
     for partition in range(PARTITIONS):
         here = [one[2:6] for one in source if one.partition == partition]

@@ -1,5 +1,5 @@
-"""With `client.rack` partitions are read from the replica in the same rack, and from the leader if
-that fails.
+"""With `client.rack`, partitions are read from the replica in the same rack, and from the leader if
+that replica fails.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SourceSide.on_readable = noting
 
 @pytest.fixture
 def racks() -> Iterator[LocalCluster]:
-    """Three brokers in racks of their own, which offer replicas by rack."""
+    """Three brokers in different racks, which offer replicas by rack."""
     with LocalCluster(
         "racks",
         brokers=3,

@@ -1,5 +1,5 @@
-"""Processes of a flow with different files: none copies a topic unchanged that another file
-transforms, whether that process leads, has led or waits.
+"""Processes of one flow have different files. No process copies a topic unchanged that another file
+transforms, whether the process leads, has led or is a standby.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ COUNT: Final = 10
 
 
 class TwoFiles(Pair):
-    """A flow of all topics of a test. One file has a transform for those that begin with `pay`."""
+    """A flow for all topics of a test. One of its two files has a transform for topics that begin
+    with `pay`.
+    """
 
     def __init__(self, folder: Path, a: LocalCluster, b: LocalCluster) -> None:
         super().__init__(folder, a, b, both_ways=False)
@@ -96,6 +98,6 @@ def test_an_older_file_leads_while_the_one_with_transforms_waits(pair: TwoFiles)
             )
         )
         produce(pair.a, first, numbered(COUNT, COUNT))
-        eventually(lambda: pair.count(first) == 2 * COUNT)  # it was copied before
+        eventually(lambda: pair.count(first) == 2 * COUNT)  # this topic was already copied
         standby.close(None)
     assert pair.count(pair.pay) == 0

@@ -1,4 +1,4 @@
-"""The state of a flow, read from the two clusters only."""
+"""The state of a flow, derived only from its two clusters."""
 
 from __future__ import annotations
 
@@ -92,7 +92,9 @@ def test_another_source_cluster_is_no_source_without_topics(
     fresh_topic: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The flow's topics are missing on the other cluster, but nobody has deleted them."""
+    """The source's address leads to another cluster, which lacks the flow's topics. They must not
+    be shown as deleted: the flow's state is CLUSTER_CHANGED.
+    """
     create_topic(source_cluster, fresh_topic)
     produce(source_cluster, fresh_topic, records(5, 0))
     mirror_once(config)
@@ -113,7 +115,7 @@ def test_markers_of_transactions_are_no_lag(
         produce_transaction(source_cluster, fresh_topic, records(4, 0), commit=commit)
     mirror_once(config)
     _, (part,) = look(config)
-    # the marker behind the last record is an offset and no record: nothing is left to copy
+    # the marker after the last record has an offset but is no record, so nothing is left to copy
     assert (part.state, part.lag, part.records) == ("AT_END", 0, 8)
 
 

@@ -1,5 +1,5 @@
-"""`twinlog offsets` on real clusters: exact offsets without a running mirror, and
-resets by time.
+"""`twinlog offsets` on real clusters: exact offsets without a running mirror, and resets to a
+time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ FIRST_MS = 1_700_000_000_000
 
 
 class Copied:
-    """A topic with a gap that was copied: records 0 to 2 and 3 to 5, an hour apart."""
+    """A copied topic whose source has a gap. Records 0 to 2 precede the gap and records 3 to 5
+    follow it; records are an hour apart.
+    """
 
     def __init__(self, folder: Path, source: LocalCluster, target: LocalCluster) -> None:
         mark = uuid.uuid4().hex[:8]
@@ -45,7 +47,8 @@ class Copied:
         self.put(0, 3)
         produce_transaction(source, self.topic, [Outgoing(value=b"no")], commit=False)
         self.put(3, 3)
-        commit(source, self.group, self.topic, 4)  # in the gap: record 3 is at 5
+        # an offset in the gap: the next record is record 3, at offset 5
+        commit(source, self.group, self.topic, 4)
         self.write(source.bootstrap)
         with Mirror(self.config, once=True) as mirror:
             (flow,) = mirror.wait()
@@ -84,7 +87,7 @@ def test_share_group_is_translated_from_its_next_record(
     copied: Copied, capsys: pytest.CaptureFixture[str]
 ) -> None:
     share = f"{copied.group}-share"
-    begin_at(copied.source, copied.topic, {share: 4})  # in the gap
+    begin_at(copied.source, copied.topic, {share: 4})  # an offset in the gap
     begin_at(copied.target, copied.remote, {share: 4})
     file = str(copied.config)
     (one,) = answer(capsys, "offsets", "translate", file, "--group", share)["offsets"]
@@ -135,7 +138,7 @@ def test_wrong_questions_are_one_line(copied: Copied, capsys: pytest.CaptureFixt
     assert run(["offsets", "translate", file, "--flow", "X->Y", "--group", "g"]) == 2
     assert run(["offsets", "translate", file, "--group", "nobody"]) == 1
     assert run(["offsets", "translate", file, "--topic", "nothing", "--offset", "1"]) == 1
-    # a thread of a mirror that another test has left may say something, too
+    # a thread of another test's mirror may also write to stderr
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("twinlog: ")]
     assert len(lines) == 4
     assert "NO_OFFSETS" in lines[2]
@@ -162,7 +165,9 @@ def test_share_group_is_reset_by_time(copied: Copied, capsys: pytest.CaptureFixt
 def test_record_that_arrives_during_a_search_by_time_is_not_skipped(
     copied: Copied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When the time is searched, no record is as new, and one arrives before the next query."""
+    """A reset searches the first record at or after a time. None exists at the first query, and one
+    arrives before the next query. The reset must not skip it.
+    """
     at_ms, ask = FIRST_MS + 20 * HOUR_MS, list_offsets
     topic = f"{copied.topic}-late"
     create_topic(copied.target, topic)
@@ -195,7 +200,8 @@ def test_group_is_reset_by_time_only_on_request_and_if_idle(
     said = capsys.readouterr().out
     assert "B: to the first records since 2023-11-15T01:13:19.999Z, 1 group, 1 partition" in said
     assert "nothing was changed; without --dry-run these offsets are set" in said
-    assert run(command) == 2  # nobody is there who could type the name
+    # the command cannot ask the user to confirm, because there is no terminal
+    assert run(command) == 2
     assert committed(copied.target, group, copied.remote) == 6
 
     member = consumer(copied.target, config={"group.id": group, "client.id": "shop-7"})
@@ -204,7 +210,7 @@ def test_group_is_reset_by_time_only_on_request_and_if_idle(
     idle = f"{group}-idle"
     commit(copied.target, idle, copied.remote, 6)
     capsys.readouterr()
-    # the active group is refused, and named; the other one goes
+    # the active group is refused and reported, and the idle one is reset
     both = [*command[:3], "--groups", f"{group}.*", *at[2:], "--yes"]
     assert run(both) == 1
     said = capsys.readouterr().out
@@ -251,7 +257,7 @@ def test_groups_of_the_source_are_reset_by_offset_and_by_a_shift(
     end = one["end"]
     assert (one["after"], one["fit"]) == (end, "the log ends there")
     assert committed(copied.source, group, copied.topic) == end
-    # a topic that the group has nothing of: nothing to shift from, and nothing is set
+    # the group has no offset in this topic, so there is nothing to shift and nothing is set
     assert run([*command, "--topics", "other-.*", "--to-earliest", "--yes"]) == 1
     assert "NO_OFFSETS" in capsys.readouterr().out
     assert committed(copied.source, group, copied.topic) == end

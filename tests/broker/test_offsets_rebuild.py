@@ -1,4 +1,6 @@
-"""`twinlog offsets rebuild` on real clusters: the map of a copy whose map topic was deleted."""
+"""`twinlog offsets rebuild` on real clusters rebuilds the offset map of a copy whose map topic was
+deleted.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def rig(
 
 
 def put_transactions(rig: Rig, numbers: range, *, every_third_aborted: bool = True) -> None:
-    """Write transactions of one record, so that a marker follows each. Some are aborted."""
+    """Write each record in its own transaction, so that a marker follows it. By default, abort
+    every third transaction.
+    """
     client = producer(rig.source, config={"transactional.id": f"test-{rig.topic}"})
     client.init_transactions(30)
     for number in numbers:
@@ -71,7 +75,7 @@ def put_transactions(rig: Rig, numbers: range, *, every_third_aborted: bool = Tr
 
 
 def lose_map(rig: Rig) -> tuple[Run, ...]:
-    """Delete the map topic, and return its rows."""
+    """Delete the map topic. Return the runs that it had."""
     runs = tuple(rig.map().runs)
     delete_topic(rig.target, offset_map_topic(rig.alias))
     return runs
@@ -80,7 +84,7 @@ def lose_map(rig: Rig) -> tuple[Run, ...]:
 def rebuild(
     rig: Rig, capsys: pytest.CaptureFixture[str], *more: str, ends: int = 0
 ) -> dict[str, Any]:
-    """Return the line of the only partition."""
+    """Run the command, and check its exit code. Return its JSON line about the only partition."""
     capsys.readouterr()
     file = rig.config()
     given = () if "--dry-run" in more else ("--yes",)
@@ -101,13 +105,13 @@ def map_rows(rig: Rig) -> int:
 
 
 def state_rows(rig: Rig) -> int:
-    """Return this flow's rows, because others share the topic."""
+    """Return the number of this flow's rows in the state topic, which other flows share."""
     rows = read_to_end(rig.target_client, STATE_TOPIC, 0)
     return sum(1 for row in rows if rig.alias.encode() in (row.key or b""))
 
 
 def is_refused(rig: Rig, capsys: pytest.CaptureFixture[str], code: str) -> str:
-    """Return the message, and check that no row was written."""
+    """Return the message with which the rebuild is refused. Check that no row was written."""
     line = rebuild(rig, capsys, ends=1)
     assert (line["outcome"], line["code"]) == ("refused", code), line
     assert map_rows(rig) == 0
@@ -122,14 +126,14 @@ def test_rebuilt_map_is_the_same_and_the_copy_continues(
     rig.put(range(10))
     put_transactions(rig, range(10, 40))
     rig.put(range(40, 50))
-    commit(rig.source, f"g-{rig.alias}", rig.topic, 31)  # among markers
+    commit(rig.source, f"g-{rig.alias}", rig.topic, 31)  # an offset among markers
     rig.copy_once()
     translate = ["offsets", "translate", str(rig.config()), "--group", f"g-{rig.alias}"]
     capsys.readouterr()
     assert run(translate) == 0
     translated = capsys.readouterr().out
     runs = lose_map(rig)
-    put_transactions(rig, range(50, 60))  # meanwhile
+    put_transactions(rig, range(50, 60))  # written after the map was lost
 
     line = rebuild(rig, capsys)
     assert (line["outcome"], line["runs"]) == ("rebuilt", len(runs))
@@ -143,7 +147,7 @@ def test_rebuilt_map_is_the_same_and_the_copy_continues(
     rig.same()
     rig.offsets_are_exact()
     rig.put(range(60, 70))
-    rig.copy_once()  # another restart
+    rig.copy_once()  # a further restart
     rig.same()
     rig.offsets_are_exact()
     group = f"h-{rig.alias}"
@@ -158,8 +162,8 @@ def test_rebuilt_map_is_the_same_and_the_copy_continues(
 
 
 def test_lost_first_rows_are_rebuilt(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
-    """A lane survived the deletion of the map topic, and wrote its newest chunk to the recreated
-    one.
+    """A lane was still running when the map topic was deleted, and has written its newest chunk to
+    the re-created topic. The rebuild writes the lost first rows.
     """
     rig.create()
     rig.put(range(5))
@@ -206,7 +210,8 @@ def test_dry_run_changes_nothing(rig: Rig, capsys: pytest.CaptureFixture[str]) -
     assert state_rows(rig) == before
     assert run(["offsets", "rebuild", str(rig.config()), "--dry-run"]) == 0
     assert "nothing was changed" in capsys.readouterr().out
-    assert run(["offsets", "rebuild", str(rig.config())]) == 2  # nobody can be asked
+    # refused, because there is no terminal on which to confirm it
+    assert run(["offsets", "rebuild", str(rig.config())]) == 2
     assert run(["offsets", "rebuild", str(rig.config()), "--yes", "--topics", "("]) == 2
     capsys.readouterr()
     others = ["--topics", "another.*", "--dry-run", "--format", "json"]
@@ -240,7 +245,9 @@ def test_records_that_retention_deleted_on_either_side(
 def test_copy_that_began_later_begins_there_again(
     rig: Rig, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The beginning of the copy is known, although the target deleted that part."""
+    """The copy began at a later offset, and the target has deleted its first records. The rebuilt
+    map still begins at the offset where the copy began.
+    """
     rig.create()
     rig.put(range(30))
     start = {f"{rig.flow}.twinlog.start": f"{rig.topic}:0=12"}
@@ -263,7 +270,7 @@ def test_compacted_source(rig: Rig, capsys: pytest.CaptureFixture[str], when: st
     for start in range(0, 60, 5):
         rig.put(range(start, start + 5), keys=again)
     if when != "after":
-        rig.put([70])  # a new segment: all before it is cleaned
+        rig.put([70])  # begins a new segment, so that all records before it are compacted
         wanted = [n for n in range(60) if n not in gone]
         eventually(lambda: _shown(rig) == [*wanted, 70], what="compaction")
     rig.copy_once()
@@ -282,7 +289,7 @@ def test_compacted_source(rig: Rig, capsys: pytest.CaptureFixture[str], when: st
     later = [71, 72, 73] if when != "before" else []
     wanted, left = [*whole, *later, 80], rig.numbers()
     assert left == [n for n in wanted if n in left]
-    # the copy is compacted, too: what is gone has a later record of its key
+    # the copy is compacted, too: a removed record has a later record with its key
     keys = again | {71: 3, 72: 7}
     for at, n in enumerate(wanted):
         same_key = [m for m in wanted[at + 1 :] if keys.get(m, m) == keys.get(n, n)]
@@ -313,7 +320,7 @@ def test_killed_at_any_row_and_begun_again(
     assert map_rows(rig) == 0
     for rows in (1, 2):
         is_killed(rig, rows)
-        # what is there is enough to copy by
+        # the rows that exist are sufficient to continue the copy
         rig.put(range(1000 + rows, 1001 + rows))
         rig.copy_once()
         rig.same()
@@ -340,7 +347,9 @@ def test_foreign_records_are_refused(rig: Rig, capsys: pytest.CaptureFixture[str
 
 
 def rewritten(rig: Rig, records: list[Record]) -> None:
-    """Re-create the remote topic with these records under the flow's producer ID, without a map."""
+    """Re-create the remote topic without a map. Write these records under the flow's producer
+    ID.
+    """
     lose_map(rig)
     delete_topic(rig.target, rig.remote)
     create_topic(rig.target, rig.remote)
@@ -374,7 +383,9 @@ def test_any_other_record_is_refused_with_its_offset(
 
 
 def test_whole_copy_written_by_hand_is_taken(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
-    """A control: without a change, a copy that was written by hand is accepted."""
+    """A control for the tests that change one record: a copy that was written by hand without a
+    change is accepted.
+    """
     rig.create()
     rig.put(range(10))
     rig.copy_once()
@@ -420,7 +431,9 @@ def test_empty_targets_are_listed(rig: Rig, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_emptied_targets_are_refused(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing can be compared, but the broker still remembers this flow's sequences."""
+    """The target's records were deleted, so nothing can be compared, but the broker still remembers
+    this flow's sequence numbers. The rebuild is refused.
+    """
     rig.create()
     rig.put(range(10))
     rig.copy_once()
@@ -430,7 +443,9 @@ def test_emptied_targets_are_refused(rig: Rig, capsys: pytest.CaptureFixture[str
 
 
 def test_identity_topics(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
-    """Records of other clients precede the copy. The copy is found, and resumes."""
+    """Records of other clients precede the copy in the same topic. The rebuild finds the copy, and
+    the copy resumes.
+    """
     rig.prefixed = False
     rig.create()
     create_topic(rig.target, rig.remote)
@@ -466,8 +481,8 @@ def test_identity_topic_that_other_clients_wrote_to_since_is_refused(
 def test_topics_that_are_placed_by_key_are_refused(
     rig: Rig, capsys: pytest.CaptureFixture[str], *, grown: bool
 ) -> None:
-    """Placed by key, records are in other partitions than at the source, even if both topics have
-    equally many partitions now.
+    """A copy that is partitioned by key has records in other partitions than the source, so the
+    rebuild is refused. This is so even if both topics now have the same number of partitions.
     """
     rig.create()
     create_topic(rig.target, rig.remote, 2)
@@ -504,8 +519,8 @@ def test_flow_that_never_ran_is_refused(rig: Rig, capsys: pytest.CaptureFixture[
 def test_records_of_a_mirror_maker_before_the_copy_stay(
     rig: Rig, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """This flow's ordinal 0 follows the records of MirrorMaker 2, so the flow took the topic
-    over.
+    """MirrorMaker 2's records precede this flow's ordinal 0, so the flow has taken the topic over.
+    The rebuilt map begins after MirrorMaker 2's records.
     """
     rig.create()
     rig.put(range(10))
@@ -513,7 +528,8 @@ def test_records_of_a_mirror_maker_before_the_copy_stay(
     lose_map(rig)
     delete_topic(rig.target, rig.remote)
     create_topic(rig.target, rig.remote)
-    before = [rig.record(n) for n in (0, 1, 2, 1, 2, 3)]  # some of it twice
+    # MirrorMaker 2 has copied some records twice
+    before = [rig.record(n) for n in (0, 1, 2, 1, 2, 3)]
     Writer(rig.target_client, rig.there, 987_654).send(before, 0).expect_ok()
     ours = Writer(rig.target_client, rig.there, rig.claim().producer_id)
     ours.send([rig.record(n) for n in range(4, 10)], 0).expect_ok()
@@ -532,7 +548,7 @@ def test_log_that_changes_or_ends_while_it_is_read_is_refused(rig: Rig) -> None:
     with pytest.raises(PartitionError, match="offset 0 was deleted") as moved:
         list(source_records(log, 0, with_timestamp=True))
     assert moved.value.code == "REBUILD_MOVED"
-    longer = replace(log, start=5, end=12)  # than the broker can give
+    longer = replace(log, start=5, end=12)  # it claims two more records than the log has
     with pytest.raises(PartitionError, match="cannot be read after offset 10") as stuck:
         list(source_records(longer, 5, with_timestamp=True))
     assert stuck.value.code == "REBUILD_UNREADABLE"

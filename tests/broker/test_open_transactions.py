@@ -1,4 +1,4 @@
-"""The producer that holds back a read_committed copy is named."""
+"""An open transaction holds back a read_committed copy. Its producer is reported."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_an_open_transaction_is_named(
     )
     assert held_back_now(uncommitted) == []
     client.abort_transaction(30)
-    # the coordinator answers before the marker is in the log
+    # the coordinator responds before the marker is in the log
     eventually(lambda: not held_back_now(config), what="the marker of the abort")
 
 
@@ -140,7 +140,8 @@ def test_a_running_mirror_names_the_producer_of_an_open_transaction_until_it_end
     produce(source_cluster, fresh_topic, [Outgoing(value=b"behind it", partition=0)] * 5)
     with Mirror(path) as mirror:
         mirror.eventually(lambda parts: parts[0].code == "OPEN_TRANSACTION")
-        (part,) = mirror.eventually(lambda parts: parts[0].lag is not None)  # a lane has looked
+        # the lag is known as soon as a lane has checked the partition
+        (part,) = mirror.eventually(lambda parts: parts[0].lag is not None)
         assert part.code == "OPEN_TRANSACTION"
         assert part.lag == 6
         assert "of producer id" in part.message

@@ -1,4 +1,6 @@
-"""An address with another service than the configured Kafka is reported immediately."""
+"""An address leads to another service than Kafka, or to another listener than configured. This is
+reported immediately.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ pytestmark = [pytest.mark.broker]
 
 @pytest.fixture
 def web() -> Iterator[str]:
-    """Return the address of a web server."""
+    """The address of a running web server."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -73,7 +75,7 @@ def test_a_broker_without_tls_is_named_if_tls_is_configured(
 
 
 def test_one_broker_beside_a_web_server_is_enough(web: str, source_cluster: LocalCluster) -> None:
-    for _ in range(4):  # the first address is taken by chance
+    for _ in range(4):  # several times, because the client tries the addresses in random order
         with ClusterClient(settings(f"{web},{source_cluster.bootstrap}")) as client:
             assert client.metadata([]).brokers
 

@@ -1,7 +1,7 @@
-"""A query of Spark's own `format("kafka")` changes that word and keeps its checkpoint.
+"""A query of Spark's own `format("kafka")` changes only its format, and keeps its checkpoint.
 
-Spark's own source runs in the newest Spark for which Maven Central has its jars, as in
-`scripts/bench frames`, whose environment it is.
+Spark's own source runs in the newest Spark for which Maven Central has its jars. The environment is
+the one of `scripts/bench frames`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def numbers(first: int, end: int) -> list[Outgoing]:
 
 
 def forget_the_last_commit(checkpoint: Path) -> None:
-    """Remove Spark's last commit file, as if Spark had died before it recorded the end of its last
+    """Remove Spark's last commit file, as if Spark had died before it committed its last
     micro-batch.
     """
     last = max((checkpoint / "commits").glob("[0-9]*"), key=lambda file: int(file.name))
@@ -69,8 +69,8 @@ def test_a_checkpoint_of_sparks_own_source_is_read_on(
     fresh_topic: str,
     tmp_path: Path,
 ) -> None:
-    """The query reads each record once when it changes to `twinlog` and back. An unfinished
-    micro-batch is repeated with its rows.
+    """A query changes to `twinlog` and back, and reads each record once. A micro-batch that was not
+    committed is repeated with the same rows.
     """
 
     def where(rows: str, checkpoint: str) -> list[str]:
@@ -111,7 +111,7 @@ def test_a_checkpoint_of_sparks_own_source_is_read_on(
     produce(source_cluster, fresh_topic, numbers(30, 40))
     ours()
     assert values() == list(range(40))
-    # into other files: those that know the micro-batch would not ask for its rows
+    # to other files, because the file sink skips a micro-batch that it has already written
     ours("repeated", "killed")
     assert values("repeated/part-*") == list(range(20, 40))
     produce(source_cluster, fresh_topic, numbers(40, 50))

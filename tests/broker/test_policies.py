@@ -1,5 +1,5 @@
-"""Remote topics with other names than `alias.topic`: checkpoints, heartbeats and groups follow them
-in both directions, and nothing is copied back.
+"""Remote topics that are not named `alias.topic`. Checkpoints, heartbeats and groups use their
+names in both directions, and nothing is copied back.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Behind(DefaultReplicationPolicy):
 
 @pytest.fixture
 def clusters() -> Iterator[tuple[LocalCluster, LocalCluster]]:
-    """Separate clusters, because all tests would mirror heartbeats on shared ones."""
+    """Separate clusters, because on shared ones the heartbeats of all tests would be mirrored."""
     with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
         made = (private_cluster("west", 1), private_cluster("east", 1))
         west, east = pool.map(stack.enter_context, made)
@@ -84,7 +84,7 @@ def test_all_that_is_written_follows_the_names_of_remote_topics(
         produce(cluster, topic, [Outgoing(value=b"%d" % n) for n in range(9)])
         commit(cluster, group, topic, 4)
     orders, ships = remote.format("orders", "west"), remote.format("ships", "east")
-    for _ in range(2):  # names tell a second run what is whose
+    for _ in range(2):  # the second run must recognize by names where each topic came from
         with EmittingMirror(file, lanes=1) as mirror:
             eventually(lambda: holds(east, remote.format("heartbeats", "west"), 3))
             eventually(lambda: holds(west, remote.format("heartbeats", "east"), 3))

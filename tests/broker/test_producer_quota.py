@@ -1,5 +1,5 @@
-"""`twinlog.rpo.enforce=quota` on brokers: producers are throttled, and released on every way to
-end.
+"""`twinlog.rpo.enforce=quota` on brokers. Producers are throttled, and no longer throttled however
+the mirror ends.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from twinlog.sandbox.brokers import QUICK_JVM
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("producer-quota")]
 
 LIMIT = 400_000
-"""Bytes per second of the flow."""
+"""Limit of the flow in bytes per second."""
 
 
 DAY_MS = 86_400_000
 
 
 class Writer:
-    """A producer that exceeds the limit, until its block ends."""
+    """A producer that writes faster than the flow's limit until its block ends."""
 
     def __init__(self, cluster: LocalCluster, topic: str) -> None:
         self.throttled = threading.Event()
@@ -53,7 +53,7 @@ class Writer:
 
     def _run(self) -> None:
         while not self._stop.wait(0.05):
-            with contextlib.suppress(BufferError):  # what a throttled one cannot send
+            with contextlib.suppress(BufferError):  # a throttled producer's buffer is full
                 self._client.produce(self._topic, b"." * (LIMIT // 8))
             self._client.poll(0)
 
@@ -68,7 +68,7 @@ class Writer:
 
 
 class Flow:
-    """A flow that is slower than its producers, and its source's quota."""
+    """A flow that is slower than its producers, and the default producer quota of its source."""
 
     def __init__(self, source: LocalCluster, target: LocalCluster, folder: Path) -> None:
         mark = f"{time.time_ns():x}"[-8:]
@@ -98,13 +98,13 @@ class Flow:
         return producer_quota(self.client)
 
     def set(self, rate: float | None) -> None:
-        """Set the quota as another client."""
+        """Set the quota as another client would."""
         set_producer_quota(self.client, rate)
         self.shows(rate)
 
     def shows(self, rate: float | None) -> None:
-        """Wait until the brokers show this quota, because the controller responds before they apply
-        it.
+        """Wait until the brokers report this quota. The controller responds before the brokers have
+        applied it.
         """
         eventually(lambda: self.quota() == rate, what=f"a quota of {rate}")
 
@@ -114,7 +114,7 @@ class Flow:
 
 @pytest.fixture(scope="module")
 def source() -> Iterator[LocalCluster]:
-    """A separate cluster, because the default quota applies to the producers of all tests."""
+    """A separate cluster, because the default quota throttles the producers of all tests."""
     with LocalCluster("quota-source", jvm_flags=QUICK_JVM) as started:
         yield started
 
@@ -150,7 +150,7 @@ def test_producers_are_held_back_until_the_flow_has_caught_up(
         with flow.writer():
             eventually(flow.quota)
         mirror.stop()
-    flow.shows(None)  # it ended in order
+    flow.shows(None)  # removed, because the mirror was shut down cleanly
     lines = [one.getMessage() for one in caplog.records]
     assert any("PRODUCERS_HELD" in line and flow.alias in line for line in lines)
     assert any("are no longer throttled" in line for line in lines)
@@ -172,7 +172,7 @@ def test_a_quota_of_a_killed_mirror_is_removed_by_a_command(
     flow: Flow, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Mirror(flow.file, once=True) as mirror:
-        mirror.wait()  # it has a state topic then
+        mirror.wait()  # so that the state topic exists
     with ClusterClient(settings_of(flow.target)) as target:
         hold = ProducerHold(flow.name, flow.client, target)
         assert hold.free() is RemovalResult.NOTHING
@@ -201,14 +201,16 @@ def test_a_quota_of_another_client_is_not_changed(flow: Flow) -> None:
         flow.set(None)
         assert hold.set_quota(50_000) is None
         flow.shows(50_000)
-        flow.set(2_000_000)  # ours, changed by hand
+        flow.set(2_000_000)  # another client changes the flow's quota
         assert hold.free() is RemovalResult.CHANGED
         assert flow.quota() == 2_000_000
         assert hold.free() is RemovalResult.NOTHING
 
 
 def copy_history(flow: Flow) -> set[float | None]:
-    """Write records of a day ago that take seconds to copy. Return the quotas during the copy."""
+    """Write records with timestamps of a day ago, whose copy takes seconds. Return the quotas that
+    the source had during the copy.
+    """
     client, then_ms = producer(flow.source), int(time.time() * 1000) - DAY_MS
     for _ in range(4 * 8):
         client.produce(flow.topic, b"." * (LIMIT // 8), timestamp=then_ms)
@@ -229,7 +231,8 @@ def copy_history(flow: Flow) -> set[float | None]:
 
 
 def test_copying_old_records_throttles_no_producer(flow: Flow) -> None:
-    # where the machine holds the copy up for a second, as much waits as before: then it may
+    # Repeat it, because on a machine that delays the copy by a second, the backlog may justify a
+    # quota.
     seen = [copy_history(flow)]
     while seen[-1] != {None} and len(seen) < 4:
         seen.append(copy_history(flow))

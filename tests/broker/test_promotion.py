@@ -1,4 +1,4 @@
-"""A promoted flow copies nothing any more, whatever restarts, on real brokers."""
+"""A promoted flow copies nothing any more, whichever processes are restarted, on real brokers."""
 
 from __future__ import annotations
 
@@ -84,7 +84,8 @@ def test_promoted_flow_copies_nothing_after_any_restart(
         generation = history(pair).latest
         produce(pair.a, pair.topic, numbered(10, 5))
         commit(pair.a, group, pair.topic, 9)
-        produce(pair.b, pair.remote, [Outgoing(value=b"1000")])  # its new owner
+        # the remote topic's new owner writes to it
+        produce(pair.b, pair.remote, [Outgoing(value=b"1000")])
         mirror.stop()
     with Mirror(pair.config) as mirror:
         eventually(lambda: bool(mirror.snapshots) and state(mirror).state is FlowState.FENCED)
@@ -187,7 +188,9 @@ def test_promoted_topic_is_shown_with_author_time_and_reason_after_any_restart(
 def test_promotion_between_a_check_and_the_claim_is_detected_before_anything_runs(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A promotion writes its row and then looks for claims; a claim does the reverse."""
+    """A promotion writes its row and then looks for claims; a claim is written and then looks for
+    promotions. So a promotion directly before the claim is detected before a lane starts.
+    """
     copy(pair)
     real = FlowClaims.claim
 
@@ -210,7 +213,9 @@ def test_promotion_between_a_check_and_the_claim_is_detected_before_anything_run
 def test_a_claim_that_finds_a_promotion_does_not_end_a_killed_generation(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The lanes of the killed process may still write, so the promotion waits for them."""
+    """A process was killed, so its lanes may still write. A claim that finds a promotion ends
+    itself, but not the killed process's generation: the promotion must wait for these lanes.
+    """
     real = FlowClaims.claim
 
     def claim(*arguments: Any, **named: Any) -> Any:
@@ -244,7 +249,9 @@ QUICK = {
 def test_clients_are_not_moved_while_the_copy_may_run(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The leader is frozen and does not apply the promotion, or was killed."""
+    """The leader is frozen and does not apply the promotion, or was killed. The failover does not
+    report that clients can move before the copy has certainly ended.
+    """
     for name, value in QUICK.items():
         monkeypatch.setattr(name, value)
     with Mirror(pair.config) as mirror:

@@ -1,4 +1,6 @@
-"""A flow's status on another host, as written to the target by its leader."""
+"""The status of a flow on another host, which reads the row that the leader writes to the
+target.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ pytestmark = pytest.mark.broker
 
 
 class Flow:
-    """A flow that runs here and is read as from another host, without this host's files."""
+    """A flow that runs on this host. Its status is read as on another host, without this host's
+    files.
+    """
 
     def __init__(self, source: LocalCluster, target: LocalCluster, folder: Path) -> None:
         mark = f"{time.time_ns():x}"[-8:]
@@ -164,7 +168,7 @@ def test_mirror_that_was_killed_is_not_well_though_nothing_waits(
 
 
 def seen_elsewhere(rest: Rest, code: str) -> dict[str, Any]:
-    """Return the only event with this code."""
+    """Return the only event of a topic that has this code."""
     found: list[dict[str, Any]] = []
 
     def there() -> bool:
@@ -179,8 +183,8 @@ def seen_elsewhere(rest: Rest, code: str) -> dict[str, Any]:
 
 @pytest.mark.witness("a stream of events includes events from other processes of the flow")
 def test_a_stream_has_events_that_another_process_wrote(flow: Flow) -> None:
-    """Each event comes once, from the rows on the target. A client that reconnects gets the later
-    ones.
+    """The REST stream of one process contains events that another process wrote to the target. Each
+    event appears once, and a client that reconnects gets the later ones.
     """
     told = structs.replace(HAPPENED, flow=flow.name)
     newer = structs.replace(DIVERGED, number=8, message="again")
@@ -251,7 +255,10 @@ def test_flow_that_is_slowed_by_its_limit_has_no_problem(
 def test_takeover_that_ended_in_order_is_no_kill(
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Late requests of the former process may arrive, so its generation is not closed."""
+    """A leader was killed, and its successor was shut down cleanly. The generation is not closed,
+    because late requests of the killed process may arrive. The status must still report a clean
+    shutdown.
+    """
     with monkeypatch.context() as patched:
         patched.setattr(FlowClaims, "end", lambda *_: None)
         with EmittingMirror(flow.file) as killed:
@@ -285,7 +292,7 @@ def test_other_hosts_see_why_a_flow_cannot_be_set_up(
 ) -> None:
     text = flow.file.read_text()
     bad = text.replace("replication.factor = 1", "replication.factor = 2")
-    flow.file.write_text(bad)  # the target has one broker
+    flow.file.write_text(bad)  # refused, because the target has only one broker
     config = load(flow.file, environment={})
     with (
         EmittingMirror(flow.file) as mirror,

@@ -1,5 +1,5 @@
-"""Without compiled kernels, DataFrames have the same rows: an independent client reads what the
-Python twin writes, and the twin reads the same as the compiled kernels.
+"""DataFrames without compiled kernels. An independent client reads what the kernels' Python twin
+writes, and the twin reads the same rows as the compiled kernels.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def topic(source_cluster: LocalCluster, fresh_topic: str) -> Iterator[str]:
 
 
 def columns() -> pa.RecordBatch:
-    """Columns with every kind of null, and rows with and without a key."""
+    """Return columns with every kind of null, and rows with and without a key."""
     numbers = range(ROWS)
     times = [(NOW_MS + at) * 1000 for at in numbers]
     headers = [

@@ -1,4 +1,4 @@
-"""A lane of a thousand idle partitions costs little, because brokers remember its session
+"""A lane with a thousand idle partitions costs little, because brokers remember its fetch session
 (KIP-227).
 """
 
@@ -35,11 +35,11 @@ def noted_parse(self, view):
     return parse(self, view)
 f.FetchSession.request, f.FetchSession.parse = noted_request, noted_parse
 """
-"""Prelude of a lane: it writes the size of every fetch to a file."""
+"""Prelude of a lane that writes the size of every fetch to a file."""
 
 
 class Fetch(NamedTuple):
-    """One line of this file."""
+    """One line of the file: a fetch request or its response."""
 
     direction: str
     partitions: int
@@ -50,7 +50,7 @@ class Fetch(NamedTuple):
 def wide(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str
 ) -> Iterator[tuple[str, str]]:
-    """A topic of a thousand partitions, and the alias under which it is mirrored."""
+    """A topic with a thousand partitions, and the source alias under which it is mirrored."""
     alias = f"A{uuid.uuid4().hex[:8]}"
     create_topic(source_cluster, fresh_topic, PARTITIONS)
     yield fresh_topic, alias
@@ -80,19 +80,20 @@ def test_a_thousand_quiet_partitions(
     mirror.leases.prelude = NOTED.format(path=str(notes))
     with mirror:
         mirror.eventually(lambda parts: sum(p.state == "AT_END" for p in parts) == PARTITIONS)
-        time.sleep(1.5)  # fetches are short at the broker for a moment after a start
+        time.sleep(1.5)  # brokers respond early to fetches for a moment after a start
         (lane,) = (psutil.Process(pid) for pid in mirror.leases.pids())
         begun, used = len(fetches()), sum(lane.cpu_times()[:2])
-        time.sleep(QUIET_S)  # over which fetches and CPU are measured
+        time.sleep(QUIET_S)  # fetches and CPU time are measured in this time
         used = sum(lane.cpu_times()[:2]) - used
         quiet = fetches()[begun:]
-        # and it is no silence: one record of one partition comes through, and is named alone
+        # the lane does fetch: one record of one partition is copied, and only this partition is in
+        # the request
         produce(source_cluster, topic, [Outgoing(value=b"x", partition=777)])
         mirror.eventually(lambda parts: sum(p.records for p in parts) == 1)
         loud = fetches()[begun + len(quiet) :]
         mirror.stop()
     assert {one.partitions for one in quiet} == {PARTITIONS}
-    # on a busy machine a start goes through them in several steps
+    # on a busy machine, the first fetches contain the partitions in several steps
     named = sum(one.size for one in fetches()[:begun] if one.direction == "out")
     assert named > PARTITIONS * 30, "the first ones name them all"
     assert len(quiet) <= 2 * QUIET_S * 3, "a fetch waits at the broker for half a second"

@@ -1,4 +1,4 @@
-"""Codes with a single rare cause: each test creates that cause."""
+"""Codes that have a single rare cause. Each test creates the cause of one code."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_broker_that_is_not_alive(source_cluster: LocalCluster) -> None:
 
 @contextmanager
 def nonsense() -> Iterator[int]:
-    """The port of a server whose responses are truncated."""
+    """The port of a server that sends truncated responses."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def answer() -> None:
@@ -137,7 +137,7 @@ def test_checkpoints_that_are_not_read_in_time(target_cluster: LocalCluster) -> 
         def is_not_read_in_time() -> bool:
             with pytest.raises(TwinlogError) as caught:
                 client.remote_consumer_offsets("g", alias, timeout_s=0.05)
-            return caught.value.code == "TIMED_OUT"  # or the first answer itself came too late
+            return caught.value.code == "TIMED_OUT"  # or the first response itself was too late
 
         eventually(is_not_read_in_time)
 

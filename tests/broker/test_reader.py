@@ -1,6 +1,7 @@
-"""`format("twinlog")` on a real Spark and a real broker: it reads what an independent client sees.
+"""`format("twinlog")` on a real Spark and a real broker reads the same records as an independent
+client.
 
-One session serves all of them; each has a topic of its own.
+All tests share one session, and each has its own topic.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ def read(spark: SparkSession, source_cluster: LocalCluster, topic: str) -> Read:
 
 
 def numbers(first: int, end: int, partition: int | None = None) -> list[Outgoing]:
-    """Records whose values are these numbers, alternately in two partitions or in one."""
+    """Return records whose values are these numbers, alternating between two partitions or in
+    one.
+    """
     return [
         Outgoing(b"k", b"%d" % at, partition=at % 2 if partition is None else partition)
         for at in range(first, end)
@@ -79,8 +82,8 @@ def values(frame: DataFrame) -> list[int]:
 
 
 def as_seen(row: Row) -> Seen:
-    """Return a row as the independent client's record. All timestamps of a topic are
-    of one kind.
+    """Convert a row to a record of the independent client. All records of a topic have the same
+    timestamp type.
     """
     return Seen(
         partition=row["partition"],
@@ -210,7 +213,9 @@ def test_topics_by_pattern_and_partitions_by_number(
 
 
 def test_workers_are_forked_with_the_modules_of_tasks(spark: SparkSession) -> None:
-    """The session sets `spark.python.daemon.module`."""
+    """The session sets `spark.python.daemon.module`, so workers are forked from a process that has
+    already imported the modules of tasks.
+    """
 
     def loaded(_: int) -> bool:
         return "libarrow" in Path(f"/proc/{os.getppid()}/maps").read_text()
@@ -220,7 +225,7 @@ def test_workers_are_forked_with_the_modules_of_tasks(spark: SparkSession) -> No
 
 @pytest.fixture
 def passing_filters(spark: SparkSession) -> Iterator[None]:
-    """A session that passes filters to the source."""
+    """Make the session pass filters to the data source."""
     name = "spark.sql.python.filterPushdown.enabled"
     spark.conf.set(name, "true")
     yield
@@ -231,7 +236,9 @@ def passing_filters(spark: SparkSession) -> Iterator[None]:
 def test_filters_reduce_the_records_that_are_read(
     source_cluster: LocalCluster, topic: str, read: Read, passing_filters: None
 ) -> None:
-    """Filters reduce the read records only if the session passes them to the source."""
+    """If the session passes filters to the source, filtered-out records are not read, and fewer
+    tasks run.
+    """
     records = [Outgoing(b"k", b"%d" % at, (), NOW_MS + at, at % 2) for at in range(20)]
     produce(source_cluster, topic, records)
     late = lit((NOW_MS + 15) / 1000).cast("timestamp")
@@ -246,7 +253,7 @@ def test_filters_reduce_the_records_that_are_read(
     ):
         assert values(filtered) == list(wanted)
         assert filtered.rdd.getNumPartitions() == tasks
-    # what is not read cannot fail: the rest of the topic is gone
+    # records that are not read cannot fail: the topic's other records are deleted
     delete_records(source_cluster, topic, before=5)
     begun = {"startingOffsets": f'{{"{topic}": {{"0": 0, "1": 5}}}}'}
     begun["pushFilters"] = "true"
@@ -259,7 +266,8 @@ def test_filters_need_a_setting_of_the_session(
     source_cluster: LocalCluster, topic: str, read: Read
 ) -> None:
     produce(source_cluster, topic, numbers(0, 1))
-    with pytest.raises(Exception, match="DATA_SOURCE_PUSHDOWN_DISABLED"):  # Spark's own
+    # an error of Spark itself
+    with pytest.raises(Exception, match="DATA_SOURCE_PUSHDOWN_DISABLED"):
         read(pushFilters=True).collect()
 
 
@@ -272,7 +280,9 @@ def test_a_frame_is_used_again(
     request: pytest.FixtureRequest,
     passes: bool,
 ) -> None:
-    """A filter's result is not shared with another query, or with another part of the same one."""
+    """A frame is used in several queries, and twice in one query. The result of one filter must not
+    be used for the others.
+    """
     if passes:
         request.getfixturevalue("passing_filters")
     produce(source_cluster, topic, numbers(0, 20))
@@ -307,7 +317,9 @@ def test_records_deleted_by_retention_are_reported_with_their_range(
 def test_damaged_bytes_have_their_offset(
     source_cluster: LocalCluster, topic: str, read: Read
 ) -> None:
-    """A failing disk of the leader changes one byte of a batch, then the length of another."""
+    """The leader's disk changes one byte of a batch, and later the length of another batch. The
+    error names the offset of the batch.
+    """
     for at in (0, 10, 20):
         produce(source_cluster, topic, numbers(at, at + 10, partition=0), linger_ms=200)
     here = TopicPartition(topic, 0)
@@ -324,7 +336,7 @@ def test_damaged_bytes_have_their_offset(
 
 
 class Stream:
-    """A query from a topic to files, restarted from the same checkpoint."""
+    """A query that writes a topic to files, and can be restarted from its checkpoint."""
 
     def __init__(self, spark: SparkSession, options: Options, folder: Path) -> None:
         self.spark = spark
@@ -332,7 +344,9 @@ class Stream:
         self.folder = folder
 
     def run(self, **more: object) -> list[int]:
-        """Run to the current end. Return the rows of each non-empty micro-batch."""
+        """Run the query until it has read to the topic's current end. Return the number of rows of
+        each non-empty micro-batch.
+        """
         reader = self.spark.readStream.format("twinlog")
         for name, value in {**self.options, **more}.items():
             reader = reader.option(name, str(value))
@@ -353,7 +367,7 @@ class Stream:
 
     @property
     def checkpoint(self) -> str:
-        """Return the newest offsets."""
+        """Return the newest offsets of the checkpoint, as JSON."""
         files = (self.folder / "checkpoint" / "offsets").glob("[0-9]*")
         return max(files, key=lambda file: int(file.name)).read_text().splitlines()[-1]
 
@@ -390,7 +404,9 @@ def test_a_stream_continues_from_its_checkpoint(
 def test_a_stream_that_runs_takes_new_records_and_partitions(
     source_cluster: LocalCluster, topic: str, stream: Stream
 ) -> None:
-    """Micro-batches run without pauses. One of two topics is created later."""
+    """A query that runs without a trigger reads new records and new partitions. One of the two
+    topics of its pattern is created later.
+    """
     other = f"{topic}-later"
     pattern = {
         "kafka.bootstrap.servers": source_cluster.bootstrap,
@@ -483,7 +499,8 @@ def test_the_commands_of_the_page_work(
 ) -> None:
     page = (ROOT / "docs" / "dataframes.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
-    script = "\n".join(one for one in blocks if "_upstream" not in one)  # test_upstream has it
+    # without `_upstream`, which test_upstream tests
+    script = "\n".join(one for one in blocks if "_upstream" not in one)
     large = f"{topic}-large"
     for said, meant in (
         ("localhost:9092", source_cluster.bootstrap),

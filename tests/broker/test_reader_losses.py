@@ -1,5 +1,5 @@
-"""Reports of a `format("twinlog")` task about offsets without rows: each cause has its code and
-range, and a complete log causes no report. Without a session.
+"""Reports of a `format("twinlog")` task about offsets without rows, without a Spark session. Each
+cause has its code and its range. A complete log causes no report.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ def topic(source_cluster: LocalCluster, fresh_topic: str) -> Iterator[str]:
 
 
 class Table:
-    """A topic of one partition as a query reads it: planned here, and read by a task's reader."""
+    """A topic of one partition that a query reads: the test plans the query and runs the reader of
+    its tasks.
+    """
 
     def __init__(self, cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture) -> None:
         self.cluster, self.topic, self._caplog = cluster, topic, caplog
@@ -49,7 +51,7 @@ class Table:
         return BatchReader(parse_options(given, is_stream=False), ["offset", "value"])
 
     def task(self, first: int, end: int, **options: object) -> list[int]:
-        """Return the values of the rows in [first, end)."""
+        """Read as one task, and return the values of the rows in [first, end)."""
         reader = self._reader(**options)
         wanted = OffsetRange(tp=TopicPartition(self.topic, 0), first=first, end=end)
         return self._rows(reader, [RangesPartition([wanted])])
@@ -66,7 +68,7 @@ class Table:
         return [int(value) for rows in found for value in rows.column("value").to_pylist()]
 
     def said(self) -> list[str]:
-        """Return the log lines of the last read, without their common part."""
+        """Return the log lines about gaps of the last read, without the name of the partition."""
         lines = [one.getMessage() for one in self._caplog.records if one.name.endswith(".gaps")]
         assert all(line.startswith(f"{self.topic}-0: ") for line in lines)
         assert all(any(line.endswith(f"[{code}]") for code in CODES) for line in lines)
@@ -79,20 +81,20 @@ def table(source_cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFix
 
 
 def put(table: Table, first: int, end: int, **more: Any) -> None:
-    """Write a batch."""
+    """Write records with the values [first, end) as one batch."""
     records = [Outgoing(b"k", b"%d" % at) for at in range(first, end)]
     produce(table.cluster, table.topic, records, linger_ms=200, **more)
 
 
 @pytest.fixture
 def hole(table: Table) -> Table:
-    """Remove offsets [10, 20) of 30, which are the end of a segment, so that the broker skips
-    them.
+    """Write offsets [0, 30), and remove [10, 20) from the broker's file. They are the end of a
+    segment, so the broker skips them.
     """
     put(table, 0, 10)
     put(table, 10, 20)
     apply_topic_configs(table.cluster, table.topic, {"segment.ms": "500"})
-    put(table, 20, 30)  # begins a segment
+    put(table, 20, 30)  # begins a new segment
     surgery.swell_length(table.cluster, TopicPartition(table.topic, 0), 10)
     return table
 
@@ -119,7 +121,9 @@ def test_a_hole_in_a_log(hole: Table, batches: str, monkeypatch: pytest.MonkeyPa
 def test_a_hole_at_a_border_of_a_range(
     hole: Table, first: int, end: int, lost: tuple[int, int]
 ) -> None:
-    """Each task that shares the gap reports its part."""
+    """A gap begins or ends within a task's range. The task reports only the part of the gap that is
+    in its range.
+    """
     with pytest.raises(RecordsLost) as caught:
         hole.task(first, end)
     assert (caught.value.code, caught.value.lost) == ("LOG_GAP", lost)
@@ -135,7 +139,9 @@ def test_beside_a_hole_nothing_is_missing(hole: Table) -> None:
 
 
 def test_a_hole_of_a_topic_that_became_compacted_in_the_meantime(hole: Table) -> None:
-    """The topic's config is queried after the gap was found."""
+    """The topic becomes compacted after the gap was written, and its config is queried after the
+    gap was found. So the gap is attributed to compaction.
+    """
     apply_topic_configs(
         hole.cluster, hole.topic, {"cleanup.policy": "compact,delete", "segment.ms": "604800000"}
     )
@@ -147,8 +153,8 @@ def test_a_hole_of_a_topic_that_became_compacted_in_the_meantime(hole: Table) ->
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 def test_a_log_without_holes(table: Table, isolation: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Idempotent producers write batches of many records and of one. Reads begin in the middle of
-    each.
+    """Idempotent producers write batches of many records and of one record. Reads that begin in the
+    middle of a batch must report no gap.
     """
     put(table, 0, 10, codec="zstd")
     put(table, 10, 11, config={"enable.idempotence": True})
@@ -163,9 +169,9 @@ def test_offsets_without_rows_because_of_transactions(table: Table) -> None:
     put(table, 0, 10)
     cluster, topic = table.cluster, table.topic
     of = [Outgoing(b"k", b"%d" % at) for at in range(40)]
-    produce_transaction(cluster, topic, of[10:20], commit=False)  # its marker is 20
-    produce_transaction(cluster, topic, of[20:30], commit=True)  # 31
-    produce_transaction(cluster, topic, of[30:40], commit=False)  # 42
+    produce_transaction(cluster, topic, of[10:20], commit=False)  # the marker is at 20
+    produce_transaction(cluster, topic, of[20:30], commit=True)  # the marker is at 31
+    produce_transaction(cluster, topic, of[30:40], commit=False)  # the marker is at 42
     both = "transaction markers, and records of aborted transactions [TRANSACTIONS]"
     assert table.all() == [*range(10), *range(20, 30)]
     assert table.said() == [f"no rows of 23 offsets in [10, 43): {both}"]
@@ -176,12 +182,14 @@ def test_offsets_without_rows_because_of_transactions(table: Table) -> None:
 
 
 def offsets(table: Table) -> list[int]:
-    """Return the offsets of all records, as an independent client sees them."""
+    """Return the offsets of all records, according to an independent client."""
     return [one.offset for one in read_all(table.cluster, table.topic)]
 
 
 def test_offsets_without_rows_because_of_compaction(table: Table) -> None:
-    """Compaction removes records between batches and inside of them."""
+    """Compaction removes whole batches and single records within batches. The offsets without rows
+    are attributed to compaction.
+    """
     apply_topic_configs(table.cluster, table.topic, CLEAN_SOON)
     batch = [Outgoing(b"%d" % (at % 7), b"%d" % at) for at in range(20)]
     produce(table.cluster, table.topic, batch, linger_ms=200)

@@ -1,4 +1,6 @@
-"""Changes to a partition while a `format("twinlog")` task reads it. Without a session."""
+"""A partition changes while a `format("twinlog")` task reads it. These tests need no Spark
+session.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,12 @@ pytestmark = pytest.mark.broker
 ROWS = 60
 IN_BATCH = 5
 SHORT_S = 3.0
-"""Time limit of a read in these tests, instead of a minute."""
+"""Time limit of a read in these tests, in seconds. The default is a minute."""
 
 
 @pytest.fixture
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the reader request each batch separately."""
+    """Make the reader request each batch separately."""
     monkeypatch.setattr(tasks, "FIRST_BYTES", 1)
     monkeypatch.setattr(tasks, "FETCH_BYTES", 1)
 
@@ -44,7 +46,9 @@ def put(cluster: LocalCluster, topic: str) -> None:
 
 
 class Reading:
-    """A task's reader of all rows, which a test resumes."""
+    """The reader of a task that reads all rows. A test can read the first response, and the rest
+    later.
+    """
 
     def __init__(
         self, cluster: LocalCluster, topic: str, *, fails: bool = True, end: int = ROWS
@@ -61,7 +65,7 @@ class Reading:
         self._rows = reader.read()
 
     def first(self) -> list[int]:
-        """Return the rows of the first response. The next one is not requested yet."""
+        """Return the rows of the first response. The reader has not sent the next request yet."""
         return offsets(next(self._rows))
 
     def rest(self) -> list[int]:
@@ -69,7 +73,7 @@ class Reading:
 
 
 def offsets(rows: pa.RecordBatch) -> list[int]:
-    """Return the offsets of the rows. Their values are the same numbers."""
+    """Return the offsets of the rows. Check that the values are the same numbers."""
     found: list[int] = rows.column("offset").to_pylist()
     assert [int(value) for value in rows.column("value").to_pylist()] == found
     return found
@@ -119,8 +123,9 @@ def test_all_remaining_records_are_deleted(
 
 
 def test_a_transaction_that_does_not_end(source_cluster: LocalCluster, topic: str) -> None:
-    """The task is planned up to the high watermark, as with `endingOffsets`, which includes an open
-    transaction.
+    """The task reads up to the high watermark, as with `endingOffsets`, and the last records are in
+    an open transaction. The read fails with TIMED_OUT, and succeeds after the transaction has
+    ended.
     """
     put(source_cluster, topic)
     caught: list[TwinlogError] = []
@@ -164,7 +169,9 @@ def test_the_leader_dies_and_another_one_leads(
 def test_the_leader_dies_and_no_broker_leads(
     source3: LocalCluster, fresh_topic: str, in_parts: None
 ) -> None:
-    """The read fails in bounded time. When the leader is back, the rest is read."""
+    """The leader dies and no other broker can lead. The read fails within a time limit. When the
+    leader is back, the rest is read.
+    """
     create_topic(source3, fresh_topic)
     put(source3, fresh_topic)
     leads = leader(source3, fresh_topic)

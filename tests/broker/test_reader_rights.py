@@ -1,4 +1,4 @@
-"""The rights of a DataFrame reader, and the message if one is missing."""
+"""The rights that a DataFrame reader needs, and the message if one is missing."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def put(cluster: LocalCluster, topic: str, first: int, end: int) -> None:
 
 
 def test_reading_needs_read_alone(cluster: LocalCluster) -> None:
-    """Configs are queried only if there is a gap."""
+    """Reading needs only READ on the topic. Configs are queried only if there is a gap."""
     create_topic(cluster, "plain")
     put(cluster, "plain", 0, 10)
     allow(cluster, USERS[0], ["READ"], topic="plain")

@@ -1,4 +1,6 @@
-"""The files of docs/recipes run unchanged, except for addresses and replication factors."""
+"""The files of docs/recipes run unchanged, except for addresses, replication factors and this
+test's names.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +33,10 @@ ARRIVES = {
         ("west", "orders", "central", "west.orders"),
     ],
 }
-"""(from, topic, to, remote topic) that each file copies."""
+"""The copies that each file makes, as (source, topic, target, remote topic)."""
 
 MOVES = {"migration": "payments"}
-"""Topics whose groups a mirror sets on the other side."""
+"""Topic of each file whose groups the mirror sets on the target."""
 
 STAYS = {"analytics": [("live", "orders-eu.retry")]}
 
@@ -63,13 +65,14 @@ def test_recipe_copies_the_topics_of_its_page(
     senders = {source for source, *_ in ARRIVES[name]}
     aliases = [alias.strip() for alias in text.split("clusters = ")[1].splitlines()[0].split(",")]
     clusters = {a: source_cluster if a in senders else target_cluster for a in aliases}
-    more = sorted(senders)[1:]  # two names of one cluster would be one source
+    # each source needs its own cluster, because two aliases of one cluster would be one source
+    more = sorted(senders)[1:]
     clusters |= {alias: cleanup.enter_context(LocalCluster(alias)) for alias in more}
     text = re.sub(r"(replication\.factor) = 3", r"\1 = 1", text)
     for alias, cluster in clusters.items():
         address = f"{alias}.bootstrap.servers = {cluster.bootstrap}"
         text = re.sub(rf"(?m)^{alias}\.bootstrap\.servers = .*$", address, text)
-        # aliases and topics of this run's own: other tests mirror on the same clusters
+        # unique aliases and topics, because other tests mirror on the same clusters
         text = re.sub(rf"\b{alias}(?=[.,>\n-])(?!-1)", f"{alias}{mark}", text)
     topics = {topic for _, topic, *_ in ARRIVES[name]} | {t for _, t in STAYS.get(name, ())}
     selected = r"(?m)^(.*\.topics) = .*$"

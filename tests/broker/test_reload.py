@@ -1,4 +1,6 @@
-"""The configuration changes while a mirror runs: changed flows restart, others continue."""
+"""The configuration changes while a mirror runs. Changed flows restart, and other flows
+continue.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ pytestmark = pytest.mark.broker
 
 
 class Reloading:
-    """A mirror of A->B and B->A whose file is rewritten repeatedly."""
+    """A mirror of A->B and B->A. Tests rewrite its file and reload it."""
 
     def __init__(self, source: LocalCluster, target: LocalCluster, folder: Path) -> None:
         self.source, self.target = source, target
@@ -128,7 +130,7 @@ def test_topic_off_the_list_is_released_and_keeps_its_target(two_ways: Reloading
         this.put("orders", b"o1")
         eventually(lambda: this.on_target("orders") == [b"o1"])
         assert this.on_target("payments") == [b"p1"]
-        # and back again: it goes on where it was
+        # with the former file, the copy continues where it was
         this.write({this.there: both})
         mirror.reload()
         eventually(lambda: this.on_target("payments") == [b"p1", b"p2"])
@@ -137,7 +139,9 @@ def test_topic_off_the_list_is_released_and_keeps_its_target(two_ways: Reloading
 def test_file_that_changes_again_while_the_flow_ends(
     two_ways: Reloading, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The newest configuration gets the lead. One in between never runs."""
+    """The file changes again while a changed flow ends. Only the newest configuration is started,
+    so a configuration in between never runs.
+    """
     this = two_ways
     this.write({this.there: this.topic("orders")})
     ends, may_end = threading.Event(), threading.Event()
@@ -197,7 +201,9 @@ def test_invalid_file_changes_nothing(
 
 
 def test_transforms_that_do_not_run_change_nothing(two_ways: Reloading) -> None:
-    """With the new file, a mirror would copy these records unchanged."""
+    """The new file has transforms that cannot run in this process. It is refused and the old flow
+    continues, because a mirror without these transforms would copy the records unchanged.
+    """
     this = two_ways
     with this.mirror() as mirror:
         copies(this, mirror, this.there, "orders")

@@ -32,14 +32,14 @@ from twinlog.survey.copied_topics import copies_by_name
 pytestmark = [pytest.mark.broker]
 
 FIRST = {0: 0, 3: 3, 12: 8}
-"""The target offset by source offset, for the log that `with_transactions` writes. Offset 3 is in a
-gap.
+"""Target offsets by source offset, in the log that `with_transactions` writes. Source offset 3 is
+in a gap.
 """
 BEHIND_GAP = 6
 
 
 class Renamed(Pair):
-    """A pair with one renamed topic, and one that keeps its name."""
+    """A pair of clusters with one topic that is renamed, and one that keeps its name."""
 
     def __init__(
         self,
@@ -51,7 +51,9 @@ class Renamed(Pair):
         ways: int = 1,
         routes: bool = False,
     ) -> None:
-        """`routes`: by a router of Kafka Connect, whose names have no alias."""
+        """`routes`: rename the topic by a router of Kafka Connect, whose remote names have no
+        alias.
+        """
         super().__init__(folder, a, b, both_ways=ways > 1, identity=identity)
         self.folder = folder
         self.new = f"eu-{self.topic}"
@@ -109,7 +111,7 @@ def test_records_groups_and_offsets_go_by_the_new_name(
     pair = Renamed(
         tmp_path, source_cluster, target_cluster, identity=identity, routes=policy == "router"
     )
-    fill(pair)  # with gaps: offsets differ
+    fill(pair)  # the log has gaps, so offsets differ between the clusters
     create_topic(pair.a, pair.plain)
     produce(pair.a, pair.plain, numbered(0, 3))
     groups = {offset: pair.stop_at(offset) for offset in FIRST}
@@ -126,7 +128,7 @@ def test_records_groups_and_offsets_go_by_the_new_name(
     assert pair.values(pair.before + pair.plain) == [b"0", b"1", b"2"]
     assert pair.topic not in topic_names(pair.b)
     produce(pair.a, pair.topic, numbered(5000, 4))
-    once(pair)  # a restart goes on where it stands
+    once(pair)  # a restart continues where the copy was
     assert pair.values(pair.remote) == [
         r.value for r in read_all(pair.a, pair.topic, isolation="read_committed")
     ]
@@ -157,14 +159,15 @@ def test_records_groups_and_offsets_go_by_the_new_name(
     finally:
         client.close()
     assert run(["diff", str(pair.config)]) == 0, capsys.readouterr().out
-    if policy == "router":  # the identity policy with the same names goes on in the same copy
+    # the identity policy produces the same names, so it continues the same copy
+    if policy == "router":
         pair.lines += f"\n{IDENTITY}"
         pair.rules("(orders-.*):eu-$1")
         produce(pair.a, pair.topic, numbered(6000, 2))
         assert once(pair)[pair.topic].code == ""
         assert pair.values(pair.remote)[-3:] == [b"5003", b"6000", b"6001"]
         pair.lines = pair.lines.removesuffix(IDENTITY)
-        pair.name_it()  # and back
+        pair.name_it()  # back to the rename rule
         produce(pair.a, pair.topic, numbered(7000, 2))
         assert once(pair)[pair.topic].code == ""
         assert pair.values(pair.remote)[-3:] == [b"6001", b"7000", b"7001"]
@@ -184,7 +187,9 @@ def test_a_clash_stops_both_and_a_changed_rule_stops_the_topic(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The target's records stay, and the first copy continues after the clash."""
+    """A second topic gets the same remote name, so both topics stop. A changed rule stops its
+    topic, too. The target's records stay, and the first copy continues when the clash has ended.
+    """
     pair = Renamed(tmp_path, source_cluster, target_cluster, identity=identity)
     create_topic(pair.a, pair.topic)
     produce(pair.a, pair.topic, numbered(0, 5))
@@ -192,7 +197,8 @@ def test_a_clash_stops_both_and_a_changed_rule_stops_the_topic(
         eventually(
             lambda: pair.remote in topic_names(pair.b) and len(pair.values(pair.remote)) == 5
         )
-        create_topic(pair.a, pair.new)  # by no rule it would have the name that the other got
+        # without a rule, this topic has the remote name that the first one got by its rule
+        create_topic(pair.a, pair.new)
         produce(pair.a, pair.new, numbered(100, 5))
         eventually(lambda: _codes(mirror) == {pair.topic: "RENAME_CLASH", pair.new: "RENAME_CLASH"})
         produce(pair.a, pair.topic, numbered(5, 5))
@@ -211,7 +217,8 @@ def test_a_clash_stops_both_and_a_changed_rule_stops_the_topic(
     assert pair.values(f"{pair.before}other-{pair.new}") == [b"%d" % n for n in range(100, 105)]
 
     held = {name: end_offsets(pair.b, name) for name in topic_names(pair.b) if pair.topic in name}
-    pair.rules(f"{pair.topic}:other-{pair.new}, {pair.new}:{pair.new}")  # each has the other's name
+    # each topic gets the other's remote name
+    pair.rules(f"{pair.topic}:other-{pair.new}, {pair.new}:{pair.new}")
     produce(pair.a, pair.topic, numbered(10, 2))
     assert _codes_once(pair) == {pair.topic: "RENAME_CHANGED", pair.new: "RENAME_CHANGED"}
     assert _kept_equal(pair) == [], "neither gets the configs of the other's source"
@@ -220,7 +227,8 @@ def test_a_clash_stops_both_and_a_changed_rule_stops_the_topic(
     assert held == {
         name: end_offsets(pair.b, name) for name in topic_names(pair.b) if pair.topic in name
     }
-    delete_topic(pair.a, pair.topic)  # the second would get the name of the copy of what is gone
+    # the remaining topic would get the name of the deleted topic's copy
+    delete_topic(pair.a, pair.topic)
     assert "RENAME" in _codes_once(pair)[pair.new]
 
 
@@ -229,7 +237,7 @@ def _flow(pair: Renamed) -> str:
 
 
 def _kept_equal(pair: Renamed) -> list[str]:
-    """Return remote topics whose configs equal those of the source."""
+    """Return the remote topics whose configs are kept equal to those of the source."""
     (flow,) = load(pair.config, environment={}).flows
     sides = flow_setup(flow)
     with ClusterClient(sides.source) as source, ClusterClient(sides.target) as target:
@@ -253,7 +261,7 @@ def test_both_ways_of_the_default_policy_never_loop_and_move_groups_back(
 ) -> None:
     pair = Renamed(tmp_path, source_cluster, target_cluster, identity=False, ways=2)
     create_topic(pair.a, pair.topic)
-    create_topic(pair.b, pair.new)  # B has a topic of that very name
+    create_topic(pair.b, pair.new)  # B itself already has a topic of this name
     produce(pair.a, pair.topic, numbered(0, 9))
     produce(pair.b, pair.new, numbered(100, 9))
     group = f"{pair.group}-home"
@@ -289,7 +297,8 @@ def test_both_ways_are_refused_where_a_new_name_without_an_alias_would_come_back
     pair.lines = both.replace(f"{way} = true", f"{way} = false")
     pair.name_it()
     assert once(pair)[pair.topic].code == ""
-    pair.lines = both  # each process for itself: the row of the copy tells where it came from
+    # each process has only its own flow; the row of the copy shows where the copy came from
+    pair.lines = both
     pair.name_it()
     with Mirror(pair.config, once=True, lanes=1) as mirror:
         found = {flow.flow: flow for flow in mirror.wait()}
@@ -312,7 +321,9 @@ def test_a_source_that_is_gone_is_failed_over_under_the_new_name(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The source is gone, so only the target shows which topic a checkpoint belongs to."""
+    """The source of a renamed topic is gone, so only the target shows which topic a checkpoint is
+    about. The failover uses the new name.
+    """
     monkeypatch.setattr("twinlog.control.cutover.scope.SOURCE_ANSWERS_WITHIN_S", 1.0)
     monkeypatch.setattr("twinlog.client.group_translation.SOURCE_ANSWERS_WITHIN_S", 1.0)
     pair = Renamed(tmp_path, short_lived, target_cluster, identity=False)

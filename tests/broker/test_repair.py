@@ -1,4 +1,6 @@
-"""`twinlog repair` on real clusters: records of a stray producer stay, and the copy resumes."""
+"""`twinlog repair` on real clusters. Records of another producer are accepted, and the copy
+resumes.
+"""
 
 from __future__ import annotations
 
@@ -49,18 +51,22 @@ def rig(
 
 
 def stray(rig: Rig, count: int) -> None:
-    """Write to the remote topic as another client."""
+    """Write `count` records to the remote topic as another client."""
     produce(rig.target, rig.remote, [Outgoing(value=b"stray") for _ in range(count)])
 
 
 def on_target(rig: Rig) -> list[int]:
-    """Return the numbers of the records in order; -1 is a stray record."""
+    """Return the numbers of the target's records in order, with -1 for each record of the other
+    client.
+    """
     values = [(one.value or b"") for one in read_all(rig.target, rig.remote)]
     return [-1 if value == b"stray" else int(value[1:]) for value in values]
 
 
 def map_is_exact(rig: Rig) -> None:
-    """Check that every target offset translates to this flow's next record."""
+    """Check that every target offset translates to the upstream offset of this flow's next
+    record.
+    """
     known, there = rig.map(), on_target(rig)
     reach = copied_below(known, len(there), Witness.LOG_END).reach
     assert reach is not None
@@ -71,7 +77,9 @@ def map_is_exact(rig: Rig) -> None:
 
 
 def stands_still(mirror: EmittingMirror, rig: Rig, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Wait until the published status shows the stopped partition, and return the plan."""
+    """Wait until the published status shows the stopped partition. Return the partition in the
+    repair's plan.
+    """
     mirror.eventually(lambda parts: [p.code for p in parts] == ["EXTRA_RECORDS"])
     found: dict[str, Any] = {}
 
@@ -96,7 +104,9 @@ def is_mended(mirror: EmittingMirror) -> None:
 def test_stray_records_before_the_flows_own_are_accepted_after_any_crash(
     rig: Rig, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The stray records arrived while the copy ran, so a batch of this flow follows them."""
+    """Another client wrote while the copy ran, so a batch of this flow follows its records. The
+    repair is killed at each step and repeated, and the copy resumes exactly.
+    """
     rig.create()
     rig.put(range(10))
     places = {9: 9, 10: 13, 12: 15}
@@ -159,7 +169,8 @@ def test_stray_records_at_the_end_are_accepted_and_new_ones_are_not(
             repair.close()
         is_mended(mirror)
         mirror.stop()
-    # no record of this flow follows them yet, so only the map tells the next start about them
+    # no record of this flow follows the accepted records, so only the map shows them to the next
+    # start
     map_is_exact(rig)
     rig.copy_once()
     rig.put(range(5, 8))

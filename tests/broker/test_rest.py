@@ -1,4 +1,4 @@
-"""REST of two processes: each answers for a flow that one of them leads, and steers it."""
+"""REST of two processes. Both respond for a flow that one of them leads, and both can steer it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def kinds(rest: Rest) -> set[tuple[str, str | None]]:
 
 
 def steer_as_connect(leader: Rest, other: Rest, mark: str, topic: str) -> None:
-    """Steer the flow by the paths of Kafka Connect, like a script for MirrorMaker 2."""
+    """Steer the flow through Kafka Connect's paths, as a script for MirrorMaker 2 does."""
     connector = f"/s{mark}/t/connectors/MirrorSourceConnector"
     eventually(lambda: other.get(f"{connector}/status")["connector"]["state"] == "PAUSED")
     wanted = [
@@ -69,7 +69,7 @@ def limit_and_pause_topics(leader: Rest, other: Rest, path: str, topic: str) -> 
 
 
 def declare_a_state(leader: Rest, other: Rest, path: str, topic: str) -> None:
-    """Set the wanted state with one request, and check that repeating it changes nothing."""
+    """Set the wanted state with one request. Check that repeating the request changes nothing."""
     state: dict[str, Any] = {"paused": False, "bytesPerSecond": 40_000_000, "releasedTopics": []}
 
     def put(paused_topics: list[str], **more: object) -> set[tuple[str, str | None, bool]]:
@@ -93,9 +93,11 @@ def declare_a_state(leader: Rest, other: Rest, path: str, topic: str) -> None:
 
 
 def use_a_generated_client(leader: Rest, other: Rest, flow: str, topic: str, folder: Path) -> None:
-    """A client that openapi-python-client generates from the document reads and controls a flow."""
+    """Generate a client from the OpenAPI document with openapi-python-client. Read and steer a flow
+    with it.
+    """
     settings = folder / "client.yaml"
-    settings.write_text("post_hooks: []\n")  # do not format its source
+    settings.write_text("post_hooks: []\n")  # no post hooks, which would format the client's source
     command = f"generate --path {DOCUMENT} --config {settings} --output-path {folder / 'client'}"
     subprocess.run(
         [sys.executable, "-m", "openapi_python_client", *command.split(), "--fail-on-warning"],
@@ -131,7 +133,9 @@ def use_a_generated_client(leader: Rest, other: Rest, flow: str, topic: str, fol
 
 
 def logs_of_second(rest: Rest, path: str, topic: str, remote: str) -> Any:
-    """The source has deleted 2 of 5 copied records. Also returns the lane of the partition."""
+    """Check both logs of two partitions, of which the second has lost 2 of 5 copied records on the
+    source. Return the lane of the second partition.
+    """
     first, found = rest.get(f"{path}/logs?topic={topic}&partitions=0,1")["partitions"]
     assert (first["partition"], first["source"]["problem"]) == (0, "")
     assert found["nextOffset"] == 5
@@ -172,9 +176,10 @@ def test_any_process_answers_for_the_flow_and_steers_it(
         EmittingMirror(file, on_snapshot=here.update) as mirror,
     ):
         eventually(lambda: states(leader, path) == AT_END)
-        # the other process leads nothing: it hears the leader by its row, and asks both clusters
+        # the other process leads no flow: it reads the leader's row, and queries both clusters
         eventually(lambda: flow_of(other)["state"] == "RUNNING")
-        eventually(lambda: flow_of(other)["records"] == 10)  # the row of after the last one
+        # the leader's row was written after the last record
+        eventually(lambda: flow_of(other)["records"] == 10)
         eventually(lambda: flow_of(other)["loss"]["records"] == 0)
         told, led = flow_of(other), flow_of(leader)
         assert (led["reportedBy"], "(process " in told["reportedBy"]) == ("here", True)
@@ -187,7 +192,7 @@ def test_any_process_answers_for_the_flow_and_steers_it(
         for rest in (leader, other):
             eventually(lambda rest=rest: flow_of(rest)["verified"]["records"] == 10)  # type: ignore[misc]
         eventually(lambda: states(other, path) == AT_END)
-        # a dry run writes nothing; a pause is one intent, whoever says it again
+        # a dry run writes nothing, and repeated requests to pause write one intent
         reason = "brokers are upgraded"
         dry = other.post(f"{path}/pause", reason=reason, dryRun=True)
         assert [(one["isNeeded"], one["isSet"]) for one in dry["changes"]] == [(True, True)]
@@ -206,7 +211,7 @@ def test_any_process_answers_for_the_flow_and_steers_it(
         steer_as_connect(leader, other, mark, topic)
         limit_and_pause_topics(leader, other, path, topic)
         use_a_generated_client(leader, other, name, topic, tmp_path)
-        # both clusters are asked
+        # this response is read from both clusters
         delete_records(source_cluster, topic, 1, 2)
         has, knows_not = (
             logs_of_second(rest, path, topic, f"s{mark}.{topic}") for rest in (leader, other)

@@ -1,5 +1,5 @@
-"""Requests that schemathesis generates from the OpenAPI document, for a flow with running clusters:
-responses match the document, and none is an internal error.
+"""schemathesis generates requests from the OpenAPI document, for a flow with running clusters.
+Every response matches the document, and none is an internal error.
 """
 
 from __future__ import annotations
@@ -54,17 +54,19 @@ def served(
 def document(served: tuple[Rest, str]) -> Any:
     rest, name = served
     found = json.loads(DOCUMENT.read_text())
-    del found["paths"][STREAM]  # it has no end
+    del found["paths"][STREAM]  # this response does not end, so it cannot be tested here
     of_flow = {path: some for path, some in found["paths"].items() if "{flow}" in path}
     for operations in of_flow.values():
         for one in operations.values():
             for parameter in one["parameters"]:
                 if (parameter["name"], parameter["in"]) == ("flow", "path"):
-                    parameter["schema"]["enum"] = [name]  # another one is 404, and reaches nothing
+                    # with any other name, the only response would be 404
+                    parameter["schema"]["enum"] = [name]
     schema = schemathesis.openapi.from_dict({**found, "paths": of_flow})
     schema.config.update(base_url=f"http://{rest.address}")
     accepted = schema.config.checks.positive_data_acceptance
-    # topics may be of any name, and one that matches nothing is a mistake
+    # by the document, any topic name is valid, but the response to a pattern that matches no topic
+    # is 400
     accepted.expected_statuses = [*accepted.expected_statuses, "400"]
     return schema
 

@@ -1,4 +1,4 @@
-"""The sandbox's brokers start, die and restart, as checked by an independent client."""
+"""The sandbox's brokers start, die and restart. An independent client checks them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.broker
 
 @pytest.fixture(scope="module")
 def single() -> Iterator[LocalCluster]:
-    """A broker to damage, used by this file only."""
+    """A broker that tests may damage. No other file uses it."""
     with LocalCluster("single", jvm_flags=QUICK_JVM) as cluster:
         yield cluster
 
@@ -64,7 +64,7 @@ def test_killed_broker_comes_back_with_its_data(single: LocalCluster, fresh_topi
     assert single.broker_pids == {}
     for port in single.ports[1].values():
         with socket.socket() as other, pytest.raises(OSError, match="in use"):
-            other.bind((HOST, port))  # as a broker of another cluster would
+            other.bind((HOST, port))  # as a broker of another cluster would try
     single.restart(1)
 
     assert single.bootstrap == address
@@ -169,7 +169,7 @@ def test_registry_outlives_its_starter_and_ends_only_its_own(tmp_path: Path) -> 
     with pytest.raises(UsageError, match="no cluster 'two'"):
         registry.down(["two"], folder=tmp_path)
 
-    # an id that the system has given to somebody else since
+    # the process ID belongs to another process in the meantime
     os.kill(known.pids[1], signal.SIGKILL)
     eventually(lambda: not registry.status(tmp_path)[0].running)
     with subprocess.Popen(["sleep", "60"]) as stranger:

@@ -36,7 +36,7 @@ def secure() -> Iterator[LocalCluster]:
 
 
 def topics_seen(java: Any, properties: Mapping[str, str]) -> set[str]:
-    """Return the topics that Kafka's Java client sees with these properties."""
+    """Return the topics that Kafka's Java client lists with these properties."""
     java_properties = java.java.util.Properties()
     limits = {"request.timeout.ms": "5000", "default.api.timeout.ms": "8000"}
     for key, value in {**properties, **limits}.items():

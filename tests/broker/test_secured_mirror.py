@@ -1,4 +1,4 @@
-"""A mirror between two secured clusters, with users that have only the necessary rights."""
+"""A mirror between two secured clusters whose users have only the necessary rights."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def source() -> Iterator[LocalCluster]:
 
 @pytest.fixture(scope="module")
 def target() -> Iterator[LocalCluster]:
-    """Its user has all rights on topics and groups, and only Describe on the cluster."""
+    """A target whose user has all rights on topics and groups, and only DESCRIBE on the cluster."""
     with secured("secured-target", WRITER) as cluster:
         allow(cluster, WRITER, ["all"], topic="*")
         allow(cluster, WRITER, ["all"], group="*")
@@ -111,7 +111,9 @@ def test_copies_over_every_kind_of_connection(
 def a_resource(
     folder: Path, source: LocalCluster, target: LocalCluster, topics: str
 ) -> tuple[Path, Path]:
-    """Write a Strimzi resource for both clusters, and the folder that Kubernetes would mount."""
+    """Write a Strimzi resource for both clusters, and the folder of secrets that Kubernetes would
+    mount. Return both paths.
+    """
     secrets = folder / "secrets"
     reader = source.client_properties("SSL", READER, stores="PEM")
     writer = target.client_properties("SASL_SSL", WRITER, stores="PEM")
@@ -221,7 +223,8 @@ def test_topic_without_read_fails_alone_and_says_which_acl_is_missing(
     assert "READ" in bad.message
     assert closed in bad.message
     assert len(read_all(target, f"A.{fresh_topic}")) == 50
-    # this user may not read the brokers' settings: said once, with the key that helps
+    # the user cannot read the brokers' settings, which is logged once with the key that replaces
+    # them
     told = [r.getMessage() for r in caplog.records]
     assert len([t for t in told if "twinlog.target.producer.id.expiration.ms" in t]) == 1
     assert not [t for t in told if "secret" in t.replace("-secret", "secret") and READER in t]
@@ -257,11 +260,12 @@ def test_rights_that_are_taken_and_given_back_stop_one_topic_for_so_long(
     healthy = ("AT_END", "")
     with Mirror(config, lanes=1) as mirror:
         mirror.eventually(lambda parts: states(parts) == {fresh_topic: healthy, bad: healthy})
-        for operations in (["read"], ["describe"]):  # without both it looks as if it were deleted
+        # one right after the other, because a topic without READ and DESCRIBE looks deleted
+        for operations in (["read"], ["describe"]):
             forbid(source, READER, operations, topic=bad)
             produce(source, bad, records(10))
             told = {("FAILED", "TOPIC_UNAUTHORIZED"), ("SOURCE_DELETED", "")}
-            # a lane that misses it first says TOPIC_MISSING, until somebody looks for topics
+            # a lane that notices it first reports TOPIC_MISSING until the next discovery
             mirror.eventually(lambda parts: states(parts)[bad] in told)  # noqa: B023
             before = end_offsets(target, f"A.{fresh_topic}")[0]
             produce(source, fresh_topic, records(10))
@@ -289,7 +293,7 @@ def test_wrong_password_is_one_line_that_does_not_show_it(
     )
     config.write_text(config.read_text().replace(f"{READER}-secret", "not-the-password"))
     with caplog.at_level(logging.DEBUG), Mirror(config, once=True) as mirror:
-        (flow,) = mirror.wait()  # nothing is waited for: it will not become right by itself
+        (flow,) = mirror.wait()  # ends immediately, because waiting cannot make the password valid
     assert (flow.state, flow.code) == ("FAILED", "AUTHENTICATION_FAILED")
     assert "cluster A" in flow.reason
     (error,) = mirror.supervisor.errors

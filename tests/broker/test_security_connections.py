@@ -1,6 +1,7 @@
 """Connections to a real broker with every protocol and mechanism, and every rejection.
 
-One broker has a listener for each case. Clients are configured with Java's keys, as by users.
+One broker has a listener for each case. Clients are configured with Java's keys, as users configure
+them.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ PROTOCOLS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
-    """The ports of the listeners, and a folder with the clients' stores."""
+    """A broker's ports by listener, and a folder with the clients' key stores."""
 
     ports: Mapping[str, int]
     folder: Path
@@ -79,7 +80,7 @@ class Broker:
             return connection.request(request)
 
     def connect(self, listener: str, keys: Mapping[str, str], host: str = HOST) -> int:
-        """Return the number of brokers in a Metadata response."""
+        """Connect, and return the number of brokers in a Metadata response."""
         return len(self.ask(listener, keys, MetadataRequest(topics=[]), host).brokers)
 
     def refusal(self, listener: str, keys: Mapping[str, str], host: str = HOST) -> TwinlogError:
@@ -148,7 +149,7 @@ def _broker_certificates(folder: Path) -> dict[str, str]:
 
 
 def _broker_logins() -> dict[str, str]:
-    # JAAS knows octal escapes, which spare us the encoding of the file
+    # JAAS supports octal escapes, so the encoding of the file does not matter
     password = quoted(PASSWORD).replace("ö", "\\366")
     properties = {"sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER"}
     for name in ("secure", "open"):
@@ -195,7 +196,7 @@ def _p12(issued: Issued, lock: BestAvailableEncryption) -> bytes:
 
 
 def _add_scram_users(broker: Broker) -> None:
-    # one request each: a user cannot be altered twice in the same one
+    # one request for each user, because a request cannot change two users' credentials at once
     for number, name in ((1, "sha256"), (2, "sha512")):
         salted = hashlib.pbkdf2_hmac(name, PASSWORD.encode(), b"salt", 4096)
         row = AlterUserScramCredentialsRequest.ScramCredentialUpsertion

@@ -1,4 +1,4 @@
-"""Several processes with one flow: one leads undisturbed, and the others stand by."""
+"""Several processes run one flow. One leads undisturbed, and the others are standbys."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def report_of(mirror: Mirror, flows: list[FlowSnapshot]) -> MirrorReport:
 
 
 def topics_of(rig: Rig) -> set[str]:
-    """Return the flow's topics on the target, without those of other tests."""
+    """Return the topics on the target whose names contain the flow's alias."""
     return {name for name in topic_names(rig.target) if rig.alias in name}
 
 
@@ -102,9 +102,12 @@ def test_once_waits_for_a_dead_leader_to_be_given_up(rig: Rig) -> None:
 @pytest.mark.faults
 @pytest.mark.long
 def test_once_says_that_another_leads_only_where_one_is_known(rig: Rig) -> None:
-    """A dead member has a longer session than this process, and the coordinator responds to no one
-    in that time. A coordinator that is too busy to process a leave or an expired session in time
-    does the same.
+    """A dead member of the group has a longer session than this process, and the coordinator
+    answers no join in this time. So no leader is known, and `--once` must report that instead of
+    another leader.
+
+    A coordinator that is too busy to process a leave or an expired session in time has the same
+    effect.
     """
     config = rig.config()
     rig.put(range(5))
@@ -157,7 +160,7 @@ def test_standby_reports_it_and_takes_over_within_15_seconds(
 
 
 class Process:
-    """A mirror of the flow with its own file, which can be reloaded."""
+    """A mirror of the flow that has its own configuration file and can be reloaded."""
 
     def __init__(self, rig: Rig, folder: Path, **keys: str) -> None:
         self.rig = rig
@@ -212,7 +215,9 @@ def test_another_configuration_is_reported_until_both_have_reloaded(
 
 
 def test_a_standby_that_is_stopped_has_left_its_group_before_its_process_ends(rig: Rig) -> None:
-    """The standby's set-up waits for the leadership for longer than the process takes to end."""
+    """A standby waits for the lead for longer than its process takes to end. When it is stopped, it
+    leaves the group before the process ends, and does not lead afterwards.
+    """
     (flow,) = load(rig.config(), environment={}).flows
     leader, standby = flow_setup(flow), flow_setup(flow)
     leader.prepare(once=False)

@@ -1,5 +1,5 @@
-"""Share groups move to the other cluster and back: nothing is skipped, records that were
-acknowledged last may be repeated, and groups in use are left alone.
+"""Share groups move to the other cluster and back. No record is skipped, the records that were
+acknowledged last may be delivered again, and groups in use are left alone.
 """
 
 from __future__ import annotations
@@ -41,9 +41,11 @@ def test_share_groups_continue_there_and_back_and_skip_nothing(
     monkeypatch: pytest.MonkeyPatch,
     begins: str,
 ) -> None:
-    """The first round of the reverse flow may be late."""
+    """Share groups move to B and back to A, and skip no record. With "late", the reverse flow's
+    first round runs only after the group has read on B.
+    """
     pair = Pair(tmp_path, source_cluster, target_cluster)
-    with_transactions(pair)  # 0 to 7, with gaps between them and behind
+    with_transactions(pair)  # offsets 0 to 7, with gaps between and after the records
     produce(pair.a, pair.topic, numbered(8, 2))
     part, done = f"{pair.group}-part", f"{pair.group}-done"
     for cluster in (pair.a, pair.b):
@@ -61,17 +63,19 @@ def test_share_groups_continue_there_and_back_and_skip_nothing(
     if begins == "late":
         monkeypatch.setattr(ShareGroups, "sync", late_sync)
     with Mirror(pair.config) as mirror:
-        # they are set as far as the copy is, round by round
+        # each round sets the groups as far as the copy is
         eventually(lambda: stands_at(pair.b, done, pair.remote) == 10)
         eventually(lambda: stands_at(pair.b, part, pair.remote) >= 0)
-        # brokers tell where it stood before its last acknowledgement, and some of them later
+        # Brokers report the group's position before its last acknowledgements, some of them with a
+        # delay.
         again = take_to(pair.b, part, pair.remote, last=b"9")
         assert again == IN_ORDER[-len(again) :]
         assert len(again) >= 7, "3 comes again"
         produce(pair.a, pair.topic, [Outgoing(value=b"sign")])
         assert take(pair.b, done, pair.remote, 1) == [b"sign"]
 
-        assert take(pair.b, part, pair.remote, 1) == [b"sign"]  # now nothing of it lags
+        # no acknowledgement is delayed any more
+        assert take(pair.b, part, pair.remote, 1) == [b"sign"]
         has_read.set()
         (end,) = end_offsets(pair.a, pair.topic).values()
         eventually(lambda: stands_at(pair.a, part, pair.topic) == end, what="back on A")
@@ -97,9 +101,9 @@ def test_group_may_be_further_than_brokers_tell(
 
     assert told() == (-1, -1)
     take(source_cluster, group, fresh_topic, 3, 2)
-    assert told() == (3, 5)  # without the last acknowledgement, and with it
+    assert told() == (3, 5)  # the first offset lacks the last acknowledgements
     take(source_cluster, group, fresh_topic, 5)
-    assert told() == (10, 10)  # nothing lags
+    assert told() == (10, 10)  # both offsets include all acknowledgements
 
 
 def filled(folder: Path, a: LocalCluster, b: LocalCluster, *, sync: bool = True) -> Pair:
@@ -135,11 +139,11 @@ def test_idle_share_groups_follow_and_others_are_left_unchanged(
     )
     begin_at(pair.a, pair.topic, dict.fromkeys((new, active, taken, ahead), 4))
     consumers, other = f"{pair.group}-consumers", create_topic(pair.b, f"other-{pair.topic}")
-    commit(pair.b, taken, other, 0)  # a group of consumers has the name there
+    commit(pair.b, taken, other, 0)  # on the target, a group of consumers has the same name
     commit(pair.a, consumers, pair.topic, 4)
     delete_records(pair.a, pair.topic, before=1)
     with Mirror(pair.config, once=True) as mirror:
-        mirror.wait()  # ends with a round
+        mirror.wait()  # `--once` ends with a round of the sync
     assert stands_at(pair.b, new, pair.remote) == 3
 
     begin_at(pair.a, pair.topic, dict.fromkeys((new, active, taken, ahead), 6))
@@ -160,7 +164,8 @@ def test_idle_share_groups_follow_and_others_are_left_unchanged(
             eventually(lambda: skipped() == reasons)
             assert stands_at(pair.b, active, pair.remote) == 3
             assert stands_at(pair.b, ahead, pair.remote) == 8
-            begin_at(pair.a, pair.topic, {new: 2})  # back on the source: not moved back
+            # moved back on the source, but groups are never moved back on the target
+            begin_at(pair.a, pair.topic, {new: 2})
             eventually(lambda: skipped().get(new) == Skipped.AHEAD)
             assert stands_at(pair.b, new, pair.remote) == 5
             assert committed(pair.b, consumers, pair.remote) == 3

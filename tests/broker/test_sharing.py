@@ -1,5 +1,5 @@
-"""Flows are distributed over the processes that run them: a later process gets its share, and no
-record is lost or duplicated when a flow moves.
+"""Flows are distributed over the processes that run them. A process that starts later gets its
+share, and no record is lost or duplicated when a flow moves.
 """
 
 from __future__ import annotations
@@ -25,20 +25,22 @@ pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("several-processes")]
 
 SETTLE_S: Final = 1.0
 HEARTBEAT_MS: Final = 200
-"""Interval of announcements between processes. It is short, like the settle time."""
+"""Interval in milliseconds at which processes announce themselves. It is shortened, like the settle
+time.
+"""
 
 FLOWS: Final = 4
 HALF: Final = ["RUNNING"] * 2 + ["STANDBY"] * 2
 
 
 class Site:
-    """Flows of one topic under several aliases, for processes with the same file."""
+    """Flows with different source aliases, for processes that share one configuration file."""
 
     def __init__(self, source: LocalCluster, target: LocalCluster, folder: Path) -> None:
         self.source, self.target = source, target
         mark = secrets.token_hex(3)
         self.aliases = [f"S{mark}{number}" for number in range(FLOWS)]
-        # one cluster by several names: each flow has a topic of its own, all get the same records
+        # all aliases are one cluster, and each flow has its own topic with the same records
         self.topics = {alias: f"orders-{alias}" for alias in self.aliases}
         for topic in self.topics.values():
             create_topic(source, topic)
@@ -62,11 +64,11 @@ class Site:
         return mirror
 
     def real_process(self) -> Mirror:
-        """Start a mirror process of its own, with the default pauses."""
+        """Return a mirror with its own process and the default pauses."""
         return Mirror(self.path, lanes=1)
 
     def same(self) -> None:
-        """Check that every remote topic has its source's records once and in order."""
+        """Check that every remote topic has the records of its source once and in order."""
         for alias, topic in self.topics.items():
             there = [record.value for record in read_all(self.source, topic)]
             here = [record.value for record in read_all(self.target, f"{alias}.{topic}")]
@@ -85,7 +87,9 @@ def site(source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: P
 
 
 def leads(*mirrors: Mirror) -> list[int]:
-    """Return the number of flows that each process leads; -1 for one that has not reported."""
+    """Return the number of flows that each process leads, or -1 if the process has not reported
+    yet.
+    """
     return [
         sum(flow.generation is not None for flow in mirror.snapshots) if mirror.snapshots else -1
         for mirror in mirrors
@@ -105,7 +109,9 @@ def generations(*mirrors: Mirror) -> list[int]:
 
 
 def until_settled(*mirrors: Mirror) -> None:
-    """Wait until each flow has a leader, and none has moved for a while."""
+    """Wait until each flow has a leader, the last process leads some, and no flow has moved for a
+    while.
+    """
     last, since = generations(*mirrors), time.monotonic()
 
     def is_settled() -> bool:
@@ -125,7 +131,9 @@ def prompt_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def endings(monkeypatch: pytest.MonkeyPatch) -> list[Step]:
-    """Return why runs of a flow ended, in any process. An end is too short for a snapshot."""
+    """Return a list to which the reason is added whenever a run of a flow ends in any process.
+    Snapshots would miss some ends, because they are too short.
+    """
     found: list[Step] = []
     ends = ManagedFlow._end_run
 
@@ -149,7 +157,8 @@ def test_flows_spread_over_processes_that_come_later_and_stay_there(
             eventually(lambda: leads(first, second) == [2, 2], what="two flows each")
             eventually(lambda: states(first) == states(second) == HALF)
             with site.process() as third:
-                # from 2, 2 and 0 the newcomer gets one or two, because a difference of one is fair
+                # a difference of one is balanced, so of 2, 2 and 0 flows the new process gets one
+                # or two
                 before = len(endings)
                 until_settled(first, second, third)
                 assert sorted(leads(first, second, third)) == [1, 1, 2]
@@ -165,7 +174,7 @@ def test_flows_of_processes_that_are_started_together_are_spread_soon(site: Site
     with site.load() as load, site.real_process() as first:
         eventually(lambda: leads(first) == [FLOWS])
         with site.real_process() as second, site.real_process() as third:
-            # less than twice the time for which older processes must differ before one gives a flow
+            # less than twice the time of imbalance after which an older process gives up a flow
             eventually(
                 lambda: sorted(leads(first, second, third)) == [1, 1, 2], 55, what="fair parts"
             )

@@ -1,4 +1,4 @@
-"""`twinlog topic skip` on real clusters: a copy leaves out exactly one record, and stays exact."""
+"""`twinlog topic skip` on real clusters leaves out exactly one record, and the copy stays exact."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def rig(
 
 
 def put(rig: Rig, *records: Record) -> None:
-    """Write one batch to the source."""
+    """Write the records to the source as one batch."""
     raw.send(rig.source_client, rig.here, encode_batch(records, codec=Codec.NONE)).expect_ok()
 
 
@@ -73,7 +73,7 @@ def words(rig: Rig, offset: int, *more: str) -> list[str]:
 
 
 def refused(rig: Rig, offset: int, capsys: pytest.CaptureFixture[str]) -> str:
-    """Return why the record is not skipped, and check that nothing changed."""
+    """Return the reason why the record is not skipped. Check that nothing changed."""
     before = skips(rig)
     capsys.readouterr()
     assert run(words(rig, offset, "--format", "json")) == 1
@@ -95,7 +95,9 @@ def skips(rig: Rig) -> tuple[WantedSkip, ...]:
 
 
 def stands_at(mirror: EmittingMirror, rig: Rig, skip: Skip, code: str) -> None:
-    """Wait until the mirror and the published status report the record."""
+    """Wait until the mirror and the published status report the record at which the partition has
+    stopped.
+    """
     topic_id = rig.source_client.metadata([rig.topic]).topics[rig.topic].topic_id
     wanted = Poison(skip=skip, topic_id=topic_id)
     mirror.eventually(lambda parts: [(p.poison, p.code) for p in parts] == [(wanted, code)])
@@ -103,7 +105,7 @@ def stands_at(mirror: EmittingMirror, rig: Rig, skip: Skip, code: str) -> None:
 
 
 def goes_on_at(rig: Rig, group: str) -> int:
-    """Return the group's offset on the target; -1: not set yet."""
+    """Return the group's offset on the target, or -1 if it is not set yet."""
     return committed(rig.target, group, rig.remote)
 
 
@@ -112,7 +114,8 @@ def test_record_that_is_too_large_is_left_out_whatever_dies(
     rig: Rig, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     events = logging.getLogger("twinlog.control.lanes.partitions")
-    events.addHandler(caplog.handler)  # commands that run here set up logging anew
+    # the handler must be added again, because commands in this process configure logging anew
+    events.addHandler(caplog.handler)
     rig.create()
     rig.put(range(10))
     large = rig.record(11, size=4000)
@@ -138,7 +141,8 @@ def test_record_that_is_too_large_is_left_out_whatever_dies(
         assert said["change"]["is_needed"] is False
         assert said["quarantine"]["offsets"] == [0]
         mirror.eventually(lambda parts: [(p.code, p.lag) for p in parts] == [("", 0)])
-        # a group at the record before stands there, one at the record itself at the next
+        # a group at the record before it keeps this offset, and a group at the record itself is
+        # moved to the next one
         places = {10: 10, 11: 11, 12: 11}
         eventually(lambda: {at: goes_on_at(rig, groups[at]) for at in groups} == places)
         assert resume(rig.target, groups[11], rig.remote)[0].startswith(b"u12")
@@ -153,7 +157,7 @@ def test_record_that_is_too_large_is_left_out_whatever_dies(
     assert rig.numbers() == left
     rig.offsets_are_exact()
 
-    # whatever the topic takes now: every later start, and a map that is made anew, leave it out
+    # even after the topic's limit was raised, later starts and a rebuilt map leave the record out
     apply_topic_configs(rig.target, rig.remote, {LIMIT: "1000000"})
     delete_topic(rig.target, offset_map_topic(rig.alias))
     assert run(["offsets", "rebuild", str(rig.config()), "--yes"]) == 0
@@ -168,14 +172,16 @@ def test_record_that_is_too_large_is_left_out_whatever_dies(
 
 
 def killed_at_each_step(rig: Rig, offset: int, *more: str) -> None:
-    """Kill the command at each of its steps. The intent is set only after the last one."""
+    """Kill the command at each of its steps. Check that the intent is set only after the last
+    one.
+    """
     for moment, where in (("before", PUT), ("behind", PUT), ("before", WRITE), ("behind", WRITE)):
         killed(moment, where, *words(rig, offset, *more))
         assert bool(skips(rig)) is ((moment, where) == ("behind", WRITE)), (moment, where)
 
 
 def is_in_quarantine(rig: Rig, record: Record) -> None:
-    """Check that the record is in the quarantine topic once, with its origin."""
+    """Check that the quarantine topic has the record once, with its origin in the headers."""
     (kept,) = read_all(rig.target, quarantine_topic(Flow.of(rig.flow)))
     assert (kept.key, kept.value, kept.headers[:2]) == (record.key, record.value, record.headers)
     place = {name: (value or b"").decode() for name, value in kept.headers[2:]}
@@ -186,7 +192,7 @@ def is_in_quarantine(rig: Rig, record: Record) -> None:
 
 
 def refused_once_told(rig: Rig, capsys: pytest.CaptureFixture[str]) -> str:
-    """Return why it is refused, as soon as the mirror has written a status."""
+    """Return the reason why the skip is refused, after the mirror has published a status."""
     said = ""
 
     def is_told() -> bool:
@@ -201,7 +207,9 @@ def refused_once_told(rig: Rig, capsys: pytest.CaptureFixture[str]) -> str:
 def test_record_that_the_target_refuses_is_left_out_under_the_same_name(
     rig: Rig, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Identity policy: one of three records of a batch has no key, and the target is compacted."""
+    """With the identity policy, the target rejects one of three records of a batch, because it is
+    compacted and the record has no key. The record is skipped, and the other two are copied.
+    """
     rig.prefixed = False
     rig.create()
     rig.put(range(3))
@@ -247,7 +255,7 @@ def test_corrupt_batch_is_left_out_as_a_whole(rig: Rig, capsys: pytest.CaptureFi
     assert kept.value is not None
     assert kept.value[61:] in bytes_of
     assert dict(kept.headers)["twinlog.content"] == b"batch"
-    # later starts look at the log right there, and a rebuilt map says the same
+    # later starts compare the log at this offset, and a rebuilt map has the same gap
     delete_topic(rig.target, offset_map_topic(rig.alias))
     assert run(["offsets", "rebuild", str(rig.config()), "--yes"]) == 0
     assert [(r.ordinal, r.upstream) for r in rig.map().runs] == [(0, 0), (10, 20)]

@@ -1,4 +1,6 @@
-"""Flows whose source has an alias in topic names (`source.cluster.alias`) that is not its name."""
+"""Flows whose `source.cluster.alias`, which is used in topic names, differs from the source's
+name.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ AT = 7
 
 
 class Copied:
-    """Twenty copied records, and a group at offset seven with a checkpoint on the target."""
+    """A flow that has copied twenty records, and a group at offset seven with a checkpoint on the
+    target.
+    """
 
     def __init__(
         self,
@@ -68,7 +72,7 @@ class Copied:
 
     @property
     def names(self) -> tuple[str, str]:
-        """Return the source's names: in topic names, and in the file."""
+        """Return the source's alias in topic names, and its name in the file."""
         return self.pair.site, self.pair.alias_a
 
 
@@ -188,7 +192,7 @@ def test_commands_that_only_look(
 
 
 class Pasted:
-    """A typical file, with or without the line for the source's alias."""
+    """A typical configuration file, with or without a line for the source's alias."""
 
     def __init__(
         self,
@@ -207,17 +211,19 @@ class Pasted:
         text = text.replace("127.0.0.1:9093", target.bootstrap)
         if not has_line:
             text = text.replace("source.cluster.alias = site1\n", "")
-        # sooner than once a minute
+        # synchronize offsets every second, instead of every minute
         self.file.write_text(f"{text}sync.group.offsets.interval.seconds = 1\n")
 
     def says(self, *words: str) -> tuple[int, Any]:
-        """Return exit code and JSON of a command, with the flow's names without the alias."""
+        """Return the exit code and the JSON output of a command. The alias in names is replaced by
+        the source's name, so that outputs can be compared.
+        """
         self.capsys.readouterr()
         code = run([words[0], *words[1:2], str(self.file), *words[2:], "--format", "json"])
         return code, json.loads(self.capsys.readouterr().out.replace("site1.", "source."))
 
     def answers(self) -> Iterator[object]:
-        """Yield the output of commands for a running copy, and after a failover."""
+        """Yield the output of commands while the copy runs, and after a failover."""
         with EmittingMirror(self.file, lanes=1) as mirror:
             eventually(lambda: committed(self.target, "shop", self.remote) == AT)
             yield self.says("groups", "ready", "--group", "shop")
@@ -237,7 +243,7 @@ def test_a_pasted_file_answers_as_without_its_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with ExitStack() as stack, ThreadPoolExecutor(3) as pool:
-        # it selects every topic and group
+        # the flow selects every topic and group of its clusters
         made = [
             private_cluster(name, 1) for name in ("alias-source", "alias-with", "alias-without")
         ]

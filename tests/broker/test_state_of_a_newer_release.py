@@ -1,4 +1,6 @@
-"""A target with rows of a newer release is refused with one line, and nothing is copied."""
+"""The target has state rows of a newer release. A mirror refuses it with one line, and copies
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ NEWER = b'{"v":4}'
 
 @pytest.fixture(scope="module")
 def target() -> Iterator[LocalCluster]:
-    """A separate cluster, because no other test can use its state topic."""
+    """A separate cluster, because its state topic is unusable for other tests."""
     with LocalCluster("newer-release", jvm_flags=QUICK_JVM) as cluster:
         yield cluster
 

@@ -1,4 +1,4 @@
-"""Twinlog's internal topics have the replication factor of their own key, not that of remote
+"""Twinlog's internal topics have the replication factor of their own key, not the one of remote
 topics.
 """
 

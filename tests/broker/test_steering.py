@@ -1,4 +1,4 @@
-"""Operators pause, resume, limit and release flows by the command line, on real brokers."""
+"""Operators pause, resume, limit and release flows on the command line, on real brokers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ pytestmark = [pytest.mark.broker]
 
 
 class Flow:
-    """A flow with two topics, `orders` and `audit`, and an operator's commands."""
+    """A flow with the two topics `orders` and `audit`, and commands that an operator runs."""
 
     def __init__(self, source: LocalCluster, target: LocalCluster, folder: Path, mark: str) -> None:
         self.source, self.target = source, target
@@ -123,7 +123,7 @@ def test_paused_flow_copies_nothing_and_resumes_at_the_next_record(
         assert {part.state for part in state(mirror).partitions} == {PartitionState.PAUSED}
         mirror.stop()
     flow.put(flow.orders, 100, 50)
-    with Mirror(flow.file) as mirror:  # whatever restarts
+    with Mirror(flow.file) as mirror:  # a restarted mirror is still paused
         eventually(lambda: bool(mirror.snapshots) and is_paused(mirror))
         assert {part.state for part in state(mirror).partitions} == {PartitionState.PAUSED}
         assert flow.do("flow", "resume", "--dry-run") == 0
@@ -139,10 +139,10 @@ def test_paused_flow_copies_nothing_and_resumes_at_the_next_record(
     assert flow.numbers(flow.orders) == list(range(150))
 
 
-@pytest.mark.alone  # it measures
+@pytest.mark.alone  # the test measures time
 def test_a_leader_in_another_process_follows_within_two_seconds(flow: Flow) -> None:
-    """Time from the command's first byte on. Each command comes directly after the leader's last
-    read, when the next one is furthest away.
+    """A leader in another process applies commands within two seconds, measured from the start of
+    the command. Each command begins directly after the leader's last poll, which is the worst case.
     """
     flow.put(flow.orders, 0, 100)
     took_s = []
@@ -152,7 +152,7 @@ def test_a_leader_in_another_process_follows_within_two_seconds(flow: Flow) -> N
             began = time.monotonic()
             assert flow.do("flow", verb) == 0
             leader.until(state)
-            if state is FlowState.PAUSED:  # and no lane is left that could fetch
+            if state is FlowState.PAUSED:  # no lane is left that could fetch
                 eventually(lambda: not leader.state.lanes)
             took_s.append(time.monotonic() - began)
     print("followed within", *(f"{one:.2f}" for one in took_s), "s")  # noqa: T201 (it measures)
@@ -162,7 +162,9 @@ def test_a_leader_in_another_process_follows_within_two_seconds(flow: Flow) -> N
 def test_the_possible_loss_grows_while_a_flow_is_paused(
     flow: Flow, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing is copied while the flow is paused, but the source's log ends are still queried."""
+    """While a flow is paused, nothing is copied but the source's log ends are still queried. So the
+    reported possible loss grows.
+    """
     with flow.file.open("a") as file:
         file.write("twinlog.rpo.seconds = 2\n")
     flow.put(flow.orders, 0, 100)
@@ -217,8 +219,9 @@ def test_records_that_retention_will_delete_uncopied_are_reported_in_time(
 def test_a_mirror_that_starts_paused_reports_records_that_retention_will_delete(
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No lane has started the partition, so its position is derived from the offset map and both
-    logs.
+    """A mirror starts while the flow is paused, so no lane has started the partition. Its position
+    is derived from the offset map and both logs, and the records that retention will delete are
+    reported.
     """
     for name in ("source_watch.BEHIND_FOR_S", "source_watch.BEHIND_EVERY_S", "idle.FIRST_S"):
         monkeypatch.setattr(f"twinlog.control.risk.{name}", 1)
@@ -248,13 +251,17 @@ def test_a_mirror_that_starts_paused_reports_records_that_retention_will_delete(
 
 
 def loss(mirror: Mirror) -> tuple[int | None, int]:
-    """Return (records, number of partitions for which the number is unknown)."""
+    """Return the number of records that would be lost, and the number of partitions for which it is
+    unknown.
+    """
     found = state(mirror)
     return found.loss_records, found.loss_unknown
 
 
 def counted_looks(mirror: Mirror) -> list[float]:
-    """A counter of the driver's attempts to read intents, including failed ones."""
+    """Return a list with one entry for each of the driver's attempts to read intents, including
+    failed ones.
+    """
     (managed,) = mirror.supervisor.flows
     assert managed.generation is not None
     steering = managed.generation.steering
@@ -325,7 +332,7 @@ def test_limit_that_comes_goes_and_changes_under_a_running_mirror(flow: Flow) ->
         first = run_.current
         eventually(lambda: run_.current is not first, what="lanes that wait for a budget")
         eventually(lambda: run_.current is not None and run_.current.work.has_budget)
-        flow.put(flow.orders, 1, 400, size=5000)  # 2 MB: for 100 s
+        flow.put(flow.orders, 1, 400, size=5000)  # 2 MB take 100 s with this limit
         eventually(lambda: state(mirror).state is FlowState.THROTTLED)
         assert flow.copied(flow.orders) < 400
         assert flow.do("flow", "limit", "--none") == 0
@@ -386,7 +393,8 @@ def test_released_topic_is_left_unchanged_whatever_restarts(flow: Flow) -> None:
         mirror.eventually(lambda parts: of(flow.audit, parts).state is PartitionState.RELEASED)
         mirror.stop()
     flow.put(flow.audit, 10, 10)
-    produce(flow.target, remote, [Outgoing(value=b"1000")])  # its new owner
+    # the released topic's new owner writes to it
+    produce(flow.target, remote, [Outgoing(value=b"1000")])
     alter_topic_configs(flow.source, flow.audit, {"retention.ms": "7777000"})
     alter_topic_configs(flow.source, flow.orders, {"retention.ms": "7777000"})
     with Mirror(flow.file) as mirror:
@@ -422,7 +430,9 @@ def test_released_topic_that_other_clients_wrote_to_is_not_appended_to(flow: Flo
 def test_resume_is_followed_though_the_first_look_for_topics_fails(
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Brokers are upgraded, and discovery runs at the start only."""
+    """Brokers are being upgraded, so the first discoveries fail, and discovery runs only at the
+    start. A resume is still followed, because failed discoveries are retried.
+    """
     lines = flow.file.read_text().replace("refresh.topics.interval.seconds = 1\n", "")
     flow.file.write_text(f"{lines}refresh.topics.enabled = false\n")
     monkeypatch.setattr("twinlog.control.flow.generation.AFTER_FAILURE_S", 1.0)
@@ -471,7 +481,7 @@ def test_commands_report_unneeded_and_invalid_requests(
     assert "would be paused" in said("flow", "pause", "--dry-run")
     assert f"{flow.name}: is not paused" in said("flow", "resume"), "nothing was written"
     first = said("flow", "pause", "--reason", "night")
-    # nobody leads it here: a sentence of its leader alone would be wrong
+    # no process leads the flow, so the output must not name a leader
     assert "a running mirror applies it within 2 s, others at their start" in first
     assert f"`twinlog status {flow.file}`" in first
     again = said("flow", "pause")

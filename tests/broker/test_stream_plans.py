@@ -1,4 +1,4 @@
-"""Micro-batches of `format("twinlog")` as they are planned, without a session."""
+"""The planning of micro-batches of `format("twinlog")`, without a Spark session."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ pytestmark = pytest.mark.broker
 def test_a_planned_micro_batch_of_a_deleted_topic(
     source_cluster: LocalCluster, fresh_topic: str, fails: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The checkpoint has the offsets of the micro-batch, so each restart requests them again."""
+    """A topic was deleted after a micro-batch was planned. The checkpoint has the micro-batch's
+    offsets, so every restart requests them again. With `failOnDataLoss` the query fails with
+    TOPIC_MISSING; without it, the micro-batch is empty and a warning is logged.
+    """
     create_topic(source_cluster, fresh_topic)
     delete_topic(source_cluster, fresh_topic)
     eventually(lambda: fresh_topic not in topic_names(source_cluster))
@@ -55,8 +58,8 @@ def test_a_planned_micro_batch_of_a_deleted_topic(
 def test_tasks_keep_their_connections(
     source_cluster: LocalCluster, fresh_topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Connections of one worker: only a task with other settings, or after an error, connects
-    again.
+    """Tasks of one worker reuse their connections. Only a task with other settings, or after an
+    error, connects again.
     """
     create_topic(source_cluster, fresh_topic)
     produce(source_cluster, fresh_topic, [Outgoing(b"k", b"%d" % at) for at in range(10)])
@@ -108,7 +111,7 @@ def test_offsets_of_a_group_with_members_are_not_overwritten(
         assert "another commitGroup" in caught.value.message
         assert committed(source_cluster, group, fresh_topic) < 0
         member.close()
-        # nothing is kept of the refusal
+        # the rejected commit has no effect on later ones
         reader.commit({fresh_topic: {"0": 5}})
         assert committed(source_cluster, group, fresh_topic) == 5
     finally:

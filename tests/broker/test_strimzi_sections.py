@@ -1,5 +1,5 @@
-"""A Strimzi resource of two flows on brokers: the sections of its mirrors determine what is
-emitted.
+"""A Strimzi resource with two flows on brokers. The connector sections of each mirror determine
+what it emits.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def test_checkpoints_heartbeats_and_groups_are_there_where_their_sections_are(
     tmp_path: Path,
 ) -> None:
     with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
-        # heartbeats on clusters that tests share would be mirrored by all of them
+        # separate clusters, because on shared ones all tests would mirror the heartbeats
         made = [private_cluster(name, 1) for name in ("hub", "full", "bare")]
         hub, full, bare = pool.map(stack.enter_context, made)
         file = tmp_path / "mirror.yaml"
@@ -78,7 +78,7 @@ def test_checkpoints_heartbeats_and_groups_are_there_where_their_sections_are(
             eventually(lambda: committed(hub, "app-full", "full.orders") == 4)
             eventually(lambda: len(beats(hub, "heartbeats")) >= 3)
             eventually(lambda: holds(hub, "bare.orders", 9))
-            commit(full, "app-full", "orders", 7)  # one more round of both flows' duties
+            commit(full, "app-full", "orders", 7)  # wait for one more round of both flows' duties
             eventually(lambda: committed(hub, "app-full", "full.orders") == 7)
             mirror.stop()
         names = {name for name in topic_names(hub) if not name.startswith(("__", "mm2-"))}
@@ -94,7 +94,8 @@ def test_checkpoints_heartbeats_and_groups_are_there_where_their_sections_are(
         assert committed(hub, "app-bare", "bare.orders") == -1
         pairs = {(one.source_alias, one.target_alias) for one in beats(hub, "heartbeats")}
         assert pairs == {("full", "hub")}
-        for source in (full, bare):  # Connect beats into its own cluster
+        # like Kafka Connect, the mirror writes heartbeats only to its own cluster
+        for source in (full, bare):
             assert "heartbeats" not in topic_names(source)
         times = [one.timestamp_ms for one in beats(hub, "heartbeats")]
         assert times[-1] - times[0] > 1500 * (len(times) - 1), "every 2 s"

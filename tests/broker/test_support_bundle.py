@@ -1,4 +1,4 @@
-"""The archive for outsiders: its information about a secured mirror, and no secret."""
+"""The archive for support contains information about a secured mirror, and no secret."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def secured() -> Iterator[LocalCluster]:
 
 
 def a_config(folder: Path, cluster: LocalCluster, topic: str) -> Path:
-    """Write a configuration: the source by SASL with a PKCS#12 truststore, the target by a key in
-    the file.
+    """Write a configuration that reaches the source by SASL with a PKCS#12 truststore, and the
+    target with a key in the file.
     """
     clusters = {
         "A": cluster.client_properties("SASL_SSL", READER, stores="PKCS12"),
@@ -76,7 +76,7 @@ def a_config(folder: Path, cluster: LocalCluster, topic: str) -> Path:
 
 
 def secrets_in(config: Path) -> set[str]:
-    """Return every secret of the file, found by the test's own parser."""
+    """Return every secret in the file, found by the test's own parser."""
     text = config.read_text()
     (key,) = re.findall(r"ssl\.keystore\.key = (.*)", text)
     body = [line for line in key.split("\\n") if len(line) > 40]
@@ -102,12 +102,12 @@ def config(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> Path:
-    """A configuration whose mirror has just run, and which logged a secret."""
+    """A configuration whose mirror has just run and has logged a secret."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     create_topic(secured, fresh_topic)
     produce(secured, fresh_topic, [Outgoing(b"k", b"v")])
     path = a_config(tmp_path, secured, fresh_topic)
-    caplog.set_level(logging.INFO, "twinlog")  # as `twinlog mirror` does
+    caplog.set_level(logging.INFO, "twinlog")  # the level that `twinlog mirror` sets
     events, status = EventLog(path), StatusFile(path)
     events.start()
     try:

@@ -1,4 +1,6 @@
-"""Clients move while both clusters run: every record is read exactly once, whatever dies."""
+"""Clients move in a switchover while both clusters run. Every record is read exactly once, whatever
+is killed.
+"""
 
 from __future__ import annotations
 
@@ -94,8 +96,8 @@ def test_every_record_is_read_once_though_the_command_dies_at_each_step(case: Ca
 def test_clients_are_interrupted_for_seconds(
     case: Case, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Print the time from the fence to the first record on the target, with a hook that moves the
-    clients.
+    """A switchover with a hook that moves the clients interrupts the clients for seconds. Print the
+    time from the fence to the first record on the target.
     """
     over, flag = threading.Event(), case.folder / "over"
     told = "import os,pathlib,sys;pathlib.Path(sys.argv[1]).write_text(os.environ['TWINLOG_FLOW'])"
@@ -162,7 +164,9 @@ def test_closed_gates_change_nothing(case: Case) -> None:
 def test_open_transaction_is_named_and_waited_for(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the wait, the records after the first one of the transaction would be lost."""
+    """A transaction is open when the fence is set. The switchover reports it and waits for its end,
+    because otherwise the records after the transaction's first one would be lost.
+    """
     pair, ended = case.pair, threading.Event()
     produce(pair.source, case.sales, numbered(0, 10))
     whose = re.compile(rf"{case.sales}-0: a transaction of producer id \d+ from offset 10")
@@ -200,7 +204,8 @@ def test_abort_takes_the_fence_away_and_leaves_that_of_others(case: Case) -> Non
         produce(pair.source, case.orders, numbered(0, 10))
         eventually(lambda: case.copied(case.orders) == 10)
         eventually(lambda: case.commands.show("plan")[0] == 0, what="open gates")
-        create_topic_acls(client, [fence_acl(case.sales)])  # an operator's own
+        # an operator had the same ACL before the switchover
+        create_topic_acls(client, [fence_acl(case.sales)])
         killed("behind", CREATE_ACLS, "switchover", "run", str(case.file), "--yes")
         assert case.fences() == {case.orders, case.sales}
         assert case.is_refused()
@@ -215,8 +220,8 @@ def test_abort_takes_the_fence_away_and_leaves_that_of_others(case: Case) -> Non
 
 
 def test_a_producer_that_still_writes_is_named_and_nothing_is_promoted(case: Case) -> None:
-    """Two producers that are not fenced: a super user, whom ACLs do not stop, and any client with
-    `--fence none`.
+    """Producers that the fence does not stop are reported, and nothing is promoted. One is a super
+    user, who bypasses ACLs; the other is any client with `--fence none`.
     """
     pair, stop = case.pair, threading.Event()
     group = f"{case.group}-x"
@@ -240,7 +245,7 @@ def test_a_producer_that_still_writes_is_named_and_nothing_is_promoted(case: Cas
         assert case.commands.show("status")[1]["plan"]["promoted"] is None
         stop.set()
         writer.join()
-        # an application that has not read all, and stays
+        # a consumer that has not read all records and remains in the group
         idle = consumer(pair.source, config={"group.id": group, "enable.auto.commit": False})
         idle.subscribe([case.orders])
         eventually(lambda: idle.consume(1, 0.2))
@@ -261,7 +266,9 @@ def test_a_producer_that_still_writes_is_named_and_nothing_is_promoted(case: Cas
 
 
 class Hooked:
-    """An application that stops when a file appears, and starts on the target when another does."""
+    """An application that stops when one file appears, and starts on the target when another file
+    appears.
+    """
 
     def __init__(self, case: Case) -> None:
         self.case, self.count = case, 0
@@ -301,8 +308,8 @@ class Hooked:
 
 @pytest.mark.parametrize("fence", ["hook", "none"])
 def test_producers_are_stopped_by_their_owner(case: Case, fence: str) -> None:
-    """They are stopped by their own command, or before the switchover: no ACL is created, and
-    nothing is lost.
+    """The producers' owner stops them, by a hook or before the switchover. No ACL is created, and
+    no record is lost.
     """
     with Mirror(case.file) as mirror, Hooked(case) as shop:
         eventually(lambda: case.copied(case.orders) > 20)
@@ -329,8 +336,8 @@ def test_producers_are_stopped_by_their_owner(case: Case, fence: str) -> None:
 
 
 def test_mirror_killed_in_the_midst(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before the drain a standby takes over. After the promotion none does, and the command waits
-    until no late request can arrive.
+    """The mirror is killed twice. Before the drain, a standby takes over. After the promotion no
+    process does, and the command waits until no late request can arrive.
     """
     over, drivers = threading.Event(), [Driver(case.file)]
     wait = Drain.wait
@@ -341,7 +348,7 @@ def test_mirror_killed_in_the_midst(case: Case, monkeypatch: pytest.MonkeyPatch)
         return wait(self, *words, **more)
 
     def killed_behind(*words: Any) -> None:
-        drivers[1].signal(signal.SIGSTOP)  # it does not see the row
+        drivers[1].signal(signal.SIGSTOP)  # so that it does not read the promotion's row
         promote(*words)
         drivers[1].kill()
 

@@ -1,4 +1,4 @@
-"""A switchover of many topics with many groups: the duration of the producers' interruption."""
+"""A switchover of many topics with many groups interrupts producers only for seconds."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ pytestmark = [pytest.mark.broker, pytest.mark.alone]
 TOPICS = [f"orders-{number}" for number in range(100)]
 PARTITIONS = 10
 RECORDS = 20
-"""Records in each partition."""
+"""Number of records in each partition."""
 GROUPS = 50
 TOPICS_OF_A_GROUP = 20
 MOST_S = 10.0
 FAR_S = 0.08
-"""Delay of each request that the command sends to the source, in seconds."""
+"""Delay in seconds of each request that the command sends to the source."""
 MOST_FAR_S = 15.0
 
 
@@ -66,7 +66,7 @@ def config(pair: SecuredPair, folder: Path) -> Path:
 
 
 def places(group: int) -> list[Assigned]:
-    """Return different offsets for the groups."""
+    """Return the offsets of a group, which differ from those of the other groups."""
     first = group * 2
     topics = [TOPICS[number % len(TOPICS)] for number in range(first, first + TOPICS_OF_A_GROUP)]
     return [
@@ -78,7 +78,9 @@ def places(group: int) -> list[Assigned]:
 def sent_by_this_thread(
     monkeypatch: pytest.MonkeyPatch, source: LocalCluster, far_s: float
 ) -> list[str]:
-    """Record the kinds of requests in order. Those to the source are delayed."""
+    """Return a list to which the kinds of requests of this thread are added in order. Delay
+    requests to the source by `far_s`.
+    """
     sent, ours, begin = list[str](), threading.get_ident(), Connection.begin
     ports = {
         int(one.rpartition(":")[2]) for one in source.bootstrap_for("SASL_PLAINTEXT").split(",")
@@ -88,7 +90,7 @@ def sent_by_this_thread(
         if threading.get_ident() == ours:
             sent.append(type(request).__name__)
             if connection.port in ports:
-                time.sleep(far_s)  # the link
+                time.sleep(far_s)  # the delay of the link
         begin(connection, request, **versions)
 
     monkeypatch.setattr(Connection, "begin", begun)
@@ -122,7 +124,7 @@ def test_producers_are_interrupted_for_seconds(
         writer.poll(0)
     writer.flush()
     if is_transactional:
-        writer.commit_transaction()  # every log ends with a marker
+        writer.commit_transaction()  # so every log ends with a marker
     for group in range(GROUPS):
         commit_all(pair.source, f"app-{group}", places(group))
     user, more = "user1", ["write", "describe"]

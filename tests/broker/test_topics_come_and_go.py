@@ -1,4 +1,4 @@
-"""Streams of `format("twinlog")` whose topics are deleted and re-created, on a real Spark."""
+"""Topics of a `format("twinlog")` stream are deleted and re-created, on a real Spark."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def values(frame: DataFrame) -> list[int]:
 
 @pytest.fixture
 def names(source_cluster: LocalCluster, fresh_topic: str) -> Iterator[tuple[str, str]]:
-    """Names of two topics with one partition, which exist after each test."""
+    """Names of two topics with one partition each. The topics exist before the test."""
     both = fresh_topic, f"{fresh_topic}-other"
     for one in both:
         create_topic(source_cluster, one)

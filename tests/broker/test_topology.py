@@ -1,4 +1,4 @@
-"""`twinlog topology` on a cluster with heartbeats."""
+"""`twinlog topology` on a cluster that has heartbeats."""
 
 from __future__ import annotations
 

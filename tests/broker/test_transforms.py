@@ -1,4 +1,6 @@
-"""`twinlog.transforms` on a real Spark: helpers, the check of plans, the page, and a trial."""
+"""`twinlog.transforms` on a real Spark: the helpers, the check of plans, the examples of the page,
+and a trial.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ TRIAL_S: Final = 300.0
 def frame(
     spark: SparkSession, *values: str | bytes | None, key: bytes | None = b"k", **headers: bytes
 ) -> DataFrame:
-    """Return records of one partition with these values, and the same key and headers."""
+    """Return a DataFrame with records of one partition that have these values, and the same key and
+    headers.
+    """
     rows = [
         (
             key,
@@ -80,13 +84,13 @@ def frame(
 
 
 def texts(rows: DataFrame) -> list[str | None]:
-    """Return the values in order."""
+    """Return the values as text, in the order of offsets."""
     found = rows.orderBy("offset").select("value").collect()
     return [None if row[0] is None else bytes(row[0]).decode() for row in found]
 
 
 def changed(spark: SparkSession, transform: Transform, value: Any) -> Any:
-    """Return the result for one JSON value."""
+    """Return the transform's result for a record with one JSON value."""
     (text,) = texts(frame(spark, json.dumps(value)).transform(transform))
     return json.loads(text or "")
 
@@ -140,8 +144,8 @@ def test_fields_of_json(spark: SparkSession) -> None:
 
 
 def test_chains_of_kafka_connect(spark: SparkSession, tmp_path: Path) -> None:
-    """Chains of Kafka Connect, run by Spark, give the same records as their steps in Python, which
-    `contract/test_java_transforms.py` compares with Java's classes.
+    """Spark runs chains of Kafka Connect, and gives the same records as the chains' steps in
+    Python. `contract/test_java_transforms.py` compares these steps with Java's classes.
     """
     rows = [
         (one.key, one.value, "orders", 0, one.offset, NOON, 0, [*one.headers] or None)
@@ -469,7 +473,7 @@ def newest(rows):
 
 
 class Trial:
-    """A file with transforms whose functions are in a module next to it."""
+    """A configuration file with transforms whose functions are in a module in the same folder."""
 
     def __init__(self, folder: Path, source: str, target: str, topic: str) -> None:
         self.folder, self.source, self.target, self.topic = folder, source, target, topic

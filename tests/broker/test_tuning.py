@@ -1,4 +1,4 @@
-"""Client settings that tune the copy, on real brokers: their effects and limits."""
+"""Client settings that tune the copy, on real brokers: their effects and their limits."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def codecs(rig: Rig) -> list[Codec]:
 
 
 def put(rig: Rig, codecs_of_batches: Sequence[Codec]) -> None:
-    """Write a batch of ten records for each codec."""
+    """Write a batch of ten records for each codec, in this order."""
     for at, codec in enumerate(codecs_of_batches):
         records = [rig.record(n, size=200) for n in range(10 * at, 10 * at + 10)]
         raw.send(rig.source_client, rig.here, encode_batch(records, codec=codec)).expect_ok()
@@ -66,7 +66,7 @@ def test_codec_of_the_copied_records(rig: Rig, keys: dict[str, str], expected: l
     rig.copy_once(keys)
     assert codecs(rig) == expected
     assert read_all(rig.target, rig.remote) == read_all(rig.source, rig.topic)
-    rig.copy_once(keys)  # and the look at the tail finds the same records
+    rig.copy_once(keys)  # the next start's tail check finds both logs equal
 
 
 def test_a_batch_that_is_encoded_again_anyway_gets_the_codec_too(rig: Rig) -> None:
@@ -79,7 +79,7 @@ def test_a_batch_that_is_encoded_again_anyway_gets_the_codec_too(rig: Rig) -> No
 @pytest.mark.witness("single-record batches are joined")
 def test_batches_of_single_records_are_joined(rig: Rig) -> None:
     rig.create()
-    put(rig, [Codec.NONE])  # ten records in one: these stay
+    put(rig, [Codec.NONE])  # a batch of ten records, which is not joined with others
     for n in range(10, 110):
         rig.put([n], size=200)
     rig.copy_once({"t.producer.batch.size": "4096"})
@@ -90,7 +90,8 @@ def test_batches_of_single_records_are_joined(rig: Rig) -> None:
     rig.offsets_are_exact()
     for n in range(110, 120):
         rig.put([n])
-    rig.copy_once()  # without the key: what was joined is found, and the copy goes on behind it
+    # without the setting, a start finds the joined batches, and the copy continues after them
+    rig.copy_once()
     rig.same()
     rig.offsets_are_exact()
 
@@ -106,7 +107,7 @@ def count(self, view):
     return answer
 FetchSession.parse = count
 """
-"""A byte for each Fetch answer with records, in a file."""
+"""Prelude of a lane that appends a byte to a file for each Fetch response with records."""
 
 
 @pytest.mark.parametrize(
@@ -130,14 +131,15 @@ def test_small_batches_wait_at_the_source_until_they_are_many(
     ):
         rig.copied(1)
         numbers, calm = itertools.count(1), time.monotonic() + HURRY_S
-        while time.monotonic() < calm:  # a lane that was given something does not wait
+        # for this time, a lane that was just assigned a partition fetches without waiting
+        while time.monotonic() < calm:
             rig.put([next(numbers)])
         before, began = counter.stat().st_size, time.monotonic()
         for number in itertools.islice(numbers, 200):
             rig.put([number])
         rig.copied(next(numbers))
         answers, took = counter.stat().st_size - before, time.monotonic() - began
-    # what is less than fetch.min.bytes waits for half a second
+    # fewer bytes than fetch.min.bytes wait for half a second
     assert (answers <= took / 0.5 + 4) is are_few, (answers, took)
     rig.same()
 
@@ -151,7 +153,7 @@ def request(self, *, min_bytes, **others):
     return asked(self, min_bytes=min_bytes, **others)
 FetchSession.request = request
 """
-"""The bytes for which each Fetch waits, in a file."""
+"""Prelude of a lane that writes to a file for how many bytes each Fetch waits."""
 
 
 @pytest.mark.parametrize(("latency", "gathers"), [("balanced", True), ("lowest", False)])
@@ -197,8 +199,8 @@ def test_smallest_sizes_still_copy_everything(rig: Rig) -> None:
 
 
 def test_a_batch_of_40_mib_passes_where_the_file_allows_requests_of_150(rig: Rig) -> None:
-    """Requests of several batches stay smaller than the file allows, as `check` reports. A single
-    batch may be larger.
+    """The file permits requests of 150 MB. Requests of several batches stay smaller, as `check`
+    reports, but a single batch may be larger: one of 40 MiB is copied.
     """
     rig.create(max_message_bytes=str(48 * MEBIBYTE))
     rig.put([0])
@@ -228,12 +230,14 @@ def produce(version, batches, ids, timeout_ms):
     return parts
 FetchSession.request, target_side.produce_request = request, produce
 """
-"""The limits of each Fetch, and size and timeout of each Produce, in a file."""
+"""Prelude of a lane that writes to a file the limits of each Fetch, and the size and timeout of
+each Produce.
+"""
 
 STEADY_S = 3.0
 
 BATCH_BYTES = 22_000
-"""A size limit: slightly more than the size of a batch in the tests below."""
+"""Size limit in bytes, slightly larger than a batch in the tests below."""
 
 
 @dataclass(frozen=True, slots=True)

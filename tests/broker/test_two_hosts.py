@@ -1,4 +1,4 @@
-"""Two processes on two hosts that reach the clusters, but not each other, show the same flows."""
+"""Two processes on two hosts reach the clusters but not each other. Both show the same flows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from twinlog.sandbox import LocalCluster
 pytestmark = pytest.mark.broker
 
 PAGE: Final = Address("127.0.0.1", 9405)
-"""The same address on both hosts, because each has its own loopback."""
+"""Address of the page on each host. Each host has its own loopback, so both can use the same one.
+"""
 
 
 def file_of(folder: Path, mark: str, west: str, east: str) -> Path:
@@ -42,25 +43,29 @@ def file_of(folder: Path, mark: str, west: str, east: str) -> Path:
 
 
 def flows_of(host: Host) -> list[Any]:
-    """Return the REST answer of that host."""
+    """Return the flows in the REST response of the host."""
     told = host.within(lambda: ask(PAGE, "/api/v1/flows", timeout_s=60))
     found: list[Any] = told.json["flows"]
     return found
 
 
 def over_rest(host: Host) -> Mapping[str, tuple[Any, ...]]:
-    """Return each flow without the reporting process and the age."""
+    """Return the status of each flow as the host's REST reports it, without the reporting process
+    and the age.
+    """
     names = ("state", "sinceMs", "generation", "records", "partitions", "lag")
     return {flow["flow"]: tuple(flow[name] for name in names) for flow in flows_of(host)}
 
 
 def tellers(host: Host) -> dict[str, str]:
-    """Return the reporting process: `here`, or a host and a process."""
+    """Return for each flow the process that reports it: `here`, or a host and a process."""
     return {flow["flow"]: flow["reportedBy"] for flow in flows_of(host)}
 
 
 def by_command(host: Host, file: Path, folder: Path) -> dict[str, tuple[str, int]]:
-    """Return the output of `twinlog status FILE` on that host."""
+    """Return the state and generation of each flow in the output of `twinlog status FILE` on the
+    host.
+    """
     with Command(folder, "status", str(file), "--format", "json", host=host) as status:
         assert status.wait() in {0, 1}, status.stderr
     flows = [flow for mirror in json.loads(status.stdout)["mirrors"] for flow in mirror["flows"]]

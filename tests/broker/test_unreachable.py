@@ -1,4 +1,4 @@
-"""An unreachable cluster: a mirror retries without end, `--once` for a minute."""
+"""A cluster is unreachable. A mirror retries forever, and `--once` for a minute."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MAX_PAUSE_S = 3.0
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorten all waits of minutes."""
+    """Shorten the waits, some of which are minutes by default."""
     monkeypatch.setattr("twinlog.control.flow.flow_setup.REACHED_WITHIN_S", 0.2)
     monkeypatch.setattr("twinlog.control.flow.managed_flow.MAX_AWAY_PAUSE_S", 0.8)
 
@@ -45,7 +45,9 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 def config(
     tmp_path: Path, source_cluster: LocalCluster, fresh_topic: str
 ) -> tuple[Path, str, Forwarder]:
-    """A flow to a cluster whose port is still closed, and its remote topic."""
+    """The configuration of a flow whose target's port is still closed, the remote topic, and the
+    port's forwarder.
+    """
     create_topic(source_cluster, fresh_topic)
     produce(source_cluster, fresh_topic, [Outgoing(value=b"%d" % n) for n in range(50)])
     alias = f"A{uuid.uuid4().hex[:8]}"
@@ -67,7 +69,7 @@ def test_log_in_json_is_not_wrapped_on_a_narrow_terminal(tmp_path: Path) -> None
         f"B.bootstrap.servers = 127.0.0.1:{second}\nA->B.enabled = true\n"
     )
     with Terminal(2000, "mirror", str(path), "--listen", "off", "--log-format", "json") as mirror:
-        mirror.resize(40)  # for the program: what shows it is wider
+        mirror.resize(40)  # the program believes that the terminal is narrower than it is
         mirror.until(lambda text: "UNREACHABLE" in text)
         mirror.interrupt()
         assert mirror.wait() == 1
@@ -78,7 +80,9 @@ def test_log_in_json_is_not_wrapped_on_a_narrow_terminal(tmp_path: Path) -> None
 
 
 def test_ctrl_c_on_a_terminal_leaves_no_line_of_the_screen_behind(tmp_path: Path) -> None:
-    """The terminal writes `^C` after the last line, which is as wide as the terminal."""
+    """Ctrl-C is pressed while the screen is shown. The terminal echoes `^C` after the last line,
+    which is as wide as the terminal, but no line of the screen remains.
+    """
     path = tmp_path / "mm2.properties"
     first, second = free_ports(2)
     path.write_text(
@@ -87,14 +91,16 @@ def test_ctrl_c_on_a_terminal_leaves_no_line_of_the_screen_behind(tmp_path: Path
     )
     with Terminal(70, "mirror", str(path), "--listen", "off") as mirror:
         mirror.until(lambda text: "A->B  DEGRADED" in text and "UNREACHABLE" in text)
-        mirror.press("^C")  # what Ctrl-C is echoed as
+        mirror.press("^C")  # the terminal's echo of Ctrl-C
         mirror.interrupt()
         assert mirror.wait() == 1
         assert mirror.text.count("A->B  DEGRADED") == 1, mirror.text
 
 
 def test_a_late_log_line_is_printed_above_the_screen(tmp_path: Path) -> None:
-    """The address is served after its previous user has gone, as at a takeover."""
+    """A log line that arrives late is printed above the screen. It reports that the address is
+    served, after its previous user has ended, as at a takeover.
+    """
     path = tmp_path / "mm2.properties"
     first, second = free_ports(2)
     path.write_text(
@@ -196,7 +202,7 @@ def test_once_gives_up_a_cluster_that_went_away_under_it(
     target_cluster: LocalCluster,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The flow is set up, and then its lane reaches no broker."""
+    """`--once` gives up if the flow was set up, but its lane then reaches no broker."""
     file, _, door = config
     monkeypatch.setattr("twinlog.control.running.flow_run.ONCE_GIVES_UP_S", 1.5)
     with door.open_to(target_cluster.bootstrap):

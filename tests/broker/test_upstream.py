@@ -1,4 +1,4 @@
-"""The column `_upstream` of a mirrored topic has the source record of each row."""
+"""The column `_upstream` of a mirrored topic contains the source record of each row."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def rig(
 
 
 def numbers(values: Iterable[int], *, keys: int = 1000) -> list[Outgoing]:
-    """Write numbers to two partitions, or to all of them."""
+    """Return records with these numbers as values. With few `keys`, several records have the same
+    key.
+    """
     return [Outgoing(b"k%d" % (at % keys), b"v%d" % at, (("n", b"%d" % at),)) for at in values]
 
 
@@ -62,8 +64,8 @@ def target_rows(spark: SparkSession, rig: Rig, **more: str) -> DataFrame:
 
 
 def is_exact(source: DataFrame, target: DataFrame, copies: int, *, foreign: int = 0) -> None:
-    """Check that this many rows of the target join different source records with the same content,
-    and that the others are not copies.
+    """Check that `copies` rows of the target join different source records with the same content.
+    The other `foreign` rows have no source record.
     """
     on = [col(f"s.{name}") == col(f"t._upstream.{name}") for name in PLACE]
     same = [col(f"s.{name}").eqNullSafe(col(f"t.{name}")) for name in CONTENT]
@@ -78,7 +80,9 @@ def is_exact(source: DataFrame, target: DataFrame, copies: int, *, foreign: int 
 
 
 def test_a_copy_joins_its_source(spark: SparkSession, rig: Rig) -> None:
-    """The source has aborted records and markers. Another client's records follow the copy."""
+    """The source has aborted records and markers, and another client's records follow the copy.
+    Each copied row joins its source record.
+    """
     create_topic(rig.source, rig.topic, partitions=2)
     produce(rig.source, rig.topic, numbers(range(10)))
     for turn, commit in enumerate((True, False, True)):
@@ -90,7 +94,7 @@ def test_a_copy_joins_its_source(spark: SparkSession, rig: Rig) -> None:
     assert joined.where(joined["_upstream.cluster"] == rig.alias).count() == 30
     source = source_rows(spark, rig)
     produce(rig.target, rig.remote, [Outgoing(b"f%d" % at, FOREIGN) for at in range(4)])
-    # each task has a part of a batch, and of what the map says
+    # each task reads only a part of a batch and of the map's runs
     cut = target_rows(spark, rig, minPartitions="20")
     is_exact(source, cut, 30, foreign=4)
 
@@ -127,7 +131,9 @@ def test_only_the_column(spark: SparkSession, rig: Rig) -> None:
 
 
 def test_a_copy_that_was_compacted(spark: SparkSession, rig: Rig) -> None:
-    """The log cleaner has left a few records of each batch of this flow."""
+    """The log cleaner has removed most records of each of this flow's batches. The remaining rows
+    still join their source records.
+    """
     rig.create()
     for turn in range(4):
         some = numbers(range(10 * turn, 10 * turn + 10), keys=7)
@@ -150,8 +156,8 @@ def test_a_copy_that_was_compacted(spark: SparkSession, rig: Rig) -> None:
 def test_a_stream_of_a_topic_that_other_clients_write_to(
     spark: SparkSession, rig: Rig, tmp_path: Path
 ) -> None:
-    """Foreign records are between this flow's batches, where the map's rows do not show them, and
-    after them.
+    """Another client writes between this flow's batches and after them, where the map's rows do not
+    show it. The other client's rows have no source record, and this flow's rows have the right one.
     """
     rig.prefixed = False
     rig.create()
@@ -160,7 +166,8 @@ def test_a_stream_of_a_topic_that_other_clients_write_to(
     with rig.mirror() as mirror:
         rig.copied(10)
         produce(rig.target, rig.remote, foreign)
-        rig.put(range(10, 20))  # nobody had looked yet: it lands behind theirs
+        # written before the lane's next check, so these records follow the other client's
+        rig.put(range(10, 20))
         rig.copied(23)
         rig.put(range(20, 30))
         rig.copied(33)

@@ -1,4 +1,4 @@
-"""A mirror that verifies its own copy while it runs: `twinlog.verify`."""
+"""A mirror verifies its own copy while it runs, with `twinlog.verify`."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ pytestmark = [pytest.mark.broker]
 
 OURS = 7_000_007
 MANY = 300
-"""Number of records: far more than a start compares."""
+"""Number of records, which is far more than a start compares."""
 
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verification, "ROUND_S", 0.1)
-    # rounds that come a hundred times as often cost an idle mirror more than its budget; what the
-    # budget does is tested by itself (`unit/control/test_verification_duty.py`)
+    # With rounds this frequent, an idle mirror would need more than its budget, so the budget is
+    # unlimited here. `unit/control/test_verification_duty.py` tests the budget.
     monkeypatch.setattr(verification, "SHARE", 1.0)
 
 
@@ -49,7 +49,9 @@ def by_hand(
 
 
 def verified(mirror: Mirror) -> Verified:
-    """Return the verification in the flow's snapshot; None before the process leads it."""
+    """Return the verification in the flow's snapshot, or an empty one if the snapshot has none
+    yet.
+    """
     found = [flow.verified for flow in mirror.snapshots if flow.verified is not None]
     return found[0] if found else Verified(mode="")
 
@@ -68,7 +70,7 @@ def test_a_mirror_finds_that_its_copy_differs(by_hand: ByHand) -> None:
         assert (found.differences, found.records) == (1, MANY - 1)
         (flow,) = mirror.snapshots
         assert flow.errors["COPY_DIFFERS"] == 1
-        # what the copy does is not changed by it
+        # the difference does not affect the copy
         produce(by_hand.source, topic, [Outgoing(key=b"one", value=b"more")])
         mirror.eventually(lambda parts: parts[0].records == 1)
         eventually(lambda: verified(mirror).records == MANY, what="the new record is compared")

@@ -1,5 +1,5 @@
-"""`twinlog verify` on real clusters: targets with one error each, written by the
-test, and copies.
+"""`twinlog verify` on real clusters: on targets with exactly one error each, which the test has
+written, and on real copies.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ def test_each_fault_is_found_at_its_place(
         "lost": [("missing", [39, 40], None)],
         "twice": [("extra", None, [12, 13]), ("shifted", [12, 40], [13, 41])],
         "swapped": [("reordered", [23, 25], [23, 25])],
-        # the row begins one too late: record 30 has no place, all behind it a wrong one
+        # the run in the map row begins one too late, so record 30 has no target offset and all
+        # later records have a wrong one
         "row": [("shifted", [30, 31], [30, 31]), ("shifted", [31, 40], [31, 40])],
     }
     assert parts["clean"]["compared_as_bytes"] == COUNT
@@ -99,7 +100,7 @@ def test_each_fault_is_found_at_its_place(
     code, flow = verify(capsys, by_hand.file, "--topics", only, *between)
     assert flow["partitions"][0]["equal_records"] == 5
 
-    # a group that would skip record 20
+    # a group whose translated offset would skip record 20
     group, remote = f"{by_hand.mark}-g", f"{by_hand.alias}.{only}"
     commit(by_hand.source, group, only, 20)
     commit(by_hand.target, group, remote, 20)
@@ -122,7 +123,9 @@ def test_each_fault_is_found_at_its_place(
 def test_a_byte_that_a_disk_has_turned(
     by_hand: ByHand, capsys: pytest.CaptureFixture[str], side: str
 ) -> None:
-    """The checksum of its batch is wrong, so all ten records are reported. The rest is compared."""
+    """A disk changes a byte, so the checksum of its batch is wrong. All ten records of the batch
+    are reported, and all other batches are compared.
+    """
     by_hand.put("disk", by_hand.records())
     topic = f"{by_hand.mark}-disk"
     of = {"source": (by_hand.source, topic), "target": (by_hand.target, f"{by_hand.alias}.{topic}")}
@@ -141,7 +144,8 @@ def test_an_undecided_comparison_is_not_identical(
 ) -> None:
     by_hand.put("never", [])
     create_topic(by_hand.source, f"{by_hand.mark}-alone")
-    assert verify(capsys, by_hand.file, "--topics", ".*-alone")[0] == 0  # nothing to copy
+    # the topic is empty, so nothing is missing
+    assert verify(capsys, by_hand.file, "--topics", ".*-alone")[0] == 0
     assert run(["verify", str(by_hand.file), "--topics", "nothing-.*"]) == 2
     assert "no flow mirrors a topic that matches" in capsys.readouterr().err
     code, flow = verify(capsys, by_hand.file, "--topics", ".*-never")
@@ -202,10 +206,10 @@ def test_a_terminal_shows_how_far_it_is_and_a_pipe_nothing_of_it(
         assert shown.wait() == 1
         shares = bar_shares(shown.written)
         assert (shares, shares[-1]) == (sorted(shares), 100)
-        # all of its first line is the report's: what stood there is taken away
+        # the report's first line has no remains of the progress line
         assert shown.text.startswith(f"{by_hand.alias}->B: different\n"), shown.text
         assert "%" not in shown.text
-    # of a part of the logs it is all, too
+    # a part of the logs is also shown as 100 %
     into = ["sh", "-c", f'exec "$0" "$@" > {out}', *ENTRY]
     words = ("--format", "json", "--since", str(NOW + 10), "--until", str(NOW + 15))
     with Terminal(80, "verify", file, *words, command=into) as shown:
@@ -238,7 +242,8 @@ def test_an_empty_comparison_is_not_called_identical(
         assert said in err
     remote = f"{by_hand.alias}.{by_hand.mark}-wide"
     add_partitions(by_hand.target, remote, 3)
-    assert verify(capsys, by_hand.file)[0] == 0  # nobody reads anything there
+    # no record is in the partitions that only the target has
+    assert verify(capsys, by_hand.file)[0] == 0
     produce(by_hand.target, remote, [Outgoing(value=b"of others", partition=2)])
     code, flow = verify(capsys, by_hand.file)
     (note,) = flow["notes"]
@@ -277,7 +282,7 @@ def test_copy_of_transactions_compaction_and_codecs_is_identical(
     with Rig(source_cluster, target_cluster, tmp_path) as rig:
         rig.prefixed = policy == "default"
         rig.create(**COMPACTED)
-        # every even one gives way to the odd one behind it
+        # the next, odd record replaces every even record
         rig.put(range(40), keys={n: n + 1 for n in range(0, 40, 2)})
         for n, codec in enumerate(("gzip", "snappy", "lz4", "zstd")):
             first = 40 + 10 * n
@@ -299,7 +304,7 @@ def test_copy_of_transactions_compaction_and_codecs_is_identical(
             assert part["equal_records"] == 62
             assert (part["compared_as_bytes"] > 0) is not bool(words)
 
-        rig.put([83])  # which nobody copies
+        rig.put([83])  # a record that is not copied
         code, flow = verify(capsys, file)
         (part,) = flow["partitions"]
         (lacks,) = part["differences"]
@@ -319,7 +324,7 @@ def test_the_commands_of_the_page_work(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert spark.active()  # the script takes this one
+    assert spark.active()  # the example script uses this session
     records = by_hand.records()
     by_hand.put("clean", records)
     by_hand.put("lost", records[:-1])
@@ -344,7 +349,7 @@ def test_the_commands_of_the_page_work(
 
 
 def recorded(file: Path, flow: str) -> list[dict[str, Any]]:
-    """Return the last results in REST, the newest first."""
+    """Return the last results of verifications according to REST, newest first."""
     with rest_of(load(file, environment={}), file, Monitor()) as rest:
         path = f"/api/v1/flows/{flow.replace('>', '%3E')}"
         eventually(lambda: rest.get(path)["verifyRuns"] is not None)
@@ -374,7 +379,7 @@ def test_the_result_is_recorded_on_the_target(
     assert (part["answer"], part["topics"], part["isWhole"]) == ("identical", only, False)
     assert still == whole, "a part does not stand in for the whole"
 
-    # one that began earlier and ends later
+    # a run that began earlier and ends later
     clock = iter([1.0])
     module = "twinlog.cli.commands.verify.time"
     monkeypatch.setattr(module, SimpleNamespace(time=lambda: next(clock, time.time())))

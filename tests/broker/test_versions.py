@@ -1,5 +1,5 @@
-"""Other versions of Kafka on either side: the oldest pair is tested here, every pair in
-`scripts/matrix`.
+"""Other versions of Kafka on either side. The tests here run the oldest pair, and `scripts/matrix`
+runs every pair.
 """
 
 from __future__ import annotations
@@ -30,18 +30,20 @@ pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("versions")]
 
 OLDEST = (SOURCES[0], TARGETS[0])
 WRITES_OLD_FORMATS = "2.8.2"
-"""The last version that writes old formats. 3.0 and later write magic 2, whatever
+"""The last version that writes the old formats. Versions from 3.0 on always write magic 2, whatever
 message.format.version is.
 """
 
 BEFORE_WRITERS = "2.8.2"
-"""The last version without DescribeTransactions."""
+"""The last version without DescribeTransactions, which writing DataFrames needs."""
 
 WITH_SHARE_GROUPS = ("4.3.0",)
-"""Versions in which the start offsets of share groups can be set."""
+"""Versions in which start offsets of share groups can be set."""
 
 MAGIC_AT = 16
-"""Position in a batch of any format: after base offset, length, and epoch or checksum."""
+"""Offset of the magic byte in a batch of any format: after the base offset, the length, and the
+epoch or checksum.
+"""
 
 EVERY = [(source, target) for source in SOURCES for target in TARGETS]
 
@@ -57,8 +59,8 @@ def test_copy_is_exact_between_these_versions(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Batches, transactions with gaps, a killed lane, and a start from an existing copy. Then both
-    logs are verified.
+    """A copy between two versions with batches, transactions with gaps, a killed lane, and a start
+    from an existing copy. Both logs must be equal in the end.
     """
     with (
         cluster_of("older", old) as source,
@@ -91,8 +93,8 @@ def test_copy_is_exact_between_these_versions(
 
 @pytest.mark.long
 def test_data_frames_with_older_brokers(source_cluster: LocalCluster, tmp_path: Path) -> None:
-    """Rows equal the records of another client. Before 3.0 nothing is written. Rows of a copy have
-    their source records.
+    """DataFrames read the same rows as another client, and write from Kafka 3.0 on. Rows of a copy
+    have their source records.
     """
     with spark_session() as spark:
         for version in SOURCES[:-1]:
@@ -105,7 +107,9 @@ def test_data_frames_with_older_brokers(source_cluster: LocalCluster, tmp_path: 
 def copies_say_what_they_are(
     spark: SparkSession, source: LocalCluster, target: LocalCluster, folder: Path
 ) -> None:
-    """The source has gaps of transactions, which the copy lacks."""
+    """Copy a source with gaps of transactions. Check that each row of the copy has its source
+    record, although the copy has no gaps.
+    """
     with Rig(source, target, folder) as rig:
         rig.create()
         for turn, commit in enumerate((True, False, True)):
@@ -148,7 +152,9 @@ def frames_are_exact(spark: SparkSession, cluster: LocalCluster, *, can_write: b
 
 
 def share_groups_are_left_out(source: LocalCluster, target: LocalCluster, folder: Path) -> None:
-    """One line reports why, and other groups continue."""
+    """Check that share groups are skipped with the reason in one line, and that other groups are
+    set.
+    """
     pair = Pair(folder, source, target, both_ways=False)
     create_topic(source, pair.topic)
     produce(source, pair.topic, [Outgoing(value=b"%d" % number) for number in range(10)])
@@ -167,13 +173,15 @@ def share_groups_are_left_out(source: LocalCluster, target: LocalCluster, folder
 def old_format_is_copied(
     source: LocalCluster, target: LocalCluster, folder: Path, magic: int, written_by: str
 ) -> None:
-    """Messages in the formats before 0.11, uncompressed and in compressed wrappers."""
+    """Copy messages in the formats before 0.11, uncompressed and in compressed wrappers. Check that
+    they arrive.
+    """
     with Rig(source, target, folder) as rig:
         rig.create(message_format_version=written_by)
         sent = [b"%d" % number + b"." * 100 for number in range(60)]
         for codec, first in (("none", 0), ("gzip", 20), ("lz4", 40)):
             records = [Outgoing(b"k", value) for value in sent[first : first + 20]]
-            plain = {"enable.idempotence": False}  # old formats have no producer ids
+            plain = {"enable.idempotence": False}  # the old formats have no producer IDs
             produce(source, rig.topic, records, codec=codec, config=plain)
         written = surgery.log_file(source, rig.here).read_bytes()
         assert written[MAGIC_AT] == magic, "the source's own format"

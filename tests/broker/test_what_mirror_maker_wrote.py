@@ -1,4 +1,6 @@
-"""Twinlog's readers read records of a real MirrorMaker 2: heartbeats, offset syncs, checkpoints."""
+"""Twinlog reads the heartbeats, offset syncs and checkpoints that a real MirrorMaker 2 has
+written.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ STOPPED_AT = 30
 
 @pytest.fixture
 def cluster() -> Iterator[LocalCluster]:
-    """One cluster for A and B, separate because of its heartbeats."""
+    """One cluster with the aliases A and B. It is separate, because other tests would mirror its
+    heartbeats.
+    """
     with private_cluster("mm2", 1) as running:
         yield running
 
@@ -49,7 +53,7 @@ def properties(tmp_path: Path, cluster: LocalCluster) -> Path:
 
 
 def complete(flows: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Wait until there is a heartbeat of both directions."""
+    """Return the flows if both directions have a heartbeat, else an empty dict."""
     beaten = {name for name, flow in flows.items() if flow["last_heartbeat_ms"]}
     return flows if {"A->B", "B->A"} <= beaten else {}
 
@@ -82,7 +86,7 @@ def test_heartbeats_offset_syncs_and_checkpoints(
             flows = json.loads(capsys.readouterr().out)["flows"]
             return {one["flow"]: one for one in flows}
 
-        # the beats of the two directions are two connectors of MirrorMaker 2, one starts later
+        # each direction is a connector of MirrorMaker 2, and one of them starts later
         seen = eventually(lambda: complete(topology()))
     (place,) = found.values()
     assert set(found) == {TopicPartition("A.orders", 0)}

@@ -1,5 +1,5 @@
-"""The transaction of a write on a real broker: the topic's content if tasks run twice, responses
-are lost, processes die at any step, and others write with the same ID.
+"""The transaction of a write on a real broker. The topic has each row once if tasks run twice,
+responses are lost, processes die at any step, or other clients write with the same ID.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ STEPS = "twinlog.cluster.groups.transactions:Transactions"
 TASKS = "twinlog.records.write.appending:append_batches"
 BATCHES = 4
 MORE_THAN_IT_DOES = 1000
-"""More micro-batches than a process completes, which are some dozens per second."""
+"""More micro-batches than a process can complete. It completes some dozens per second."""
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def committed(cluster: LocalCluster, topic: str) -> list[int]:
 
 
 def set_mark(options: WriteOptions, offset: int, metadata: str) -> None:
-    """Set the mark as another client."""
+    """Set the offset that is the mark, as another client would."""
     with ClusterClient(options.cluster()) as client:
         group = transactions(client, options, options.write_id).group
         wanted = {TopicPartition(options.topic, 0): Committed(offset, metadata)}
@@ -67,7 +67,7 @@ def set_mark(options: WriteOptions, offset: int, metadata: str) -> None:
 
 
 class Died(Exception):
-    """Ends a run of a task."""
+    """Raised by a test to end a run of a task."""
 
 
 def die() -> None:
@@ -96,8 +96,8 @@ def test_a_task_runs_again_with_its_rows_in_another_order(
 def test_two_runs_of_a_task_write_at_once(
     source_cluster: LocalCluster, topic: str, options: WriteOptions, is_packed: bool
 ) -> None:
-    """As with speculative execution, two runs of a task write at the same time: one dies, and
-    another one ends before the first.
+    """Several runs of one task write at the same time, as with speculative execution. One of them
+    dies, and another one ends before the first. The rows are in the topic once.
     """
     begun = transaction.begin(options)
     values = list(range(150))
@@ -135,7 +135,8 @@ def test_answers_of_leaders_are_lost(
 
     def twice(*arguments: Any, **named: Any) -> Any:
         real(*arguments, **named)
-        return real(*arguments, **named)  # of the repeated request, as over a new connection
+        # the response to the repeated request, as after a new connection
+        return real(*arguments, **named)
 
     monkeypatch.setattr(appending, "append_batches", twice)
     run_batch(options, 0, is_packed=is_packed)
@@ -153,7 +154,7 @@ def test_a_task_runs_again_with_other_rows(
     with pytest.raises(ClusterError) as error:
         run_task(options, begun, [as_batch([1, 2, 4, 5], 0, is_packed=is_packed)])
     assert error.value.code == "PARTITION_SHARED"
-    # and a partition that only the run before wrote to is found by the commit
+    # the commit finds that a partition has rows which only the former run wrote
     written = run_task(options, begun, [as_batch([1, 2, 4, 5], 1, is_packed=is_packed)])
     with pytest.raises(
         ClusterError, match=r"-0 has 5 rows of the transaction, but tasks wrote 0"
@@ -199,7 +200,10 @@ def test_the_answer_to_the_end_is_lost_and_a_newer_run_has_begun(
     options: WriteOptions,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The coordinator knows only the newer run. The mark shows that the older one was committed."""
+    """The response to a commit is lost, and a newer run has begun. The coordinator knows only the
+    newer run. The mark, an offset that is committed with the transaction, shows that the older run
+    was committed.
+    """
     real, newer = Transactions.end, list[TaskWritten]()
 
     def lost(self: Transactions, *, committed: bool) -> None:
@@ -233,7 +237,7 @@ def test_a_newer_run_shuts_the_older_one_out(
     again = run_task(options, new, [as_batch([1, 2], 0)])
     transaction.abort(
         options, written.identity
-    )  # of the older run, which must not hurt the newer one
+    )  # an abort of the older run must not affect the newer one
     transaction.commit(options, [again], 0)
     assert committed(source_cluster, topic) == [1, 2]
 
@@ -243,8 +247,8 @@ def test_a_newer_run_shuts_the_older_one_out(
 def test_an_older_run_fails_without_any_task(
     source_cluster: LocalCluster, topic: str, options: WriteOptions, kind: str
 ) -> None:
-    """The newer run has fenced its tasks, so Spark's abort gets no message from which the run could
-    be known.
+    """The newer run has fenced the older run's tasks, so Spark's `abort` gets no commit messages
+    and cannot tell which run it belongs to. It must not roll back the newer run.
     """
     old = transaction.begin(options)
     with pytest.raises(Died):
@@ -266,7 +270,9 @@ def test_a_newer_run_begins_while_an_older_one_is_rolled_back(
     options: WriteOptions,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The newer run begins after the last check for it."""
+    """An older run is rolled back, and the newer run begins after the last check for one. The newer
+    run must not be rolled back.
+    """
     old = transaction.begin(options)
     run_task(options, old, [as_batch([1, 2], 0)])
     real, begun = Transactions.end, list[BegunTransaction]()
@@ -288,8 +294,8 @@ def test_a_newer_run_begins_while_an_older_one_is_rolled_back(
 def test_the_newest_run_fails_without_any_task(
     source_cluster: LocalCluster, topic: str, options: WriteOptions, is_open: bool
 ) -> None:
-    """The rows of the failed run are rolled back immediately, and its late tasks open no
-    transaction.
+    """The newest run fails before a task has ended. Its rows are rolled back immediately, and its
+    late tasks cannot begin a transaction.
     """
     begun = transaction.begin(options)
     if is_open:
@@ -302,7 +308,7 @@ def test_the_newest_run_fails_without_any_task(
         with pytest.raises(TwinlogError) as error:
             run_task(options, begun, [as_batch([3], partition)])
         assert error.value.code == "WRITER_FENCED"
-    BatchWriter(options, begun).abort([None])  # repeated, it does nothing
+    BatchWriter(options, begun).abort([None])  # a repeated abort does nothing
     run_batch(options, 0)
     assert committed(source_cluster, topic) == list(range(ROWS))
 
@@ -315,7 +321,9 @@ def test_a_newer_run_begins_while_an_older_one_commits(
     monkeypatch: pytest.MonkeyPatch,
     moment: str,
 ) -> None:
-    """The older run ends its epoch last, which must not end that of the newer one."""
+    """An older run that commits ends its producer epoch last. In the meantime a newer run has
+    begun, and its epoch must not be ended.
+    """
     if moment == "repeated":
         run_batch(options, 0)
     old = transaction.begin(options)
@@ -374,7 +382,7 @@ def test_content_of_the_mark(
         assert error.value.code == "MARK_DIFFERS"
     with ClusterClient(options.cluster()) as client:
         group = transactions(client, options, options.write_id).group
-    transaction.begin(options)  # ends what was refused
+    transaction.begin(options)  # ends the transaction of the refused write
     admin(source_cluster).delete_consumer_groups([group])[group].result()
     with pytest.raises(ClusterError, match="no earlier one is committed") as error:
         run_batch(options, 2)
@@ -403,7 +411,9 @@ def test_a_mark_that_no_writer_set_here(
     offset: int,
     metadata: str,
 ) -> None:
-    """The group has an offset that no writer set: that of the next micro-batch, or an older one."""
+    """The group's offset was not set by a writer: it is that of the next micro-batch, or an older
+    one. The next write stops with MARK_DIFFERS.
+    """
     run_batch(options, 0)
     run_batch(options, 1)
     set_mark(options, offset, metadata)
@@ -472,18 +482,20 @@ def test_killed_at_a_step(
 def test_killed_at_any_moment(
     source_cluster: LocalCluster, topic: str, tmp_path: Path, kills: int
 ) -> None:
-    """Each process is killed while it is working."""
+    """Processes that write micro-batches are killed at random moments. Each row is in the topic
+    once.
+    """
     loop, chance = Loop(source_cluster, topic, tmp_path, 0), random.Random(9)
-    at_work = with_rows = 0  # kills
+    at_work = with_rows = 0  # numbers of kills
     with ClusterClient(loop.options.cluster()) as client:
         opened = transactions(client, loop.options)
-        transaction.begin(loop.options)  # so that there is something to describe
+        transaction.begin(loop.options)  # creates the transactional ID, so that it can be described
         while at_work < kills:
             before = opened.describe().identity
             loop.batches = loop.noted() + 1 + MORE_THAN_IT_DOES
             running = loop.start()
             eventually(lambda was=before: opened.describe().identity != was, what="a begin")  # type: ignore[misc]
-            time.sleep(chance.uniform(0, 0.5))  # the moment is the point, not the time
+            time.sleep(chance.uniform(0, 0.5))  # a random moment of a micro-batch
             if at_work % 2:
                 eventually(lambda: opened.describe().is_open, what="rows in a transaction")
             is_at_work = running.poll() is None

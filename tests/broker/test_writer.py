@@ -1,6 +1,6 @@
-"""`format("twinlog")` writes: an independent client reads each row once.
+"""`format("twinlog")` writes rows, and an independent client reads each row once.
 
-One session serves all of them; each has a topic of its own.
+All tests share one session, and each has its own topic.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def committed(cluster: LocalCluster, topic: str) -> list[Seen]:
 
 
 def numbers(spark: SparkSession, end: int) -> DataFrame:
-    """Return rows whose keys and values are these numbers, in two tasks."""
+    """Return rows whose keys and values are the numbers below `end`, in two tasks."""
     rows = spark.range(end, numPartitions=2)
     return rows.select(
         col("id").cast("string").alias("key"), col("id").cast("string").alias("value")
@@ -145,8 +145,8 @@ def test_rows_may_name_topic_and_partition(
 def test_rows_of_several_tasks_may_name_their_topics(
     spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
 ) -> None:
-    """The rows of one write go to several topics, as in a router. Each topic has its own partition
-    count.
+    """The rows of one write name several topics, as in a router. The topics have different
+    partition counts, and each row is in its topic once.
     """
     other = f"{topic}-2"
     create_topic(source_cluster, other, 1)
@@ -221,7 +221,9 @@ def test_rows_that_keep_their_partition_are_not_shuffled(
 def test_times_of_the_broker(
     spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
 ) -> None:
-    """If no response distinguishes an append from a repeat, everything is read back once."""
+    """With LogAppendTime, no response distinguishes an append from a repeat. All rows are read back
+    once, and each is in the topic once.
+    """
     alter_topic_configs(source_cluster, topic, {"message.timestamp.type": "LogAppendTime"})
     save(partitioned(numbers(spark, 500), options), options)
     assert values(committed(source_cluster, topic)) == list(range(500))
@@ -231,8 +233,8 @@ def test_times_of_the_broker(
 def test_two_tasks_for_one_partition_write_nothing(
     spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
 ) -> None:
-    """Both tasks send equally many records for one partition. A broker takes the second batch for a
-    repeat of the first.
+    """Two tasks send equally many records to one partition. A broker would treat the second batch
+    as a repeat of the first, so the write is refused, and nothing is written.
     """
     for rows in (
         numbers(spark, 100).withColumn("partition", lit(1)),
@@ -286,7 +288,9 @@ def test_a_write_id_is_of_one_topic(
 def test_a_write_id_is_of_the_topics_of_its_rows(
     spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
 ) -> None:
-    """The order of topic names does not matter."""
+    """A `writeId` belongs to the set of topics that its rows name. The order of the names does not
+    matter.
+    """
     places = {name: one for name, one in options.items() if name != "topic"}
     topics = [topic, f"{topic}-2", f"{topic}-3"]
     for name in topics[1:]:
@@ -393,7 +397,8 @@ def test_a_time_that_brokers_do_not_give(spark: SparkSession, options: Mapping[s
 def test_only_appends(spark: SparkSession, options: Mapping[str, str]) -> None:
     with pytest.raises(Exception, match="a topic can only be appended to"):
         numbers(spark, 1).write.format("twinlog").options(**options).mode("overwrite").save()
-    with pytest.raises(Exception, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):  # Spark's own
+    # an error of Spark itself
+    with pytest.raises(Exception, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):
         numbers(spark, 1).write.format("twinlog").options(**options).save()
 
 
@@ -408,8 +413,8 @@ def query(spark: SparkSession, options: Mapping[str, str], tmp_path: Path) -> Qu
 def test_output_modes(
     spark: SparkSession, source_cluster: LocalCluster, topic: str, query: Query
 ) -> None:
-    """`complete` appends all rows of the result each time. Spark refuses `update`; `foreachBatch`
-    writes its micro-batches once.
+    """With the output mode `complete`, each micro-batch appends all rows of the result. Spark
+    refuses `update`, but `foreachBatch` can write its micro-batches, each once.
     """
 
     def counted(mode: str, sink: Callable[[DataStreamWriter], DataStreamWriter]) -> None:
@@ -438,7 +443,7 @@ def test_output_modes(
     counted("update", lambda writer: writer.foreachBatch(batch))
     assert values(committed(source_cluster, topic)) == [1, 1, 1, 2, 2, 3, 3]
     query.add(7)
-    with pytest.raises(Exception, match="does not support Update mode"):  # Spark's own
+    with pytest.raises(Exception, match="does not support Update mode"):  # an error of Spark itself
         counted("update", whole)
 
 
@@ -462,7 +467,7 @@ def test_a_stream_continues_from_its_checkpoint(
 
 
 def fails_once(flag: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Let the first task that ends fail after it has written all of its rows."""
+    """Return a function that makes the first task fail after it has written all of its rows."""
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches
@@ -491,7 +496,9 @@ def test_a_task_fails_and_runs_again(
 def waits_for_the_end(
     options: WriteOptions, flag: Path
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A task waits once until brokers have rolled back another task's records."""
+    """Return a function that makes one task wait until brokers have rolled back another task's
+    records.
+    """
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -532,5 +539,5 @@ def test_a_write_that_fails_leaves_nothing_open(
     with pytest.raises(Exception, match="has no partition 99"):
         save(bad, options)
     save(rows, options)
-    # read_committed readers come to the end at once
+    # read_committed readers reach the end immediately
     assert values(committed(source_cluster, topic)) == list(range(100))

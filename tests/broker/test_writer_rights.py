@@ -1,4 +1,4 @@
-"""The rights of a DataFrame writer, and the message if one is missing."""
+"""The rights that a DataFrame writer needs, and the message if one is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A browser, and a server of two flows with unreachable clusters. Tests set its numbers."""
+"""A browser, and a server with two flows whose clusters are unreachable. Tests set the numbers that
+the page shows.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ FILE = (
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give up unreachable clusters immediately."""
+    """Shorten the time limits, so that unreachable clusters are given up almost immediately."""
     for module in (steering, leaders, both_logs, offline_status, scope):
         monkeypatch.setattr(module, "GIVES_UP_S", 0.3)
     monkeypatch.setattr(scope, "SOURCE_ANSWERS_WITHIN_S", 0.3)

@@ -1,4 +1,6 @@
-"""Commands on the page write what the page has shown. The state topic is in memory."""
+"""Commands on the page write exactly the change that the page has shown before. The state topic is
+in memory.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ WRITE = "document.querySelector('dialog button.first')"
 
 @dataclass(slots=True)
 class StateTopic:
-    """The state topic of every target, as steering reads and appends it."""
+    """An in-memory state topic, which steering reads and appends to instead of the one of every
+    target.
+    """
 
     rows: list[tuple[bytes, bytes]] = field(default_factory=list)
     questions: int = 0
@@ -59,7 +63,7 @@ def dialog_of(rest: Rest, browser: Browser, title: str) -> Page:
 
 
 def write_into(page: Page, name: str, text: str) -> None:
-    """Type text with single keys, after the existing text."""
+    """Append text to an input of the dialog by single key presses."""
     page.run(f"document.querySelector('dialog [name={name}]').focus()")
     for key in text:
         page.press(key)
@@ -124,7 +128,9 @@ def test_a_preview_that_comes_after_an_edit_is_not_written(
 def test_an_invalid_number_is_an_error_and_removes_no_limit(
     rest: Rest, topic: StateTopic, browser: Browser, text: str
 ) -> None:
-    """1e308 MB are more bytes than a JavaScript number can represent."""
+    """An invalid number, such as 1e308 MB/s whose bytes exceed a JavaScript number, is an error.
+    Nothing is sent, and the limit is unchanged.
+    """
     limit_to(topic, 7_000_000)
     page = dialog_of(rest, browser, "Limit")
     write_into(page, "rate", text)

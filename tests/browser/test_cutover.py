@@ -1,4 +1,4 @@
-"""The cut-over screen shows the numbers of the plan."""
+"""The cutover screen shows the numbers of the plan."""
 
 from __future__ import annotations
 

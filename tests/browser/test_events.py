@@ -1,4 +1,4 @@
-"""The events screen includes events of a flow that another process leads."""
+"""The events screen includes the events of a flow that another process leads."""
 
 from __future__ import annotations
 

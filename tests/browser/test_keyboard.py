@@ -1,4 +1,4 @@
-"""The page by keyboard only. New numbers do not move the focus."""
+"""The page can be used by keyboard only, and new numbers do not move the focus."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.xdist_group("browser")
 TOPICS = "#/flow/A-%3EB/topics"
 FOCUSED = "document.activeElement"
 STANDS = 60
-"""Number of focus steps from the top of a screen to its end."""
+"""Number of focusable elements from the top of a screen to its end."""
 
 
 def flows(lag: int) -> list[FlowSnapshot]:
@@ -31,7 +31,7 @@ def flows(lag: int) -> list[FlowSnapshot]:
 
 @pytest.fixture
 def page(rest: Rest, monitor: Monitor, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> Page:
-    """Open the screen of two topics."""
+    """A page that shows the screen of two topics."""
     reported = ReportedFlow(status=None, intents=FlowIntents())
     monkeypatch.setattr(leaders, "reports_of", lambda flows, *_: dict.fromkeys(flows, reported))
     monitor.update(flows(7))
@@ -49,14 +49,14 @@ def tab_to(page: Page, selector: str) -> None:
 
 
 def is_new(page: Page, monitor: Monitor) -> None:
-    """Wait until other numbers are shown, so that the focused element was created again."""
+    """Wait until the page shows other numbers, for which the focused element was created again."""
     page.run(f"{FOCUSED}.isOld = true")
     monitor.update(flows(8))
     eventually(lambda: not page.run(f"{FOCUSED}.isOld"), what="a new table")
 
 
 def held(page: Page) -> tuple[str, str | None]:
-    """Return the text of the focused element, and whether it is unfolded."""
+    """Return the text of the focused element, and its aria-expanded value."""
     text, is_unfolded = page.run(f"[{FOCUSED}.innerText, {FOCUSED}.ariaExpanded]")
     return text, is_unfolded
 
@@ -135,7 +135,9 @@ def test_a_dialog_is_closed_with_the_screen_it_is_of(page: Page) -> None:
 def test_the_focus_goes_back_to_the_button_of_a_dialog_that_is_closed(
     page: Page, monitor: Monitor
 ) -> None:
-    """The button that opened the dialog was created again in the meantime."""
+    """While a dialog was open, new numbers arrived, so the button that opened it was created again.
+    When the dialog is closed, the focus returns to the new button.
+    """
     pause = '[aria-label="Pause orders"]'
     eventually(lambda: page.run(f"!!document.querySelector('{pause}')"))
     tab_to(page, pause)

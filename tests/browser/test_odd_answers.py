@@ -1,5 +1,5 @@
-"""Addresses without a page, flows that disappear, and answers that are late, missing
-or incomplete.
+"""The page handles unknown addresses, flows that disappear, and responses that are late, missing or
+incomplete.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ HOOK = """{
     return given ? new Response(JSON.stringify(given)) : real(path, ...more);
   };
 }"""
-"""`instead` may answer a question, with JSON."""
+"""Script that replaces `fetch` on the page. The function `instead` may return the response to a
+request, as JSON.
+"""
 AFTER = "(ms, value) => new Promise((done) => setTimeout(done, ms, value))"
 
 
@@ -101,7 +103,9 @@ def test_events_that_come_late_are_not_shown_twice(rest: Rest, browser: Browser)
 
 
 def test_one_answer_that_cannot_be_shown_is_not_the_last(rest: Rest, browser: Browser) -> None:
-    """The server was replaced by one of another release while the page was open."""
+    """While the page was open, the server was replaced by one of another release, whose responses
+    lack some fields. The page shows these values as unknown and continues.
+    """
     flows = rest.get("/api/v1/flows")["flows"]
     for one in flows:
         del one["wanted"], one["verifyRuns"]
@@ -166,6 +170,6 @@ def test_slow_requests_for_topics_do_not_overlap(rest: Rest, browser: Browser) -
 
     eventually(lambda: of("/api/v1/flows/A") >= 1, what="topics are asked for")
     seen = of("/api/v1/flows")
-    # flows are asked for every two seconds, topics would be every five
+    # flows are requested every two seconds; topics would be requested every five seconds
     eventually(lambda: of("/api/v1/flows") >= seen + 4, what="flows, again and again")
     assert of("/topics?") == 1

@@ -1,4 +1,6 @@
-"""Numbers of a process that has ended are shown as old. Ages follow the server's clock."""
+"""Numbers from a process that has ended are shown as old. Ages are calculated from the server's
+clock.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ def green_of(page: Page) -> str:
 
 
 def age_of(page: Page) -> float:
-    """Return the age in seconds."""
+    """Return the shown age of the numbers in seconds."""
     said = page.run(AGE)
     if said == "just now":
         return 0.0

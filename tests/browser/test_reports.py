@@ -1,4 +1,4 @@
-"""Answers that take seconds, and charts of a topic, are shown completely."""
+"""Responses that take seconds, and the charts of a topic, are shown completely."""
 
 from __future__ import annotations
 

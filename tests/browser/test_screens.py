@@ -1,4 +1,6 @@
-"""The page in a real Chromium, served as by `twinlog mirror`. Tests set its numbers."""
+"""The page in a real Chromium, served as by `twinlog mirror`. Tests set the numbers that it
+shows.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ pytestmark = pytest.mark.xdist_group("browser")
 
 AXE = """axe.run(document).then((found) => found.violations.map((one) =>
   `${one.id}: ${one.nodes.map((node) => node.html).join(" ").slice(0, 300)}`))"""
-"""All rules of axe-core, those of WCAG and those of good practice."""
+"""Script that returns the violations of all rules of axe-core, which include WCAG and good
+practice.
+"""
 SCROLL = """new Promise((done) => {
   const frames = [];
   let before = performance.now();
@@ -45,7 +49,7 @@ SCROLL = """new Promise((done) => {
   };
   requestAnimationFrame(step);
 })"""
-"""Milliseconds of 120 frames that scroll, the longest first."""
+"""Script that scrolls, and returns the milliseconds of 120 frames, longest first."""
 CHECKS = Path(__file__).with_name("checks.js").read_text().strip()
 HOSTILE = "<img src=x onerror=alert(1)>"
 SCREENS = {
@@ -77,7 +81,7 @@ def test_one_sentence_says_whether_it_is_all_right(
         ]
     )
     page.shows("No: A->B is PARTLY_FAILED; 3 records would be lost", "#verdict")
-    page.shows(HOSTILE)  # as text
+    page.shows(HOSTILE)  # shown as text, not as an element
     assert page.run("document.querySelectorAll('main img').length") == 0
 
 
@@ -89,7 +93,7 @@ def test_every_screen_opens_by_its_address(rest: Rest, browser: Browser) -> None
         page = browser.open(f"http://{rest.address}/page/{address}")
         page.shows(titles.get(name, "A->B"), "h1")
         page.shows(name, "nav a[aria-current]")
-    # clusters that are away are told by a code of ours, which a browser notes as an error as well
+    # a browser logs an error for the code with which the server reports unreachable clusters
     errors = [one for one in browser.errors[before:] if "/api/v1/" not in one]
     assert errors == []
 
@@ -163,7 +167,8 @@ def test_a_topic_unfolds_to_its_partitions_with_both_logs_and_stays_so(
     page.shows(f"target: away 1: {HOSTILE}", "td.below")
     page.click("RECORD_TOO_LARGE", "td.below summary")
     page.shows("max.message.bytes", "td.below")
-    page.shows("target: away 2", "td.below")  # it stays unfolded, and is asked for again
+    # the element stays unfolded, and its content is requested again
+    page.shows("target: away 2", "td.below")
     assert page.run("document.querySelector('td.below details').open")
     inside = "document.querySelector('td.below .scroll').getBoundingClientRect()"
     assert page.run(f"{inside}.right") <= wide
@@ -212,7 +217,9 @@ def test_an_address_that_sorts_by_a_column_of_partitions_opens_as_usual(
 def test_new_numbers_take_nothing_out_of_a_readers_hands(
     rest: Rest, monitor: Monitor, browser: Browser
 ) -> None:
-    """Unfolded parts stay unfolded, and the focus stays."""
+    """New numbers arrive while a reader uses the page. Unfolded elements stay unfolded, and the
+    focus does not move.
+    """
     broken = partition("logs", 0, lag=7, state="FAILED", code="RECORD_TOO_LARGE", message="no")
     page = browser.open(f"http://{rest.address}/page/{SCREENS['Flow']}")
     for lag in (7, 8):
@@ -275,11 +282,11 @@ def test_a_code_is_shown_once_where_a_text_ends_with_it(
     assert "[DIVERGED]" not in page.text()
 
 
-@pytest.mark.alone  # it measures
+@pytest.mark.alone  # the test measures time
 @pytest.mark.long
 def test_ten_thousand_topics_are_smooth(rest: Rest, monitor: Monitor, browser: Browser) -> None:
-    """With 10 partitions each, the page opens, sorts and filters within a second, and scrolls
-    smoothly.
+    """With 10,000 topics of 10 partitions each, the page opens, sorts and filters within a second,
+    and scrolls smoothly.
     """
     parts = [
         partition(f"topic-{n // 10:05}", n % 10, lag=n % 977, records=n) for n in range(100_000)
@@ -372,7 +379,9 @@ def test_a_stream_that_never_ends_keeps_up_where_little_would_be_lost(
 
 
 def test_a_paused_flow_has_no_speed(rest: Rest, monitor: Monitor, browser: Browser) -> None:
-    """An operator pauses a flow, and checks whether it has stopped."""
+    """An operator pauses a flow, and checks on the page whether the copy has stopped. The page must
+    not show a speed any more.
+    """
     first = "[...document.querySelectorAll('tbody tr:first-child td')].map((one) => one.innerText)"
     total = itertools.count(1)
 
@@ -477,7 +486,9 @@ def test_a_token_is_requested(
     ],
 )
 def test_it_fits_and_can_be_read(rest: Rest, browser: Browser, *, dark: bool, wide: int) -> None:
-    """No screen is wider than the window, and text has enough contrast (WCAG 1.4.3)."""
+    """No screen is wider than the window, all text has enough contrast (WCAG 1.4.3), and every
+    control has a name.
+    """
     for address in SCREENS.values():
         page = browser.open(f"http://{rest.address}/page/{address}", wide=wide, dark=dark)
         eventually(partial(page.text, "h1"))

@@ -1,4 +1,4 @@
-"""Unknown values are shown as unknown, and no action is offered by a guess."""
+"""Unknown values are shown as unknown, and actions that depend on them are not offered."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ BUTTONS = "[...document.querySelectorAll('td button.do')].map((one) => one.ariaL
 def test_a_flow_of_which_nothing_is_known_is_not_fine(
     rest: Rest, monitor: Monitor, browser: Browser
 ) -> None:
-    """No process of this host runs it, and its target is unreachable."""
+    """No process of this host runs the flow, and its target is unreachable. The page must not
+    report the flow as healthy.
+    """
     monitor.update([flow(loss_records=0, loss_ms=0)])
     page = browser.open(f"http://{rest.address}/page/")
     page.shows("Check C->B (state unknown)", "#verdict")
@@ -65,7 +67,9 @@ def test_each_error_is_reported_once(rest: Rest, monitor: Monitor, browser: Brow
 
 
 def test_unknown_intents_are_not_guessed(rest: Rest, monitor: Monitor, browser: Browser) -> None:
-    """The flow's target is unreachable, so its intents are unknown."""
+    """The flow's target is unreachable, so its intents are unknown. The page reports that, and does
+    not offer commands that depend on them.
+    """
     page = browser.open(f"http://{rest.address}/page/{FLOW}")
     page.shows("its target could not be queried")
     page.shows("Unknown, for the reason above.")
@@ -162,7 +166,9 @@ def test_a_groups_lag_may_be_unknown(
 
 
 def verify_run(hours_ago: int, **changes: Any) -> VerifyRun:
-    """A verification of a part, which took two hours and found differences."""
+    """Return a run of `twinlog verify` on some topics, which took two hours and found
+    differences.
+    """
     now_ms = int(time.time() * 1000)
     usual: dict[str, Any] = {
         "answer": "different",
@@ -190,7 +196,9 @@ def verify_run(hours_ago: int, **changes: Any) -> VerifyRun:
 def test_the_last_proof_is_the_newer_of_both(
     rest: Rest, monitor: Monitor, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Either a run of `twinlog verify`, or the leader's comparison during the copy."""
+    """The page shows the newer of two verifications: a run of `twinlog verify`, or the leader's
+    comparison during the copy.
+    """
     runs: tuple[VerifyRun, ...] | None = None
 
     def reports(flows: list[str], *_: object) -> dict[str, ReportedFlow]:
@@ -198,7 +206,9 @@ def test_the_last_proof_is_the_newer_of_both(
         return dict.fromkeys(flows, other) | {"A->B": replace(other, verify_runs=runs)}
 
     def shown(compared_h: int | None = None) -> str:
-        """Return the cell. `compared_h`: so many hours ago its leader compared 123 records."""
+        """Return the shown text. `compared_h`: the leader compared 123 records this many hours ago;
+        None if it compared none.
+        """
         at_ms = int((time.time() - 3600 * (compared_h or 0)) * 1000)
         mine = Verified(mode="tail", at_ms=at_ms, records=123, differences=0, is_complete=False)
         now = flow(loss_records=0, loss_ms=0, verified=None if compared_h is None else mine)

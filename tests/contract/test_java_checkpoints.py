@@ -1,4 +1,6 @@
-"""Java's RemoteClusterUtils translates by Twinlog's checkpoints, to exactly the next record."""
+"""Java's RemoteClusterUtils translates offsets by Twinlog's checkpoints to exactly the next
+record.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def test_java_translates_every_group_to_exactly_the_next_record(
         return found[at].offset() if at in found else None
 
     def all_by_java() -> dict[str, int]:
-        """Translate all together, because each call reads all checkpoints with its own client."""
+        """Return the translated offset by group. One call translates all groups, because each call
+        reads all checkpoints with its own client.
+        """
         these = jvm.java.util.regex.Pattern.compile(f"{pair.group}-[0-9]+")
         found = utils.translateOffsets(target, pair.alias_a, these, patience)
         return {name: found[name][at].offset() for name in found if at in found[name]}
@@ -100,5 +104,5 @@ def test_metadata_of_a_commit_is_in_its_checkpoint(
     with Mirror(pair.config, once=True) as mirror:
         mirror.wait()
     (one,) = [Checkpoint.decode(r.key, r.value) for r in checkpoints_of(pair)]
-    # librdkafka ends it with a zero byte
+    # librdkafka appends a zero byte to the metadata
     assert (one.group, one.upstream_offset, one.metadata) == (group, 2, "half way\0")

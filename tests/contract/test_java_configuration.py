@@ -1,5 +1,5 @@
-"""MirrorMaker 2's own classes check the tables and precedence of keys: same keys, same defaults,
-and the same settings of a flow for the same file.
+"""MirrorMaker 2's own classes have the same keys and the same defaults as Twinlog's tables, and
+derive the same settings of a flow from the same file.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ OLDER = {
     "task.index",
     "topic.creation.enable",
 }
-"""Keys of MirrorMaker 2 before 4.0, of task configs, and of workers."""
+"""Keys that only MirrorMaker 2 before 4.0 has, keys of task configs, and keys of workers."""
 
 ELSEWHERE = {
     "exactly.once.support",
@@ -60,14 +60,16 @@ ELSEWHERE = {
     "transaction.boundary.interval.ms",
     "use.defaults.from",
 }
-"""Keys of Connect's table for source connectors, and of a filter."""
+"""Keys of Kafka Connect's table for source connectors, and of a filter."""
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "unit" / "config" / "examples").glob("*.properties"))
 NO_SCAN = {"plugin.discovery": "service_load"}
-"""Java searches plugins for each file, by default by reading every class of every jar."""
+"""Setting that makes Java find plugins by service files. By default it reads every class of every
+jar for each configuration file.
+"""
 
 FILLED_IN = ("name", "connector.class", "source.cluster.alias", "target.cluster.alias", "enabled")
-"""Keys that Java sets itself if the user did not."""
+"""Keys that Java sets itself if the user has not set them."""
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +85,7 @@ def mm2(jvm: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def definitions(mm2: Any) -> dict[str, tuple[str, Any]]:
-    """Return (type, default) of every key of the three connectors."""
+    """Return the type and the default of every key of the three connectors."""
     found = {}
     for connector in CONNECTORS:
         table = getattr(mm2, connector)().config()
@@ -162,7 +164,9 @@ def plain(found: Mapping[str, Setting]) -> dict[str, str]:
 
 
 class Judge:
-    """Reads a file with MirrorMaker 2. Every call is a round trip, so there are few."""
+    """Reads configuration files with MirrorMaker 2's classes. Each call is a round trip to the JVM,
+    so it makes few calls.
+    """
 
     def __init__(self, jvm: Any) -> None:
         mm2 = jvm.org.apache.kafka.connect.mirror
@@ -197,7 +201,7 @@ def judge(jvm: Any) -> Judge:
 
 
 def compare(judge: Judge, properties: Mapping[str, str], flows: Iterable[Flow]) -> None:
-    """Check that these flows have the same settings on both sides."""
+    """Check that MirrorMaker 2 and Twinlog derive the same settings of these flows."""
     theirs, ours = judge.read(properties), raw_of(properties)
     for flow in flows:
         expected = judge.connector_of(theirs, flow)
@@ -212,7 +216,9 @@ def compare(judge: Judge, properties: Mapping[str, str], flows: Iterable[Flow]) 
 def compare_producer(
     worker: Mapping[str, str], connector: Mapping[str, str], raw: Settings, flow: Flow
 ) -> None:
-    """Compare the producer that Connect creates for a source task."""
+    """Check that Twinlog derives the same settings as Kafka Connect for the producer of a source
+    task.
+    """
     expected = {name: value for name, value in worker.items() if is_connection_key(name)}
     for prefix, where in (("producer.", worker), ("producer.override.", connector)):
         for name, value in where.items():
@@ -228,7 +234,8 @@ def test_the_examples_mean_the_same(judge: Judge, file: Path) -> None:
     properties = {entry.key: entry.value.strip() for entry in text.entries}
     properties.setdefault("clusters", "sourceCluster, targetCluster")
     aliases = [alias.strip() for alias in properties["clusters"].split(",")]
-    left_out = ("topic.creation.enable", *RENAMED)  # ours reach further
+    # these keys apply to more settings in Twinlog than in MirrorMaker 2
+    left_out = ("topic.creation.enable", *RENAMED)
     compare(
         judge,
         {key: value for key, value in properties.items() if not key.endswith(left_out)},
@@ -249,7 +256,8 @@ def test_own_keys_leave_a_file_to_mirror_maker_2(judge: Judge, jvm: Any) -> None
     taken = jvm.java.util.HashMap()
     for name, value in found.items():
         taken.put(name, value)
-    made = jvm.org.apache.kafka.connect.mirror.MirrorSourceConfig(taken)  # as the connector starts
+    # created as the connector creates it when it starts
+    made = jvm.org.apache.kafka.connect.mirror.MirrorSourceConfig(taken)
     assert "bootstrap.servers" in str(made.sourceConsumerConfig("x"))
 
 
@@ -270,7 +278,9 @@ KEYS = [prefix + name for prefix in PREFIXES for name in NAMES]
 
 @pytest.mark.parametrize("share", [0.15, 0.4, 0.7, 1.0])
 def test_any_file_means_the_same(judge: Judge, share: float) -> None:
-    """Random keys with different values, so that the effective line is recognized."""
+    """Files with random keys mean the same to MirrorMaker 2 and Twinlog. Each key has a different
+    value, so that a difference shows which line took effect.
+    """
     chance = random.Random(share)
     chosen = [key for key in KEYS if chance.random() < share]
     entries = {key: "SSL" if "protocol" in key else str(at) for at, key in enumerate(chosen)}

@@ -1,4 +1,4 @@
-"""The table of error codes is that of Java's enum."""
+"""Twinlog's table of error codes has the same codes as Java's enum."""
 
 from __future__ import annotations
 

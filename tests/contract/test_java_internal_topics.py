@@ -1,4 +1,4 @@
-"""MirrorMaker 2 ignores Twinlog's internal topics, by its own policies, filter and client."""
+"""MirrorMaker 2's own policies, filter and client ignore Twinlog's internal topics."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def mm2() -> Iterator[Any]:
 
 
 def test_the_names_are_these() -> None:
-    """They exist on clusters, so another name would lose the state."""
+    """The names of the internal topics must never change, because topics with these names exist on
+    clusters. With another name, the state would be lost.
+    """
     assert STATE_TOPIC == "mm2-twinlog-state.internal"
     assert PROBE_TOPIC == "mm2-twinlog-probe.internal"
     assert offset_map_topic("us-west") == "mm2-twinlog-offset-map.us-west.internal"
@@ -61,7 +63,9 @@ def test_they_are_internal_to_its_policies(mm2: Any, policy: str, topic: str) ->
 
 @pytest.mark.parametrize("topic", OURS)
 def test_its_filter_takes_none_of_them(mm2: Any, topic: str) -> None:
-    """With another separator its policy considers them ordinary topics."""
+    """MirrorMaker 2's filter replicates no internal topic of Twinlog. With another separator, its
+    policy alone would consider them ordinary topics.
+    """
     chosen = mm2.DefaultTopicFilter()
     chosen.configure({"topics": ".*"})
     assert not chosen.shouldReplicateTopic(topic)

@@ -1,4 +1,4 @@
-"""Java's MirrorClient and RemoteClusterUtils give the same results as Twinlog's, for the same
+"""Java's MirrorClient and RemoteClusterUtils return the same results as Twinlog's for the same
 cluster.
 """
 
@@ -38,7 +38,9 @@ def jvm() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def alias(target_cluster: LocalCluster) -> str:
-    """Return the alias of the nearest of three clusters whose topics and heartbeats came here."""
+    """Create topics and heartbeats that were copied along a chain of three clusters. Return the
+    alias of the nearest cluster.
+    """
     name = f"a{uuid.uuid4().hex[:8]}"
     for topic in (
         f"{name}.orders",
@@ -72,7 +74,7 @@ def policies(alias: str) -> Mapping[str, dict[str, str]]:
 
 
 def own(topics: Iterable[str], alias: str) -> set[str]:
-    """Return this test's topics, because other tests create some in the meantime."""
+    """Return only this test's topics, because other tests create topics at the same time."""
     return {topic for topic in topics if alias in topic}
 
 
@@ -129,8 +131,8 @@ def checkpoint(group: str, partition: int, upstream: int, downstream: int) -> Ch
 
 
 def test_offsets_of_groups(jvm: Any, target_cluster: LocalCluster) -> None:
-    """The last checkpoint counts, other records are skipped, and a pattern must match the whole
-    name.
+    """The Java client and Twinlog's use the last checkpoint of a partition, skip other records, and
+    require that a pattern matches the whole group name.
     """
     alias = f"a{uuid.uuid4().hex[:8]}"
     _checkpoints(
@@ -184,7 +186,9 @@ def test_utilities_answer_as_the_client(target_cluster: LocalCluster, alias: str
 
 
 def test_a_missing_or_late_topic_is_an_error(target_cluster: LocalCluster) -> None:
-    """Java returns the part that it has read."""
+    """Twinlog raises an error if the checkpoints topic is missing or not read in time. Java returns
+    the part that it has read.
+    """
     alias = f"a{uuid.uuid4().hex[:8]}"
     config = {"bootstrap.servers": target_cluster.bootstrap}
     with pytest.raises(TwinlogError) as missing:

@@ -1,5 +1,5 @@
-"""MirrorMaker 2's own classes read Twinlog's internal records, and Twinlog reads theirs. The names
-are equal.
+"""MirrorMaker 2's own classes can read Twinlog's internal records, and Twinlog can read theirs.
+Both use the same names of internal topics.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def jvm() -> Iterator[Any]:
 
 
 def consumed(jvm: Any, key: bytes, value: bytes) -> Any:
-    """Return a record as Java's consumer returns it."""
+    """Return a record in the form in which Java's consumer returns it."""
     return jvm.org.apache.kafka.clients.consumer.ConsumerRecord("any", 0, 0, key, value)
 
 
@@ -85,7 +85,9 @@ def test_heartbeats(jvm: Any, text: str, number: int) -> None:
 
 
 def _bytes(jvm: Any, record: Any) -> tuple[bytes, bytes]:
-    """Return the key and value that Java would write, by its package-private methods."""
+    """Return the key and the value that Java would write, obtained by its package-private
+    methods.
+    """
     found = []
     for name in ("recordKey", "recordValue"):
         method = record.getClass().getDeclaredMethod(name, None)
@@ -100,7 +102,9 @@ def _bytes(jvm: Any, record: Any) -> tuple[bytes, bytes]:
 def test_names_of_internal_topics(
     jvm: Any, java_class: str, separator: str | None, flag: str | None
 ) -> None:
-    """With and without the separator that KIP-949 disables for internal topics."""
+    """MirrorMaker 2 and Twinlog use the same names of internal topics, with and without the
+    separator that KIP-949 disables for them.
+    """
     keys = {"source.cluster.alias": "us-west"}
     if separator is not None:
         keys["replication.policy.separator"] = separator
@@ -128,7 +132,9 @@ def test_names_of_internal_topics(
 
 
 def test_internal_topics_without_a_separator(jvm: Any, tmp_path: Path) -> None:
-    """A blank separator changes the names of internal topics, also under the identity policy."""
+    """A blank separator changes the names of internal topics, also under the identity policy.
+    MirrorMaker 2 and Twinlog use the same names.
+    """
     flow = flow_of(loader(tmp_path)(IDENTITY, "replication.policy.separator ="))
     ours, keys = policy_of(flow), {"source.cluster.alias": "A", "replication.policy.separator": ""}
     java = jvm.org.apache.kafka.connect.mirror.IdentityReplicationPolicy()

@@ -1,4 +1,4 @@
-"""Kafka's Java producer determines the partition of a record with a key."""
+"""Twinlog chooses the same partition for a record with a key as Kafka's Java producer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Positions as written and read by Kafka Connect's own converter."""
+"""Twinlog writes and reads positions in the same form as Kafka Connect's own converter."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def jvm() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def converter(jvm: Any) -> Any:
-    """Return the converter that a worker creates for its offset storage."""
+    """The converter that a Connect worker creates for its offset storage."""
     made = jvm.org.apache.kafka.connect.json.JsonConverter()
     made.configure({"schemas.enable": "false"}, True)
     return made
@@ -47,7 +47,7 @@ def test_keys_are_the_same_bytes(
 ) -> None:
     connector, cluster, topic, partition = place
     where = jvm.java.util.HashMap()
-    # in the order of MirrorUtils.wrapPartition
+    # the same order of keys as in MirrorUtils.wrapPartition
     where.put("topic", topic)
     where.put("partition", partition)
     where.put("cluster", cluster)

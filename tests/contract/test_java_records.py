@@ -1,5 +1,5 @@
-"""Kafka's own classes read Twinlog's batches, and the other way round, in every
-format and codec.
+"""Kafka's own classes can read Twinlog's batches, and Twinlog can read theirs, in every format and
+codec.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from twinlog.wire.records import (
 OLD_CODECS = [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4]
 NO_DELETE_HORIZON = -1
 
-# Java's strings cannot hold the header key that is not UTF-8
+# Java strings cannot represent the header key that is not UTF-8
 TEXTUAL = [
     record._replace(
         headers=tuple((key.replace("\udcff", "\u00e9\U0001f600"), v) for key, v in record.headers)
@@ -43,7 +43,7 @@ TEXTUAL = [
 
 
 def large_records() -> list[Record]:
-    """Return compressible and incompressible records, over several blocks of every codec."""
+    """Return compressible and incompressible records. They span several blocks of every codec."""
     dice = random.Random(4)
     return [
         Record(at, NOW_MS + at, b"%d" % at, dice.randbytes(9_000) if at % 2 else b"text " * 2_000)
@@ -71,7 +71,7 @@ def random_records(seed: int) -> list[Record]:
 
 
 class JavaRecords:
-    """Kafka's MemoryRecords, for bytes and tuples."""
+    """Calls Kafka's MemoryRecords with bytes and tuples."""
 
     def __init__(self, jvm: Any) -> None:
         self.jvm = jvm
@@ -176,7 +176,7 @@ def at_offset(records: Sequence[Record], base_offset: int) -> list[Record]:
     return [record._replace(offset=base_offset + at) for at, record in enumerate(records)]
 
 
-# ---- ours, read by Java
+# ---- Twinlog's batches, read by Java
 
 
 @pytest.mark.parametrize("codec", Codec)
@@ -215,7 +215,7 @@ def test_java_refuses_the_same_batches(kafka: JavaRecords) -> None:
         kafka.read(flipped(bytes(encode_batch(TEXTUAL, codec=Codec.NONE)), 300, 1))
 
 
-# ---- Java's, read by us
+# ---- Java's batches, read by Twinlog
 
 
 @pytest.mark.parametrize("codec", Codec)
@@ -236,7 +236,7 @@ def test_twinlog_reads_javas_large_batches(kafka: JavaRecords, codec: Codec) -> 
 def test_uncompressed_bytes_are_the_same(kafka: JavaRecords) -> None:
     theirs = kafka.write(2, Codec.NONE, TEXTUAL)
     ours = encode_batch(TEXTUAL, codec=Codec.NONE)
-    ours[12:16] = theirs[12:16]  # the leader epoch, which no CRC covers
+    ours[12:16] = theirs[12:16]  # copies the leader epoch, which the CRC does not cover
     assert bytes(ours) == bytes(theirs)
 
 
@@ -283,7 +283,7 @@ def test_transaction_markers(kafka: JavaRecords, kind: str) -> None:
     assert [record.offset for record in decode_batch(theirs)] == [77]
 
 
-# ---- headers rewritten by us
+# ---- headers rewritten by Twinlog
 
 
 @pytest.mark.parametrize("codec", Codec)
@@ -302,8 +302,8 @@ def test_java_finds_rewritten_headers_valid(kafka: JavaRecords, codec: Codec) ->
 
 
 def as_old(records: Sequence[Record], magic: int) -> list[Record]:
-    """Return the parts of records that a format without headers, and without timestamps before
-    magic 1, keeps.
+    """Return the records without the fields that the format lacks: headers, and before magic 1 also
+    timestamps.
     """
     return [
         record._replace(headers=(), timestamp=record.timestamp if magic else -1)

@@ -1,5 +1,5 @@
-"""MirrorMaker 2's own source connector checks Twinlog's syncs: the configs that it sets, and the
-ACLs that it creates.
+"""Twinlog's syncs set the same configs and create the same ACLs as MirrorMaker 2's own source
+connector.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def jvm() -> Iterator[Any]:
 
 
 class Connector:
-    """A MirrorSourceConnector that was never started. Its package-private methods are called."""
+    """Calls package-private methods of a MirrorSourceConnector that was never started."""
 
     def __init__(self, jvm: Any, config: dict[str, str], alias: str = "A") -> None:
         self._jvm = jvm
@@ -95,7 +95,9 @@ class Connector:
 
 @pytest.mark.parametrize("policy", ["", IDENTITY], ids=["default", "identity"])
 def test_the_same_acls_are_made(jvm: Any, tmp_path: Path, policy: str) -> None:
-    """MM2's testAclFiltering and testAclTransformation."""
+    """Twinlog creates the same ACLs as MirrorMaker 2 (its testAclFiltering and
+    testAclTransformation).
+    """
     keys = {"topics": "orders.*, \\*, A.*, B.*", "topics.exclude": "orders-2"}
     if policy:
         keys["replication.policy.class"] = policy
@@ -106,13 +108,15 @@ def test_the_same_acls_are_made(jvm: Any, tmp_path: Path, policy: str) -> None:
         NAMES, range(2, 13), Permission, Pattern
     ):
         if policy and name == "*" and pattern == Pattern.LITERAL:
-            continue  # where names stay it would be about topics that are no copies
+            continue  # with unchanged names, this ACL would also apply to topics that are no copies
         acl = TopicAcl(name, pattern, "User:app", "*", operation, permission)
         assert ours.target_acls([acl], NAMES) == _mirror_makers(jvm, theirs, acl), acl
 
 
 def _mirror_makers(jvm: Any, connector: Connector, acl: TopicAcl) -> set[TopicAcl]:
-    """Return the ACLs as syncTopicAcls combines them. Only LITERAL patterns pass its filter."""
+    """Return the ACLs that MirrorMaker 2's syncTopicAcls would create. Its filter accepts only
+    LITERAL patterns.
+    """
     common = jvm.org.apache.kafka.common
     pattern = common.resource.ResourcePattern(
         common.resource.ResourceType.TOPIC,
@@ -151,7 +155,9 @@ def _mirror_makers(jvm: Any, connector: Connector, acl: TopicAcl) -> set[TopicAc
 
 @pytest.mark.parametrize("defaults", ["source", "target"])
 def test_the_same_configs_are_set_and_removed(jvm: Any, tmp_path: Path, defaults: str) -> None:
-    """MM2's testConfigPropertyFiltering, ...WithAlterConfigs, ...AndSourceDefault."""
+    """Twinlog sets and removes the same configs as MirrorMaker 2 (its testConfigPropertyFiltering,
+    ...WithAlterConfigs, ...AndSourceDefault).
+    """
     keys = {"config.properties.exclude": "min\\..*, x", "use.defaults.from": defaults}
     theirs = Connector(jvm, keys)
     lines = [f"{key} = {value}".replace("\\", "\\\\") for key, value in keys.items()]
@@ -160,7 +166,8 @@ def test_the_same_configs_are_set_and_removed(jvm: Any, tmp_path: Path, defaults
     sources = getattr(admin, "ConfigEntry$ConfigSource").values()
     numbers = {
         "DYNAMIC_TOPIC_CONFIG": 1,
-        # not DYNAMIC_BROKER_CONFIG, which it copies: that depends on the broker that answers
+        # without DYNAMIC_BROKER_CONFIG, which MirrorMaker 2 copies, because its value depends on
+        # the broker that responds
         "DYNAMIC_DEFAULT_BROKER_CONFIG": 3,
         "STATIC_BROKER_CONFIG": 4,
         "DEFAULT_CONFIG": 5,
@@ -187,7 +194,9 @@ def test_the_same_configs_are_set_and_removed(jvm: Any, tmp_path: Path, defaults
 
 
 def _mirror_makers_configs(admin: Any, connector: Connector, java: Any) -> dict[str, str | None]:
-    """Return the operations that incrementalAlterConfigs makes of targetConfig's entries."""
+    """Return the value that incrementalAlterConfigs sets for each config, or None if it deletes the
+    config.
+    """
     kept = connector.call("targetConfig", admin.Config([java]), True).entries().toArray()
     return {
         entry.name(): None
@@ -205,7 +214,9 @@ def test_both_syncs_leave_the_same_configs_on_brokers(
     target_cluster: LocalCluster,
     defaults: str,
 ) -> None:
-    """After MirrorMaker 2's sync, Twinlog's finds nothing to do, and the other way round."""
+    """After MirrorMaker 2 has synced a topic, Twinlog's sync finds nothing to change. After
+    Twinlog's sync, MirrorMaker 2's finds nothing either.
+    """
     mark, configs = uuid.uuid4().hex[:8], {"retention.ms": "7200000", "min.insync.replicas": "1"}
     topic = create_topic(source_cluster, f"y{mark}", configs=configs)
     stray = {"retention.ms": "1", "cleanup.policy": "compact", "min.insync.replicas": "1"}
@@ -231,7 +242,8 @@ def test_both_syncs_leave_the_same_configs_on_brokers(
         ended[alias] = topic_configs(target_cluster, remote)
     first, second = ended.values()
     for name in ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"):
-        first.pop(name, None)  # MirrorMaker 2 copies these limits, which stop a copy that is behind
+        # MirrorMaker 2 copies these limits, but they would stop a copy that lags
+        first.pop(name, None)
         assert name not in second
     assert first == second
     assert first["retention.ms"] == "7200000"
@@ -240,7 +252,7 @@ def test_both_syncs_leave_the_same_configs_on_brokers(
 
 
 def drifted(flow: LedFlow) -> Mapping[str, object]:
-    """Create topics whose configs differ from the source's."""
+    """Return the topics whose configs differ from those of the source."""
     with ClusterClient(flow.source) as source, ClusterClient(flow.target) as target:
         topics = copies_by_name(flow.config, source, target)
         return find_drift(flow.config, topics, source, target).topics
@@ -265,4 +277,4 @@ def _let_mirror_maker_sync(
         connector.call("syncTopicConfigs")
     finally:
         for admin in admins:
-            admin.close()  # waits for the answers, which the connector does not
+            admin.close()  # waits for the responses, because the connector does not

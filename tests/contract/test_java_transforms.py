@@ -1,4 +1,4 @@
-"""Kafka Connect's own transforms and predicates give the same records as the steps made of them."""
+"""Twinlog's steps return the same records as Kafka Connect's own transforms and predicates."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LITERALS = {
         for one in ("nullx", "NULL", "True", " padded ", "a\\:b", "x{y}", "12345.5", "0.01")
     },
 }
-"""Literals of InsertHeader whose header is known: by the literal, the text of its value."""
+"""For literals of InsertHeader whose header is known: the text of the header's value by literal."""
 UNCERTAIN = (
     *("[1, 2]", '{"a": 1}', " [x", "12:30", "2024-01-31", "1,5", "3.14159265358979", "1e-9", "5-x"),
     *("9223372036854775808", "0.001", "2024-01-31T10:00:00.000Z", "10:00:00.000Z", "-1:x", "1.50"),
@@ -72,7 +72,7 @@ def plugins(jvm: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def converter(jvm: Any) -> Any:
-    """Return the header converter of MirrorMaker 2's dedicated mode."""
+    """The header converter of MirrorMaker 2's dedicated mode."""
     return jvm.org.apache.kafka.connect.converters.ByteArrayConverter()
 
 
@@ -106,7 +106,7 @@ def java_stages(jvm: Any, plugins: Any, lines: tuple[str, ...]) -> list[Any]:
 
 
 def source_record(jvm: Any, topic: str, record: Record) -> Any:
-    """Return the source record that MirrorSourceTask.convertRecord makes of a record."""
+    """Return the source record that MirrorSourceTask.convertRecord creates from a record."""
     schema = jvm.org.apache.kafka.connect.data.Schema
     headers = jvm.org.apache.kafka.connect.header.ConnectHeaders()
     for name, value in record.headers:
@@ -118,8 +118,8 @@ def source_record(jvm: Any, topic: str, record: Record) -> Any:
 
 
 def headers_of(converter: Any, simple: Any, record: Any) -> Headers:
-    """The headers that a worker writes. Those that are not bytes are written as text, which
-    MirrorMaker 2's own converter cannot do.
+    """Return the headers that a worker writes. Values that are not bytes are written as text,
+    because MirrorMaker 2's own converter cannot write them.
     """
     found = []
     for one in record.headers().iterator():
@@ -210,8 +210,9 @@ def test_the_text_of_a_header(jvm: Any, simple: Any, read: Loader, literal: str)
 
 
 def test_mirror_maker_2s_handling_of_headers(jvm: Any, converter: Any, simple: Any) -> None:
-    """Its own header converter fails for a header that a transform adds, and Connect's default one
-    writes all other headers as base64. So a file with another converter is refused.
+    """MirrorMaker 2's own header converter fails on a header that a transform adds. Connect's
+    default converter would write all other headers as base64. Therefore a file with another
+    converter is refused.
     """
     parsed = jvm.org.apache.kafka.connect.data.Values.parseString("privacy")
     with pytest.raises(Py4JJavaError, match="Invalid schema type for ByteArrayConverter: STRING"):

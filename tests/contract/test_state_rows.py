@@ -1,6 +1,8 @@
-"""The bytes that this release writes to target clusters. Later releases must be able to read them.
+"""The bytes that this release writes to target clusters, because later releases must be able to
+read them.
 
-A changed format gets a new version and new rows here. The rows that are here stay.
+If a format changes, it gets a new version, and its rows are added here. Existing rows must not be
+changed.
 """
 
 from __future__ import annotations
@@ -191,7 +193,7 @@ FLOW = "us-west->us-east"
 SOURCE = TopicId("00112233445566778899aabbccddeeff")
 TARGET = TopicId("ffeeddccbbaa99887766554433221100")
 ODD = "caf\u00e9 \U0001f600 \ud800"
-"""Text outside ASCII with half a surrogate pair, which names of people and files may contain."""
+"""Text outside ASCII with half of a surrogate pair, which names of people and files may contain."""
 
 ODD_JSON = rb"caf\u00e9 \ud83d\ude00 \ud800"
 ROWS_1: list[tuple[StateRow, bytes, bytes]] = [
@@ -500,7 +502,9 @@ def test_this_release_writes_version_1() -> None:
 
 
 def test_fields_that_a_later_release_adds_do_no_harm() -> None:
-    """A change without a new meaning needs no new version."""
+    """Fields that a later release adds are ignored, so an addition without a new meaning needs no
+    new version.
+    """
     more = CLAIM_1_VALUE[:-1] + b',"extra":{"a":1}}'
     assert winning_claims([(CLAIM_1_KEY, more)])["us-west->us-east"].latest == CLAIM_1
     more = FULL_ROW_1_VALUE[:-1] + b',"extra":[1]}'

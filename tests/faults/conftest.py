@@ -1,8 +1,9 @@
-"""A pair of brokers for the fault tests, which expire producer IDs and clean their logs
+"""A source and a target broker for the fault tests. They expire producer IDs and clean their logs
 immediately.
 
-Both may be restarted by a test, and are back before it ends. Their versions may be others:
-`TWINLOG_FAULT_VERSIONS=2.8.2:3.4.1` is the oldest pair (source:target).
+A test may restart both brokers, and the fixture restores them afterwards.
+`TWINLOG_FAULT_VERSIONS=2.8.2:3.4.1` runs the tests with other versions (source:target); this is the
+oldest pair.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tests.support.rig import Rig
 from twinlog.sandbox import LocalCluster
 
 CONFIG: Final = {
-    # a broker looks every 10 minutes for producer ids to forget; nobody waits that long here
+    # by default a broker checks only every 10 minutes which producer IDs have expired
     "producer.id.expiration.check.interval.ms": "500",
     "log.cleaner.backoff.ms": "250",
     "log.cleaner.threads": "1",
@@ -32,15 +33,15 @@ CONFIG: Final = {
     "group.min.session.timeout.ms": "1000",
 }
 SOON_BACK: Final = {"broker.session.timeout.ms": "2500", "broker.heartbeat.interval.ms": "300"}
-"""Lets a killed broker restart as soon as its session has expired. For sources only: targets are
-frozen for longer, and must not be fenced because of that.
+"""Config with which a killed broker can restart as soon as its session has expired. It is for
+sources only: tests freeze targets for longer, and the controller must not fence them.
 """
 HEAP_MB: Final = 256
 
 
 @pytest.fixture
 def fault_source() -> LocalCluster:
-    """The source; its cleaner compacts within a second."""
+    """The source broker. Its cleaner compacts within a second."""
     return LENT.lend(
         "fault_source",
         lambda: cluster_of(
@@ -51,7 +52,9 @@ def fault_source() -> LocalCluster:
 
 @pytest.fixture
 def fault_target() -> LocalCluster:
-    """The target. It expires the producer IDs of records older than a day within half a second."""
+    """The target broker. It expires a producer ID within half a second if the ID's records are
+    older than a day.
+    """
     return LENT.lend(
         "fault_target",
         lambda: cluster_of("fault-target", FAULT_TARGET, config=CONFIG, heap_mb=HEAP_MB),
@@ -60,14 +63,15 @@ def fault_target() -> LocalCluster:
 
 @pytest.fixture
 def rig(fault_source: LocalCluster, fault_target: LocalCluster, tmp_path: Path) -> Iterator[Rig]:
-    """A flow between the two, with a topic."""
+    """A flow between the two brokers, and a topic name for the test."""
     with Rig(fault_source, fault_target, tmp_path) as made:
         yield made
 
 
 @pytest.fixture
 def patient_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The driver does not give up lanes that a test freezes, however long that takes. It also does
-    not give up dead lanes, and the next lane waits as long for late requests.
+    """A driver that does not give up lanes that a test freezes, however long they are frozen. The
+    driver does not give up dead lanes either, and the next lane waits equally long for late
+    requests.
     """
     monkeypatch.setattr("twinlog.lane.late_requests.SILENCE_MS", int(PATIENCE_S * 1000))

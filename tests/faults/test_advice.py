@@ -101,7 +101,8 @@ def test_source_diverged(rig: Rig, tmp_path: Path, is_refilled: bool) -> None:
     rig.source.restart(1)
 
     def refill() -> bool:
-        rig.put(range(1030, 1080))  # refused until the broker knows that it leads
+        # refused until the restarted broker knows that it leads the partition
+        rig.put(range(1030, 1080))
         return True
 
     if is_refilled:

@@ -1,4 +1,4 @@
-"""Alert rules and board, evaluated by Prometheus itself for the metrics of a real mirror."""
+"""Prometheus itself evaluates the alert rules and the dashboard on the metrics of a real mirror."""
 
 from __future__ import annotations
 
@@ -41,19 +41,21 @@ STRIMZI: Final = {
     "strimzi_io_cluster": "shop",
     "kubernetes_pod_name": "shop-0",
 }
-"""Labels that the scrape configuration of Strimzi's examples gives to every series of a pod; here
-they are those of `twinlog.metrics.labels`.
+"""Labels that the scrape configuration of Strimzi's examples adds to every series of a pod. Here
+`twinlog.metrics.labels` adds them.
 """
 
 SPARK: Final = JvmUse(heap_bytes=1, nonheap_bytes=1, threads=1, collection_s=(("Copy", 0.1),))
-"""The use of Spark's JVM as the metrics show it. This mirror has no JVM (`spark/test_service.py`
-has one).
+"""Resource use of Spark's JVM, as it appears in the metrics. The mirror of these tests has no JVM
+(`spark/test_service.py` tests a real one).
 """
 
 
 @contextmanager
 def mirrored(rig: Rig, serves: SeriesConfig = ALL_SERIES) -> Iterator[WebServer]:
-    """A mirror that has copied ten records, and writes checkpoints of a group at their end."""
+    """A mirror that has copied ten records, and writes checkpoints of a group whose offset is at
+    their end.
+    """
     rig.create()
     rig.put(range(10))
     group = f"shop-{rig.alias}"
@@ -72,13 +74,13 @@ def mirrored(rig: Rig, serves: SeriesConfig = ALL_SERIES) -> Iterator[WebServer]
 
 
 def stop_partition(rig: Rig) -> None:
-    """Write to the remote topic as another client."""
+    """Write to the remote topic as another client, so that the partition stops."""
     produce(rig.target, rig.remote, [Outgoing(b"x", b"u900")])
     rig.put(range(10, 15))
 
 
 def when(server: WebServer, name: str) -> Series:
-    """Return all series once there is one of this name."""
+    """Return all series as soon as one has this name."""
 
     def look() -> Series:
         found = series(ask(server.address, "/metrics").body)
@@ -91,15 +93,17 @@ def when(server: WebServer, name: str) -> Series:
 def test_every_panel_shows_something_of_a_real_flow(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("BEHIND_FOR_S", "BEHIND_EVERY_S"):  # retention is asked of what is behind at all
+    # retention is checked as soon as a partition has any lag
+    for name in ("BEHIND_FOR_S", "BEHIND_EVERY_S"):
         monkeypatch.setattr(f"twinlog.control.risk.source_watch.{name}", 1)
     monkeypatch.setattr("twinlog.control.duties.verification.ROUND_S", 0.5)
-    promtool()  # or skip, before anything is started
+    promtool()  # skips the test before anything is started if promtool is missing
     with (
         mirrored(rig, SeriesConfig(labels=tuple(STRIMZI.items()))) as server,
         Prometheus(tmp_path, server.address) as prometheus,
     ):
-        when(server, "twinlog_verified_timestamp_seconds")  # nothing of a stopped one is compared
+        # a stopped partition is not verified, so wait for a verification before stopping it
+        when(server, "twinlog_verified_timestamp_seconds")
         stop_partition(rig)
         for query in queries():
             yields(prometheus, query.of(rig.alias, rig.target_alias))
@@ -119,8 +123,9 @@ def test_every_panel_shows_something_of_a_real_flow(
 
 
 def strimzi_expressions() -> Iterator[str]:
-    """Return the expressions of Strimzi's board that have data according to docs/monitoring.md:
-    those of the published files if available, else the series that they select.
+    """Return the expressions of Strimzi's dashboards that have data according to
+    docs/monitoring.md. They are read from the published dashboards if available; otherwise the
+    series that the dashboards select are returned.
     """
     shows = {title: says for title, (says, _) in documented().items()}
     for path, panels in LAYOUTS.items():
@@ -135,7 +140,9 @@ def strimzi_expressions() -> Iterator[str]:
 
 
 def yields(prometheus: Prometheus, expression: str) -> None:
-    """Wait until the expression has a value. Rates need two scrapes, and some series come late."""
+    """Wait until the expression has a value. Rates need two scrapes, and some series appear
+    late.
+    """
     eventually(lambda: prometheus.query(expression), what=expression)
 
 
@@ -147,10 +154,12 @@ def rules_of_file() -> list[dict[str, Any]]:
 
 SCRAPE: Final = {"job": "twinlog", "instance": "localhost:9405"}
 MINUTES: Final = 300
-"""Longer than the waiting time of every alert."""
+"""Length of the simulated time in minutes. It is longer than the `for` duration of every alert."""
 ENDS_AFTER: Final = 250
 LATER: Final = "280m"
-"""A series that ended at this time is still shown for an hour."""
+"""Time of the evaluation. A series that ended at `ENDS_AFTER` minutes is still shown, because
+alerts look back for an hour.
+"""
 
 
 def unchanged(found: Series) -> Series:
@@ -158,12 +167,12 @@ def unchanged(found: Series) -> Series:
 
 
 def all_are(name: str, value: float) -> Callable[[Series], Series]:
-    """Set every series of that name to this value."""
+    """Return a change that sets every series of this name to this value."""
     return lambda found: {key: value if key[0] == name else was for key, was in found.items()}
 
 
 def in_state(state: str) -> Callable[[Series], Series]:
-    """Put the flow into another state."""
+    """Return a change that puts the flow into another state."""
     name = "twinlog_flow_state"
     return lambda found: {
         key: float(("state", state) in key[1]) if key[0] == name else was
@@ -172,7 +181,7 @@ def in_state(state: str) -> Callable[[Series], Series]:
 
 
 def topics_are_paused(found: Series) -> Series:
-    """Pause the topic of a partition."""
+    """Return the series as they are after the partition's topic was paused."""
     name = "twinlog_partitions"
     ((key, labels),) = (key for key in found if key[0] == name)
     paused = tuple(sorted((dict(labels) | {"state": "PAUSED"}).items()))
@@ -185,13 +194,15 @@ def rpo_is_exceeded(found: Series) -> Series:
 
 
 def retention_is_near(found: Series) -> Series:
-    """Let records wait until they are about to be deleted."""
+    """Return the series as they are when waiting records are about to be deleted by retention."""
     waiting = (labels for name, labels in found if name == "twinlog_lag_records")
     return {**found, **{("twinlog_retention_left_seconds", one): 600.0 for one in waiting}}
 
 
 def certificate_ends(found: Series) -> Series:
-    """Let a certificate expire. The time of these tests begins in 1970."""
+    """Return the series with a certificate that is about to expire. The time of these tests begins
+    in 1970.
+    """
     (source,) = {dict(labels)["source"] for name, labels in found if name == "twinlog_flow_ready"}
     labels = (("cluster", source), ("what", CERTIFICATE))
     return {**found, ("twinlog_certificate_expiry_timestamp_seconds", labels): 280 * 60.0 + 600}
@@ -203,16 +214,20 @@ FLOW: Final = ("source", "target")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """The cause of exactly one alert. `labels` are the alert's."""
+    """A change of the series that causes exactly one alert. `labels` are the labels of this
+    alert.
+    """
 
     change: Callable[[Series], Series]
     labels: tuple[str, ...] = FLOW
     value: str = "1"
-    """The value in its description."""
+    """The value that the alert's description must contain."""
     ends: str | None = None
-    """Text in the names of series that end after a while."""
+    """Text that occurs in the names of the series that end before the evaluation; None if no series
+    ends.
+    """
     with_it: tuple[str, ...] = ()
-    """Further alerts that the cause raises."""
+    """Names of further alerts that the same change raises."""
 
 
 TROUBLES: Final = {
@@ -281,7 +296,9 @@ def test_each_alert_fires_for_its_trouble_and_no_other(rig: Rig, tmp_path: Path)
 
 
 def rule_test(name: str, scrape: Series, trouble: Trouble, firing: list[str]) -> dict[str, Any]:
-    """A test for promtool: the same scrape repeatedly, and the alerts that fire at the end."""
+    """Return a test for promtool: the same scrape repeated for the whole time, and the alerts that
+    must fire at the end.
+    """
     return {
         "name": name,
         "interval": "1m",
@@ -307,7 +324,9 @@ def rule_test(name: str, scrape: Series, trouble: Trouble, firing: list[str]) ->
 
 
 def rendered(text: str, labels: Mapping[str, str], value: str) -> str:
-    """Render an annotation. A label that the alert lacks is an error."""
+    """Render an annotation of an alert rule. Raises KeyError if the rule uses a label that the
+    alert lacks.
+    """
     text = re.sub(
         r"\{\{ with \$labels\.(\w+) \}\}([^{]*)\{\{ \. \}\}\{\{ end \}\}",
         lambda found: f"{found[2]}{labels[found[1]]}" if found[1] in labels else "",

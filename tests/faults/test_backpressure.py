@@ -1,4 +1,6 @@
-"""Memory is bounded: while the target is slow, a lane reads no further than its byte budget."""
+"""A lane's memory is bounded: while the target is slow, the lane reads only up to its byte
+budget.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ RECORDS: Final = 1_200
 """Number of records, 120 MB in total: seven times the byte budget."""
 
 ANSWERS: Final = 3 * 8 * MB
-"""Fetch responses that may be in memory beside queued ones, and Python's overhead."""
+"""Bytes that a lane may use in addition to its queued records: fetch responses in memory, and
+Python's overhead.
+"""
 
 
 def backlog(count: int) -> list[Outgoing]:
@@ -44,8 +48,9 @@ def test_slow_target_costs_no_memory(rig: Rig) -> None:
         lane = psutil.Process(pid)
         before = lane.memory_info().rss
         try:
-            # a lane sees all of it at once, and a slow machine does not write while it is frozen:
-            # after 9 s the target's own controller would fence it
+            # One transaction, so that a lane sees all records at once. It is written before the
+            # target is frozen, because a slow machine takes long and the target's own controller
+            # fences the broker after 9 s.
             produce_transaction(
                 rig.source,
                 rig.topic,
@@ -60,7 +65,7 @@ def test_slow_target_costs_no_memory(rig: Rig) -> None:
         finally:
             rig.target.thaw(1)
         assert most - before < BUDGET + ANSWERS, f"{(most - before) / MB:.0f} MB more"
-        # what was left out of the fetches comes back when there is room again
+        # partitions that were left out of the fetches are fetched again when memory is free
         while_copying = 0
 
         def all_there() -> bool:
@@ -75,8 +80,9 @@ def test_slow_target_costs_no_memory(rig: Rig) -> None:
 
 
 def test_no_end_is_reported_while_the_source_is_not_read(rig: Rig) -> None:
-    """The target accepts nothing for a while (quota), the lane's memory is full, and the source is
-    not read. So a partition that was at its end may have new records.
+    """The target's quota blocks all writes, so the lane's memory is full and the source is not
+    read. A partition that was at its end may have new records, so it must not be reported as
+    AT_END.
     """
     create_topic(rig.source, rig.topic, PARTITIONS)
     produce(rig.source, rig.topic, backlog(PARTITIONS))

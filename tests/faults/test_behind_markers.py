@@ -1,5 +1,5 @@
-"""Markers or aborted records after the last copied record are deleted at the source: nothing is
-lost, and the copy resumes.
+"""The source deletes the markers or aborted records after the last copied record. No copied record
+is lost, so the copy resumes without an error.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Codes with a rare cause, a failing broker or another writer: each is caused once, and the copy
-recovers.
+"""Codes whose cause is rare, such as a failing broker or another writer. Each test causes one code
+once, and the copy recovers.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tests.support.topics import apply_topic_configs, delete_records, offset_map
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 NO_VERSION = b"\x7f\xff"
-"""Version of an entry in the index of aborted transactions that no broker knows."""
+"""Version of an entry in the index of aborted transactions. No broker knows this version."""
 ANY_ROW = "10"
-"""A size in bytes that every row of the offset map exceeds."""
+"""A limit in bytes that every row of the offset map exceeds."""
 
 
 @pytest.fixture(autouse=True)
@@ -33,12 +33,14 @@ def quick_retry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def comes_up(mirror: Mirror, code: str) -> None:
-    """Wait until the code was counted. A transient one may already be gone."""
+    """Wait until the flow has counted this code. The counter is used because a transient code may
+    already have disappeared from the state.
+    """
     eventually(lambda: mirror.snapshots[0].errors.get(code, 0) > 0, what=code)
 
 
 def at_end(rig: Rig, mirror: Mirror, count: int) -> None:
-    """Wait until everything is copied exactly, and no problem is shown."""
+    """Wait until all records are copied exactly once and the partition shows no problem."""
     rig.copied(count)
     mirror.eventually(lambda parts: [(p.state, p.code) for p in parts] == [("AT_END", "")])
     rig.same()
@@ -57,7 +59,9 @@ def freeze_then_submit(self, api_key, *arguments):
     return submit(self, api_key, *arguments)
 HotConnection.submit = freeze_then_submit
 """
-"""A fetch that was sent before the deletion would still return the deleted records."""
+"""Freezes the lane before a fetch. A fetch that was sent before the deletion would still return the
+deleted records.
+"""
 
 
 @pytest.mark.usefixtures("patient_driver")
@@ -82,14 +86,15 @@ def test_position_that_the_source_has_no_more(rig: Rig, tmp_path: Path) -> None:
 
 
 def test_source_that_answers_an_error_without_a_code_of_its_own(rig: Rig) -> None:
-    """A broker whose index of aborted transactions is damaged responds with -1
-    (UNKNOWN_SERVER_ERROR).
+    """The broker's index of aborted transactions is damaged, so it responds with -1
+    (UNKNOWN_SERVER_ERROR). The partition fails with a code, and recovers when the index is
+    repaired.
     """
     rig.create()
     rig.put(range(10))
     produce_transaction(rig.source, rig.topic, [rig.outgoing(900)], commit=False)
     index = rig.source.data_folder(1) / str(rig.here) / f"{0:020}.txnindex"
-    # the end of a transaction is answered before its marker is in the log
+    # a client is informed of the end of a transaction before the marker is in the log
     eventually(lambda: index.exists() and index.stat().st_size > 0, what="the abort")
     sound = index.read_bytes()
     with rig.mirror() as mirror:
@@ -110,8 +115,8 @@ def _write(index: Path, data: bytes) -> None:
 
 @pytest.mark.usefixtures("patient_driver")
 def test_batch_of_another_lane_of_this_flow_with_other_bounds(rig: Rig) -> None:
-    """A lane that was given up had sent the same records, cut into other batches. The next lane's
-    batch is rejected, and no record is duplicated.
+    """A lane that was given up had sent the same records in batches with other bounds. The target
+    rejects the next lane's batch, and no record is duplicated.
     """
     rig.create()
     rig.put(range(10))
@@ -170,7 +175,9 @@ def test_state_of_another_source_cluster(rig: Rig) -> None:
 
 
 def test_lane_whose_driver_is_silent(rig: Rig, capfd: pytest.CaptureFixture[str]) -> None:
-    """The lane ends by itself, because other lanes may have its partitions by then."""
+    """The driver sends nothing, so the lane ends by itself. Other lanes may own its partitions by
+    then.
+    """
     rig.create()
     rig.put(range(10))
     said: list[str] = []

@@ -1,4 +1,4 @@
-"""An invalid response costs its connection, but no record."""
+"""A lane closes the connection on which it received an invalid response, but no record is lost."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ def spoilt(*args, **more):
     return right(*args, **more)
 {function} = spoilt
 """
-"""A lane that receives one damaged response in twenty."""
+"""Prelude of a lane in which one of twenty calls of a function gets a damaged response."""
 
 CUT = "args[place][:9]"
 OTHER = "memoryview(bytes(1) + args[place][1:].tobytes())"
-"""The response states a wrong number of topics, so it is discarded as a whole."""
+"""Replaces the response's number of topics by a wrong one, so the lane discards the whole response.
+"""
 
 
 @pytest.mark.witness(
@@ -45,7 +46,7 @@ OTHER = "memoryview(bytes(1) + args[place][1:].tobytes())"
 )
 def test_damaged_answers(rig: Rig, module: str, function: str, damage: str) -> None:
     rig.create()
-    # a map without gaps has one row: the very first
+    # a map of a copy without gaps has only one row, so the first call must be damaged
     which = {0} if "map" in module else {7}
     prelude = SPOIL.format(module=module, function=function, damage=damage, which=which)
     with rig.mirror(prelude=prelude) as mirror, Load(rig.source, rig.topic, per_second=400) as load:

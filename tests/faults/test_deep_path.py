@@ -1,4 +1,6 @@
-"""Batches that cannot pass unchanged arrive as well: every record, unchanged, in order."""
+"""Batches that cannot be copied unchanged are decoded and written again. Every record arrives
+unchanged and in order.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 def records(count: int, *, size: int = 0, first: int = 0) -> list[Outgoing]:
-    """Return records with everything that a record can have, including a tombstone and no key."""
+    """Return records that differ in everything that a record can have, including null keys and
+    tombstones.
+    """
     return [
         Outgoing(
             key=None if n % 7 == 3 else b"k%d" % n,
@@ -56,7 +60,7 @@ def test_brokers_time_at_the_source_is_the_records_own_on_the_target(rig: Rig, c
     assert {r.timestamp_type for r in here} == {LOG_APPEND_TIME}
     assert {r.timestamp_type for r in there} == {CREATE_TIME}
     assert [r._replace(timestamp_type=LOG_APPEND_TIME) for r in there] == here
-    rig.copy_once()  # and the tail check finds them equal
+    rig.copy_once()  # the next start's tail check finds both logs equal
 
 
 @pytest.mark.witness("batches over the target's limit are split", case="lz4")
@@ -108,7 +112,9 @@ def test_batch_that_outgrows_the_limit_where_the_target_compresses_again(rig: Ri
 
 
 def packed(rig: Rig, numbers: Iterable[int], *, size: int) -> None:
-    """Return one batch that is within the limit as it is fetched."""
+    """Write one batch that is within the target's size limit in its compressed form, as it is
+    fetched.
+    """
     batch = encode_batch([rig.record(n, size=size) for n in numbers], codec=Codec.ZSTD)
     assert len(batch) < 5000
     raw.send(rig.source_client, rig.here, batch).expect_ok()

@@ -1,5 +1,6 @@
-"""Duties change nothing that the copy itself does not write. Each of these remote topics held the
-only copy of records, and once lost them to the source's retention.
+"""Duties change only topics that the copy itself writes. In each of these tests, a sync that
+changed the remote topic's configs would delete the only copy of some records by the source's
+retention.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ def quick_retry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def await_refusal(caplog: pytest.LogCaptureFixture, remote: str, code: str) -> None:
-    """Wait until a round of the sync has found the topic, and logged why it does nothing."""
+    """Wait until a round of the config sync has logged that it leaves this topic unchanged, with
+    the code as the reason.
+    """
     wanted = f"configs of {remote} are left as they are while it has stopped with {code}"
     eventually(lambda: any(wanted in one.getMessage() for one in caplog.records), what=wanted)
 
@@ -90,7 +93,7 @@ def test_topic_that_clients_went_over_to(rig: Rig, caplog: pytest.LogCaptureFixt
         await_refusal(caplog, rig.topic, "TAKEN_OVER")
         assert RETENTION not in topic_configs(rig.target, rig.topic)
         mirror.stop()
-    # at a start nothing is done before the lane has found it out again
+    # after a restart, no duty changes the topic until the lane has found again why it is stopped
     with rig.mirror(keys=SYNC) as mirror:
         mirror.eventually(lambda parts: [p.state for p in parts] == [PartitionState.TAKEN_OVER])
         mirror.stop()
@@ -122,7 +125,7 @@ def test_topic_of_another_client(rig: Rig) -> None:
 
 @pytest.fixture
 def rounds(monkeypatch: pytest.MonkeyPatch) -> Rounds:
-    """Return the rounds of the config sync."""
+    """The rounds of the config sync."""
     return Rounds(monkeypatch, ConfigSync, "round", lambda _: "round")
 
 
@@ -183,8 +186,8 @@ def test_topic_that_clients_went_over_to_while_no_lane_watches(
 def test_topic_with_foreign_records(
     rig: Rig, rounds: Rounds, caplog: pytest.LogCaptureFixture, *, keyed: bool
 ) -> None:
-    """The flow copies to it as configured. Existing records keep their retention and their
-    partitions.
+    """The topic has records of other clients before the flow begins. The flow copies to it as
+    configured, and the existing records keep their retention and their partitions.
     """
     rig.prefixed = False
     create_topic(rig.target, rig.topic, 2, configs=FOR_EVER)
@@ -244,7 +247,9 @@ def test_two_flows_into_one_topic_do_not_fight_over_its_retention(
 def test_source_topic_that_is_recreated_between_two_questions(
     rig: Rig, rounds: Rounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The topic is re-created after its ID was compared, and before its configs are read."""
+    """The source topic is re-created after its ID was compared and before its configs are read. The
+    config sync must not apply the new topic's configs.
+    """
     create_topic(rig.source, rig.topic, configs=FOR_EVER)
     rig.put(range(20), age_ms=30 * DAY_MS)
     is_armed = False
@@ -311,8 +316,8 @@ def test_frozen_leader_of_topics_that_were_promoted_in_the_meantime(rig: Rig) ->
 def test_topic_that_another_client_creates_at_the_same_time(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The broker responds to the flow's request that the topic exists. Its creator is not known
-    yet.
+    """The flow's CreateTopics fails because the topic already exists, and its creator is still
+    unknown. The flow must treat the topic as another client's.
     """
     create_topic(rig.source, rig.topic, 3)
     ours = [Outgoing(key=b"k", value=b"%d" % n, partition=n % 3) for n in range(30)]

@@ -1,4 +1,6 @@
-"""Topics change hands after a duty or a discovery has read them, and before it acts."""
+"""A topic changes its owner between the moment when a duty or a discovery reads it and the moment
+when the duty acts on it.
+"""
 
 from __future__ import annotations
 
@@ -161,7 +163,9 @@ def test_a_topic_changes_hands_between_the_look_and_its_growth(
 def test_a_topic_that_is_recreated_after_its_check_is_not_begun(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The topic was empty. Now it belongs to another client, and one partition has its records."""
+    """The topic was empty when it was checked. Now it belongs to another client, whose records are
+    in one partition, so the flow must not begin to copy into it.
+    """
     create_topic(rig.source, rig.topic, 2)
     ours = [Outgoing(key=b"k", value=b"%d" % n, partition=n % 2) for n in range(20)]
     produce(rig.source, rig.topic, ours)

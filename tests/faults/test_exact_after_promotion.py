@@ -1,4 +1,4 @@
-"""Translation of offsets after a promotion, when the producer ID of the flow has expired."""
+"""After a promotion, offsets are translated exactly even if the flow's producer ID has expired."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WHAT = {
 
 
 def copied(rig: Rig) -> None:
-    """Ten old records, so that the target forgets their producer ID within a second."""
+    """Copy ten old records, so that the target expires their producer ID within a second."""
     rig.create()
     rig.put(range(COPIED), age_ms=OLD)
     rig.copy_once()
@@ -30,7 +30,9 @@ def copied(rig: Rig) -> None:
 
 
 def translated(rig: Rig, offset: int, capsys: pytest.CaptureFixture[str]) -> Translation:
-    """The target offset that `MirrorClient` and `offsets translate` both report."""
+    """Return the target offset, after checking that `MirrorClient` and `offsets translate` report
+    the same.
+    """
     words = ["offsets", "translate", str(rig.config()), "--topic", rig.topic]
     with MirrorClient({"bootstrap.servers": rig.target.bootstrap}) as client:
         found = client.to_downstream(rig.alias, {rig.here: offset})[rig.there]

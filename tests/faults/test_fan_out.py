@@ -1,5 +1,6 @@
-"""Source partitions that are distributed to another number of target partitions by key: every
-record arrives once in its key's partition, whatever happens to lanes and brokers' memory.
+"""Source partitions whose records are distributed by key to another number of target partitions.
+Every record arrives once in its key's partition, whether lanes are killed or brokers expire
+producer IDs.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ def flow(rig: Rig) -> Rig:
 
 
 def check(rig: Rig, sources: int) -> None:
-    """Check that every record is once in its partition, and that those of a source partition are in
-    order.
+    """Check that every record is in its key's partition once, and that the records of each source
+    partition are in order.
     """
     here, there = read_all(rig.source, rig.topic), read_all(rig.target, rig.remote)
     assert Counter(one.value for one in there) == Counter(one.value for one in here)
@@ -105,7 +106,9 @@ def late(self, now_ms):
 if not done.exists():
     map_writer.MapWriter.pump = late
 """
-"""The map takes no row before the first record is read, or some time has passed."""
+"""Prelude of a lane whose map writer writes no row until the first record has been read or some
+time has passed.
+"""
 
 
 def test_lane_killed_between_the_first_rows_when_one_is_a_record_already(
@@ -122,7 +125,9 @@ def test_lane_killed_between_the_first_rows_when_one_is_a_record_already(
 
 
 def test_leases_change_in_order_under_load(flow: Rig) -> None:
-    """Every lease searches the log where the previous one ended. Nothing is handed over."""
+    """No lane hands over its position, so every lease must search the log for the end of the
+    previous lease. Every record must still arrive once.
+    """
     create_topic(flow.source, flow.topic, partitions=2)
     mirror = Mirror(flow.config(KEYED), lanes=2, lease_s=2.0)
     with mirror, Load(flow.source, flow.topic, partitions=2, per_second=1_000) as load:
@@ -134,7 +139,7 @@ def test_leases_change_in_order_under_load(flow: Rig) -> None:
                     lambda: len(jobs) > first + CHANGES and jobs[first + CHANGES - 1].is_done  # noqa: B023
                 )
             if pace.longest_stall_s < STALL_S:
-                break  # a lane that stood still for longer is lost, and must be
+                break  # a stall this long loses a lane, so count lease changes again after it
         at_the_change = load.sent
         eventually(lambda: arrived(flow) > at_the_change, what="records of the last lease")
         count = load.stop()
@@ -156,7 +161,7 @@ def test_broker_expired_the_producer_id_and_the_records_are_old(flow: Rig) -> No
 
 
 def known(rig: Rig) -> set[int]:
-    """The producer ids that the target remembers in any partition."""
+    """Return the producer IDs that the target remembers in any partition."""
     found = describe_producers(
         rig.target_client, [TopicPartition(rig.remote, number) for number in range(TARGETS)]
     )
@@ -172,7 +177,7 @@ def test_a_batch_that_our_map_does_not_announce_is_found_at_the_source(flow: Rig
     flow.put(range(40))
     flow.copy_once(KEYED)
     flow.put(range(40, 80))
-    # as a lane that is thought dead, with batches of its own size
+    # late batches of a lane that was given up, with other bounds than those of the new lane
     rest = [flow.record(n) for n in range(40, 80)]
     late = [one for one in rest if partition_of(one, TARGETS) == 1][:2]
     done = [flow.record(n) for n in range(40) if partition_of(flow.record(n), TARGETS) == 1]
@@ -192,7 +197,7 @@ def test_changed_partition_counts_stop_the_copy_because_records_are_not_moved(fl
     code, message = flow.fail_once(KEYED)
     assert code == "PARTITIONS_DIFFER"
     assert f"partitioned by key into {TARGETS} target partitions" in message
-    # also where the counts have become equal
+    # the code is also reported if the two counts have become equal
     add_partitions(flow.source, flow.topic, TARGETS + 1)
     with flow.mirror(once=True, keys=KEYED) as mirror:
         (ended,) = mirror.wait()

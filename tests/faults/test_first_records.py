@@ -1,5 +1,5 @@
-"""Records that the source deletes before the first one was copied are reported, with
-their range.
+"""If the source deletes records before the first one was copied, the flow reports the range of the
+deleted records.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 @pytest.mark.witness("records deleted before the first copied one are reported", case="earliest")
 @pytest.mark.parametrize("start", ["earliest", "latest", "timestamp"])
 def test_deleted_between_the_first_row_and_the_first_record(rig: Rig, start: str) -> None:
-    """The mirror was down, or the target rejected the first record, for longer than retention."""
+    """After the first map row fixed the start, the source's retention deleted records, because the
+    mirror was down or the target rejected the first record. The loss is reported.
+    """
     keys = {f"{rig.flow}.twinlog.start": start}
     rig.create()
     rig.put(range(5))
@@ -24,7 +26,8 @@ def test_deleted_between_the_first_row_and_the_first_record(rig: Rig, start: str
         delete_records(rig.source, rig.topic)
     if start == "timestamp":
         keys = {f"{rig.flow}.twinlog.start": str(rig.record(4).timestamp + 1)}
-    rig.copy_once(keys)  # nothing is there to be copied: the row that fixes the start
+    # there is nothing to copy, so this run only writes the row that fixes the start
+    rig.copy_once(keys)
     assert [run for row in rows(rig) for run in row.runs] == [(0, 5, 0)]
     rig.put(range(5, 50))
     delete_records(rig.source, rig.topic, before=30)
@@ -37,11 +40,13 @@ def test_deleted_between_the_first_row_and_the_first_record(rig: Rig, start: str
     rig.copy_once(keys | {"twinlog.source.loss": "accept"})
     assert rig.numbers() == list(range(30, 50))
     rig.offsets_are_exact()
-    rig.copy_once(keys)  # nothing of it is forgotten
+    rig.copy_once(keys)  # the start that the first row fixed is still used
 
 
 def test_earliest_begins_at_the_log_start_of_the_first_survey(rig: Rig) -> None:
-    """Records that were deleted before the copy began are no loss."""
+    """The source deleted records before the flow's first start, so they are not reported as a
+    loss.
+    """
     rig.create()
     rig.put(range(50))
     delete_records(rig.source, rig.topic, before=30)

@@ -1,5 +1,5 @@
-"""H1: the target forgets the flow's producer ID during the copy, and accepts the batch after a
-rejected one.
+"""H1: the target expires the flow's producer ID during the copy. It could then accept a batch
+although the batch before it was rejected.
 """
 
 from __future__ import annotations
@@ -20,9 +20,13 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 LONG_WITHOUT_TROUBLE = "import twinlog.mirror.copy.partition as c; c.TROUBLE_MS = 0\n"
 NEVER_ONE_AT_A_TIME = LONG_WITHOUT_TROUBLE + "c.QUIET_MS = 10**15\n"
-"""A simpler lane, which pipelines even if the target may have forgotten the ID."""
+"""Prelude of a simpler lane, which pipelines requests even if the target may have expired the
+producer ID.
+"""
 PIPELINES_BESIDE_OTHERS = NEVER_ONE_AT_A_TIME + "c.PartitionCopy._window = lambda *_: c.PIPELINE\n"
-"""The same lane, for a topic to which other clients may write: one request is in flight."""
+"""The same simpler lane for a topic to which other clients may write. The real lane has only one
+request in flight there.
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +58,7 @@ def test_naive_pipeline_loses_a_refused_batch_and_its_tail_check_passes(rig: Rig
 @pytest.mark.parametrize(
     ("refuses", "takes", "code"),
     [
-        ({"max.message.bytes": "3000"}, {}, ""),  # no error, because the batch is split
+        ({"max.message.bytes": "3000"}, {}, ""),  # no error, because the lane splits the batch
         (
             {"message.timestamp.before.max.ms": str(DAY_MS)},
             {"message.timestamp.before.max.ms": str(2**63 - 1)},
@@ -110,7 +114,7 @@ def test_gap_that_was_written_is_reported_with_its_range_immediately_and_at_a_re
         (part,) = mirror.eventually(lambda parts: parts[0].code == "GAP_WRITTEN")
         assert "upstream records [10, 15)" in part.message
         mirror.stop()
-    # nothing was sent after the fresh batch that was in flight beside the refused old one
+    # nothing was sent after the fresh batch, which was in flight beside the rejected old batch
     assert rig.numbers() == [*range(10), *range(15, 20)], "what the simpler version does"
 
     code, message = rig.fail_once()
@@ -122,7 +126,9 @@ def test_gap_that_was_written_is_reported_with_its_range_immediately_and_at_a_re
 def test_gap_in_a_topic_that_other_clients_write_to_is_reported_again_at_a_restart(
     rig: Rig,
 ) -> None:
-    """Other clients' records move K there, so only this flow's sequences show missing records."""
+    """Other clients write to the topic, so its offsets do not show that records are missing. The
+    lane finds the gap by this flow's sequence numbers, and reports it again after a restart.
+    """
     rig.prefixed = False
     rig.create()
     rig.put(range(10), age_ms=OLD)
@@ -149,7 +155,8 @@ def test_gap_in_a_topic_that_other_clients_write_to_is_reported_again_at_a_resta
 def test_compacted_target_that_refuses_a_record_without_key_gets_nothing_behind_it(
     rig: Rig,
 ) -> None:
-    # even if its last error was long ago, a lane must not assume that the target accepts a batch
+    # Even if its last error was long ago, a lane must not assume that the target accepts every
+    # batch.
     rig.create()
     create_topic(rig.target, rig.remote, configs={"cleanup.policy": "compact"})
     rig.put(range(10), age_ms=OLD)
@@ -179,7 +186,7 @@ def noted(self, connection, batches, ids):
     return submit(self, connection, batches, ids)
 TargetSide._submit = noted
 """
-"""A file that gets one byte for each record that is sent."""
+"""Prelude of a lane that appends one byte to a file for each record that it sends."""
 
 
 REFUSED = """
@@ -194,7 +201,9 @@ watch.producer_expiry = refused
 def in_flight_while_the_target_hangs(
     rig: Rig, folder: Path, rounds: Rounds, *, age_ms: int, least: int, prelude: str = ""
 ) -> int:
-    """The number of unanswered records that a lane has sent. The test waits for this many."""
+    """Return the number of unanswered records that a lane has sent to a frozen target, after
+    waiting for at least `least` records.
+    """
     rig.create()
     rig.put(range(10), age_ms=age_ms)
     sent = folder / "sent"
@@ -203,7 +212,7 @@ def in_flight_while_the_target_hangs(
         before = sent.stat().st_size
         batches = [[rig.record(n, age_ms=age_ms)] for n in range(10, 18)]
         try:
-            # frozen briefly, because a broker that is silent for 6 s loses its partitions
+            # freeze it only briefly, because a broker that is silent for 6 s loses its partitions
             rig.put_at_once(*batches, before=lambda: rig.target.freeze(1))
             eventually(lambda: sent.stat().st_size - before >= least)
             rounds.pass_by(REPORT, 1)
@@ -237,7 +246,7 @@ def test_user_who_may_not_read_the_expiry_of_a_target_that_forgets_after_a_minut
     told_ms: int | None,
     batches: int,
 ) -> None:
-    # brokers deny DescribeConfigs to an ordinary user, so a lane may know no other value
+    # Brokers deny DescribeConfigs to ordinary users, so a lane may know only this value.
     monkeypatch.setattr(TargetFacts, "expiry_ms", lambda _self, _target: told_ms)
     rounds = lane_rounds(monkeypatch)
     with rig.target_forgets_after(60_000):

@@ -1,4 +1,6 @@
-"""H2: another writer on the target, either a lane that was thought dead, or another client."""
+"""H2: a second writer writes to the remote topic: a lane that was given up but still runs, or
+another client.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ TargetSide._submit_one = freeze_then_send
 
 @pytest.fixture
 def short_silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lanes are given up after 2 s instead of 10, and their sockets after 1 s."""
+    """Give up lanes after 2 s instead of 10 s, and their sockets after 1 s."""
     monkeypatch.setattr("twinlog.lane.late_requests.SILENCE_MS", SILENCE_MS)
     monkeypatch.setattr("twinlog.lane.late_requests.USER_TIMEOUT_MS", 1_000)
 
@@ -77,7 +79,8 @@ def test_lane_frozen_past_its_deadline_writes_nothing_when_it_wakes(
         rig.forgotten()
         frozen = mirror.leases.pids()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ProcessJob, "cancel", lambda _job: None)  # executor unreachable
+            # the executor is unreachable, so its job cannot be cancelled
+            patch.setattr(ProcessJob, "cancel", lambda _job: None)
             if place == "anywhere":
                 freeze(frozen)
             else:
@@ -90,7 +93,8 @@ def test_lane_frozen_past_its_deadline_writes_nothing_when_it_wakes(
             eventually(lambda: not {*frozen} & {*mirror.leases.pids()}, what="its end")
             rig.put(range(20, 25), age_ms=OLD)
             rig.copied(25)
-        # not the state, because HELD_BACK may be shown for a moment after its reason has ended
+        # do not check the state, because HELD_BACK may be shown for a moment after its reason has
+        # ended
         mirror.eventually(lambda parts: parts[0].lag == 0 and not parts[0].code)
         mirror.stop()
     assert rig.numbers() == list(range(25))
@@ -125,9 +129,9 @@ def test_killed_in_the_midst_of_old_records(rig: Rig, victim: str) -> None:
 def test_late_request_of_old_records_after_a_start_that_found_the_producer_id(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The target remembers the producer ID by a fresh record, so no lane waits. The next records
-    are old, and after them the target forgets the ID: it would accept a request of the dead lane as
-    new.
+    """A recent record keeps the producer ID alive at the target, so no lane waits at its start. The
+    next records are old. After they are written, the target expires the ID and would accept the
+    dead lane's late request as new, so the lane must wait before it writes them.
     """
     rounds = lane_rounds(monkeypatch)
     rig.create()
@@ -139,7 +143,8 @@ def test_late_request_of_old_records_after_a_start_that_found_the_producer_id(
         rig.put(range(10, 20), age_ms=OLD)
         eventually(lambda: mirror.leases.pids() and mirror.leases.pids() != dead, what="a new lane")
         mirror.eventually(lambda parts: parts[0].lag == 10)
-        rounds.pass_by(REPORT)  # within it, a lane that does not wait would copy them
+        # a lane that did not wait would have copied the records by the next report
+        rounds.pass_by(REPORT)
         late = raw.Writer(rig.target_client, rig.there, rig.claim().producer_id)
         late.send([rig.record(n, age_ms=OLD) for n in range(10, 20)], 10).expect_ok()
         rig.put(range(20, 30))
@@ -158,8 +163,8 @@ def test_late_request_of_old_records_after_a_start_that_found_the_producer_id(
 def test_fresh_record_waits_for_no_late_request_although_the_producer_id_expired(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, first: str
 ) -> None:
-    """The late request begins with the same record, so the target accepts one of both. An old
-    record is held back.
+    """The late request begins with the same record as the new lane's, so the target accepts only
+    one of the two. A fresh record is therefore written without waiting; an old record is held back.
     """
     monkeypatch.setattr("twinlog.lane.late_requests.SILENCE_MS", SILENCE_MS)
     monkeypatch.setattr("twinlog.lane.late_requests.USER_TIMEOUT_MS", 600_000)
@@ -276,7 +281,8 @@ def test_acknowledged_records_that_vanish_under_the_same_leader_stop_the_partiti
         rig.copied(10)
         (part,) = mirror.eventually(lambda parts: parts[0].records == 10)
         known = mirror.partition(rig.here)
-        known.acked_ordinal += 7  # a broker that acknowledged 7 more and lost them
+        # simulates a broker that acknowledged 7 more records and then lost them
+        known.acked_ordinal += 7
         kill(mirror.leases.pids())
         rig.put(range(10, 20))
         (part,) = mirror.eventually(lambda parts: parts[0].code == "POSITION_REGRESSED")

@@ -1,4 +1,6 @@
-"""H3: the offset map is wrong: rows written ahead, rows of dead lanes, lost rows."""
+"""H3: the offset map is wrong because rows were written ahead, come from dead lanes, or were
+lost.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,8 @@ TargetSide._submit_one = freeze_then_send
 
 
 def naive_upstream(rig: Rig, ordinal: int) -> int:
-    """Where a reader continues that uses the newest row of each ordinal, regardless
-    of its writer.
+    """Return the upstream offset at which a naive reader would resume, which uses the newest row of
+    each ordinal and ignores its writer.
     """
     newest: dict[int, Run] = {}
     for row in rows(rig):
@@ -109,8 +111,9 @@ def test_other_lane_was_first_with_records_that_the_source_has_no_more(
 def test_other_lane_was_first_with_records_whose_timestamps_are_newer(
     rig: Rig, tmp_path: Path
 ) -> None:
-    """A repeated batch is answered with the newest timestamp of the batch in the log, which is
-    later than the lane's own.
+    """Another lane has written these records first, so this lane's batch is a repeat. The target
+    answers a repeated batch with the newest timestamp in the log, which is later than the lane's
+    own. The lane must report OTHER_WRITER, and the records and the map must be right in the end.
     """
     flag, late = tmp_path / "freeze", -1_000_000
     rig.create(**COMPACTED)
@@ -199,12 +202,14 @@ def test_late_rows_of_dead_lanes_change_nothing(rig: Rig) -> None:
 def test_map_that_lost_its_newest_row_is_put_right_by_comparing_the_records(rig: Rig) -> None:
     rig.create()
     for at in range(0, 40, 10):
-        rig.put_at_once([rig.record(n) for n in range(at, at + 10)])  # a marker follows each
+        # a transaction, so that a marker follows the batch
+        rig.put_at_once([rig.record(n) for n in range(at, at + 10)])
     rig.copy_once()
     last = rows(rig)[-1]
     written = (Run(0, 0, 0), Run(10, 11, 10), Run(20, 22, 20), Run(30, 33, 30))
     assert last.runs == (*written, Run(40, 44, 40)), "and how far the source was read"
-    write_row(rig, replace(last, runs=written[:-1]))  # as it was before
+    # restore the row as it was before the last run
+    write_row(rig, replace(last, runs=written[:-1]))
     left = run_at(written[:-1], 40)
     assert left is not None
     assert left.upstream_of(40) == 42, "naively the last records are copied again"
@@ -232,7 +237,7 @@ def test_changed_isolation_takes_effect_from_the_position_on(rig: Rig) -> None:
 
 
 def transactions(rig: Rig, at: int) -> None:
-    """Two records committed, two aborted, two committed."""
+    """Write two committed, two aborted, and two committed records."""
     for first, commit in ((at, True), (at + 2, False), (at + 4, True)):
         produce_transaction(
             rig.source,

@@ -1,5 +1,5 @@
-"""H4: the target does not show the position: emptied logs, expired producer IDs,
-cleaned batches.
+"""H4: the target does not show where the copy must resume, because its log is empty, its producer
+IDs have expired, or its batches were compacted away.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def test_shared_target_that_lost_its_end_is_no_source_that_diverged(rig: Rig) ->
     rig.put(range(10))
     rig.copy_once()
     last = rows(rig)[-1]
-    # as if 7 records more had been acknowledged, by a leader that is no more
+    # simulates that a former leader acknowledged 7 more records and then lost them
     beyond = Mark(17, rig.end() + 7)
     write_row(rig, replace(last, chunk=last.chunk + 1, mark=beyond))
     rig.put(range(10, 20))
@@ -125,8 +125,9 @@ def test_shared_target_that_lost_its_end_is_no_source_that_diverged(rig: Rig) ->
 
 
 def test_shared_target_that_lost_its_end_and_was_written_to_by_others(rig: Rig) -> None:
-    """The target is longer than the copy again, and has forgotten the producer ID. No record after
-    the mark is this flow's.
+    """The target lost the end of its log, and other clients have made it longer than the copy
+    again. It has also expired the producer ID, so no record after the mark is recognized as this
+    flow's. The flow must report TARGET_TRUNCATED and write nothing.
     """
     rig.prefixed = False
     rig.create()

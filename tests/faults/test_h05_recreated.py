@@ -1,5 +1,5 @@
-"""H5: a topic is deleted and created again under the same name, while a lane runs or between two
-lanes.
+"""H5: a topic is deleted and re-created under the same name, either while a lane runs or while none
+runs.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ def test_source_recreated_under_a_running_lane_stops_before_anything_of_it_is_wr
         rig.copied(10)
         recreate_source(rig)
         rig.put(range(100, 120))
-        # first perhaps from a look at ids alone, and then with what is in danger
+        # the first message may come from a comparison of topic IDs alone; wait for the one that
+        # names the records in danger
         mirror.eventually(
             lambda parts: (
                 (parts[0].state, parts[0].code) == ("FAILED", "SOURCE_RECREATED")
@@ -120,7 +121,9 @@ def test_source_recreated_under_a_running_lane_stops_before_anything_of_it_is_wr
 def test_source_recreated_under_a_running_mirror_is_copied_by_it_once_its_old_copy_is_gone(
     rig: Rig, how: Callable[[LocalCluster, str], None], prefixed: bool
 ) -> None:
-    """The lane has a fetch session in which the broker keeps the deleted topic."""
+    """The lane's fetch session still contains the deleted topic. When the old copy has been
+    deleted, the running mirror must copy the new topic.
+    """
     rig.prefixed = prefixed
     rig.create()
     rig.put(range(10))
@@ -165,7 +168,7 @@ def test_records_of_a_recreated_source_are_not_taken_for_those_of_the_old_one(ri
     with rig.mirror() as mirror:
         rig.copied(10)
         recreate_source(rig)
-        rig.put(range(10))  # the same records at the same offsets
+        rig.put(range(10))  # the same records at the same offsets as in the deleted topic
         rig.put(range(10, 20))
         mirror.eventually(lambda parts: parts[0].code == "SOURCE_RECREATED")
         mirror.stop()

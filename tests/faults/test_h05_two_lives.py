@@ -60,7 +60,7 @@ def test_recreated_under_a_running_mirror(
 ) -> None:
     rig.prefixed = prefixed
     create_topic(rig.source, rig.topic, before)
-    fill(rig, before - 1, OLD, 20)  # with three it is the last one that holds something
+    fill(rig, before - 1, OLD, 20)  # only the last partition has records
     with rig.mirror(keys={"refresh.topics.interval.seconds": "1"}) as mirror:
         rig_end = {**dict.fromkeys(range(before), 0), before - 1: 20}
         mirror.eventually(lambda parts: sum(p.records for p in parts) == 20)
@@ -68,7 +68,7 @@ def test_recreated_under_a_running_mirror(
 
         def waits(parts: list[PartitionSnapshot]) -> bool:
             wanted = [p for p in parts if p.state != "RELEASED"]
-            # lanes notice before that that it is gone
+            # lanes may report earlier that the topic was deleted
             held = f"{rig.remote}-{before - 1} still holds records [0, 20)"
             there, missing = wanted[:before], wanted[before:]
             said = all(held in p.message for p in there)
@@ -92,11 +92,12 @@ def test_recreated_between_two_runs(rig: Rig, before: int, after: int, prefixed:
     fill(rig, before - 1, OLD, 20)
     run_once(rig)
     recreate(rig, after)
-    for _ in range(2):  # nor does what the first one looked at open the way for the next
+    # the second run waits, too, although the first one has already seen the new topic
+    for _ in range(2):
         assert all_wait([*run_once(rig).partitions], after)
     assert lives(rig) == {OLD}
 
-    # as soon as nothing of the old life is left there, the new one is copied, all of it
+    # after the old topic's records are deleted on the target, all of the new topic is copied
     delete_records(rig.target, rig.remote, before - 1)
     for _ in range(2):
         flow = run_once(rig)

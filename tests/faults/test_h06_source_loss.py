@@ -1,4 +1,4 @@
-"""H6: the source loses records, or rewrites its log, unnoticed."""
+"""H6: the source loses or replaces records without an error to its clients."""
 
 from __future__ import annotations
 
@@ -50,13 +50,15 @@ def test_records_deleted_before_they_were_copied(
     assert f"{flow.topic}-0: the source deleted upstream offsets [10, 30)" in said
     assert flow.numbers() == [*range(10), *range(30, 50)]
     flow.offsets_are_exact()
-    flow.copy_once()  # nothing of it is forgotten
+    flow.copy_once()  # the loss that was reported is not forgotten or reported again
 
 
 def test_records_deleted_after_the_groups_offset_are_reported(
     flow: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """MirrorMaker 1 was stopped at the group's offset for longer than the source's retention."""
+    """MirrorMaker 1's group has its offset at deleted records, because MirrorMaker 1 was stopped
+    for longer than the source's retention. The records from this offset on are reported as lost.
+    """
     group = f"g-{flow.topic}"
     flow.prefixed = False
     flow.put(range(10))
@@ -73,7 +75,8 @@ def test_records_deleted_after_they_were_copied_are_no_loss(flow: Rig) -> None:
     flow.put(range(10))
     with flow.mirror() as mirror:
         flow.copied(10)
-        delete_records(flow.source, flow.topic)  # all copied: no loss
+        # all deleted records have been copied, so nothing is lost
+        delete_records(flow.source, flow.topic)
         flow.put(range(10, 20))
         flow.copied(20)
         mirror.eventually(lambda parts: parts[0].state == "AT_END" and not parts[0].code)
@@ -96,7 +99,9 @@ def test_log_cut_under_a_running_mirror(rig: Rig) -> None:
 @pytest.mark.witness("H6: a source log that was truncated and written again is reported")
 @pytest.mark.usefixtures("patient_driver")
 def test_log_truncated_and_refilled_while_no_lane_ran(rig: Rig) -> None:
-    """A reader without leader epochs continues at 50 as if nothing had happened."""
+    """The source loses records and gets others while no lane runs. A reader without leader epochs
+    would resume at 50 as if nothing had happened; the mirror stops with SOURCE_DIVERGED.
+    """
     fill(rig)
     with rig.mirror() as mirror:
         rig.copied(50)
@@ -110,7 +115,7 @@ def test_log_truncated_and_refilled_while_no_lane_ran(rig: Rig) -> None:
         (part,) = mirror.eventually(lambda parts: parts[0].state == "FAILED")
         expect_diverged(part.code, part.message)
         mirror.stop()
-    # and it stays so for who comes later and was told nothing
+    # a new process, which knows nothing of the finding, reports the same
     expect_diverged(*rig.fail_once())
     assert rig.numbers() == list(range(50))
 
@@ -134,7 +139,7 @@ def test_log_cut_while_no_mirror_ran(rig: Rig) -> None:
     rig.copy_once()
     rig.source.kill(1)
     rewrite(rig)
-    expect_diverged(*rig.fail_once())  # shorter than what was copied
+    expect_diverged(*rig.fail_once())  # the source's log is shorter than what was copied
     for refill in (range(30, 40), range(40, 50), range(50, 90)):
         put_others(rig, refill)
         expect_diverged(*rig.fail_once())

@@ -1,5 +1,5 @@
-"""H8: a target that mutes a lane's connection (quota) still processes the data that it holds after
-the lane has ended.
+"""H8: a target whose quota mutes a lane's connection still processes the requests in its socket
+buffer after the lane has ended.
 """
 
 from __future__ import annotations
@@ -26,18 +26,20 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 BATCH_BYTES = 20_000
 SLOW = 20_000
-"""Bytes per second: one batch mutes the connection for about a second."""
+"""Quota in bytes per second. One batch mutes the connection for about a second."""
 
 
 def limit(rig: Rig, client_id: str, bytes_per_second: int | None) -> None:
-    """Set the target's produce quota for a client ID, or remove it (None)."""
+    """Set the target's produce quota for a client ID, or remove it if `bytes_per_second` is
+    None.
+    """
     quota(rig.target_client, client_id, {"producer_byte_rate": bytes_per_second})
 
 
 @pytest.mark.witness("H8: a delayed request is written after its lane froze")
 def test_log_that_stood_still_grows_while_its_writer_is_frozen(rig: Rig) -> None:
-    """Shows why the next lane may not start merely because the target's log end has not moved for a
-    while.
+    """The target's log grows again after it has not grown for a while, although its writer is
+    frozen. So an unchanged log end does not permit the next lane to start.
     """
     create_topic(rig.target, rig.remote)
     us = init_producer_id(rig.target_client).producer_id
@@ -59,7 +61,7 @@ def test_log_that_stood_still_grows_while_its_writer_is_frozen(rig: Rig) -> None
         connection.submit(PRODUCE, VERSION_BY_NAME, parts, None)
     eventually(connection.flush)
     eventually(lambda: rig.end() > 0)
-    grew = []  # the frozen writer does nothing, its connection stays open
+    grew = []  # the frozen writer does nothing, and its connection stays open
     end, last = rig.end(), time.monotonic()
     while time.monotonic() - last < 4 and end < 8:
         if rig.end() > end:
@@ -87,7 +89,8 @@ def test_lane_frozen_under_a_quota_writes_nothing_twice(
         eventually(lambda: len(mirror.leases.jobs) > 1, what="another lane")
         limit(rig, f"twinlog-{rig.flow}", None)
         rig.copied(60)
-        with suppress(ProcessLookupError):  # the lease was cancelled, and its processes with it
+        # the lease was cancelled, which may have ended its processes
+        with suppress(ProcessLookupError):
             thaw(pids)
         rig.copied(100)
         mirror.stop()

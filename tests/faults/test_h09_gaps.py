@@ -1,4 +1,6 @@
-"""H9: a source with a gap after every record: the map stays small, and the copy keeps up."""
+"""H9: the source has a gap after every record. The offset map stays small, and the copy keeps
+up.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +23,15 @@ RECORDS = 20_000
 PER_BATCH = 100
 VALUE_BYTES = 200
 AGE_MS = RECORDS * 1_000
-"""Age of the records. The speed of 300 transactions depends on the machine, so only the target's
-content is checked.
+"""Age of the first record. The time for 300 transactions depends on the machine, so the test checks
+only the target's content.
 """
 
 CLEAN_SOON = {"segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
 
 
 def map_rows(rig: Rig) -> list[tuple[bytes, int]]:
-    """Return (key, size) of every row in the map topic."""
+    """Return the key and the size in bytes of every row of the map topic."""
     return [
         (record.key, len(record.key) + len(record.value))
         for partition in range(MAP_PARTITIONS)
@@ -44,7 +46,7 @@ def newest(rows: list[tuple[bytes, int]]) -> Mapping[bytes, int]:
 
 def test_compacted_source_with_a_gap_after_every_record(rig: Rig, tmp_path: Path) -> None:
     rig.create(cleanup_policy="compact", **{k.replace(".", "_"): v for k, v in CLEAN_SOON.items()})
-    # every other record has a key that comes again: the cleaner takes it away
+    # the key of every other record is written again, so the cleaner removes the record
     again = dict.fromkeys(range(1, RECORDS, 2), RECORDS * 10)
     for start in range(0, RECORDS, PER_BATCH):
         numbers = range(start, start + PER_BATCH)
@@ -65,7 +67,7 @@ def test_compacted_source_with_a_gap_after_every_record(rig: Rig, tmp_path: Path
     assert sum(size for _, size in rows) < data / 3, "before compaction"
     assert len(newest(rows)) <= len(known.runs) // RUNS_PER_CHUNK + 2, "one value for each chunk"
     assert sum(newest(rows).values()) < data / 12, "after compaction"
-    # and the cleaner does find it so
+    # also check that the log cleaner itself reduces the map to this size
     apply_topic_configs(rig.target, offset_map_topic(rig.alias), CLEAN_SOON)
     rig.put(range(RECORDS + 1, RECORDS + 11), age_ms=AGE_MS)
     rig.copy_once()
@@ -77,7 +79,9 @@ def test_compacted_source_with_a_gap_after_every_record(rig: Rig, tmp_path: Path
 
 
 def transactional(rig: Rig) -> Producer:
-    """Return a client with the transactional ID. It ends an open transaction of its predecessor."""
+    """Return a client with the transactional ID. Its start aborts an open transaction of the client
+    before it.
+    """
     client = producer(rig.source, linger_ms=0, config={"transactional.id": f"pairs-{rig.alias}"})
     client.init_transactions(PATIENCE_S)
     return client
@@ -100,12 +104,14 @@ def test_transactional_source_with_a_marker_after_every_pair(rig: Rig) -> None:
                 else:
                     client.commit_transaction(PATIENCE_S)
             except KafkaException:
-                client = transactional(rig)  # whatever became of it: the next one goes on
-        # the records of one that is aborted may have been sent, or not
+                # a new client continues, whether or not the transaction was committed
+                client = transactional(rig)
+        # the records of an aborted transaction may or may not have reached the source
         rig.copied(len(read_all(rig.source, rig.topic, isolation="read_committed")))
         mirror.eventually(lambda parts: parts[0].lag == 0)
         mirror.stop()
     rig.same()
     rig.offsets_are_exact()
-    # a live copy writes its chunk once a round; compaction keeps the newest of each
+    # a running copy writes its current chunk once per round; compaction keeps only the chunk's
+    # newest row
     assert sum(newest(map_rows(rig)).values()) < 30 * transactions

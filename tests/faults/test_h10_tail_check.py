@@ -1,4 +1,6 @@
-"""H10: a target that recompresses, sets its own timestamps or was compacted is not DIVERGED."""
+"""H10: a target that recompresses batches, sets its own timestamps, or was compacted must not be
+reported as DIVERGED.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ def without_time(records: list[Numbered]) -> list[Numbered]:
 
 
 def payloads(rig: Rig) -> tuple[bytes, bytes]:
-    """Return the bytes after the header of the last batch on both sides, as a naive check would
-    compare them.
+    """Return the bytes after the header of the last batch of the source and of the target. A naive
+    check would compare these.
     """
     found = []
     for client, tp in ((rig.source_client, rig.here), (rig.target_client, rig.there)):
@@ -52,7 +54,7 @@ def test_target_that_compresses_again(rig: Rig) -> None:
     assert here != there, "the naive comparison says DIVERGED"
     rig.put(range(60, 80))
     rig.copy_once()
-    # not the independent reader: it refuses header keys that are not UTF-8
+    # read raw values, because the independent client rejects header keys that are not UTF-8
     assert raw.values(rig.target_client, rig.there, 0) == [b"u%d" % n for n in range(80)]
 
 
@@ -62,7 +64,8 @@ def test_target_that_stamps_its_own_time(rig: Rig) -> None:
     rig.put(range(50))
     rig.copy_once()
     with rig.mirror() as mirror:
-        # ahead of the target's clock, so that its answer looks like that to a repeated batch
+        # timestamps ahead of the target's clock, so that the target's response looks like the one
+        # to a repeated batch
         for start in range(50, 100, 10):
             rig.put(range(start, start + 10), age_ms=-HOUR_MS // 2)
         rig.copied(100)
@@ -88,7 +91,7 @@ def test_target_that_was_compacted(rig: Rig) -> None:
         },
     )
     rig.put([40], keys=FOUR_KEYS)
-    rig.copy_once()  # the segment before it is closed: now it can be cleaned
+    rig.copy_once()  # closes the segment before, so that the cleaner can compact it
     eventually(lambda: len(rig.on_target()) < 20, what="a cleaned target")
     rig.put(range(41, 61), keys=FOUR_KEYS)
     rig.copy_once()
@@ -108,7 +111,7 @@ def test_source_that_was_compacted(rig: Rig) -> None:
     rig.put([40], keys=FOUR_KEYS)
     eventually(lambda: len(rig.on_source()) < 20, what="a cleaned source")
     rig.copy_once()
-    # the target has the same policy, and cleans when it likes
+    # the target has the same cleanup policy, and may or may not have compacted already
     here, there = rig.on_source(), rig.on_target()
     assert {r.key: r for r in there} == {r.key: r for r in here}
     assert rig.end() == 41
@@ -117,8 +120,8 @@ def test_source_that_was_compacted(rig: Rig) -> None:
 
 @pytest.mark.witness("H10: a different tail causes DIVERGED")
 def test_really_another_tail(rig: Rig) -> None:
-    """Another client restored different records with the same sequences under the flow's producer
-    ID.
+    """Another client has written different records under the flow's producer ID, with the sequences
+    that the flow would use. The start must report them.
     """
     rig.create()
     rig.put(range(30))
@@ -137,7 +140,9 @@ def test_really_another_tail(rig: Rig) -> None:
 
 
 def test_constant_records_do_not_hide_a_divergence(rig: Rig) -> None:
-    """The last records also equal those at a wrong position, but the sequence does not."""
+    """All records are equal, so the last ones also equal those at a wrong position. Their sequence
+    numbers differ, so the divergence is found.
+    """
     rig.create()
     same = [rig.record(0)._replace(offset=n) for n in range(60)]
     raw.send(rig.source_client, rig.here, encode_batch(same, codec=Codec.NONE)).expect_ok()

@@ -1,5 +1,5 @@
-"""H11 and the identity policy: other clients write to the target, between the flow's records and
-after them.
+"""H11 and the identity policy: other clients write to the remote topic, between this flow's records
+and after them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 FOREIGN = b"foreign"
 TAKEN_OVER = "TAKEN_OVER"
-"""Code of the lane's check, which it makes every two seconds."""
+"""Code that a lane reports if another client has written to its partition. The lane checks this
+every two seconds.
+"""
 
 
 @pytest.fixture
@@ -38,7 +40,7 @@ def flow(
 
 
 def write_foreign(rig: Rig, count: int = 3) -> None:
-    """Write like an application that was moved to the target."""
+    """Write like an application that was moved to the target before the copy ended."""
     produce(rig.target, rig.remote, [Outgoing(key=b"f", value=FOREIGN)] * count)
 
 
@@ -51,7 +53,7 @@ def foreign(rig: Rig) -> int:
 
 
 def map_is_exact(rig: Rig) -> None:
-    """Check that every copied record is at the offset in the map, by upstream offset."""
+    """Check for every copied record that the map has its actual target offset."""
     known = rig.map()
     there = {r.value: r.offset for r in read_all(rig.target, rig.remote) if r.value != FOREIGN}
     wrong = []
@@ -73,7 +75,8 @@ def test_foreign_records_between_the_flows_own_are_in_the_map(flow: Rig) -> None
     with flow.mirror() as mirror:
         flow.copied(10)
         write_foreign(flow)
-        flow.put(range(10, 20))  # sent before the lane's next check, so after the foreign records
+        # sent before the lane's next check, so these records arrive after the foreign ones
+        flow.put(range(10, 20))
         flow.copied(23)
         flow.put(range(20, 30))
         flow.copied(33)
@@ -109,7 +112,9 @@ def test_jump_that_a_dead_lane_could_not_note_is_found_at_the_next_start(flow: R
 def test_flow_that_is_added_later_is_no_stranger(
     flow: Rig, fault_source: LocalCluster, tmp_path: Path
 ) -> None:
-    """A further region is added to an aggregation while the others run."""
+    """A flow from a further source is added while the first flow runs. Its records must not stop
+    the first flow with TAKEN_OVER.
+    """
     folder = tmp_path / "later"
     folder.mkdir()
     flow.put(range(10))
@@ -129,7 +134,7 @@ def test_flow_that_is_added_later_is_no_stranger(
             for one in (mirror, second):
                 one.eventually(lambda parts: parts[0].state == "AT_END" and not parts[0].code)
             eventually(lambda: known.taken is not None and not known.is_taken_over)
-            flow.put([20])  # a wrong TAKEN_OVER would have stopped it
+            flow.put([20])  # the flow would not copy this record if the partition were TAKEN_OVER
             flow.copied(41)
             mirror.eventually(lambda parts: parts[0].state == "AT_END" and not parts[0].code)
             second.stop()
@@ -142,8 +147,9 @@ def test_flow_that_is_added_later_is_no_stranger(
 def test_flow_is_no_stranger_whose_claims_the_state_topic_lost(
     flow: Rig, fault_source: LocalCluster, tmp_path: Path
 ) -> None:
-    """Each flow then starts with another producer ID, and its copied records have the former one.
-    Only its own offset map has that ID.
+    """The state topic was deleted, so each of the two flows starts with a new producer ID. The
+    former IDs are only in the flows' own offset maps. A flow must recognize its own earlier
+    records, and must not report the other flow's records as another client's.
     """
     folder = tmp_path / "other"
     folder.mkdir()
@@ -156,7 +162,8 @@ def test_flow_is_no_stranger_whose_claims_the_state_topic_lost(
         other.copy_once()
         delete_topic(flow.target, STATE_TOPIC)
         with flow.mirror() as mirror:
-            mirror.eventually(is_taken_over)  # the other flow's ID is unknown without it
+            # without the state topic, the other flow's producer ID is unknown
+            mirror.eventually(is_taken_over)
             flow.put(range(10, 20))
             other.put(range(1010, 1020))
             with other.mirror() as second:
@@ -173,7 +180,9 @@ def test_flow_is_no_stranger_whose_claims_the_state_topic_lost(
 
 @pytest.mark.witness("H11: consumers are moved first, by hand")
 def test_consumers_first_migration_by_hand(flow: Rig) -> None:
-    """Drain, move the consumers, move the producers: nothing is lost, and there is no error."""
+    """An operator drains the flow, then moves the consumers, then the producers. No record is lost,
+    and no error is reported.
+    """
     flow.put(range(20))
     seen: list[FlowSnapshot] = []
     with Mirror(flow.config(), lanes=1, on_snapshot=seen.extend) as mirror:
@@ -184,12 +193,12 @@ def test_consumers_first_migration_by_hand(flow: Rig) -> None:
         write_foreign(flow)
         looks = len(seen)
         eventually(lambda: len(seen) > looks + 3, what="the driver has looked several times")
-        mirror.eventually(is_taken_over)  # it may be starting again to check the new records
+        mirror.eventually(is_taken_over)  # the partition may be restarting to check the new records
         (flow_snapshot,) = mirror.stop()
         assert flow_snapshot.state == "STOPPED"
     assert ours(flow) == flow.on_source()
     assert foreign(flow) == 6
-    # a new process, or --once, must not change it
+    # a new process, also one with --once, reports the same
     with flow.mirror() as mirror:
         mirror.eventually(is_taken_over)
         mirror.stop()
@@ -246,7 +255,7 @@ def test_markers_and_rolled_back_records_at_the_source_are_nothing_new(flow: Rig
         mirror.eventually(is_taken_over)
         known, starts = mirror.partition(flow.here), mirror.partition(flow.here).term.start
         produce_transaction(flow.source, flow.topic, batch, commit=False)
-        # it is checked again, because the end of its source log has moved
+        # the partition is checked again, because the end of its source log has moved
         eventually(lambda: known.term.start > starts and known.is_taken_over)
         produce_transaction(flow.source, flow.topic, batch, commit=True)
         mirror.eventually(lambda parts: parts[0].code == TAKEN_OVER)
@@ -286,5 +295,5 @@ def test_source_that_was_recreated_is_copied_when_its_old_copy_is_emptied(flow: 
     flow.put(range(100, 120))
     delete_records(flow.target, flow.remote)
     flow.copy_once()
-    # the target still remembers the producer ID, so the sequences must continue
+    # the target still remembers the producer ID, so the copy must continue its sequence numbers
     assert flow.numbers() == [*range(100, 120)]

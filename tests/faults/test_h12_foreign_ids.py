@@ -1,5 +1,5 @@
-"""H12: the owner of the producer ID at the target's tail is found only by the flow's
-own records.
+"""H12: the producer ID at the target's tail may belong to another client. Only the flow's own
+records show who its owner is.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def test_lost_state_and_a_stranger_at_the_tail(rig: Rig) -> None:
 
 @pytest.mark.witness("H12: a lost state topic alone does not stop the copy")
 def test_lost_state_alone_is_no_reason_to_stop(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    # nobody says that the process before has ended, so its lanes get the time to stop
+    # No row reports that the former process has ended, so a start waits for its lanes; shorten
+    # these waits.
     monkeypatch.setattr("twinlog.lane.late_requests.SILENCE_MS", 2_000)
     monkeypatch.setattr("twinlog.lane.late_requests.USER_TIMEOUT_MS", 1_000)
     rig.create()

@@ -1,4 +1,4 @@
-"""H13: the capabilities of an unmodified broker are probed, on one permanent topic."""
+"""H13: the capabilities of an unmodified broker are probed on one permanent topic."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ def test_stock_broker_can_do_everything(
         found = probe(client)
         assert found.missing == ()
         assert found.guarantee == "exact"
-        # another producer's record and the first batch; the repeat and the gap were not appended
+        # only another producer's record and the first batch were appended, not the repeated batch
+        # and the one after a gap
         assert end_offsets(target_cluster, PROBE_TOPIC)[0] == before + 2
     probes = [name for name in topic_names(target_cluster) if "probe" in name]
     assert probes == [PROBE_TOPIC], "one topic, however often"
@@ -74,7 +75,9 @@ def test_stock_broker_can_do_everything(
 def test_only_the_refusal_of_a_gap_counts_as_one(
     client: ClusterClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A leader that moves is queried again. Another error proves nothing."""
+    """The probe counts only OUT_OF_ORDER_SEQUENCE_NUMBER as the rejection of a gap. If the leader
+    has moved, the probe is repeated.
+    """
     ensure_probe_topic(client, 1)
     sent: list[int] = []
 
@@ -102,7 +105,9 @@ def test_only_the_refusal_of_a_gap_counts_as_one(
 def strict_target(
     target_cluster: LocalCluster, fresh_topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[], Capabilities]]:
-    """Probes of a new topic, on a broker with the rule of Kafka 4.5."""
+    """Return a function that probes a new topic on a broker with Kafka 4.5's rule: the first
+    sequence of a log must be 0.
+    """
     monkeypatch.setattr("twinlog.survey.capabilities.PROBE_TOPIC", fresh_topic)
     bootstrap = target_cluster.bootstrap
 
@@ -124,8 +129,8 @@ def test_log_that_held_no_record_takes_only_sequence_0(
     fresh_topic: str,
     left: str,
 ) -> None:
-    """The probe has the same result if its topic already exists: empty, with a record, or with
-    deleted records.
+    """The broker accepts only sequence 0 in an empty log. The probe finds no missing capability,
+    whether its topic is new, empty, has a record, or has only deleted records.
     """
     if left != "nothing":
         create_topic(target_cluster, fresh_topic)
@@ -148,7 +153,9 @@ def test_two_processes_probe_a_new_log_at_once(strict_target: Callable[[], Capab
 def test_flow_into_a_new_cluster_whose_logs_take_only_sequence_0_first(
     source_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
-    """Nothing of the flow is rejected, because lanes, map and state topic append in order, too."""
+    """The target's brokers accept only sequence 0 in an empty log. They reject no request of the
+    flow, because lanes, map and state topic all append in order.
+    """
     create_topic(source_cluster, fresh_topic, 2)
     for partition in range(2):
         records = [Outgoing(value=b"%d" % n, partition=partition) for n in range(50)]
@@ -176,8 +183,9 @@ def test_flow_into_a_new_cluster_whose_logs_take_only_sequence_0_first(
 def test_lane_whose_first_sequence_is_refused_for_a_while_tries_again(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
-    """AutoMQ does this if a partition moves after the broker has forgotten the producer. It does
-    not count as a missing capability.
+    """The target rejects the lane's first sequence for a while, as AutoMQ does if a partition moves
+    after the producer's state was lost. The lane retries, and the rejection does not count as a
+    missing capability.
     """
     create_topic(source_cluster, fresh_topic)
     mark = f"a{uuid.uuid4().hex[:8]}"
@@ -211,7 +219,9 @@ def test_lane_whose_first_sequence_is_refused_for_a_while_tries_again(
 def test_broker_that_opened_its_log_just_now_is_tried_until_it_takes_any_sequence(
     target_cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """AutoMQ does this for two minutes. A broker that continues to reject lacks the capability."""
+    """AutoMQ rejects sequences other than 0 for two minutes after it has opened a log. The probe is
+    repeated until then; a broker that still rejects them lacks the capability.
+    """
     now = 0.0
 
     def sleep(seconds: float) -> None:

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 TWO = {"replication.factor": "2", "twinlog.state.topic.replication.factor": "3"}
 UNDER = "TARGET_UNDER_MIN_ISR"
 HURRY = {"t.producer.request.timeout.ms": "4000"}
-"""How long the leader may wait for missing replicas."""
+"""How long the leader waits for missing replicas before it responds with an error."""
 
 
 @pytest.fixture
@@ -58,7 +58,9 @@ def test_target_with_too_few_replicas_is_waited_for(
 
 @pytest.mark.witness("H14: batches of the old message formats are copied")
 def test_source_with_batches_of_the_old_formats(rig: Rig) -> None:
-    """No broker writes them any more, but an old topic has them on disk."""
+    """No supported broker writes the formats 0 and 1 any more, but a source may still have such
+    batches on disk. The mirror copies them.
+    """
     rig.create()
     now = rig.began_ms
     old = [message(magic=0, offset=n, key=b"k%d" % n, value=b"u%d" % n) for n in range(5)]
@@ -66,7 +68,7 @@ def test_source_with_batches_of_the_old_formats(rig: Rig) -> None:
         message(magic=1, offset=n, key=b"k%d" % n, value=b"u%d" % n, timestamp=now + n)
         for n in range(5, 10)
     ]
-    # without its topic id on disk a broker that comes back takes the log for a stray one
+    # a broker that restarts deletes a log as stray unless the log has its topic ID on disk
     folder = log_file(rig.source, rig.here).parent
     eventually((folder / "partition.metadata").exists)
     eventually(lambda: log_file(rig.source, rig.here).exists())

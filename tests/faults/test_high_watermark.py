@@ -1,6 +1,6 @@
 """Records above the high watermark of a topic to which other clients may write. A follower of the
-target is frozen, so the leader's log has them, but consumers cannot read them. In memory:
-`unit/mirror/test_our_end.py`.
+target is frozen, so the leader's log has these records, but consumers cannot read them.
+`unit/mirror/test_our_end.py` tests the same in memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 TWO = {
     "replication.factor": "2",
     "twinlog.state.topic.replication.factor": "3",
-    "t.producer.request.timeout.ms": "4000",  # how long the leader may wait for the follower
+    # how long the leader waits for the follower before it responds with an error
+    "t.producer.request.timeout.ms": "4000",
 }
 UNDER = "TARGET_UNDER_MIN_ISR"
 
@@ -35,7 +36,7 @@ UNDER = "TARGET_UNDER_MIN_ISR"
 def two(
     source_cluster: LocalCluster, fault_source: LocalCluster, target3: LocalCluster, tmp_path: Path
 ) -> Iterator[tuple[Rig, Rig]]:
-    """Two flows from different sources into one topic, after ten records of each were copied."""
+    """Two flows from different sources into one topic. Each has copied ten records."""
     (tmp_path / "other").mkdir()
     with (
         Rig(source_cluster, target3, tmp_path) as one,
@@ -62,9 +63,12 @@ def high_watermark(rig: Rig) -> int:
 
 @contextmanager
 def frozen_follower(rig: Rig) -> Iterator[None]:
-    """Freeze a follower. The high watermark then stays, even if the controller counts the follower
-    as lost, because one replica is too few. The leader must learn the setting first: if both arrive
-    together, it removes the follower first (BrokerMetadataPublisher), and the high watermark moves.
+    """Freeze a follower, so that the high watermark no longer moves.
+
+    The high watermark must not move even if the controller removes the follower from the in-sync
+    replicas, so `min.insync.replicas` is set to 2. The leader must learn this setting before the
+    removal: if both arrive together, it handles the removal first (BrokerMetadataPublisher), and
+    the high watermark moves.
     """
     alter_topic_configs(rig.target, rig.remote, {"min.insync.replicas": "2"})
     part = rig.target_client.metadata([rig.remote]).topics[rig.remote].partitions[0]
@@ -89,7 +93,7 @@ def are_copied(parts: list[PartitionSnapshot]) -> bool:
 
 
 def all_are_there(one: Rig, count: int) -> None:
-    """Check that all records of both sources are there, once and in order."""
+    """Check that all records of both sources are in the topic once and in order."""
     numbers = one.numbers()
     assert [number for number in numbers if number < 1000] == list(range(count))
     assert [number for number in numbers if number >= 1000] == list(range(1000, 1020))
@@ -104,7 +108,7 @@ def test_own_records_above_the_high_watermark_are_waited_for(two: tuple[Rig, Rig
         with frozen_follower(one):
             one.put(range(10, 20))
             other.put(range(1010, 1020))
-            one.copied(40)  # in the leader's log
+            one.copied(40)  # the leader's log has all of them
             assert high_watermark(one) == 20
             for mirror in (first, second):
                 kill(mirror.leases.pids())

@@ -1,5 +1,5 @@
-"""One bad partition stops alone, with its code. Other partitions of the lane continue. It is
-retried soon, and recovers.
+"""If one partition is bad, only it stops, with its own code. The lane's other partitions continue.
+The bad one is retried soon, and recovers when its cause is gone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 NEIGHBOURS = 3
 LIMIT = "max.message.bytes"
 LEASE_S = 300.0
-"""No lease changes during a test, so retries use the same lane."""
+"""Longer than a test, so that no lease changes and retries use the same lane."""
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def quick_retry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class SiblingFlows:
-    """A healthy topic of the same flow and lane. Records arrive in all partitions."""
+    """A healthy topic of the same flow and lane, whose partitions must get all their records."""
 
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
@@ -67,7 +67,9 @@ class SiblingFlows:
 
 @contextmanager
 def mirrored(rig: Rig, prelude: str = "") -> Iterator[tuple[Mirror, SiblingFlows]]:
-    """Mirror the rig's topic beside healthy ones, on one lane under one lease."""
+    """Mirror the rig's topic together with a healthy one, on one lane under one lease. In the end,
+    the healthy topic must be equal on both sides.
+    """
     neighbours = SiblingFlows(rig)
     keys = {f"{rig.flow}.topics": f"{rig.topic}, {neighbours.topic}"}
     with rig.mirror(lanes=1, lease_s=LEASE_S, keys=keys, prelude=prelude) as mirror:
@@ -81,7 +83,9 @@ def of(parts: list[PartitionSnapshot], topic: str) -> list[PartitionSnapshot]:
 
 
 def failed(rig: Rig, mirror: Mirror) -> PartitionSnapshot:
-    """Return the bad partition once it has failed. No other partition has."""
+    """Return the bad partition after it has failed. No partition of the healthy topic may have a
+    code.
+    """
 
     parts = mirror.eventually(
         lambda parts: any(part.state == "FAILED" for part in of(parts, rig.topic))
@@ -91,8 +95,8 @@ def failed(rig: Rig, mirror: Mirror) -> PartitionSnapshot:
 
 
 def tried_again(rig: Rig, mirror: Mirror) -> None:
-    """Wait until the failed partition was given to its lane twice more, without a change of
-    leases.
+    """Wait until the failed partition was assigned to its lane two more times. The lease must not
+    change.
     """
     before = mirror.partition(rig.here).term
     eventually(
@@ -140,7 +144,8 @@ def test_limit_that_was_lowered_below_whole_batches_only_makes_them_smaller(rig:
     with mirrored(rig) as (mirror, neighbours):
         rig.copied(5)
         apply_topic_configs(rig.target, rig.remote, {LIMIT: "2000"})
-        rig.put(range(5, 25), size=500)  # refused once as one batch, then split
+        # the target rejects the batch once, and then the lane splits it
+        rig.put(range(5, 25), size=500)
         neighbours.go_on()
         recovered(rig, mirror, 25)
 
@@ -156,7 +161,7 @@ def test_corrupt_bytes_in_the_source_log(rig: Rig, damage: Damage) -> None:
         rig.put(range(start, start + 10))
     log = surgery.log_file(rig.source, rig.here)
     sound = log.read_bytes()
-    # the file as the running broker serves it: it sends what it reads, unseen
+    # damages the file while the broker serves it: the broker sends the bytes without checking them
     damage(rig.source, rig.here, 10)
     with mirrored(rig) as (mirror, neighbours):
         bad = failed(rig, mirror)
@@ -188,17 +193,19 @@ def counted(*arguments):
 stalls.StallWatch._on_found = counted
 """
 )
-"""A file that gets one byte for each query about partitions that fails."""
+"""Prelude of a lane that appends one byte to a file for each failed query about partitions."""
 
 
 def looked_in_vain(path: Path) -> None:
-    """Wait for three queries. What the first one found, the third would have reported."""
+    """Wait for three failed queries. If the first one had found anything, it would be reported by
+    the third.
+    """
     eventually(lambda: path.exists() and path.stat().st_size >= 3, what="three looks")
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact"])
 def test_source_that_answers_nothing_forever(rig: Rig, policy: str) -> None:
-    # an index entry for every batch: what lies behind the damage can be read
+    # an index entry for every batch, so that the broker can serve records after the damaged ones
     rig.create(cleanup_policy=policy, index_interval_bytes="0", min_cleanable_dirty_ratio="1")
     for start in range(0, 50, 10):
         rig.put(range(start, start + 10))
@@ -231,12 +238,13 @@ def test_segment_that_the_source_jumps_over(
     rig.put(range(10))
     rig.put(range(10, 20))
     apply_topic_configs(rig.source, rig.topic, {"segment.ms": "500"})
-    rig.put(range(20, 30))  # begins a segment
+    rig.put(range(20, 30))  # begins a new segment
     surgery.swell_length(rig.source, rig.here, 10)
     with mirrored(rig) as (mirror, neighbours):
         rig.copied(20)
         neighbours.go_on()
-    # what is lost at the source is lost, but never in silence; a compacted log may lack offsets
+    # Records that the source lost must be reported, because only a compacted log lacks offsets
+    # normally.
     assert rig.numbers() == [*range(10), *range(20, 30)]
     told = [line for line in caplog.messages if "SOURCE_GAP" in line]
     if policy == "compact":
@@ -256,13 +264,13 @@ def test_segment_that_the_source_jumps_over_in_one_go(
     apply_topic_configs(rig.source, rig.topic, {"segment.ms": "500"})
     rig.put(range(10, 20))
     surgery.swell_length(rig.source, rig.here, 0)
-    rig.copy_once()  # a partition does not leave before it is known what was compacted
+    rig.copy_once()  # the partition is not DONE before the compacted records are known
     assert rig.numbers() == list(range(10, 20))
     assert [line for line in caplog.messages if "upstream offsets [0, 10): 10 of them" in line]
 
 
 def compacted(rig: Rig) -> None:
-    """Records 0 and 1 of a topic whose next record begins a segment."""
+    """Create a compacted topic with records 0 and 1. The next record begins a new segment."""
     rig.create(cleanup_policy="compact", min_cleanable_dirty_ratio="1")
     rig.put([0])
     rig.put([1])
@@ -270,7 +278,9 @@ def compacted(rig: Rig) -> None:
 
 
 def swallow_last(rig: Rig) -> None:
-    """Before an open transaction: its offset is the last stable one, and nothing is at 1."""
+    """Remove record 1 before an open transaction, so that the last stable offset is 2 but no record
+    is at offset 1.
+    """
     surgery.swallow(rig.source, rig.here, 1)
 
 
@@ -332,14 +342,14 @@ def test_source_topic_that_was_deleted(rig: Rig, monkeypatch: pytest.MonkeyPatch
         rig.copied(5)
         delete_topic(rig.source, rig.topic)
         neighbours.go_on()
-        # nor does the lane that comes next wait for what is not there
+        # the next lane does not wait for the deleted topic either
         kill(mirror.leases.pids())
         mirror.eventually(
             lambda parts: [p.state for p in of(parts, rig.topic)] == ["SOURCE_DELETED"]
         )
         neighbours.go_on()
         assert rig.numbers() == list(range(5))
-        # it is looked for before the next refresh is due, 600 s after the start
+        # the new topic is found before the next refresh, which is due 600 s after the start
         create_topic(rig.source, rig.topic)
         mirror.eventually(
             lambda parts: [p.code for p in of(parts, rig.topic)] == ["SOURCE_RECREATED"]

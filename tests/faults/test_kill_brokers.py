@@ -1,4 +1,4 @@
-"""Brokers of three are killed, frozen and restarted under load: leaders move, and no record is
+"""Of three brokers, one is killed, frozen or restarted under load, so leaders move. No record is
 lost.
 """
 
@@ -26,7 +26,9 @@ THREE = {"replication.factor": "3", "twinlog.state.topic.replication.factor": "3
 
 @pytest.fixture
 def flow(fault_source: LocalCluster, target3: LocalCluster, tmp_path: Path) -> Iterator[Rig]:
-    """A flow into three brokers. The gate starts no other cluster of three for these tests."""
+    """A flow into three brokers. The gate starts no other cluster of three brokers for these
+    tests.
+    """
     with Rig(fault_source, target3, tmp_path) as rig:
         create_topic(fault_source, rig.topic, PARTITIONS)
         yield rig
@@ -47,7 +49,9 @@ def ends(rig: Rig) -> dict[int, int]:
 
 
 def leads(cluster: LocalCluster, topic: str) -> int:
-    """Like `leader`; -1 also if the client queries a frozen broker."""
+    """Return the partition's leader like `leader`. Raises AssertionError, so that callers retry, if
+    the client's query went to a frozen broker.
+    """
     try:
         return leader(cluster, topic)
     except KafkaException as error:
@@ -81,7 +85,9 @@ def test_source_broker_killed_and_restarted(flow_from_three: Rig) -> None:
 
 
 def is_killed_and_restarted(flow: Rig, cluster: LocalCluster, topic: str) -> None:
-    """Kill the leader of a partition of this topic under load."""
+    """Kill the leader of a partition of this topic under load, and restart it. Check that the copy
+    continues after the kill and after the restart.
+    """
     mirror = Mirror(flow.config(THREE), lanes=2)
     with mirror, Load(flow.source, flow.topic, partitions=PARTITIONS) as load:
         mirror.eventually(lambda parts: all(p.records > 100 for p in parts))
@@ -102,7 +108,7 @@ def test_frozen_target_broker_is_given_up_and_does_no_harm_when_it_continues(flo
     mirror.leases.prelude = "import twinlog.lane.sides.cluster_side as c; c.ANSWER_WITHIN_S = 4.0\n"
     with mirror, Load(flow.source, flow.topic, partitions=PARTITIONS) as load:
         mirror.eventually(lambda parts: all(p.records > 100 for p in parts))
-        # the group's coordinator may be the frozen one as well: leading is not what is tried here
+        # the frozen broker may also be the group's coordinator, but this test is not about the lead
         frozen = leader(flow.target, flow.remote)
         flow.target.freeze(frozen)
         try:
@@ -124,7 +130,8 @@ def test_no_target_broker_for_longer_than_a_lead_lasts(rig: Rig) -> None:
         mirror.eventually(lambda parts: all(p.records > 20 for p in parts))
         rig.target.kill(1)
         try:
-            # the lead ends by our own clock; nobody else can take it meanwhile
+            # the lead ends by this process's own clock, and no other process can take it in the
+            # meantime
             eventually(lambda: mirror.snapshots[0].generation is None, what="the end of the lead")
             assert mirror.snapshots[0].state == "DEGRADED"
         finally:

@@ -1,4 +1,4 @@
-"""The driver is killed or frozen, and a second one runs by mistake: every record arrives exactly
+"""The driver is killed or frozen, or a second one runs by mistake. Every record arrives exactly
 once.
 """
 
@@ -25,7 +25,9 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 PARTITIONS = 4
 TAKES_OVER_S = 15.0
-"""Kafka's coordinator removes a dead member after its session timeout of 10 s."""
+"""Maximum time until a standby leads, in seconds. Kafka's coordinator removes a dead member after
+its session timeout of 10 s.
+"""
 
 
 @pytest.fixture
@@ -48,7 +50,7 @@ def leader_at(address: Address) -> tuple[str, int]:
 
 
 def is_calm(found: Series, rig: Rig) -> None:
-    """Return whether no alert for a lost process or flow would fire from now on
+    """Check that no alert for a lost process or flow would fire on these series
     (deploy/prometheus).
     """
     flow = {"source": rig.alias, "target": rig.target_alias}
@@ -85,7 +87,7 @@ def test_second_mirror_stands_by_and_takes_over_within_seconds(flow: Rig) -> Non
         Driver(config, listen=LOCAL) as first,
     ):
         eventually(lambda: first.state.records > 500)
-        # as two services on one host, whose files name one address
+        # like two services on one host whose files configure the same address
         with Driver(config, listen=first.served()) as second:
             second.until("STANDBY")
             assert second.address is None

@@ -1,4 +1,4 @@
-"""Lanes are killed, frozen and resumed under load while leases change: every record arrives exactly
+"""Lanes are killed, frozen and resumed under load while leases change. Every record arrives exactly
 once.
 """
 
@@ -38,7 +38,9 @@ def flow(
 def under_load(
     rig: Rig, mirror: Mirror, trouble: Callable[[Load], None], *, seconds: float
 ) -> None:
-    """Copy while `trouble` is called repeatedly, then until everything has arrived."""
+    """Copy under load and call `trouble` repeatedly for some seconds. Then wait until every record
+    has arrived, and compare both logs.
+    """
     with mirror, Load(rig.source, rig.topic, partitions=PARTITIONS, per_second=2_000) as load:
         mirror.eventually(lambda parts: sum(p.records for p in parts) > 0)
         end = time.monotonic() + seconds
@@ -57,7 +59,7 @@ def test_lanes_killed_again_and_again(flow: Rig) -> None:
     dice = random.Random(1)
 
     def trouble(_load: Load) -> None:
-        time.sleep(dice.uniform(0.2, 1.2))  # the moment is the point
+        time.sleep(dice.uniform(0.2, 1.2))  # a random moment of the copy
         pids = mirror.leases.pids()
         send_signals(dice.sample(pids, min(len(pids), dice.randint(1, 2))), signal.SIGKILL)
 
@@ -78,7 +80,10 @@ def test_leases_change_under_load(flow: Rig) -> None:
 def test_partitions_move_between_the_lanes_of_a_lease_under_load(
     flow: Rig, monkeypatch: pytest.MonkeyPatch, dies: bool
 ) -> None:
-    """Traffic counts as light and as busy in turns, several times a second."""
+    """The traffic is classified as light and as busy in turns several times a second, so partitions
+    move between the lanes of one lease. With `dies`, a lane is killed as well. The copy must be
+    complete and without duplicates.
+    """
     always = {"PERIOD_S": 0.1, "LIGHT_FOR_S": 0.0, "LIGHT_CORES": 9.0, "LIGHT_BYTES": 1 << 40}
     for name, value in (always | {"BUSY_CORES": -1.0}).items():
         monkeypatch.setattr(lane_use, name, value)
@@ -109,7 +114,8 @@ def test_frozen_lane_is_replaced_and_harmless_when_it_continues(flow: Rig) -> No
         send_signals(pids, signal.SIGSTOP)
         time.sleep(0.5)  # until its last requests have arrived
         before = end_offsets(flow.target, flow.remote)
-        # the driver gives its partitions to the other lane although the frozen one never responds
+        # the driver assigns the partitions to the other lane although the frozen lane never
+        # responds
         eventually(
             lambda: all(e > before[p] for p, e in end_offsets(flow.target, flow.remote).items()),
             what="partitions of the frozen lane",
@@ -127,9 +133,9 @@ def test_frozen_for_a_moment_again_and_again(flow: Rig) -> None:
     def trouble(_load: Load) -> None:
         pids = dice.sample(mirror.leases.pids(), 1)
         send_signals(pids, signal.SIGSTOP)
-        time.sleep(dice.uniform(0.1, 1.0))  # the moment is the point
+        time.sleep(dice.uniform(0.1, 1.0))  # a random moment of the copy
         send_signals(pids, signal.SIGCONT)
-        time.sleep(dice.uniform(0.1, 0.5))  # the moment is the point
+        time.sleep(dice.uniform(0.1, 0.5))  # a random moment of the copy
 
     under_load(flow, mirror, trouble, seconds=8)
 

@@ -1,4 +1,6 @@
-"""The last records are compared newest first, so large ones do not hide earlier ones."""
+"""A start compares the last records newest first, so large records do not use up its limit before
+older ones are compared.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,17 @@ SIZE = 600_000
 
 @pytest.mark.witness("large records do not hide a lost map row")
 def test_map_that_lost_a_row_after_large_records(rig: Rig) -> None:
-    """The lost row announced the last of thirty large records."""
+    """The map lost the row that announced the last of thirty large records. The start must find the
+    position anyway.
+    """
     rig.create()
     for number in range(28):
         rig.put([number], size=SIZE)
     rig.put_at_once([rig.record(28, size=SIZE)], [rig.record(29, size=SIZE)])
     eventually(lambda: rig.source_end() == 31, what="the marker of the transaction")
     for number in (30, 31):
-        rig.put([number], size=SIZE)  # behind a marker: 31 and 32 at the source
+        # after the transaction's marker, so at source offsets 31 and 32
+        rig.put([number], size=SIZE)
     rig.copy_once()
     last = rows(rig)[-1]
     assert last.runs[-1].ordinal == 30, last.runs
@@ -37,8 +42,8 @@ def test_map_that_lost_a_row_after_large_records(rig: Rig) -> None:
 
 
 def test_other_records_after_large_ones(rig: Rig) -> None:
-    """Another client wrote a different last record under the flow's producer ID, as a restore from
-    a backup does.
+    """After large records, another client wrote a different last record under the flow's producer
+    ID, as restoring a backup does. The start must report it.
     """
     rig.create()
     for number in range(30):

@@ -1,5 +1,5 @@
-"""A source's response that arrives after its partition was started again is not used for the new
-copy.
+"""A source's response may arrive after its partition was started again. The new copy must not use
+this response.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ PartitionCopy.next_batch = next_batch
 @pytest.mark.witness("a late response does not affect the new copy")
 def test_a_fetch_of_an_earlier_copy_is_no_gap_of_the_source(rig: Rig, tmp_path: Path) -> None:
     """The earlier copy had fetched more records than it wrote to the target. The next copy fetches
-    them again.
+    them again, and the late response must not look like a gap of the source.
     """
     rig.create()
     rig.put(range(10))

@@ -1,6 +1,8 @@
-"""A start sends the leader epoch of its position only if it knows the epoch. If the epoch ends
-before the position, the source reports a truncated log. So the epoch of an older record than the
-one before the position would stop a healthy copy.
+"""Leader epochs in the first fetch of a start.
+
+A start sends the leader epoch of its position only if it knows that epoch. The source reports a
+truncated log if the sent epoch ends before the position. So sending the epoch of any record other
+than the one directly before the position would stop a healthy copy.
 """
 
 from __future__ import annotations
@@ -20,12 +22,14 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 
 def in_a_new_epoch(rig: Rig) -> None:
-    """Elect the source's leader again."""
+    """Restart the source, so that its leader gets a new epoch."""
     rig.source.restart(1)
 
 
 def put(rig: Rig, numbers: range, *, size: int = 0, keys: dict[int, int] | None = None) -> None:
-    """Like `Rig.put`, for a broker that may not know yet that it leads."""
+    """Write records as `Rig.put` does, and retry while the broker does not know yet that it
+    leads.
+    """
 
     def done() -> bool:
         rig.put(numbers, size=size, keys=keys or {})
@@ -35,7 +39,7 @@ def put(rig: Rig, numbers: range, *, size: int = 0, keys: dict[int, int] | None 
 
 
 def open_transaction(rig: Rig, number: int) -> Producer:
-    """A record whose transaction is not committed yet."""
+    """Write a record in a transaction that stays open. Return its client."""
     client = producer(rig.source, config={"transactional.id": f"open-{rig.alias}"})
     client.init_transactions(20)
     client.begin_transaction()

@@ -1,5 +1,5 @@
-"""A lane whose connection broke only at the driver's end continues to copy for up to 10 s. The map
-of the next one lacks these records.
+"""A lane loses only its connection to the driver, so it continues to copy for up to 10 s. The next
+lane's map lacks the records that it copies in this time.
 """
 
 from __future__ import annotations
@@ -34,11 +34,13 @@ def ask(self, tps, *rest):
     return asked(self, tps, *rest)
 v.ClusterLogView.ends = ask
 """
-"""Runs once, between the Take with its map and the query for the target's end."""
+"""Prelude of a lane that stops once: after it got the Take with its map, and before it queries the
+target's end.
+"""
 
 
 def one(rig: Rig, number: int, *, commit: bool = True) -> None:
-    """Write a transaction of one record, so that a marker follows it."""
+    """Write a transaction of one record, so that a marker follows the record."""
     produce_transaction(rig.source, rig.topic, [rig.outgoing(number)], commit=commit)
 
 
@@ -50,15 +52,15 @@ def test_its_records_after_the_end_of_the_next_lanes_map_are_not_copied_again(
     rig: Rig, tmp_path: Path, prefixed: bool
 ) -> None:
     rig.prefixed = prefixed
-    create_topic(rig.source, rig.topic, 2)  # else the flow has one lane
+    create_topic(rig.source, rig.topic, 2)  # with one partition, the flow would have only one lane
     for number in range(5):
         one(rig, number)
     writes_behind_the_map_of_the_next(rig, tmp_path)
 
 
 def test_its_records_after_an_aborted_one_are_not_copied_again(rig: Rig, tmp_path: Path) -> None:
-    """The next lane's map does not end directly before this record: a rolled-back one
-    lies between.
+    """An aborted record is between the end of the next lane's map and the record that the lost lane
+    copied. The record must not be copied again.
     """
     create_topic(rig.source, rig.topic, 2)
     for number in range(5):
@@ -70,7 +72,9 @@ def test_its_records_after_an_aborted_one_are_not_copied_again(rig: Rig, tmp_pat
 def writes_behind_the_map_of_the_next(
     rig: Rig, tmp_path: Path, rolled_back: int | None = None
 ) -> None:
-    """Five records are on the source; the sixth is copied by a lane that is thought dead."""
+    """Five records are copied. A lane that was given up copies the sixth, and the next lane must
+    not copy it again.
+    """
     flag = tmp_path / "wait"
     mirror = rig.mirror(lanes=2)
     port = Cuttable(mirror, WAITS_BEFORE_IT_LOOKS.format(topic=rig.remote, flag=str(flag)))
@@ -85,7 +89,8 @@ def writes_behind_the_map_of_the_next(
         eventually(waits.exists, what="the other lane's look")
         if rolled_back is not None:
             one(rig, rolled_back, commit=False)
-        one(rig, 5)  # its place, behind a marker, is in no row of the map that the other has
+        # this record follows a marker, so its run is in no row of the map that the other lane got
+        one(rig, 5)
         with Stopwatch() as since:
             rig.copied(6)
         assert since.seconds < 8, "by the lane that lives"

@@ -1,4 +1,6 @@
-"""The offset map has lost many of its newest rows, and no process that remembers them runs."""
+"""The offset map has lost many of its newest rows, and no process that remembers them runs. The
+copy resumes exactly.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 
 def lose_runs(rig: Rig) -> None:
-    """Copy forty transactions of ten records, and remove all but the first five runs from the
+    """Copy forty transactions of ten records each. Then remove all but the first five runs from the
     map.
     """
     rig.create()

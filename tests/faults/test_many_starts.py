@@ -1,6 +1,8 @@
-"""After a lane or a mirror was killed, idle partitions are at their end immediately, however many
-there are. Those that must wait for late requests are searched together, because brokers may be far
-away. A partition whose end is far beyond foreign records delays no other.
+"""Starts of many partitions after a lane or a mirror was killed.
+
+Idle partitions are at their end immediately, however many there are. Partitions that must wait for
+late requests are searched together, because brokers may be far away. A partition with many foreign
+records at its end does not delay other partitions.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from twinlog.wire.records import Record, encode_batch
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 BATCH_BYTES: Final = 1_000_000
-"""The largest size that brokers accept."""
+"""Size of a batch in bytes: the largest that brokers accept by default."""
 
 FAR_AND_COUNTED: Final = """
 import json, threading, time
@@ -57,18 +59,18 @@ def count(self, takes, *more):
             file.write(json.dumps([len(takes), asked.requests]) + chr(10))
 ClusterClient._connection_for, ColdStarts._find = far, count
 """
-"""Each request of a job takes a round trip. Each search writes its partitions and requests to a
-file.
+"""Prelude of a lane for which each request takes a round trip. Each search writes its number of
+partitions and of requests to a file.
 """
 
 
 def looks_of(written: str) -> list[tuple[int, int]]:
-    """Return the number of partitions and of requests of each search."""
+    """Return the number of partitions and the number of requests of each search."""
     return [(count, requests) for count, requests in map(json.loads, written.splitlines())]
 
 
 def looked_at(file: Path) -> int:
-    """Return the number of searched partitions, each counted once per search."""
+    """Return the number of searched partitions. A partition is counted once for each search."""
     return sum(count for count, _ in looks_of(file.read_text() if file.exists() else ""))
 
 
@@ -80,8 +82,10 @@ def looked_at(file: Path) -> int:
 def test_partitions_that_wait_for_a_killed_lane_are_checked_together(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: int, trip_s: float
 ) -> None:
-    """If the target stamps records with its own time, all partitions wait."""
-    if partitions < 1_000:  # 3 s, instead of 20, until what the lane sent has surely arrived
+    """The target stamps records with its own time, so all partitions must wait for late requests.
+    They are then searched together.
+    """
+    if partitions < 1_000:  # late requests are over after 3 s instead of 20 s
         monkeypatch.setattr("twinlog.lane.late_requests.USER_TIMEOUT_MS", -7_000)
     stamps = {"message.timestamp.type": "LogAppendTime"}
     create_topic(rig.source, rig.topic, partitions=partitions)
@@ -98,7 +102,8 @@ def test_partitions_that_wait_for_a_killed_lane_are_checked_together(
         eventually(lambda: killed not in mirror.leases.pids(), what="the end of the lane")
         mirror.eventually(lambda parts: any(one.state != "AT_END" for one in parts))
         mirror.eventually(lambda parts: all(one.state == "AT_END" for one in parts), 120)
-        # at once, and again when the wait is over; on a busy machine it is over before
+        # All partitions are searched immediately and again after the wait. On a busy machine the
+        # wait may already be over at the first search.
         eventually(lambda: looked_at(written) >= 2 * partitions, what="the end of the last look")
         mirror.stop()
     looks = looks_of(written.read_text()[before:])
@@ -132,8 +137,9 @@ def test_idle_partitions_of_a_killed_lane_are_at_their_end_before_its_requests_a
 def test_thousand_idle_partitions_of_a_killed_mirror_are_copied_again(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process and its lanes are killed. A round trip takes 100 ms, also for the next driver.
-    For 10 of the 30 s the killed lanes count as alive.
+    """The process and its lanes are killed. Each round trip takes 100 ms, also for the next driver.
+    All partitions must be copied again within 30 s, although the killed lanes count as alive for
+    the first 10 s.
     """
     partitions = 1_000
     create_topic(rig.source, rig.topic, partitions=partitions)
@@ -147,7 +153,7 @@ def test_thousand_idle_partitions_of_a_killed_mirror_are_copied_again(
     near = ClusterClient._connection_for
 
     def asking(client: ClusterClient, *at: Any) -> Any:
-        time.sleep(0.1)  # the round trip
+        time.sleep(0.1)  # the time of a round trip
         return near(client, *at)
 
     monkeypatch.setattr(ClusterClient, "_connection_for", asking)
@@ -167,7 +173,9 @@ def test_thousand_idle_partitions_of_a_killed_mirror_are_copied_again(
 def test_thousand_idle_partitions_of_a_killed_lane_do_not_delay_a_busy_one(
     rig: Rig, tmp_path: Path
 ) -> None:
-    """100 ms per round trip. Requests of the killed lane may still arrive for 20 of the 30 s."""
+    """Each round trip takes 100 ms, and requests of the killed lane may still arrive for 20 s. The
+    pause of the busy partition must not grow with the number of idle ones.
+    """
     busy, partitions = f"{rig.topic}-busy", 1_000
     create_topic(rig.source, busy)
     prelude = FAR_AND_COUNTED.format(trip_s=0.1, path=str(tmp_path / "looks"))
@@ -188,12 +196,12 @@ def test_thousand_idle_partitions_of_a_killed_lane_do_not_delay_a_busy_one(
 
 
 class AfterKill(NamedTuple):
-    """Pauses of partitions after a lane was killed."""
+    """Durations after a lane was killed."""
 
     until_all_s: float
     """Seconds until all partitions were copied again."""
     longest_pause_s: float
-    """The longest time for which the busy partition got no record."""
+    """Longest time in seconds during which the busy partition got no record."""
 
 
 def killed_lane(rig: Rig, mirror: Mirror, busy: str, count: int) -> AfterKill:
@@ -225,7 +233,7 @@ def killed_lane(rig: Rig, mirror: Mirror, busy: str, count: int) -> AfterKill:
 
 
 def are_copied(parts: Sequence[PartitionSnapshot], count: int) -> bool:
-    """Return whether these are so many partitions, each of which has found where to resume."""
+    """Return True if there are `count` partitions and each of them has found its position."""
     return len(parts) == count and all(one.state in {"AT_END", "COPYING"} for one in parts)
 
 
@@ -242,7 +250,9 @@ def test_a_search_behind_many_foreign_records_delays_no_other_partition(
     trip_s: float,
     most_requests: int,
 ) -> None:
-    """The record is 1 GB before the end, so with 100 ms per round trip the search takes seconds."""
+    """One partition's last own record is up to 1 GB before its end, so with 100 ms per round trip
+    its search takes seconds. Other partitions must not wait for this search.
+    """
     monkeypatch.setattr("twinlog.lane.late_requests.USER_TIMEOUT_MS", -7_000)
     rig.prefixed, partitions = False, 20
     for cluster in (rig.source, rig.target):

@@ -1,4 +1,4 @@
-"""The offset map with late rows, a cleaner, unreadable rows, and lost claims."""
+"""The offset map has late rows, compacted rows or unreadable rows, or its claims are lost."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_late_row_of_an_older_term_takes_no_run_away_once_the_map_is_compacted(r
         rig.put(range(first, first + 50))
     rig.copy_once()
     assert older.term < rows(rig)[-1].term
-    # what a request of the older term's lane brings that was held back: one run more
+    # simulates a delayed request of the older term's lane, which brings one more run
     last = older.runs[-1]
     ahead = Run(last.ordinal + 1, last.upstream + 2, last.downstream + 1)
     write_row(rig, replace(older, runs=(*older.runs, ahead)))
@@ -84,7 +84,8 @@ def test_row_that_cannot_be_read_stops_the_flow_at_it_every_time(
     rig.put(range(10))
     rig.copy_once()
     last = rows(rig)[-1]
-    # what a newer release did: it announced gaps in rows that we cannot read, and copied
+    # simulates a newer release: it announced gaps in rows that this release cannot read, and copied
+    # records after them
     transactions(rig, range(10, 30))
     writer = raw.Writer(rig.target_client, rig.there, rig.claim().producer_id)
     writer.send([rig.record(n) for n in range(10, 30)], 10).expect_ok()
@@ -154,7 +155,7 @@ def test_map_topic_that_was_given_more_partitions(rig: Rig) -> None:
         transactions(rig, range(first, first + 20))
         rig.copy_once()
         rig.offsets_are_exact()
-    # rows of a release that spread them over all partitions
+    # rows of a release that distributed them over all partitions of the map topic
     row = rows(rig)[-1]
     every = map_partition(rig.here, 12)
     topic = offset_map_topic(rig.alias)
@@ -200,7 +201,9 @@ def test_six_hundred_thousand_small_records_with_every_second_one_cleaned(rig: R
 
 
 def cut_home(rig: Rig, offset: int) -> TopicPartition:
-    """Truncate the map's partition at this offset, under a new leader epoch."""
+    """Truncate the map topic's partition that has the rig's rows at this offset. Restart the
+    broker, which begins a new leader epoch. Return the partition.
+    """
     home = TopicPartition(offset_map_topic(rig.alias), map_partition(rig.here, MAP_PARTITIONS))
     rig.target.kill(1)
     cut_log(rig.target, home, offset)
@@ -210,7 +213,9 @@ def cut_home(rig: Rig, offset: int) -> TopicPartition:
 
 @pytest.mark.usefixtures("lasting_lead")
 def test_rows_that_the_map_lost_are_written_again(rig: Rig) -> None:
-    """The rows were acknowledged. Only the new leader epoch shows that they may be lost."""
+    """The map loses acknowledged rows while the copy is idle. Only the new leader epoch shows that
+    rows may be lost, and then the lane writes them again.
+    """
     rig.create()
     rig.put(range(10))
     with rig.mirror(prelude=KEEPS_LEADERLESS) as mirror:
@@ -236,7 +241,7 @@ def test_reader_of_the_map_sees_rows_in_the_room_of_lost_ones(rig: Rig) -> None:
     home = cut_home(rig, 0)
     now = replace(kept, runs=kept.runs[:1])
     others = replace(kept, key=kept.key._replace(partition=77))
-    # more than there was: the end of the log does not give it away
+    # Append more rows than were lost, so that the end of the log does not show the loss.
     eventually(lambda: append_all(rig, home, [now, *[others] * 50]))
     assert tuple(reader.read()[kept.key].runs) == now.runs
 
@@ -255,7 +260,7 @@ def test_later_readings_of_a_process_fetch_only_new_rows(
         return {key: tuple(known.runs) for key, known in maps.items()}
 
     def now() -> tuple[dict[PartitionKey, tuple[Run, ...]], int]:
-        fetched.clear()  # the mirror reads in this process as well
+        fetched.clear()  # remove what the mirror in this process has read
         maps = read_maps(rig.target_client, Flow(rig.alias, rig.target_alias), after=NO_ENDS)
         return runs(maps), len(fetched)
 

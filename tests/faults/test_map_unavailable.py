@@ -1,5 +1,6 @@
-"""The offset map topic is deleted, has no leader, or too few replicas. Partitions that need it
-report that and recover, the others are copied, and nothing starts again silently.
+"""The offset map topic is deleted, or its partitions have no leader or too few replicas. Partitions
+that need the map report this and recover. Other partitions are copied, and no partition silently
+restarts from its begin.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ MapWriter.pump = hold
 """
 
 WAITS_FOR_ITS_MAP: Final = {"MAP_UNWRITABLE", "MAP_UNREADABLE"}
-"""The second code appears if the dead broker also led the remote partition: its new leader's log is
-searched, which needs the map.
+"""Codes of a partition that waits for its map. MAP_UNREADABLE appears if the dead broker also led
+the remote partition: its new leader's log is searched, which needs the map.
 """
 
 
@@ -60,7 +61,7 @@ searched, which needs the map.
 def rig3(
     source_cluster: LocalCluster, target3: LocalCluster, tmp_path: Path, lasting_lead: None
 ) -> Iterator[Rig]:
-    """One flow into a target of three brokers. The flow is led on whichever of them dies."""
+    """A flow into a target of three brokers. The flow's lead survives the death of any broker."""
     with Rig(source_cluster, target3, tmp_path) as made:
         yield made
 
@@ -132,8 +133,8 @@ def test_map_partition_without_a_leader_delays_only_partitions_that_need_it(
         assert 0 < len(held) < count
 
         def others_have(records: int) -> None:
-            """Evaluated from the log, because a lag of 0 may be older than the source's newest
-            records.
+            """Wait until the partitions whose map is available have this many records. The log's
+            end is used because a lag of 0 may be older than the source's newest records.
             """
             others = set(range(count)) - held
             eventually(
@@ -144,7 +145,9 @@ def test_map_partition_without_a_leader_delays_only_partitions_that_need_it(
         rig.target.kill(dead)
         try:
             eventually(lambda: leader(rig.target, map_topic(rig), homes[0]) == -1)
-            for p in range(count):  # a marker before each record: its run must be in the map
+            # a marker precedes each record, so the record's run must be in the map before it is
+            # written
+            for p in range(count):
                 for value in (b"2", b"3"):
                     produce_transaction(
                         rig.source, rig.topic, [Outgoing(value=value, partition=p)], commit=True
@@ -158,7 +161,7 @@ def test_map_partition_without_a_leader_delays_only_partitions_that_need_it(
             )
             assert {p.partition for p in parts if p.lag} == held
 
-            # the same for cold starts: those whose rows can be read begin
+            # lanes that start again also begin only the partitions whose map rows can be read
             with caplog.at_level(logging.WARNING):
                 caplog.clear()
                 kill(mirror.leases.pids())
@@ -224,7 +227,9 @@ def test_map_under_min_isr_is_retried_seldom_reported_and_resumed(
 def test_rows_that_the_map_lost_are_written_again_by_the_partitions_next_lane(
     rig3: Rig,
 ) -> None:
-    """The writer of these rows had ended before a new leader epoch could be noticed."""
+    """The map lost rows whose writer had ended before it could notice the new leader epoch. The
+    partition's next lane must write them again.
+    """
     rig = rig3
     rig.create()
     create_topic(rig.target, rig.remote, replication_factor=3)
@@ -232,7 +237,8 @@ def test_rows_that_the_map_lost_are_written_again_by_the_partitions_next_lane(
     with rig.mirror(keys=ONE_REPLICA, lease_s=4.0) as mirror:
         rig.put(range(5))
         transactions(rig, range(5, 10))
-        rig.put(range(10, 12))  # no marker behind them: what is handed over is all in the map
+        # no marker follows these records, so the map has everything that the lane hands over
+        rig.put(range(10, 12))
         rig.copied(12)
         mirror.eventually(lambda parts: parts[0].state == "AT_END")
         before, offsets = rows(rig)[-1], row_offsets(rig, home)
@@ -259,8 +265,8 @@ def test_rows_that_the_map_lost_are_written_again_by_the_partitions_next_lane(
 def test_group_is_not_set_by_rows_that_the_map_has_lost(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the gaps in the map, a translated offset is too high, and a group is never moved
-    back.
+    """The map loses rows, and without their gaps a translated offset is too high. The group must
+    not be moved to this offset, because a group is never moved back.
     """
     group, flag = f"app-{rig.alias}", tmp_path / "held"
     keys = {
@@ -283,7 +289,7 @@ def test_group_is_not_set_by_rows_that_the_map_has_lost(
         rig.copied(15)
         eventually(lambda: len(rows(rig)[-1].runs) == 11, what="all runs in the map")
         offsets = row_offsets(rig, home)
-        flag.touch()  # a lane that has not noticed yet
+        flag.touch()  # simulates a lane that has not noticed the loss yet
         rig.target.kill(1)
         cut_log(rig.target, home, offsets[1])
         rig.target.restart(1)
@@ -299,13 +305,15 @@ def test_group_is_not_set_by_rows_that_the_map_has_lost(
 
 
 def right_offset(rig: Rig, upstream: int) -> int:
-    """Return the offset of the first target record at or after an upstream offset, by content."""
+    """Return the offset of the first target record whose source offset is at or after an upstream
+    offset. Records are identified by content.
+    """
     at = {r.value: r.offset for r in read_all(rig.source, rig.topic, isolation="read_committed")}
     return next(r.offset for r in read_all(rig.target, rig.remote) if at[r.value] >= upstream)
 
 
 def row_offsets(rig: Rig, home: TopicPartition) -> list[int]:
-    """Return the offsets of all rows of the map."""
+    """Return the offsets of all rows in a partition of the map topic."""
     return [r.offset for r in read_to_end(rig.target_client, *home)]
 
 
@@ -314,8 +322,9 @@ def rounds(counter: Path) -> int:
 
 
 def test_rebuild_that_cannot_say_where_to_resume_lets_nothing_begin_again(rig: Rig) -> None:
-    """The failed start has created the map topic, so the next one cannot notice that it was
-    missing.
+    """A rebuild fails because it cannot find where to resume, but has already created the map
+    topic. The next start therefore does not notice that the map was missing, and must not copy from
+    the start of the log.
     """
     rig.create()
     rig.put(range(10), age_ms=OLD)
@@ -328,7 +337,7 @@ def test_rebuild_that_cannot_say_where_to_resume_lets_nothing_begin_again(rig: R
     rig.put(range(10, 20))
     code, message = rig.fail_once()
     assert code == "MAP_MISSING"
-    # what was tried in vain is not advised again
+    # the error must not advise again what has just failed
     assert "twinlog offsets rebuild" not in message
     assert "Set where to begin with twinlog.start" in message
     assert message.index("twinlog export") < message.index("only then")

@@ -1,4 +1,4 @@
-"""Monitoring of a real mirror: numbers of both logs, and a stopped copy."""
+"""Monitoring of a real mirror: the metrics agree with both logs, and show a stopped copy."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 MM2 = "kafka_connect_mirror_mirrorsourceconnector_"
 MINUTE_MS = 60_000
 READY_WITHIN_S = 2.0
-"""Replaces a minute. Ten seconds after a broker froze, a new connection to it is given up, and the
-cluster is UNREACHABLE. The silence, which is noticed after six, must count before.
+"""Time limit of readiness in seconds for these tests, instead of a minute. Silence of a broker is
+noticed after 6 s, and after 10 s its cluster counts as UNREACHABLE. This limit must expire between
+the two.
 """
 
 
@@ -40,7 +41,7 @@ def metrics(server: WebServer) -> Series:
 
 
 def when(server: WebServer, holds: Callable[[Series], bool]) -> Series:
-    """Return the numbers once they satisfy the condition."""
+    """Return the metrics as soon as they satisfy the condition."""
 
     def look() -> Series:
         found = metrics(server)
@@ -62,7 +63,7 @@ def is_ready(server: WebServer) -> bool:
 def test_numbers_of_a_copy_are_those_of_both_logs(rig: Rig) -> None:
     rig.create()
     rig.began_ms = int(time.time() * 1000) - 50_000
-    rig.put(range(50))  # record n is 50 - n seconds old
+    rig.put(range(50))  # so record n is 50 - n seconds old
     monitor = Monitor()
     with mirror_of(rig, monitor), served(monitor) as server:
         assert not is_ready(server)
@@ -74,7 +75,7 @@ def test_numbers_of_a_copy_are_those_of_both_logs(rig: Rig) -> None:
         assert found[f"{MM2}record_count", there] == 50
         assert found[f"{MM2}record_rate", there] > 0
         assert found[f"{MM2}byte_count", there] == found["twinlog_bytes_total", here] > 500
-        # the newest record was 1 s old when it was sent, and the test took less than 10 s
+        # the newest record was 1 s old when it was written, and the test takes less than 10 s
         age, latency = (
             found[f"{MM2}record_age_ms", there],
             found[f"{MM2}replication_latency_ms", there],
@@ -144,7 +145,7 @@ def test_a_taken_port_is_one_line_and_the_copy_continues(
     ):
         mirror.wait()
     told = capsys.readouterr()
-    # there may also be a line about a slow broker
+    # stderr may also have a line about a slow broker
     (line,) = (one for one in told.err.splitlines() if "CANNOT_LISTEN" in one)
     assert re.fullmatch(rf"warning: {other.address}: .*--listen.*\[CANNOT_LISTEN\]", line)
     assert never == []
@@ -174,7 +175,7 @@ def test_an_end_that_is_not_seen_any_more_is_not_ready(rig: Rig) -> None:
         unready.clear()
         rig.source.freeze(1)
         try:
-            # the silence is noticed after 5 s, long before the broker counts as dead
+            # silence is noticed after 5 s, long before the broker counts as dead
             eventually(lambda: not is_ready(server))
             (part,) = eventually(lambda: unready)[0].partitions
             assert (part.lag, part.state, part.code) == (0, "COPYING", "")

@@ -1,6 +1,6 @@
-"""Partitions without a leader (one of three brokers is dead or frozen, replication factor 1) stop
-alone. The others start, copy and are reported as usual. The stopped ones resume when the broker is
-back.
+"""Partitions without a leader, because one of three brokers is dead or frozen and the replication
+factor is 1. Only they stop. All other partitions start, are copied and are reported as usual. The
+stopped ones resume when the broker is back.
 """
 
 from __future__ import annotations
@@ -46,21 +46,25 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 PARTITIONS: Final = 6
 ALL: Final = set(range(PARTITIONS))
 LOST: Final = 3
-"""The broker that is lost."""
+"""Number of the broker that is lost."""
 
 KEYS: Final = {"replication.factor": "1", "twinlog.state.topic.replication.factor": "3"}
 BIG: Final = bytes(range(256)) * 1000
 CALLS_WAIT_S: Final = 2 * PATIENCE_S
-"""Duration of a call that waits for a partition without a leader. No test waits that long."""
+"""Time limit in seconds of a call that waits for a partition without a leader. Tests fail if such a
+call is made, because they wait for less.
+"""
 
 CALLS_WAIT: Final = f"""
 from twinlog.cluster.client import ClusterClient
 ClusterClient.__init__.__kwdefaults__["api_timeout_s"] = {CALLS_WAIT_S}
 """
-"""Prelude that sets the same time limit for the calls of a lane."""
+"""Prelude of a lane whose calls to a cluster have the time limit `CALLS_WAIT_S`."""
 
 MOSTLY_TARGET: Final = [pytest.param("source", marks=pytest.mark.long), "target"]
-"""For a source that loses a broker, every run has test_what_waits_for_a_leader."""
+"""Parameters of tests in which either cluster loses a broker. The gate runs only the target,
+because its test_what_waits_for_a_leader covers the source.
+"""
 
 
 @pytest.fixture(params=["source", "target"])
@@ -71,7 +75,9 @@ def side(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def patient(lasting_lead: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lost broker may be the coordinator of the flow's lead, which has tests of its own."""
+    """Set the long time limit of calls. The flow's lead does not depend on the lost broker, which
+    may be the group's coordinator; other tests cover that.
+    """
     defaults = ClusterClient.__init__.__kwdefaults__ or {}
     monkeypatch.setitem(defaults, "api_timeout_s", CALLS_WAIT_S)
 
@@ -89,7 +95,9 @@ def flow(
 def flow_into_three(
     fault_source: LocalCluster, target3: LocalCluster, tmp_path: Path, patient: None
 ) -> Iterator[Rig]:
-    """A flow from one broker. The gate starts no other cluster of three for it."""
+    """A flow from one broker into three. The gate starts no other cluster of three brokers for
+    it.
+    """
     with Rig(fault_source, target3, tmp_path) as rig:
         create(rig)
         yield rig
@@ -101,7 +109,7 @@ def create(rig: Rig) -> None:
 
 
 class Loss:
-    """One broker of a cluster is gone, and with it the leader of some partitions."""
+    """The loss of one broker of a cluster. Some partitions have no leader during it."""
 
     def __init__(self, rig: Rig, side: str) -> None:
         on_source = side == "source"
@@ -126,7 +134,7 @@ class Loss:
             self._cluster.kill(LOST)
 
     def is_told(self) -> None:
-        """Wait until the cluster's metadata shows the loss."""
+        """Wait until the cluster's metadata shows partitions without a leader."""
         one = min(self.gone)
         eventually(lambda: leader(self._cluster, self._topic, one) == -1, what="no leader")
 
@@ -150,7 +158,7 @@ def arrived(rig: Rig) -> int:
 def of(
     partitions: set[int], check: Callable[[PartitionSnapshot], bool]
 ) -> Callable[[list[PartitionSnapshot]], bool]:
-    """Return whether the condition is true of all these partitions."""
+    """Return a function that returns True if the condition is true of all these partitions."""
     return lambda parts: all(check(p) for p in parts if p.partition in partitions)
 
 
@@ -159,8 +167,8 @@ def is_leaderless(part: PartitionSnapshot) -> bool:
 
 
 def finish(rig: Rig, mirror: Mirror, count: int) -> None:
-    """When the broker is back, every record arrives once without intervention, and the codes
-    disappear.
+    """Check that every record arrives once after the broker is back, without intervention, and that
+    the codes disappear.
     """
     eventually(lambda: arrived(rig) >= count, what=f"{count} records")
     mirror.eventually(of(ALL, lambda p: p.state == "AT_END" and not p.code))
@@ -186,7 +194,9 @@ def test_start_beside_partitions_without_a_leader(flow: Rig, side: str) -> None:
 
 
 def test_topic_grows_when_all_its_partitions_have_a_leader_again(flow: Rig) -> None:
-    """Until then no lane knows that all records are its own, but copying continues."""
+    """While some partitions have no leader, no lane knows that all records of the topic are this
+    flow's, so no partition is added. The existing partitions are copied in the meantime.
+    """
     new = {PARTITIONS, PARTITIONS + 1}
     keys = KEYS | {"refresh.topics.interval.seconds": "1"}
     with flow.mirror(keys=keys, prelude=CALLS_WAIT) as mirror, Loss(flow, "target") as loss:
@@ -212,8 +222,8 @@ def test_topic_grows_when_all_its_partitions_have_a_leader_again(flow: Rig) -> N
 
 
 def test_questions_about_many_partitions_wait_for_none(flow: Rig) -> None:
-    """Groups, checkpoints, `check`, `status` and `doctor` send such queries. A partition without a
-    leader is answered with an error, and does not delay the others.
+    """Groups, checkpoints, `check`, `status` and `doctor` query many partitions in one call. For a
+    partition without a leader the call returns an error, and it does not delay the others.
     """
     kept = TopicPartition(f"{flow.remote}-kept", 0)
     create_topic(flow.target, kept.topic, 1, 3, {"min.insync.replicas": "3"})
@@ -255,7 +265,8 @@ def test_partitions_without_a_leader_do_not_delay_others(
         mirror.eventually(of(ALL, lambda p: p.records == 1 and p.state == "AT_END"))
         backlog = 0
         if side == "target":
-            # fill the lane's memory with what cannot be sent: it is read before anybody knows
+            # fill the lane's memory with records that cannot be sent, before any client knows of
+            # the loss
             loss.begin(frozen=frozen)
             backlog = 40 * len(loss.gone)
             put(flow, loss.gone, BIG, 40)
@@ -279,7 +290,8 @@ def test_leader_vanishes_under_requests_in_flight(flow: Rig) -> None:
             put(flow, ALL, BIG, 10)
         mirror.eventually(of(loss.gone, lambda p: p.records > 5))
         loss.begin()
-        put(flow, loss.gone, BIG, 2)  # however far the copy was, something waits
+        # so that records wait in each partition, however far the copy was
+        put(flow, loss.gone, BIG, 2)
         mirror.eventually(of(loss.live, lambda p: p.records == 201))
         mirror.eventually(of(loss.gone, is_leaderless))
         loss.end()
@@ -291,7 +303,7 @@ def test_once_ends_beside_partitions_without_a_leader(
     flow: Rig, side: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(flow, ALL, b"first")
-    # a topic that the flow has not begun is not begun beside what cannot be read either
+    # the flow does not begin to copy a new topic while another topic cannot be read
     with flow.mirror(once=True, keys=KEYS) as mirror:
         mirror.wait()
     put(flow, ALL, b"second")
@@ -335,14 +347,15 @@ asked.decode_metadata = wrong
 def test_broker_that_advertises_an_impossible_name(
     flow: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The partitions that this broker leads wait with a code, in a running mirror and with
-    `--once`. The others are copied.
+    """One broker advertises an invalid address. The partitions that it leads wait with a code, in a
+    running mirror and with `--once`. The others are copied.
     """
     put(flow, ALL, b"first")
     with flow.mirror(once=True, keys=KEYS) as mirror:
         mirror.wait()
     put(flow, ALL, b"second")
-    # a set-up waits for the leader of the source's state topic, because it could show a loop
+    # A set-up waits for the leader of the source's state topic, because this topic could show a
+    # loop. So another broker must get the invalid address.
     away = next(node for node in (LOST, 1) if node != leader(flow.source, STATE_TOPIC))
     with ClusterClient(settings_for(flow.source.bootstrap)) as client:
         broker = client.metadata([flow.topic]).brokers[away]
@@ -352,7 +365,7 @@ def test_broker_that_advertises_an_impossible_name(
     exec(advertised, {})  # noqa: S102 (for the driver what the prelude is for lanes)
     config = load(flow.config(KEYS), environment={})
     assert "not a valid address" in " ".join(one.message for one in check(config).problems)
-    # the cluster does not replace a leader that is alive, so some calls wait for it
+    # the broker is alive, so the cluster elects no other leader and some calls wait for it
     defaults = ClusterClient.__init__.__kwdefaults__ or {}
     monkeypatch.setitem(defaults, "api_timeout_s", 10.0)
     with (
@@ -372,7 +385,9 @@ def test_broker_that_advertises_an_impossible_name(
 
 
 def test_once_ends_when_the_leader_came_back_in_the_meantime(flow: Rig) -> None:
-    """A run with `--once` asks for the source partition's end while the partition has no leader."""
+    """A run with `--once` queries the source partition's end while the partition has no leader. The
+    run ends after the leader is back.
+    """
     put(flow, ALL, b"first")
     with Loss(flow, "source") as loss:
         loss.begin()
@@ -394,7 +409,7 @@ GROUPS: Final = {
 
 
 def commit(cluster: LocalCluster, group: str, topic: str, offset: int) -> None:
-    """Commit this offset for the group in all partitions."""
+    """Commit this offset for the group in all partitions of the topic."""
     client = consumer(cluster, config={"group.id": group})
     places = [Assigned(topic, p, offset) for p in sorted(ALL)]
 
@@ -455,11 +470,11 @@ def cut(self, address):
     return connect(self, address)
 socket.socket.connect = cut
 """
-"""A lane that cannot reach one broker, which all other clients reach."""
+"""Prelude of a lane that cannot reach one broker, although all other clients can."""
 
 
 def with_a_map(rig: Rig) -> set[int]:
-    """Return the partitions whose rows of the offset map are on a broker that can be reached."""
+    """Return the partitions whose map rows are on a broker that the lane can reach."""
     topic = offset_map_topic(rig.alias)
     homes = {p: map_partition(TopicPartition(rig.topic, p), MAP_PARTITIONS) for p in ALL}
     return {p for p, home in homes.items() if leader(rig.target, topic, home) != LOST}

@@ -1,5 +1,5 @@
-"""A start's queries are true of one moment, or are evaluated so that the moment makes no
-difference.
+"""A start sends several queries, between which the logs may change. Its result is the same as if
+all answers were of one moment.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def ask(self, tps, *rest):
     return asked(self, tps, *rest)
 v.ClusterLogView.{question} = ask
 """
-"""The very first start stops directly before a query, until the flag is removed."""
+"""Prelude of a lane whose first start stops directly before a query, until a flag file is removed.
+"""
 
 
 @pytest.mark.witness("a batch is appended between two requests of a start", case="ends-1")
@@ -64,7 +65,9 @@ def test_late_batch_between_two_questions(
 
 
 def test_log_that_is_refilled_after_its_end_was_queried(rig: Rig, tmp_path: Path) -> None:
-    """The source was truncated to 30 when its end was queried, and ends at 80 when it is read."""
+    """The source's log ended at 30 when its end was queried, and ends at 80 when it is read. The
+    start must still detect that the log was truncated.
+    """
     flag = tmp_path / "look"
     fill(rig)
     rig.copy_once()

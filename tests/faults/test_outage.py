@@ -1,4 +1,6 @@
-"""A cluster that is unreachable for longer than a lead lasts is shown as one outage everywhere."""
+"""A cluster is unreachable for longer than the lead of a flow lasts. All views show this as one
+outage.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ ALL_CLEAR = "both clusters can be reached again, after"
 
 
 class Screen:
-    """A mirror's state for a display, a probe and a reader of the status."""
+    """Collects a mirror's snapshots, as a display, a probe and a reader of the status would see
+    them.
+    """
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -45,7 +49,7 @@ class Screen:
         self.readiness += self._ready.update(time.monotonic(), flows)
 
     def states(self) -> list[str]:
-        """Return the states in order, each change once."""
+        """Return the states in order, without repetitions."""
         states = [flow.state for flow in self.seen]
         return [one for n, one in enumerate(states) if n == 0 or states[n - 1] != one]
 
@@ -107,7 +111,9 @@ def test_target_that_is_unreachable_for_longer_than_a_lead(
 def test_source_that_is_frozen_is_no_longer_at_the_end_before_a_fetch_times_out(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The lanes wait for the broker as long as a fetch may take, and report nothing until then."""
+    """The source is frozen. Lanes report nothing until their fetch times out, but the partition
+    must stop being AT_END before that.
+    """
     rig.create()
     rig.put(range(20))
     screen = Screen()
@@ -139,8 +145,9 @@ def test_source_that_is_frozen_is_no_longer_at_the_end_before_a_fetch_times_out(
 def test_stop_in_an_outage_of_the_source_is_in_order_and_promises_nothing(
     rig: Rig, how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing is in flight, and the lag is unknown. A discovery waits for the source at the same
-    time.
+    """The source is unreachable, and a discovery waits for it. The mirror is stopped: it ends in
+    order because nothing is in flight, but does not report that everything is copied, because the
+    lag is unknown.
     """
     looks: list[float] = []
     discover = FlowSetup.discover
@@ -227,14 +234,14 @@ def take_broken(self):
         yield node, error
 ClusterSide.take_broken = take_broken
 """
-"""A file with the reason for which each connection of a lane was given up."""
+"""Prelude of a lane that writes to a file why each connection was closed."""
 
 
 def test_source_that_is_silent_is_given_up_after_the_time_of_its_key(
     rig: Rig, tmp_path: Path
 ) -> None:
-    """10 s more than consumer.request.timeout.ms: 40 s by default, 11 s or slightly more in this
-    test.
+    """The source is silent. A lane closes the connection 10 s after consumer.request.timeout.ms:
+    after 40 s by default, and after 11 s or slightly more in this test.
     """
     rig.create()
     rig.put([0])

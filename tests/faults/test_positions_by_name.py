@@ -1,4 +1,6 @@
-"""A topic is re-created under its name: no position of the earlier topic is used for it."""
+"""A topic is re-created under its name. Positions of the earlier topic are not used for the new
+one.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,8 @@ def anew(rig: Rig, side: str) -> None:
 
 @pytest.mark.witness("a position by topic name is not used after the topic was created again")
 def test_late_commit_of_a_former_topic_is_no_start(rig: Rig) -> None:
-    """Kafka drops the offsets of a deleted topic. An offset that a leader commits a moment later
-    stays, and would skip the first records of the new topic.
+    """Kafka deletes the offsets of a deleted topic. If a leader commits an offset a moment later,
+    it stays. It would skip the first records of the new topic, so it must not be used as a start.
     """
     group = f"mm1-{rig.alias}"
     keys = {"twinlog.source.group.id": group}
@@ -40,7 +42,8 @@ def test_late_commit_of_a_former_topic_is_no_start(rig: Rig) -> None:
     anew(rig, "source")
     rig.put(range(100, 150))
     commit(rig.source, group, rig.topic, 20)
-    delete_topic(rig.target, rig.remote)  # as SOURCE_RECREATED says, the export apart
+    # delete the copy, as the message of SOURCE_RECREATED advises, but without the export
+    delete_topic(rig.target, rig.remote)
     rig.copy_once(keys)
     assert rig.numbers() == list(range(100, 150))
 
@@ -91,7 +94,9 @@ def position_is_written_nowhere(rig: Rig, side: str) -> None:
 
 
 def test_a_process_that_does_not_lead_commits_no_offset_of_the_source_group(rig: Rig) -> None:
-    """A MirrorMaker 1 that runs again commits newer offsets than a frozen leader knows."""
+    """A frozen leader does not know that a restarted MirrorMaker 1 has committed newer offsets.
+    When it no longer leads, it must not overwrite them.
+    """
     group = f"mm1-{rig.alias}"
     rig.create()
     create_topic(rig.target, rig.remote)

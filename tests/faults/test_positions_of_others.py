@@ -1,4 +1,6 @@
-"""Groups resume neither by late rows of an earlier leader, nor by an unchecked log."""
+"""A group's position is derived neither from late rows of an earlier leader nor from a log that no
+lane has checked.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ CHECK_EVERY_S: Final = "twinlog.control.duties.led_log.CHECK_EVERY_S"
 
 
 def led(rig: Rig, group: str, at: int) -> LedFlow:
-    """A flow with twenty copied records, and a group that has read all of them."""
+    """Return a flow that has copied twenty records. The group's offset on the source is `at`."""
     rig.create()
     rig.put(range(20))
     keys = {**QUICKLY, "groups": group}
@@ -43,7 +45,7 @@ def led(rig: Rig, group: str, at: int) -> LedFlow:
 
 
 def checkpoints(flow: LedFlow) -> list[tuple[int, int]]:
-    """Return upstream and downstream offsets, oldest first."""
+    """Return the upstream and downstream offsets of all checkpoints, oldest first."""
     topic = policy_of(flow.config).checkpoints_topic(flow.config.source_alias)
     with ClusterClient(flow.target) as target:
         found = [Checkpoint.decode(one.key, one.value) for one in read_to_end(target, topic, 0)]
@@ -86,7 +88,7 @@ def test_a_process_that_does_not_lead_writes_no_checkpoint_and_no_offset_sync(ri
             duty.round()
         duty.close()
     assert checkpoints(flow) == []
-    topic = offset_syncs_topic(flow.config, config)  # other tests' flows write there too
+    topic = offset_syncs_topic(flow.config, config)  # other tests' flows also write to this topic
     with ClusterClient(flow.source) as source:
         found = [OffsetSync.decode(one.key, one.value) for one in read_to_end(source, topic, 0)]
     assert [one for one in found if one.topic_partition.topic == rig.topic] == []
@@ -106,7 +108,8 @@ def test_late_offset_sync_of_a_former_leader(rig: Rig, monkeypatch: pytest.Monke
 
     duty = OffsetSyncs(flow, config)
     try:
-        for _ in range(2):  # the newest one is due where nothing moved since the round before
+        # twice, because the newest offset is synced only if it has not moved since the round before
+        for _ in range(2):
             duty.round()
         before = newest()
         late = OffsetSync(
@@ -124,8 +127,9 @@ def test_late_offset_sync_of_a_former_leader(rig: Rig, monkeypatch: pytest.Monke
 
 @pytest.mark.witness("a group is set only from a log that a lane has checked")
 def test_group_is_not_moved_by_a_log_that_no_lane_has_checked(rig: Rig) -> None:
-    """Records ten to fourteen are missing there. By end and map, offset twelve would translate to
-    that of seventeen, and the group would skip five records.
+    """The target's log lacks records ten to fourteen. By its end and the map, offset twelve would
+    translate to that of record seventeen, and the group would skip five records. So the group is
+    not moved before a lane has checked the log.
     """
     group = f"app-{rig.alias}"
     rig.create()

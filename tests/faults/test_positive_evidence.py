@@ -1,4 +1,4 @@
-"""A map is corrected, and a finding withdrawn, only by records that are found equal."""
+"""A map is corrected, and an error withdrawn, only after records were compared and found equal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def quick_retry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def cut_all(rig: Rig, offset: int) -> None:
-    """Like `cut_log`, for a log of several segments."""
+    """Cut the log at `offset` as `cut_log` does, but also if it has several segments."""
     folder = rig.source.data_folder(1) / str(rig.here)
     for log in sorted(folder.glob("*.log")):
         found = list(read_headers(memoryview(bytearray(log.read_bytes()))))
@@ -39,7 +39,7 @@ def cut_all(rig: Rig, offset: int) -> None:
 
 
 def fill(rig: Rig) -> None:
-    """Write a log in which offsets 10 to 59 are compacted away, and 60 to 71 follow them."""
+    """Write a compacted log: offsets 10 to 59 are missing, and 60 to 71 have records."""
     rig.create(**COMPACTED)
     create_topic(rig.target, rig.remote)
     rig.put(range(10))
@@ -82,8 +82,8 @@ def test_retry_does_not_take_a_cut_source_back(rig: Rig) -> None:
 
 
 def test_finding_stays_when_nothing_is_left_to_compare(rig: Rig) -> None:
-    """The records that replaced the lost ones are deleted, so a check alone would find nothing
-    wrong.
+    """The source lost records, and the records that replaced them are deleted. A new check would
+    have nothing to compare, so it must not withdraw SOURCE_DIVERGED.
     """
     rig.create()
     for start in range(0, 50, 10):
@@ -105,7 +105,9 @@ def test_finding_stays_when_nothing_is_left_to_compare(rig: Rig) -> None:
 
 
 def test_source_that_has_the_records_again_is_copied_on(rig: Rig) -> None:
-    """A check that finds the records equal withdraws the finding."""
+    """The source gets the lost records again. A check finds them equal, withdraws SOURCE_DIVERGED,
+    and the copy resumes.
+    """
     rig.create()
     for start in range(0, 50, 10):
         rig.put(range(start, start + 10))

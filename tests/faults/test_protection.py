@@ -1,4 +1,6 @@
-"""A lane's knowledge of the target's memory is current: the leaders, and the producer ID expiry."""
+"""A lane must know the target's current leaders and its current producer ID expiry. Otherwise it
+would assume that the target still remembers the flow's producer ID.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,13 @@ CHECKS_OFTEN = "import twinlog.lane.watches.expiry_watch as w; w.CHECK_EVERY_S =
 
 @pytest.fixture
 def quick_retry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let lanes repeat a check immediately if it still finds the old leader epoch."""
+    """Let lanes repeat a check soon if it still finds the old leader epoch."""
     monkeypatch.setattr("twinlog.control.lanes.partitions.RETRY_FAILED_S", 1.0)
 
 
 def lose_the_end_and_copy_more(rig: Rig, mirror: Mirror) -> None:
-    """Lose three of ten records by a restart that the controller does not count as an election, and
-    copy more.
+    """Remove the last three of ten records during a restart of the target, then copy ten more. The
+    controller does not count the restart as an election. All twenty records must be on the target.
     """
     rig.target.kill(1)
     cut_log(rig.target, rig.there, 7)
@@ -40,7 +42,9 @@ def lose_the_end_and_copy_more(rig: Rig, mirror: Mirror) -> None:
 
 @pytest.mark.usefixtures("quick_retry")
 def test_leader_that_lost_its_end_after_an_idle_copy(rig: Rig) -> None:
-    """The target has forgotten the producer ID as well, so it would accept any batch."""
+    """The target loses its last records while the copy is idle. It has also expired the producer
+    ID, so it would accept any batch, and the lane itself must detect the loss.
+    """
     rig.create()
     with rig.mirror() as mirror:
         for number in range(10):
@@ -53,7 +57,9 @@ def test_leader_that_lost_its_end_after_an_idle_copy(rig: Rig) -> None:
 
 @pytest.mark.usefixtures("quick_retry")
 def test_leader_that_lost_its_end_after_a_copy_that_never_sent(rig: Rig) -> None:
-    """The lane has not connected to that leader yet, so it notices no broken connection."""
+    """The target loses its last records before the lane has connected to the leader. The lane
+    notices no broken connection, and must detect the loss anyway.
+    """
     rig.create()
     for number in range(10):
         rig.put([number], age_ms=OLD)
@@ -78,7 +84,9 @@ def test_expiry_that_is_lowered_while_a_lane_copies(rig: Rig) -> None:
 
 
 def test_expiry_that_was_lowered_before_a_lane_began(rig: Rig) -> None:
-    """When the driver claimed its generation, the expiry was a day. Lanes end within a minute."""
+    """The expiry is lowered from a day to an hour after the driver has claimed its generation.
+    Lanes that begin later must use the new value.
+    """
     rig.create()
     rig.put(range(10), age_ms=2 * HOUR_MS)
     with rig.mirror(lease_s=4.0) as mirror:
@@ -90,8 +98,8 @@ def test_expiry_that_was_lowered_before_a_lane_began(rig: Rig) -> None:
 
 
 def protection(rig: Rig, mirror: Mirror) -> bool | None:
-    """Return whether the lane reports that the target certainly remembers the ID; None before a
-    report.
+    """Return True if the lane reports that the target certainly remembers the producer ID; None
+    before the lane's first report.
     """
     progress = mirror.partition(rig.here).progress
     return None if progress is None else progress.is_protected

@@ -1,5 +1,6 @@
-"""Records on which a transform fails, on real brokers: each once in the dead-letter topic, and each
-other one once on the target, although lanes are killed and the function decides anew each time.
+"""A transform fails on some records, on real brokers. Each of these records is once in the
+dead-letter topic, and each other record once on the target. Lanes are killed, and the function
+fails on other records each time.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ ALWAYS_FAILS = 40
 
 
 class Fails:
-    """Masks records, and fails for every fortieth, and now and then for another."""
+    """A function that masks records. It fails on every fortieth record always, and on other records
+    randomly.
+    """
 
     def __init__(self) -> None:
         self._dice = random.Random(3)
@@ -90,7 +93,7 @@ def test_lanes_killed_under_a_function_that_fails_for_some_records(
         for _ in range(KILLS):
             before = mirror.ranges
             eventually(lambda: mirror.ranges > before + 5, what="answers")  # noqa: B023
-            time.sleep(dice.uniform(0.0, 0.5))  # at any moment of the copy
+            time.sleep(dice.uniform(0.0, 0.5))  # kill at a random moment of the copy
             send_signals(mirror.leases.pids(), signal.SIGKILL)
             eventually(lambda: mirror.ranges > before + 6, what="a new lane")  # noqa: B023
         count = load.stop()

@@ -1,6 +1,8 @@
-"""Quotas that mute a connection for longer than its kernel waits: no connection breaks, no
-partition restarts, the flow is THROTTLED, and every record arrives once. Reads wait as well: the
-response to a throttled read has no topics, which does not mean that a topic is missing.
+"""Quotas that mute a connection for longer than its kernel waits.
+
+No connection breaks, no partition restarts, the flow is THROTTLED, and every record arrives once.
+Reads wait as well. The response to a throttled read has no topics, which does not mean that a topic
+is missing.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ pytestmark = [
 
 RECORD: Final = 400_000
 SLOW: Final = 30_000.0
-"""Bytes per second: a record mutes the connection for 13 s, and the kernel gives up after 10."""
+"""Quota in bytes per second. One record mutes the connection for 13 s, and the kernel gives it up
+after 10 s.
+"""
 
 RECORDS: Final = 24
 
@@ -37,7 +41,9 @@ RECORDS: Final = 24
 def limited(
     client: ClusterClient, rig: Rig, key: str, rate: float = SLOW, who: str = ""
 ) -> Iterator[None]:
-    """Set a quota on one cluster, by default for the flow's client ID."""
+    """Set a quota on one cluster while the block runs. `who`: the client ID, by default this
+    flow's.
+    """
     us = who or f"twinlog-{rig.flow}"
     quota(client, us, {key: rate})
     try:
@@ -47,8 +53,8 @@ def limited(
 
 
 def put(rig: Rig, numbers: range) -> None:
-    """Write each record in a transaction, so that a gap, and thus a row of the offset map, follows
-    it.
+    """Write each record in its own transaction. The marker is a gap after the record, so each
+    record has a row of the offset map.
     """
     for n in numbers:
         rig.put_at_once([rig.record(n, size=RECORD)])
@@ -67,7 +73,7 @@ def watch_until(rig: Rig, mirror: Mirror, count: int) -> set[str]:
 
 
 def has_rested(rig: Rig, mirror: Mirror) -> None:
-    """Check that nothing was reported, and the partition was never started again."""
+    """Check that the flow reported no error, and that the partition was never restarted."""
     assert dict(mirror.snapshots[0].errors) == {}
     assert len({row.term for row in rows(rig)}) == 1
     assert len(mirror.leases.jobs) == 1
@@ -79,7 +85,8 @@ def test_muted_for_longer_than_the_kernel_waits(rig: Rig) -> None:
     put(rig, range(RECORDS))
     with rig.mirror(lease_s=3_000.0) as mirror:
         with limited(rig.target_client, rig, "producer_byte_rate"):
-            # two minutes of it; the first records pass before a broker has anything to average
+            # copying these takes two minutes; the first records pass before the broker has a rate
+            # to average
             seen = watch_until(rig, mirror, 10)
             assert "THROTTLED" in seen
             has_rested(rig, mirror)
@@ -91,7 +98,9 @@ def test_muted_for_longer_than_the_kernel_waits(rig: Rig) -> None:
 
 
 def test_quota_that_begins_to_bind_under_a_pipeline(rig: Rig) -> None:
-    """The quota is unknown before the first response, when much could already be in flight."""
+    """A pipeline of requests could be in flight when the first response shows the quota. No
+    connection may break because of it.
+    """
     rig.create()
     for at in range(0, 4 * RECORDS, 4):
         rig.put(range(at, at + 4), size=RECORD // 8)
@@ -110,7 +119,9 @@ def test_quota_that_begins_to_bind_under_a_pipeline(rig: Rig) -> None:
 
 @pytest.mark.long
 def test_source_that_mutes_the_lanes(rig: Rig) -> None:
-    """A broker never returns more than the quota allows in ten seconds."""
+    """The source's quota mutes the lanes. A broker never returns more than ten seconds of its quota
+    allow. The partition must be shown as THROTTLED, and everything must be copied.
+    """
     rig.create()
     for n in range(2 * RECORDS):
         rig.put([n], size=RECORD // 8)
@@ -126,7 +137,7 @@ def test_source_that_mutes_the_lanes(rig: Rig) -> None:
 
 READ: Final = "consumer_byte_rate"
 PIECE: Final = 100_000
-"""Size of a record in bytes. A broker lets ten seconds of a quota pass, and then mutes the
+"""Size of a record in bytes. A broker accepts ten seconds' worth of a quota before it mutes the
 connection.
 """
 
@@ -153,7 +164,9 @@ def test_export_under_a_quota(rig: Rig, records: int, rate: float) -> None:
 
 
 def test_rows_are_read_under_a_quota(rig: Rig) -> None:
-    """The offset map and the state topic are read like this."""
+    """A quota throttles `read_to_end`, which reads the offset map and the state topic. All rows are
+    read.
+    """
     rig.create()
     rows = [(b"%d" % n, b"." * 2_000) for n in range(800)]
     append_rows(rig.source_client, rig.here, rows, rig.began_ms)

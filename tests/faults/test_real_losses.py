@@ -1,7 +1,9 @@
-"""Acknowledged records are lost by unclean elections on three real brokers: on the target, on the
-source, and on both. Nothing in the driver is modified. Records that a new leader epoch proves lost
-on the target are copied again, to the same offsets. If the source lost records, the partition
-stops, with the range that only the target still has.
+"""Acknowledged records are lost by unclean elections on three real brokers, with an unmodified
+driver: on the target, on the source, or on both.
+
+If a new leader epoch proves that the target lost records, they are copied again to the same
+offsets. If the source lost records, the partition stops and reports the range that only the target
+still has.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ LEASES = [
 ]
 
 SAFE = {"replication.factor": "3", "twinlog.state.topic.replication.factor": "3"}
-"""Settings of Twinlog's own topics, because two of three brokers are down for a while."""
+"""Settings that replicate Twinlog's own topics to all brokers, because two of three brokers are
+down for a while.
+"""
 GROUPS = {
     "emit.checkpoints.interval.seconds": "1",
     "sync.group.offsets.enabled": "true",
@@ -93,7 +97,9 @@ def put(rig: Rig, numbers: range) -> None:
 
 
 def refilled(rig: Rig, mirror: Mirror, count: int) -> None:
-    """Check that every record is there once, at its offset, and nothing is wrong any more."""
+    """Wait until every record is copied once, to its right offset, and no problem is reported any
+    more.
+    """
     rig.copied(count)
     mirror.eventually(lambda parts: [(p.state, p.code) for p in parts] == [("AT_END", "")])
     rig.same()
@@ -105,7 +111,9 @@ def refilled(rig: Rig, mirror: Mirror, count: int) -> None:
 
 @pytest.mark.parametrize("lost", [10, pytest.param(300, marks=pytest.mark.long)])
 def test_target_truncated_while_no_mirror_ran(losing_target: Rig, lost: int) -> None:
-    """This includes losing more records than the tail check compares."""
+    """The target loses records while no mirror runs. The next run copies them again, also if it
+    lost more than the tail check compares.
+    """
     rig = losing_target
     rig.create()
     put(rig, range(40))
@@ -142,7 +150,9 @@ def test_target_truncated_under_a_running_mirror(losing_target: Rig, lease_s: fl
 
 @pytest.mark.usefixtures("lasting_lead")
 def test_target_truncated_while_nothing_was_written(losing_target: Rig) -> None:
-    """Before it sends the next record, the lane checks the new leader's log."""
+    """The target loses records while the lane is idle. The lane checks the new leader's log before
+    it sends the next record, and copies the lost records again.
+    """
     rig = losing_target
     rig.create()
     put(rig, range(40))
@@ -154,21 +164,23 @@ def test_target_truncated_while_nothing_was_written(losing_target: Rig) -> None:
             mirror.eventually(lambda parts: parts[0].state == "AT_END")
         rig.put([60])
         refilled(rig, mirror, 61)
-        # by its metadata, or by the answer of the new leader, which remembers an earlier sequence
+        # the lane notices by its metadata, or because the new leader rejects the sequence number
         seen = {"TARGET_LEADER_CHANGED", "SEQUENCE_REFUSED"}
         eventually(lambda: seen & {*mirror.snapshots[0].errors})
         mirror.stop()
 
 
 def test_target_lost_a_part_with_holes_of_compaction(losing_target: Rig) -> None:
-    """The lost part spans several runs of the offset map, which is intact."""
+    """The target loses records of a compacted topic. They span several runs of the offset map,
+    which is intact, and are copied again.
+    """
     rig = losing_target
     rig.create(**COMPACTED)
     numbers = range(40)
-    for n in numbers:  # every second one is replaced by the one behind it
+    for n in numbers:  # the next record replaces every second record
         rig.put([n], keys={n: n - n % 2})
     left = [*range(1, 40, 2)]
-    rig.put([1000])  # a new segment: the cleaner leaves the newest one alone
+    rig.put([1000])  # begins a new segment, because the cleaner does not compact the newest segment
     rig.compacted([*left, 1000])
     with lost_tail(rig.target, rig.remote):
         copy_all(rig)
@@ -183,7 +195,9 @@ def test_target_lost_a_part_with_holes_of_compaction(losing_target: Rig) -> None
 
 @pytest.mark.usefixtures("lasting_lead")
 def test_groups_ahead_of_the_targets_new_end(losing_target: Rig) -> None:
-    """A group's offset is after the end for a while. Later the same record is there again."""
+    """The target loses records below a group's offset. The offset is after the log's end until the
+    same records are copied to the same offsets again.
+    """
     rig = losing_target
     rig.create()
     put(rig, range(40))
@@ -203,14 +217,14 @@ def test_groups_ahead_of_the_targets_new_end(losing_target: Rig) -> None:
 
 
 def test_target_that_lost_more_than_the_copy(losing_target: Rig) -> None:
-    """The target's log ends before the flow's first record, so nothing shows that record's
-    position.
+    """The target loses all records of the flow and some before them. Its log ends before the flow's
+    first record, so no record shows that position. The flow must report TARGET_TRUNCATED.
     """
     rig = losing_target
     rig.create()
     put(rig, range(10))
     with lost_tail(rig.target, rig.remote):
-        # records of an earlier life, deleted: ours begin behind them
+        # records of an earlier topic, since deleted, precede the flow's records
         produce(rig.target, rig.remote, [Outgoing(b"x", b"u%d" % n) for n in range(5)])
         delete_records(rig.target, rig.remote)
         copy_all(rig)
@@ -223,8 +237,8 @@ def test_target_that_lost_more_than_the_copy(losing_target: Rig) -> None:
 
 @pytest.mark.usefixtures("lasting_lead")
 def test_target_partition_without_a_leader(losing_target: Rig) -> None:
-    """The partition waits with its code. When it has a leader again, the records that it lost are
-    copied again.
+    """The target partition has no leader. The partition waits with its code, and the records that
+    the new leader lost are copied again.
     """
     rig = losing_target
     rig.create()
@@ -236,7 +250,7 @@ def test_target_partition_without_a_leader(losing_target: Rig) -> None:
             rig.copied(60)
             steps.leader_dies()
             put(rig, range(60, 70))
-            kill(mirror.leases.pids())  # and so it is looked at anew
+            kill(mirror.leases.pids())  # the next lane checks the partition again
             eventually(
                 lambda: mirror.snapshots[0].errors.get("NO_LEADER", 0) > 0,
                 what="NO_LEADER",
@@ -246,7 +260,9 @@ def test_target_partition_without_a_leader(losing_target: Rig) -> None:
 
 
 def test_follower_that_is_too_slow_for_the_request(losing_target: Rig) -> None:
-    """The leader appended the batch and responds 7 (REQUEST_TIMED_OUT). Nothing is duplicated."""
+    """The leader appended the batch, but its follower is too slow, so it responds with 7
+    (REQUEST_TIMED_OUT). No record is duplicated.
+    """
     rig = losing_target
     rig.create()
     put(rig, range(10))
@@ -272,14 +288,16 @@ def test_follower_that_is_too_slow_for_the_request(losing_target: Rig) -> None:
 
 
 def put_others(rig: Rig, numbers: range) -> None:
-    """Write other records to the source's new leader."""
+    """Write different records to the source's new leader, in batches of ten."""
     for at in numbers[::10]:
         rig.put([1000 + n for n in range(at, at + 10)])
 
 
 @pytest.mark.parametrize("lost", [pytest.param(20, marks=pytest.mark.long), 300])
 def test_source_truncated_and_rewritten_while_no_mirror_ran(losing_source: Rig, lost: int) -> None:
-    """This includes rewriting more records than the tail check compares."""
+    """The source loses records and gets others while no mirror runs. The partition stops, also if
+    more records were replaced than the tail check compares.
+    """
     rig = losing_source
     put(rig, range(40))
     copy_all(rig)
@@ -318,8 +336,8 @@ def test_source_truncated_and_rewritten_under_a_running_mirror(
 
 
 def test_both_lose_and_the_target_loses_more(losing_both: Rig) -> None:
-    """The rewritten source records are after those that the target lost, so no other record must be
-    kept.
+    """Both clusters lose records, and the source gets others. All replaced source records are after
+    those that the target lost, so no record exists only on the target, and the flow continues.
     """
     rig = losing_both
     put(rig, range(40))

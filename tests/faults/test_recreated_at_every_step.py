@@ -1,6 +1,8 @@
-"""A topic is deleted and re-created at every step of a start: source, target, map or state topic.
-No record of the new topic is mixed into a copy of the old one, none is duplicated, and a partition
-that cannot continue has a code.
+"""A topic is deleted and re-created at every step of a start: the source, the target, the map or
+the state topic.
+
+No record of the new topic is mixed into a copy of the old one, and no record is duplicated. A
+partition that cannot continue has a code.
 """
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ def quick_retry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def flow(rig: Rig) -> Rig:
-    """A flow of which ten records are copied, and five more wait."""
+    """A flow that has copied ten records; five more are on the source."""
     rig.create()
     rig.put(OLD[:10])
     rig.copy_once()
@@ -93,7 +95,7 @@ def recreate(rig: Rig, what: str) -> None:
 
 @contextmanager
 def started(rig: Rig, what: str, step: str, folder: Path) -> Iterator[Mirror]:
-    """A mirror in whose start the topic is re-created directly after the step."""
+    """Start a mirror, and re-create the topic directly after a step of its start."""
     if step in IN_LANE:
         reached, done = folder / "reached", folder / "done"
         prelude = WAITS.format(reached=str(reached), done=str(done), name=IN_LANE[step])
@@ -128,7 +130,9 @@ def _then(
 
 
 def is_settled(flow: FlowSnapshot, code: str = "") -> bool:
-    """Return whether all is copied, or the partition has stopped with a code."""
+    """Return True if all records are copied, or, with `code`, if the partition has stopped with
+    it.
+    """
     states = [(part.state, part.code) for part in flow.partitions]
     if code:
         return states == [("FAILED", code)]
@@ -151,8 +155,8 @@ def test_source(flow: Rig, step: str, tmp_path: Path) -> None:
     with started(flow, "source", step, tmp_path) as mirror:
 
         def is_written() -> bool:
-            """Return whether the code is reported after discovery, together with what only the
-            target has.
+            """Return True if the code is reported after a discovery. The message then names the
+            target's records.
             """
             (snapshot,) = mirror.snapshots
             is_code = is_settled(snapshot, "SOURCE_RECREATED")
@@ -179,8 +183,8 @@ def test_target(flow: Rig, step: str, tmp_path: Path) -> None:
 @every_step
 @pytest.mark.parametrize("what", ["map", "state"])
 def test_own_topic(flow: Rig, what: str, step: str, tmp_path: Path) -> None:
-    """The mirror continues exactly or stops with a code. The next process then does one of the two
-    as well.
+    """One of Twinlog's own topics is re-created. The mirror continues exactly or stops with a code,
+    and so does the next process.
     """
 
     def is_exact(mirror: Mirror) -> bool:

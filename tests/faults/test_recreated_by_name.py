@@ -1,5 +1,5 @@
-"""The target's brokers accept no topic IDs. A topic is deleted and re-created under
-the same name.
+"""The target's brokers do not accept topic IDs in requests. A topic that was re-created under the
+same name must still be detected.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from tests.support.topics import delete_records, delete_topic
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 BY_NAME = "import twinlog.lane.sides.target_side as t; t.VERSION_BY_ID = 99\n"
-"""Prelude of a lane for which brokers look like those before Kafka 4.1."""
+"""Prelude of a lane that treats brokers like those before Kafka 4.1, which do not accept topic IDs.
+"""
 
 NEVER_LOOKS_AT_IDS = (
     BY_NAME + "import twinlog.lane.sides.topic_by_name as n; n.SEEN_WITHIN_S = 1e9\n"
 )
-"""A lane that does not check topic IDs. The topic is re-created directly after the
-check of its ID.
+"""Prelude of a lane that checks the topic ID only once. The topic is re-created directly after this
+check.
 """
 
 STANDS_STILL = (
@@ -38,7 +39,7 @@ def stand_still():
         time.sleep(0.01)
 """
 )
-"""Prelude that stops a lane once, while the test re-creates the topic."""
+"""Prelude of a lane that stops once, so that the test can re-create the topic."""
 
 BEFORE_IT_READS_AN_ANSWER = (
     STANDS_STILL
@@ -66,7 +67,9 @@ def then_stand_still(self, connection, ready, now_ms):
 t.TargetSide.pump, t.TargetSide._submit_one = when_there_are_two, then_stand_still
 """
 )
-"""One batch is in flight when the topic is re-created, directly before the next batch."""
+"""Prelude of a lane that stops with one batch in flight, directly before it sends the next batch.
+The test then re-creates the topic.
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +83,7 @@ def test_it_is_copied_again_from_the_beginning(rig: Rig) -> None:
     with rig.mirror(prelude=BY_NAME) as mirror:
         rig.put(range(30))
         rig.copied(30)
-        for end in (40, 50):  # a moment after the last answer, and once more
+        for end in (40, 50):  # directly after the last response, and once more
             recreate_target(rig)
             rig.put(range(end - 10, end))
             rig.copied(end)
@@ -103,8 +106,8 @@ def test_it_is_copied_again_from_the_beginning(rig: Rig) -> None:
 def test_lane_is_stopped_while_the_topic_is_recreated(
     rig: Rig, tmp_path: Path, prelude: str
 ) -> None:
-    """Answers that the lane got before, however late it reads them, say nothing about the new
-    topic.
+    """The lane is stopped while the topic is re-created. It may read late the responses that it got
+    before, but must not apply them to the new topic.
     """
     rig.create()
     flag = tmp_path / "stand-still"
@@ -144,8 +147,8 @@ def test_twinlog_itself_deletes_and_recreates_it(rig: Rig) -> None:
 
 
 def test_batch_that_was_on_its_way_when_it_was_recreated(rig: Rig) -> None:
-    """The records of the batch are now at the start of the new topic. Nothing is written after them
-    until they are removed.
+    """A batch is in flight when the topic is re-created, so its records are at the start of the new
+    topic. Nothing is written after them until they are removed.
     """
     rig.create()
     with rig.mirror(prelude=NEVER_LOOKS_AT_IDS) as mirror:
@@ -154,7 +157,8 @@ def test_batch_that_was_on_its_way_when_it_was_recreated(rig: Rig) -> None:
         mirror.eventually(lambda parts: parts[0].lag == 0)
         recreate_target(rig)
         rig.put(range(30, 40))
-        # before it is asked what lies there, it may have failed by its id alone
+        # before the lane finds these records, it may have failed with a message about the topic ID
+        # alone
         found = "records [0, 10) of the new topic are this flow's"
         (part,) = mirror.eventually(lambda parts: found in parts[0].message)
         assert (part.state, part.code) == ("FAILED", "TARGET_RECREATED")

@@ -1,6 +1,6 @@
-"""Evidence that a start needs before it resumes, in shared and in keyed topics, on real brokers:
-lost rows of the map, gaps, late repeats, a mark whose records are gone. The same cases in memory:
-`unit/mirror/test_our_end.py`.
+"""Evidence that a start needs before it resumes in shared and in keyed topics, on real brokers. The
+cases are lost rows of the map, gaps, late repeats, and a mark whose records are gone.
+`unit/mirror/test_our_end.py` tests them in memory.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def is_compacted(rig: Rig, name: str) -> bool:
 
 
 def lose_rows(rig: Rig) -> None:
-    """Change the policy of the map's topic for a while, so that it loses rows."""
+    """Delete all rows of the offset map: a topic with the policy `delete` permits it."""
     name = offset_map_topic(rig.alias)
     apply_topic_configs(rig.target, name, {"cleanup.policy": "delete"})
     for partition in range(MAP_PARTITIONS):
@@ -58,20 +58,20 @@ def lose_rows(rig: Rig) -> None:
 
 
 def noted(rig: Rig) -> MappedCopies:
-    """Return which copies have rows according to the state topic."""
+    """Return the copies that have map rows according to the state topic."""
     rows = read_to_end(rig.target_client, STATE_TOPIC, 0)
     return mapped_copies(rig.flow, [(r.key, r.value) for r in rows])
 
 
 def wanted(rig: Rig) -> FlowIntents:
-    """Return the intents in the state topic."""
+    """Return the flow's intents in the state topic."""
     rows = read_to_end(rig.target_client, STATE_TOPIC, 0)
     return flow_intents(rig.flow, [(r.key, r.value) for r in rows])
 
 
 @pytest.fixture(params=["own", "identity", "keyed"])
 def kind(request: pytest.FixtureRequest, rig: Rig) -> tuple[Rig, Mapping[str, str]]:
-    """A flow of each kind, to copy 20 records first."""
+    """A flow of each kind (prefixed, identity, keyed), with 20 records to copy, and its keys."""
     rig.prefixed = request.param != "identity"
     rig.create()
     if request.param == "keyed":
@@ -148,8 +148,8 @@ def test_the_policy_is_put_right_while_a_mirror_runs(
 
 
 def test_a_partition_without_a_row_takes_no_other_along(rig: Rig) -> None:
-    """A partition without a row does not affect others. It has no leader, or has stopped for
-    another reason, since the topic was created.
+    """A partition has no map row because it has had no leader, or was stopped for another reason,
+    since the topic was created. Other partitions must not be affected.
     """
     create_topic(rig.source, rig.topic, partitions=2)
     create_topic(rig.target, rig.remote, partitions=2)
@@ -176,7 +176,9 @@ def test_a_partition_without_a_row_takes_no_other_along(rig: Rig) -> None:
 def test_rows_are_noted_again_in_a_state_topic_that_was_recreated(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The map may have lost them, so the mirror writes them again."""
+    """The state topic was re-created and lacks the note of which partitions have map rows. The map
+    may have lost rows as well, so the mirror writes its rows and the note again.
+    """
     monkeypatch.setattr("twinlog.control.duties.own_topics.OwnTopics.interval_s", 0.5)
     rig.create()
     rig.put(range(10))
@@ -196,8 +198,8 @@ def test_rows_are_noted_again_in_a_state_topic_that_was_recreated(
 def test_intents_are_written_again_to_a_recreated_state_topic(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The intents were not revoked, so they are written again. Neither duties nor new topics wait
-    for that.
+    """The state topic was re-created, so the intents in it are gone, although no user revoked them.
+    The mirror writes them again. Neither duties nor new topics wait for that.
     """
     monkeypatch.setattr("twinlog.control.duties.own_topics.OwnTopics.interval_s", 0.5)
     rig.create()
@@ -225,7 +227,7 @@ def test_intents_are_written_again_to_a_recreated_state_topic(
         mirror.stop()
 
 
-# -- records of ours are missing, or come twice
+# -- records of this flow are missing or duplicated
 
 
 @pytest.mark.parametrize("prefixed", [True, False], ids=["own", "identity"])
@@ -267,7 +269,7 @@ def test_a_late_repeat_is_extra_and_no_text_says_to_delete_an_application_s_topi
     assert prefixed or "do not delete it" in message
 
 
-# -- what lies behind the mark is gone
+# -- the records after the mark are gone
 
 
 def test_killed_and_emptied_after_a_mark_that_is_seconds_old(rig: Rig) -> None:
@@ -327,8 +329,8 @@ def test_where_a_copy_that_was_taken_over_ended_stays_known(rig: Rig) -> None:
 
 @pytest.mark.parametrize("begins_anew", [False, True], ids=["idle", "before our next"])
 def test_a_late_repeat_beside_a_running_copy_is_extra(rig: Rig, *, begins_anew: bool) -> None:
-    """The repeated batch has this flow's own producer ID, so it counts as extra and not as another
-    flow's.
+    """A late batch repeats records of this flow beside the running copy. It has the flow's own
+    producer ID, so the code is EXTRA_RECORDS and not that of another client's records.
     """
     rig.prefixed = False
     rig.create()
@@ -344,7 +346,7 @@ def test_a_late_repeat_beside_a_running_copy_is_extra(rig: Rig, *, begins_anew: 
             rig.put(range(8, 10))
         mirror.eventually(lambda parts: parts[0].code == "EXTRA_RECORDS")
         mirror.stop()
-    # a check of the idle end that comes first leaves no time for our next
+    # if a check of the idle end comes first, the lane cannot send its next records
     assert len(rig.numbers()) in ((11, 13) if begins_anew else (11,))
     code, message = rig.fail_once()
     assert code == "EXTRA_RECORDS", message

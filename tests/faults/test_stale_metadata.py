@@ -1,5 +1,5 @@
-"""A broker with stale metadata omits existing topics and lists itself as alive. That is no reason
-to end as done, or to give a topic back.
+"""A broker with stale metadata omits existing topics and reports itself as alive. A run with --once
+must not end as done because of it, and a topic must not be released.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ KEYS: Final = {"replication.factor": "1", "twinlog.state.topic.replication.facto
 
 
 def of_broker(cluster: LocalCluster, number: int) -> ClusterClient:
-    """Return a client that knows only this broker until it has learned of the others."""
+    """Return a client that first knows only this broker. It learns the other brokers from the
+    broker's metadata.
+    """
     address = cluster.bootstrap.split(",")[number - 1]
     return ClusterClient(settings_for(address), patience=HURRIED)
 
@@ -42,8 +44,8 @@ def shows(cluster: LocalCluster, number: int, topic: str) -> bool:
 
 @pytest.fixture
 def old_answer(source3: LocalCluster) -> Iterator[Callable[[str], ClusterMetadata]]:
-    """Return the metadata of a broker that was frozen while a topic was created, before it can
-    catch up.
+    """Return a function that creates a topic and returns the metadata of a broker that was frozen
+    during the creation, before the broker can catch up.
     """
     others = [1, 2]
 
@@ -86,11 +88,11 @@ def test_broker_that_was_frozen_is_not_taken_at_its_word(
         eventually(lambda: shows(source3, BEHIND, rig.topic), what="the broker catches up")
         now = rig.source_client.metadata(None)
         require_gone(rig.source_client, now, [rig.topic])
-        require_gone(rig.source_client, now, [f"{rig.topic}-never"])  # no broker lists it
+        require_gone(rig.source_client, now, [f"{rig.topic}-never"])  # a topic that no broker lists
 
 
 class FirstLooksLack:
-    """For one alias, the first `looks` queries for all topics omit one topic."""
+    """Lets the first `looks` queries for all topics of one cluster omit one topic."""
 
     def __init__(self, alias: str, topic: str, looks: int) -> None:
         self._alias, self._topic, self.left = alias, topic, looks

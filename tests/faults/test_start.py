@@ -1,4 +1,6 @@
-"""Where a copy begins (`twinlog.start`). This is evaluated once, and fixed by the first map row."""
+"""Where a copy begins (`twinlog.start`). The setting is evaluated once per partition, and the first
+map row fixes the result.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def time_of(rig: Rig, number: int) -> str:
 
 @pytest.mark.parametrize(("since", "left"), [(5, range(5, 20)), (12, range(15, 20))])
 def test_a_time_is_the_first_record_that_is_not_older(rig: Rig, since: int, left: range) -> None:
-    """Records 10 to 14 are an hour older than their neighbours."""
+    """The setting is a time. Records 10 to 14 are an hour older than their neighbors. The copy
+    begins at the first record that is not older than the time, and copies all later records.
+    """
     rig.create()
     rig.put(range(10))
     rig.put(range(10, 15), age_ms=HOUR_MS)
@@ -55,8 +59,8 @@ def test_a_time_in_a_compacted_topic(rig: Rig) -> None:
 )
 @pytest.mark.parametrize("start", ["latest", "a time that has not come"])
 def test_the_end_is_where_it_was_when_the_copy_began(rig: Rig, start: str) -> None:
-    """A run without records to copy keeps the position, so records before the next
-    run are copied.
+    """The first run has no record to copy, but fixes the position. So the next run copies the
+    records that were written in between.
     """
     keys = at(rig, start if start == "latest" else time_of(rig, 3000))
     rig.create()
@@ -72,7 +76,9 @@ def test_the_end_is_where_it_was_when_the_copy_began(rig: Rig, start: str) -> No
 
 
 def test_the_latest_committed_record_leaves_an_open_transaction_to_be_copied(rig: Rig) -> None:
-    """With read_committed a log ends at its last stable offset, as for any consumer."""
+    """With read_committed a log ends at its last stable offset. A copy that begins at `latest`
+    therefore copies the open transaction's records after their commit.
+    """
     rig.create()
     rig.put(range(3))
     keys = at(rig, "latest")
@@ -103,8 +109,8 @@ def test_an_offset_that_retention_took_is_the_first_one_left(rig: Rig) -> None:
 
 @pytest.mark.parametrize("of_new", ["earliest", "start"])
 def test_topics_created_while_the_mirror_runs(rig: Rig, of_new: str) -> None:
-    """`latest` skips records that were written before the topic was discovered, as MirrorMaker 2
-    does.
+    """A topic is created while the mirror runs. With `latest`, records that were written before its
+    discovery are skipped, as by MirrorMaker 2; with `earliest` they are copied.
     """
     rig.create()
     rig.put(range(5))
@@ -132,7 +138,9 @@ def test_topics_created_while_the_mirror_runs(rig: Rig, of_new: str) -> None:
 
 @pytest.mark.witness("a topic that is created while no mirror runs is copied completely")
 def test_topics_created_while_no_mirror_runs(rig: Rig) -> None:
-    """This includes the case that the process that first finds it dies before its first row."""
+    """A topic is created while no mirror runs, and is copied as `twinlog.start.new` says. This is
+    so even if the process that discovers the topic dies before it writes the topic's first row.
+    """
     rig.create()
     rig.put(range(5))
     old, later = f"{rig.topic}-old", f"{rig.topic}-later"
@@ -143,7 +151,7 @@ def test_topics_created_while_no_mirror_runs(rig: Rig) -> None:
     create_topic(rig.source, later)
     produce(rig.source, later, [Outgoing(value=b"first")])
     keys |= {f"{rig.flow}.topics": f"{rig.topic}.*"}
-    # a process that finds it, and ends before its first row
+    # a process that discovers the topic and ends before it writes the topic's first row
     (flow,) = load(rig.config(keys), environment={}).flows
     found = flow_setup(flow).prepare(once=False)
     assert {plan.source.topic for plan in found.plans if plan.is_new} == {later}

@@ -1,5 +1,5 @@
-"""The state topic is read once per process and cluster, and again when its rows may have changed.
-Claims do not accumulate in it.
+"""A process reads the state topic of a cluster once, and again only when its rows may have changed.
+Old claims do not accumulate in the topic.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ STATE = TopicPartition(STATE_TOPIC, 0)
 
 @pytest.fixture
 def state(rig: Rig) -> Rig:
-    """Return the state of a flow whose target has a state topic."""
+    """A rig whose target has an empty state topic."""
     ensure_compacted_topic(rig.target_client, STATE_TOPIC, partitions=1, replication_factor=1)
     return rig
 
 
 def write(rig: Rig, numbers: range) -> None:
-    """Write a row with each number as a producer ID."""
+    """Write one row for each number, with the number as the producer ID."""
     rows = [has_written_row(rig.flow, number) for number in numbers]
     append_rows(rig.target_client, STATE, rows, rig.began_ms)
 
@@ -76,7 +76,7 @@ def test_each_row_is_read_once_for_all_flows_of_a_process(
         followers = [StateReader(client, state.flow) for client in clients]
         assert all({*range(50)} <= one.read().producers for one in followers)
         write(state, range(50, 52))
-        # who decides reads to the end
+        # a reader that makes a decision reads to the end of the topic
         assert all({*range(52)} <= one.read().producers for one in followers)
         assert all(known(client, state) == {*range(52)} for client in clients)
         for _ in range(70):
@@ -88,8 +88,8 @@ def test_each_row_is_read_once_for_all_flows_of_a_process(
 
 
 def test_a_topic_that_was_recreated_is_another_one(state: Rig) -> None:
-    """The new topic is longer than the old one, so its length does not show that it is
-    another one.
+    """The state topic was re-created, and the new topic is longer than the old one. Its length does
+    not show the change, but the readers must read it from its begin.
     """
     write(state, range(5))
     assert known(state.target_client, state) == {*range(5)}
@@ -116,8 +116,8 @@ def test_rows_that_were_deleted_are_gone(state: Rig) -> None:
 
 
 def test_rows_in_the_room_of_lost_ones_are_read(state: Rig) -> None:
-    """The log loses its end and then grows longer than before, so only the leader epoch shows the
-    loss.
+    """The state topic loses its last rows and then grows longer than before. Only the leader epoch
+    shows the loss, and the readers must read the new rows.
     """
     write(state, range(5))
     last = [row.offset for row in read_to_end(state.target_client, *STATE)][-1]
@@ -131,7 +131,7 @@ def test_rows_in_the_room_of_lost_ones_are_read(state: Rig) -> None:
 
 
 def write_again(rig: Rig, numbers: range) -> bool:
-    """Write the rows again. Return False if the leader is not ready yet."""
+    """Write the rows. Return False if the leader is not ready yet."""
     try:
         write(rig, numbers)
     except TwinlogError:
@@ -140,7 +140,7 @@ def write_again(rig: Rig, numbers: range) -> bool:
 
 
 def claims(rig: Rig) -> list[tuple[str, int]]:
-    """Return kinds and generations of the claims that the log cleaner would leave."""
+    """Return the kind and generation of each of the flow's claims that remain after compaction."""
     newest = {row.key: row.value for row in read_to_end(rig.target_client, *STATE)}
     parts = (read_row(key, value)[0] for key, value in newest.items() if key and value)
     found = ((p[2], p[3]) for p in parts if p[1] == rig.flow and p[2] in ("generation", "closed"))
@@ -157,7 +157,7 @@ def test_a_leader_removes_earlier_claims_and_keeps_their_producer_ids(rig: Rig) 
     assert claims(rig) == [("closed", 2), ("generation", 2)]
     assert winning_claims(state_rows(rig.target_client))[rig.flow].is_closed
     assert newest.generation == 2
-    # a claim under another id, which nobody closed: that of a process that was killed
+    # a claim under another producer ID that was never closed, because its process was killed
     producer_id = newest.producer_id + 1
     killed = structs.replace(newest, generation=3, claimant="killed", producer_id=producer_id)
     append_rows(rig.target_client, STATE, [killed.encode()], rig.began_ms)
@@ -190,7 +190,7 @@ def test_claims_of_set_ups_that_fail_do_not_pile_up(
 
 
 def claimed(setup: FlowSetup) -> int:
-    """Return the generation of another attempt, which fails."""
+    """Return the generation that another failing set-up has claimed, or -1 if it claimed none."""
     with pytest.raises(TwinlogError):
         setup.prepare(once=False)
     return -1 if setup.claims.own_claim is None else setup.claims.own_claim.generation

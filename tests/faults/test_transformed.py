@@ -1,6 +1,6 @@
-"""Transformed partitions on real brokers: each surviving record arrives once, masked and in order,
-and the map is right, although lanes are killed and the function returns different results each
-time.
+"""Transformed partitions on real brokers. Lanes are killed, and the function returns different
+results each time. Each remaining record arrives once, masked and in order, and the offset map is
+right.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ LEASES = 4
 
 
 class Mask:
-    """Filters most records, and masks the others with a different value each time."""
+    """A function that filters out most records. It masks the others with a different value each
+    time.
+    """
 
     def __init__(self) -> None:
         self.dropped: set[int] = set()
@@ -72,7 +74,7 @@ def test_lanes_killed_under_a_function_that_decides_again(
         for _ in range(KILLS):
             before = mirror.ranges
             eventually(lambda: mirror.ranges > before + 5, what="answers")  # noqa: B023
-            time.sleep(dice.uniform(0.0, 0.5))  # at any moment of the copy
+            time.sleep(dice.uniform(0.0, 0.5))  # kill at a random moment of the copy
             send_signals(mirror.leases.pids(), signal.SIGKILL)
             eventually(lambda: mirror.ranges > before + 6, what="a new lane")  # noqa: B023
         count = load.stop()

@@ -1,5 +1,6 @@
-"""A source is truncated and refilled under an idle copy whose start compared no record. The first
-fetch sends the epoch of the source's own record before the position, so the truncation is detected.
+"""A source is truncated and refilled under an idle copy. The copy's start compared no record, so it
+knows no leader epoch. Its first fetch sends the epoch of the source's own record before the
+position, so the truncation is detected.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def fill(rig: Rig) -> None:
 
 
 def refill(rig: Rig) -> None:
-    """Replace records 30 to 49, and write more."""
+    """Replace records 30 to 49 by different ones, and write thirty more."""
     put_others(rig, range(30, 50))
     put_others(rig, range(50, 80))
 
@@ -68,8 +69,8 @@ def test_idle_copy_by_key(rig: Rig) -> None:
 
 
 def test_finding_of_the_first_seconds_after_a_takeover_is_kept(rig: Rig) -> None:
-    """Lanes of the killed process may still write, so there is no alarm yet, but nothing is
-    forgotten.
+    """The source is truncated directly after a takeover. Lanes of the killed process may still
+    write, so SOURCE_DIVERGED may not be reported yet, but the finding is kept and reported later.
     """
     fill(rig)
     with Driver(rig.config(), lanes=1) as first:

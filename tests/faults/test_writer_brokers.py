@@ -1,5 +1,5 @@
-"""Brokers die while DataFrames are written: leaders of partitions, coordinators of the transaction
-and of its mark.
+"""Brokers die while DataFrames are written: leaders of partitions, the coordinator of the
+transaction, and the coordinator of the group that has its mark.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def test_brokers_die_one_after_the_other(
     def goes_on(behind: int) -> bool:
         nonlocal running
         if running.poll() not in (None, 0):
-            running = loop.start()  # as whoever supervises a query
+            running = loop.start()  # restart it as the supervisor of a query would
         return loop.noted() >= min(behind, BATCHES - 1)
 
     for node in sorted(source3.broker_pids):
@@ -54,8 +54,9 @@ def test_brokers_die_one_after_the_other(
 def test_the_coordinator_dies_in_the_end_of_a_transaction(
     source3: LocalCluster, fresh_topic: str, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """The coordinator's response is lost. The next coordinator still has the transaction open, or
-    completes its end.
+    """The transaction's coordinator dies while it ends the transaction, so its response is lost.
+    The next coordinator completes the end, or still has the transaction open. The write must
+    succeed in both cases.
     """
     create_topic(source3, fresh_topic, 3, replication_factor=3)
     options = options_for(source3.bootstrap, fresh_topic, f"query-{uuid.uuid4()}")
@@ -89,14 +90,16 @@ PATIENT: Final = {
     "transaction.state.log.replication.factor": "1",
     "offsets.topic.replication.factor": "1",
 }
-"""Settings for a frozen broker that continues to lead. Elsewhere it does so for some seconds."""
+"""Config of brokers that do not replace a frozen broker as leader. With default settings they do so
+after some seconds.
+"""
 
 
 def test_a_leader_is_unreachable_while_a_write_is_committed(
     fresh_topic: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The coordinator has committed, and cannot inform this leader. After an error, a write without
-    `writeId` would be repeated.
+    """The coordinator has committed the transaction, but cannot write the marker at an unreachable
+    leader. The write must not fail, because a write without `writeId` would then be repeated.
     """
     with LocalCluster("two", brokers=2, config=PATIENT, jvm_flags=QUICK_JVM) as cluster:
         create_topic(cluster, fresh_topic, 2)

@@ -1,4 +1,4 @@
-"""A standalone cluster of Spark, and orders that a mirror on it copies."""
+"""A standalone cluster of Spark, and a topic of orders for a mirror that runs on it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from twinlog.sandbox import LocalCluster
 
 @pytest.fixture
 def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with an operator's settings for master, workers and mirror."""
+    """A $SPARK_CONF_DIR with an operator's settings for the master, the workers and the mirror."""
     folder = tmp_path / "conf"
     folder.mkdir()
     lines = {
@@ -32,14 +32,14 @@ def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def quick_jvms(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Settings for launchers, daemons, drivers and executors that live for seconds."""
+    """Set JVM options for launchers, daemons, drivers and executors that live only for seconds."""
     monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
 
 
 @pytest.fixture
 def cluster(tmp_path: Path, conf: Path, quick_jvms: None) -> Iterator[Cluster]:
-    """A cluster that is not started yet."""
+    """A cluster without a running master. It is ended after the test."""
     cluster = Cluster(tmp_path)
     try:
         yield cluster
@@ -51,7 +51,7 @@ def cluster(tmp_path: Path, conf: Path, quick_jvms: None) -> Iterator[Cluster]:
 def orders(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> Orders:
-    """A topic with 3000 orders."""
+    """A topic with 3000 orders, and the configuration of a mirror that copies it."""
     create_topic(source_cluster, fresh_topic, partitions=PARTITIONS)
     file = config(tmp_path, source_cluster, target_cluster, fresh_topic)
     made = Orders(source=source_cluster, target=target_cluster, topic=fresh_topic, file=file)

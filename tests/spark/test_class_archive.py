@@ -1,5 +1,5 @@
-"""Spark's start loads classes from an archive if there is one, and no Python module that only
-DataFrames need.
+"""When Spark starts, its JVM loads classes from an archive if one exists. The process imports no
+Python module that only DataFrames need.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 
 def maps_of_the_jvm() -> str:
-    """Return the files that the JVM of a started Spark has mapped, after a job."""
+    """Start Spark and run a job. Return the list of files that its JVM has mapped."""
     engine = start_spark(None, 1)
     try:
         assert engine.context.parallelize([1, 2], 2).count() == 2

@@ -1,4 +1,6 @@
-"""A mirror on a standalone cluster whose workers, masters and leaders come and go."""
+"""A mirror on a standalone cluster of Spark, whose workers, masters and leaders are started and
+killed.
+"""
 
 from __future__ import annotations
 
@@ -150,24 +152,26 @@ def test_lanes_follow_the_slots_of_workers_that_come_and_go(
 
 
 def lanes_of_last_lease(mirror: Command) -> int:
-    """Return the lanes of the newest running job, by Spark's page."""
+    """Return the number of lanes of the newest running lease, as Spark's page reports it."""
     assert mirror.process.poll() is None
     return int(newest_lease()["numTasks"])
 
 
 def newest_lease() -> Any:
-    """Return the newest job."""
+    """Return the newest job of a lease."""
     return max(leases("jobs"), key=lambda one: int(one["jobId"]))
 
 
 def leases(what: str, port: int = 4040) -> list[Any]:
-    """Return the jobs or stages of lanes. One that waits for an executor may have run before."""
+    """Return the jobs or stages of leases, as Spark's page reports them. A stage that is waiting
+    for an executor may have run before.
+    """
     found = [one for one in of_the_page(what, port) if "lease" in one.get("description", "")]
     return [one for one in found if " copied " not in one["description"]]
 
 
 def of_the_page(what: str, port: int = 4040) -> Any:
-    """Return the REST answer of Spark's page for its only application."""
+    """Return the REST response of Spark's page about its only application."""
     at = f"http://127.0.0.1:{port}/api/v1/applications"
     (application,) = answer_of(at)
     return answer_of(f"{at}/{application['id']}/{what}")
@@ -233,7 +237,7 @@ def test_sparks_configuration_and_options_count_and_its_history_has_a_clean_end(
         assert settings["spark.speculation"] == "false"
         assert settings["spark.ui.retainedJobs"] == "7"
         (job,) = leases("jobs", port)
-        # generations count for all flows of a target
+        # generations are counted over all flows of a target
         assert re.fullmatch(
             rf"{orders.flow}: lease 1 of generation \d+, 1 lane", job["description"]
         )
@@ -286,7 +290,7 @@ def _try_options_of_spark_submit(
         def executor_memory() -> str | None:
             try:
                 return str(dict(of_the_page("environment")["sparkProperties"])[EXECUTOR_MEMORY])
-            except json.JSONDecodeError:  # a text, while Spark starts
+            except json.JSONDecodeError:  # the response is plain text while Spark starts
                 return None
 
         eventually(lambda: executor_memory() == "600m")

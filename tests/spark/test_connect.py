@@ -1,4 +1,4 @@
-"""`format("twinlog")` over Spark Connect, with a server that a process starts for itself."""
+"""`format("twinlog")` over Spark Connect, with a server that the client process starts."""
 
 from __future__ import annotations
 
@@ -80,7 +80,9 @@ for _ in range(2):
 
 
 def over_connect(script: str, *arguments: str) -> list[str]:
-    """Run a script over Spark Connect, and return its output. Its server ends with it."""
+    """Run a script over Spark Connect, and return its output lines. The server ends with the
+    script.
+    """
     done = subprocess.run(
         [sys.executable, "-c", f"{script}spark.stop()", *arguments],
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
@@ -104,7 +106,9 @@ def topic(source_cluster: LocalCluster, fresh_topic: str) -> str:
 def test_a_batch_runs_over_spark_connect_and_a_mirror_needs_more(
     source_cluster: LocalCluster, topic: str
 ) -> None:
-    """Spark knows the format by itself. Registering it again does no harm."""
+    """A batch runs over Spark Connect, where Spark finds the format without registration;
+    registering it again has no effect. A mirror is refused.
+    """
     said = over_connect(CONNECT, source_cluster.bootstrap, topic)
     assert said == ["[1, 3, 5, 7, 9]", "pyspark.sql.connect.session [1, 3, 5, 7, 9]"]
     said = over_connect(CONNECT + MIRROR, source_cluster.bootstrap, topic)
@@ -116,8 +120,8 @@ def test_a_batch_runs_over_spark_connect_and_a_mirror_needs_more(
 def test_a_copy_over_spark_connect(
     source_cluster: LocalCluster, target_cluster: LocalCluster, topic: str, tmp_path: Path
 ) -> None:
-    """A batch of a mirrored topic joins its source. A stream of it has the same positions, while it
-    runs and after a restart.
+    """A batch that reads a mirrored topic can be joined with its source. A stream reads the same
+    source positions, while it runs and after a restart.
     """
     with Rig(source_cluster, target_cluster, tmp_path) as rig:
         rig.topic = topic

@@ -1,4 +1,6 @@
-"""Mirrors in containers: on a real YARN, and the pods that `spark-submit` creates on Kubernetes."""
+"""Mirrors in containers: on a real YARN, and in the pods that `spark-submit` creates on
+Kubernetes.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ sys.exit(sum(flow.records for flow in result.flows) != 3000)
 
 
 BARE: Final = Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}"
-"""A Python without Twinlog, as on a node of a cluster."""
+"""A Python without Twinlog, like the one on a node of a cluster."""
 
 
 @pytest.fixture
@@ -105,8 +107,8 @@ def test_executors_and_drivers_are_containers_of_yarn(
 def takes_over_in_a_container(
     orders: Orders, yarn: Yarn, folder: Path, submitting: tuple[str, ...]
 ) -> None:
-    """Submit a standby in cluster mode, which YARN ends unless it starts an application, and kill
-    the leader.
+    """Submit a standby in cluster mode, which YARN would kill if it started no Spark application in
+    time. Kill the leader, and check that the standby takes over.
     """
     patience = {"am.waitTime": "60s", "maxAppAttempts": "1", "submit.waitAppCompletion": "false"}
     words = words_of({f"spark.yarn.{key}": value for key, value in patience.items()})
@@ -127,7 +129,7 @@ def is_settled(application: Mapping[str, Any]) -> bool:
 
 
 class ApiServer(ThreadingHTTPServer):
-    """Stores the resources that it gets, like an API server, but creates no pod."""
+    """Stores the resources that clients create, as an API server does. It creates no pods."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), ApiRequest)
@@ -144,7 +146,7 @@ class ApiServer(ThreadingHTTPServer):
         super().server_close()
 
     def require_valid(self) -> None:
-        """Raise an error if a resource differs from the API's schema."""
+        """Raise an error if a stored resource differs from the API's schema."""
         for resource in self.kept.values():
             newest = kubernetes_validate.latest_version()
             kubernetes_validate.validate(resource, newest, strict=True)

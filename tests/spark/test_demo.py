@@ -1,4 +1,6 @@
-"""The demo as users run it: both sides end identical, and no process, port or folder is left."""
+"""The demo as users run it. Both clusters are identical in the end, and no process, port or folder
+remains.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("sp
 
 @pytest.fixture
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder for temporary files of the demo's processes."""
+    """The folder for temporary files of the demo's processes. It is set as TMPDIR."""
     folder = tmp_path / "scratch"
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
@@ -34,7 +36,9 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Traces:
-    """Everything that a demo started, noted while it runs (brokers are not its children)."""
+    """The processes and ports that a demo has started, including its brokers, which are not its
+    children.
+    """
 
     def __init__(self, demo: Command, scratch: Path) -> None:
         mine = str(scratch)
@@ -67,7 +71,9 @@ def _answers(port: int) -> bool:
 
 
 class Page:
-    """The page of the demo, or of a mirror of it, at the printed address."""
+    """The page of a demo, or of a mirror of the demo's clusters, at the address that it has
+    printed.
+    """
 
     def __init__(self, command: Command) -> None:
         eventually(lambda: "http://" in command.stdout)
@@ -92,7 +98,9 @@ class Page:
 
 
 def left_in(folder: Path) -> list[str]:
-    """Return the remaining files, without the JVM's own and the empty folder of status files."""
+    """Return the remaining files. Files of JVMs and the empty folder of status files do not
+    count.
+    """
     found = [path for path in folder.rglob("*") if path.is_file()]
     return [str(path) for path in found if "hsperfdata" not in str(path)]
 
@@ -114,22 +122,22 @@ def test_ends_identical_after_its_time(tmp_path: Path, scratch: Path) -> None:
 
 
 class End(NamedTuple):
-    """A cause that ends a demo early, and the expected messages."""
+    """An event that ends a demo early, and the expected messages."""
 
     begins: Callable[[Command, Path], object]
-    """Returns when the end may begin."""
+    """Waits until the event is to happen."""
     comes: Callable[[Command], None]
     code: int = 0
     says: str = "source and target are identical"
-    """Text in its last line."""
+    """Text that the last line on stdout must contain."""
     error: str = ""
-    """Pattern for its last line on stderr, if there is one."""
+    """Pattern of the last line on stderr, or empty if stderr must be empty."""
     disk: str = ""
-    """Size of the disk for temporary files, if it has its own."""
+    """Size of a separate disk for temporary files, or empty if there is none."""
 
 
 def to_its_group(number: signal.Signals) -> Callable[[Command], None]:
-    """Signal the process group, like a terminal and `timeout`."""
+    """Return a function that signals the demo's process group, as a terminal and `timeout` do."""
     return lambda demo: os.killpg(demo.pid, number)
 
 
@@ -153,7 +161,7 @@ def is_paused_and_resumed(demo: Command, scratch: Path) -> None:
 def hears_nothing_of_its_mirror(demo: Command, scratch: Path) -> None:
     copies(demo, scratch)
     psutil.Process(demo.pid).suspend()
-    time.sleep(3)  # its mirror reports once a second, and nobody reads it
+    time.sleep(3)  # the mirror reports once a second, but the suspended demo reads nothing
 
 
 def has_no_mirror_any_more(demo: Command, scratch: Path) -> None:
@@ -165,8 +173,8 @@ def has_no_mirror_any_more(demo: Command, scratch: Path) -> None:
 
 
 def has_another_mirror(demo: Command, scratch: Path) -> None:
-    """Kill the demo's mirror before it serves its page. The command that the demo prints mirrors
-    instead.
+    """Kill the demo's mirror before it serves its page. Then run the mirror command that the demo
+    prints instead.
     """
     mirror = eventually(lambda: mirror_of(demo))
     assert mirror is not None
@@ -192,7 +200,7 @@ def kill_a_broker(demo: Command) -> None:
 
 
 def fill_its_disk(demo: Command) -> None:
-    """Fill the disk completely. Its own mounts are visible only below its root."""
+    """Fill the disk completely. The demo's own mounts are visible only below its root in /proc."""
     file = Path(f"/proc/{demo.pid}/root{os.environ['TMPDIR']}/filled")
     with file.open("wb", buffering=0) as opened, pytest.raises(OSError, match="No space left"):
         while True:
@@ -257,7 +265,7 @@ def test_however_it_ends_it_leaves_nothing(tmp_path: Path, scratch: Path, end: E
         else:
             assert demo.stderr.strip() in ("", "shutting down; a second signal stops immediately")
         assert traces.are_gone()
-        if end.code < 0:  # then others tidy up
+        if end.code < 0:  # after a SIGKILL, other processes clean up
             eventually(lambda: left_in(scratch) == [])
         assert left_in(scratch) == []
 
@@ -276,6 +284,6 @@ def _all(scratch: Path) -> list[psutil.Process]:
 
 
 def mirror_of(demo: Command) -> psutil.Process | None:
-    """Return the process of the demo's mirror, or None if it has not begun."""
+    """Return the process of the demo's mirror, or None if it has not been started yet."""
     below = psutil.Process(demo.pid).children()
     return next((one for one in below if "spawn_main" in " ".join(_command_line(one))), None)

@@ -1,4 +1,4 @@
-"""`twinlog.run` in a session of the caller, on this machine and on a cluster."""
+"""`twinlog.run` in the caller's own Spark session, with a local master and on a cluster."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ spark.stop()
 
 @pytest.fixture
 def master(request: pytest.FixtureRequest, cluster: Cluster) -> str:
-    """A local master, or the address of a standalone one with a worker of two slots."""
+    """A local master, or the address of a standalone master that has one worker with two slots."""
     return cluster.start() if request.param == "cluster" else str(request.param)
 
 

@@ -1,4 +1,4 @@
-"""Leases on a real local Spark: lanes start, are killed, cancelled, and end."""
+"""Leases on a real local Spark: lanes are started, killed, cancelled, and end."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
     with pytest.MonkeyPatch.context() as patch:
-        # where workers find these tests
+        # so that workers can import these tests
         patch.setenv("PYTHONPATH", f"{ROOT}/src{os.pathsep}{ROOT}")
-        # a failed task is not repeated for ever here, so that a lane that always fails is seen
+        # a task is not retried without limit here, so that a lane that always fails is detected
         engine = start_spark(SparkOptions(master="local[6,2]"), 2)
         yield engine
         stop_spark(engine)
 
 
 class Driver:
-    """A driver that only watches its lanes."""
+    """A driver that only records the events of its lanes."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -80,7 +80,9 @@ class Driver:
         return found
 
     def farewells(self, count: int) -> list[Peer]:
-        """Return the lanes that have ended. Their earlier messages are in `said`."""
+        """Wait until this many lanes have ended, and return them. The messages that arrive before
+        that are added to `said`.
+        """
         found: list[Peer] = []
         while len(found) < count:
             event = self.events.get(timeout=PATIENCE_S)
@@ -137,7 +139,7 @@ def test_nothing_that_executors_answer_is_run_here(driver: Driver, tmp_path: Pat
     job = driver.lease(11, "hostile", lanes=1)
     assert job.done.wait(PATIENCE_S)
     assert job.error is None
-    # what it sends is a bomb indeed
+    # the payload would create a file if it were unpickled
     pickle.loads(pickle.dumps(Bomb(f"{tmp_path}/control")))  # noqa: S301
     assert [path.name for path in tmp_path.iterdir()] == ["control"]
 
@@ -189,7 +191,7 @@ def test_a_lease_that_is_cancelled_at_once_never_starts_a_lane(driver: Driver) -
     job = driver.lease(6, "until_told")
     job.cancel()
     assert job.done.wait(PATIENCE_S)
-    # where one had been started it would come before those of the next lease
+    # a lane of the cancelled lease, if there were one, would connect before those of the next lease
     successor = driver.lease(13, "until_told")
     lanes = driver.hellos(2)
     assert [lane.identity.lease for lane in lanes] == [13, 13]

@@ -1,4 +1,6 @@
-"""The command on real Spark: every record arrives once and in order, whatever is killed."""
+"""The command on real Spark. Every record arrives once and in order, whichever process is
+killed.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,8 @@ def test_once_copies_existing_records_and_reports_json(
     assert assert_identical(source_cluster, target_cluster, fresh_topic) == 2040
     assert topic_configs(target_cluster, f"A.{fresh_topic}")["retention.ms"] == "7200000"
     told = first.stderr.splitlines()
-    # a line of the log begins with its time; others' groups on the shared brokers are named there
+    # every line is about this flow, although log lines may report groups of other tests on the
+    # shared brokers
     assert [line for line in told if "A->B" not in line] == [], "no word of Spark's"
 
     produce(source_cluster, fresh_topic, orders(100, begin=7000))
@@ -128,8 +131,9 @@ def test_killed_driver_leaves_nothing_running_and_its_successor_continues(
 def test_killed_jvm_ends_the_process_to_be_started_again(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
-    """A process that leads, but cannot start lanes, would hang forever. Until then Spark's page is
-    served on this machine if the user wants it.
+    """Spark's JVM is killed. The mirror must end so that its supervisor restarts it, because it
+    would lead but could never start lanes. Before that, Spark's page is served on this machine if
+    the user has enabled it.
     """
     create_topic(source_cluster, fresh_topic, partitions=PARTITIONS)
     produce(source_cluster, fresh_topic, orders(100))
@@ -201,7 +205,9 @@ def test_a_mirror_on_a_terminal_reads_its_configuration_again_and_is_watched(
 def test_the_script_of_mirror_maker_1_runs_with_its_old_arguments(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
-    """The target topic has another number of partitions, by key."""
+    """The script of MirrorMaker 1 runs with its old arguments. The target topic has another number
+    of partitions, so records are partitioned by key.
+    """
     create_topic(source_cluster, fresh_topic, partitions=PARTITIONS)
     create_topic(target_cluster, fresh_topic, partitions=PARTITIONS - 1)
     produce(source_cluster, fresh_topic, orders(400), codec="gzip")

@@ -1,4 +1,4 @@
-"""A container needs only one writable folder, for temporary files."""
+"""A container needs only one writable folder: the one for temporary files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Passwords and keys are in nothing that Spark keeps: properties, closures, event log, files."""
+"""Passwords and keys do not appear in anything that Spark stores: properties, closures, the event
+log and files.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ def environment_of(process: psutil.Process) -> str:
 def test_a_job_contains_the_drivers_address_and_no_secret() -> None:
     assert {one.name for one in fields(ChannelAddress)} == {"host", "port", "token", "fingerprint"}
     address = ChannelServer(MessageCodec(MESSAGES), lambda _: None).address
-    assert address.token == ""  # each lane's own goes with its own task alone
+    assert address.token == ""  # each lane's own token is sent only with its own task
     task = functools.partial(run_lane_task, entry="m:f", lease=1, address=address)
     assert len(pickle.dumps(task)) < 400
 

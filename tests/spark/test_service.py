@@ -1,4 +1,6 @@
-"""`deploy/twinlog.service` under a supervisor like systemd: command, notifications, exit codes."""
+"""`deploy/twinlog.service` under a supervisor that acts like systemd: the command, its
+notifications and its exit codes.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ UNIT = Path(__file__).resolve().parents[2] / "deploy" / "twinlog.service"
 
 
 class Manager:
-    """Acts like systemd for Type=notify: a socket that it reads, and a clean environment."""
+    """Acts like systemd for a unit with Type=notify: it reads notifications from a socket, and
+    starts the process in a clean environment.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -41,7 +45,7 @@ class Manager:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, config: Path, *more: str, variables: Mapping[str, str]) -> None:
-        """Run the unit's ExecStart, with this machine's paths."""
+        """Run the unit's ExecStart with this machine's paths."""
         (line,) = re.findall(r"^ExecStart=(.*)", UNIT.read_text(), re.MULTILINE)
         _, verb, _ = shlex.split(line)
         environment = {
@@ -73,7 +77,7 @@ class Manager:
         return (self.folder / "out").read_text()
 
     def hears(self, line: str) -> int:
-        """Return how often the process has sent this notification so far."""
+        """Return the number of times that the process has sent this notification so far."""
         while True:
             try:
                 self.heard += self._socket.recv(4096).decode().splitlines()
@@ -131,7 +135,7 @@ OF_SPARK_AND_LANES = {
     "kafka_producer_outgoing_byte_total": 100,
     "kafka_producer_buffer_available_bytes": 1 << 20,
 }
-"""Metrics of which more than this is served once records are copied."""
+"""Metrics that must exceed these values after records were copied."""
 
 
 def test_the_service_is_ready_watched_scraped_and_stopped(
@@ -158,7 +162,7 @@ def test_the_service_is_ready_watched_scraped_and_stopped(
     address = Address("127.0.0.1", int(told[1]))
 
     def total(of: str) -> float:
-        manager.hears("")  # its socket holds ten words, and what comes then is lost
+        manager.hears("")  # reads the socket, which loses notifications when it has ten unread ones
         found = series(ask(address, "/metrics").body)
         return sum(value for (name, _), value in found.items() if name == of)
 

@@ -1,6 +1,6 @@
-"""One flow on several hosts, as in `docs/spark.md`: a standalone master, two workers, and the
-mirror, each on its own host. An executor is killed, then a worker's host dies, then the master's.
-One of the topics is transformed, on the mirror's host.
+"""One flow on several hosts, as in `docs/spark.md`: a standalone master, two workers and the
+mirror, each on its own host. First an executor is killed, then a worker's host, then the master's
+host. One of the topics is transformed on the mirror's host.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ pytestmark = [
 
 LANES = 2
 CORES = 2 * LANES
-"""Cores of each worker, enough for all lanes and their successors if the other host is gone."""
+"""Number of cores of each worker. They suffice for all lanes and their successors if the other
+worker's host is gone.
+"""
 
 
 MASK = (
@@ -46,7 +48,7 @@ MASK = (
 
 
 class Masked:
-    """A second topic of the flow, whose records are masked."""
+    """A second topic of the flow. Its records are masked by a transform."""
 
     def __init__(self, orders: Orders, folder: Path) -> None:
         self._orders, self.topic = orders, f"{orders.topic}-masked"
@@ -62,7 +64,7 @@ class Masked:
         config(folder, orders.source, orders.target, orders.topic, **lines)
 
     def grows(self) -> None:
-        """Produce records, and wait until they have arrived masked."""
+        """Produce records, and wait until all of them have arrived masked."""
         produce(
             self._orders.source,
             self.topic,
@@ -81,7 +83,9 @@ class Masked:
 
 
 def lanes_on(host: Host) -> int:
-    """Return Spark's Python workers on that host, which the daemons of executors have forked."""
+    """Return the number of Spark's Python workers on this host, without the daemons that fork
+    them.
+    """
     found = 0
     for process in psutil.process_iter():
         try:
@@ -96,7 +100,7 @@ def lanes_on(host: Host) -> int:
 def is_on(host: Host, process: psutil.Process) -> bool:
     try:
         return Path(f"/proc/{process.pid}/ns/net").readlink() == host.network
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         return False
 
 

@@ -1,5 +1,5 @@
 """A Spark cluster with a standalone master and two workers. Its daemons and the mirror share a
-secret by their `conf/spark-defaults.conf`.
+secret that is set in their `conf/spark-defaults.conf`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ nothing.write.format("twinlog").options(**to).mode("append").save()
 
 
 def submit(master: str, file: Path, script: str, *arguments: str) -> list[str]:
-    """Run a script with this Python. Return the lines that it and Spark have written."""
+    """Submit a script that runs with this Python. Return the output lines of the script and of
+    Spark.
+    """
     file.write_text(script)
     python = {"PYSPARK_PYTHON": sys.executable}
     python["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"

@@ -1,5 +1,5 @@
-"""A mirror that cannot shut down cleanly, because its lanes or Spark's JVM are frozen, ends
-nevertheless. A second signal ends it immediately.
+"""A mirror cannot shut down cleanly, because its lanes or Spark's JVM are frozen. It must end
+nevertheless, and immediately after a second signal.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("sp
 
 @contextmanager
 def frozen_lanes(mirror: Command) -> Iterator[list[psutil.Process]]:
-    """Return all processes below the mirror, with frozen lanes."""
+    """Freeze the mirror's lanes within the block. Yield all descendants of the mirror."""
     below, lanes = mirror.children(), mirror.lane_pids()
     assert lanes
     for pid in lanes:

@@ -1,4 +1,6 @@
-"""Another user of this machine requests data from Spark's ports that only its executors may get."""
+"""Another user of this machine requests data from Spark's ports. Only Spark's executors may receive
+it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 ROOT = Path(__file__).parents[2]
 BLOCK = "broadcast_0_piece0"
-"""The block in which Spark keeps the code of its first task, with its closure."""
+"""Name of the block in which Spark stores the code of its first task, with its closure."""
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +35,7 @@ def where_workers_find_these_tests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sockets(engine: Engine) -> list[Any]:
-    """Return the addresses at which a Spark's JVM listens, as `ss -ltn` shows them to any user."""
+    """Return the addresses at which Spark's JVM listens. Any user can list them with `ss -ltn`."""
     shell = psutil.Process(engine.gateway.process.pid)
     return [
         connection
@@ -44,7 +46,9 @@ def sockets(engine: Engine) -> list[Any]:
 
 
 class Loot:
-    """What a thief gets of the tasks' code while a lane runs, and the responses to it."""
+    """The blocks of code that a thief obtains from the ports while a lane runs, and the responses
+    of the ports that refuse the thief.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self.blocks: list[bytes] = []
@@ -60,7 +64,8 @@ class Loot:
             (self.secret,) = job._own
             connected = events.get(timeout=PATIENCE_S)
             assert isinstance(connected, LaneConnected)
-            with ThreadPoolExecutor() as pool:  # some ports never answer a stranger
+            # in parallel, because some ports never respond to an unknown client
+            with ThreadPoolExecutor() as pool:
                 ports = {connection.laddr.port for connection in sockets(engine)}
                 list(pool.map(self._try, sorted(ports)))
             connected.peer.send(Finish())
@@ -84,8 +89,8 @@ def test_no_other_user_reads_the_tasks_of_a_mirror(monkeypatch: pytest.MonkeyPat
         stop_spark(engine)
     assert loot.blocks == []
     refused = [refusal for refusal in loot.refusals if "Unknown challenge" in refusal]
-    assert len(refused) == 2, loot.refusals  # its scheduler, its block manager
-    # the same thief against the same Spark without a secret: it does know how to steal
+    assert len(refused) == 2, loot.refusals  # by its scheduler and by its block manager
+    # a control: the same thief does obtain the block from a Spark without a secret
     monkeypatch.setattr(authentication, "AUTHENTICATED", authentication.OPEN)
     engine = start_spark(None, 1)
     try:
@@ -93,7 +98,7 @@ def test_no_other_user_reads_the_tasks_of_a_mirror(monkeypatch: pytest.MonkeyPat
     finally:
         stop_spark(engine)
     (code,) = loot.blocks
-    assert loot.secret.encode() not in code  # and even there it gets no lane's secret
+    assert loot.secret.encode() not in code  # even this thief does not obtain a lane's secret
 
 
 def test_lanes_of_this_machine_are_on_the_loopback_whatever_the_environment_says(

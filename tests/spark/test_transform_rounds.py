@@ -1,4 +1,4 @@
-"""Ranges of a lane's port, answered by real jobs of Spark, without brokers."""
+"""Real Spark jobs answer the ranges of a lane's port, without brokers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from twinlog.wire.rows import Record
 pytestmark = pytest.mark.xdist_group("spark")
 
 COUNT: Final = 50
-"""Records of a range, more than an Arrow batch has in this session."""
+"""Number of records in a range. It is larger than an Arrow batch in this session."""
 RoundsOf = Callable[..., Rounds]
 
 
@@ -56,7 +56,7 @@ def rounds_of(spark: SparkSession, port: StubPort) -> RoundsOf:
 
 
 def orders(*, number: int, bad: Sequence[int] = ()) -> SourceRange:
-    """Return a range of orders. Those at offsets `bad` are not JSON."""
+    """Return a range of orders. Records at the offsets in `bad` are not JSON."""
     return range_of(
         [
             Record(
@@ -95,7 +95,8 @@ def test_each_range_is_answered_by_its_records(rounds_of: RoundsOf, port: StubPo
     rounds = rounds_of(sql(query))
     ranges = [orders(number=number) for number in range(3)]
     answer(rounds, port, *ranges)
-    answer(rounds, port, orders(number=3), orders(number=4), orders(number=5))  # the same plan
+    # these ranges use the same plan again
+    answer(rounds, port, orders(number=3), orders(number=4), orders(number=5))
     for one in ranges:
         found = port.answers[one.number]
         assert records_of(found) == [
@@ -103,7 +104,8 @@ def test_each_range_is_answered_by_its_records(rounds_of: RoundsOf, port: StubPo
         ]
         assert (found.end, found.failure) == (100 + COUNT + 5, None)
     assert len(port.answers) == 6
-    answer(rounds, port, ranges[0], orders(number=6))  # the first one needs no answer any more
+    # the first range was answered already, so it needs no answer
+    answer(rounds, port, ranges[0], orders(number=6))
     assert [*port.answers] == [0, 1, 2, 3, 4, 5, 6]
     (dropped,) = port.later
     assert (dropped.number, dropped.batches) == (0, ())
@@ -113,12 +115,14 @@ def test_each_range_is_answered_by_its_records(rounds_of: RoundsOf, port: StubPo
 
 
 def plain_udf(function: Callable[[bytes], bytes]) -> Callable[[str], Column]:
-    """Return a UDF of single values. Spark would infer another kind from type hints."""
+    """Return a UDF that is called for each value. With type hints, Spark would infer another
+    kind.
+    """
     return F.udf(lambda value: function(value), "binary")  # noqa: PLW0108
 
 
 def picky(rows: DataFrame) -> DataFrame:
-    """Fails in Python for records that are not JSON."""
+    """Return the rows unchanged, but raise an error in Python for records that are not JSON."""
 
     def checked(value: bytes) -> bytes:
         if not value.startswith(b"{"):
@@ -152,7 +156,7 @@ def test_a_failure_of_spark_itself_is_described(rounds_of: RoundsOf, port: StubP
 
 
 def test_failing_records_are_skipped(rounds_of: RoundsOf, port: StubPort) -> None:
-    # after half of the limit a part would be answered
+    # with a shorter limit, a job that takes more than half of it would answer only a part
     rounds = rounds_of(picky, OnError.SKIP, limit_s=600.0)
     one = orders(number=0, bad=(100, 131, 149))
     answer(rounds, port, one)
@@ -186,7 +190,7 @@ def test_a_transform_that_hangs_is_ended(rounds_of: RoundsOf, port: StubPort) ->
             import time
 
             if not value.startswith(b"{"):
-                time.sleep(600)  # longer than the job may take
+                time.sleep(600)  # longer than the job is permitted to take
             return value
 
         return rows.withColumn("value", plain_udf(checked)("value"))

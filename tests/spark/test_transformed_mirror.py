@@ -1,5 +1,5 @@
-"""The command with transforms: each surviving record arrives once, masked and in order, whatever is
-killed.
+"""The command with transforms. Each record that is not filtered arrives once, masked and in order,
+whichever process is killed.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("co
 
 PASSWORD: Final = "a-password-of-a-cluster"
 STANDS_AT: Final = 1000
-"""The position of a group on the source, in partition 0."""
+"""Offset of a group on the source, in partition 0."""
 FAILS: Final = "partition = 1 AND (offset IN (60, 61) OR offset % 20011 = 70)"
-"""Records on which the function fails in the test that kills."""
+"""SQL condition for the records on which the function fails, in the test that kills processes."""
 LETTERS: Final = "mm2-twinlog-dead-letters.A.internal"
 
 
@@ -63,7 +63,9 @@ def is_bad(one: Seen) -> bool:
 
 
 def assert_quarantined(source: LocalCluster, target: LocalCluster, topic: str) -> int:
-    """Check that each record on which the function fails is once in the dead-letter topic."""
+    """Check that the dead-letter topic has each record on which the function fails once. Return the
+    number of these records.
+    """
     flow, name = f"A->{alias_of(topic)}".encode(), "__connect.errors.{}".format
     found = []
     for one in read_all(target, LETTERS):
@@ -80,8 +82,8 @@ def assert_quarantined(source: LocalCluster, target: LocalCluster, topic: str) -
 
 
 def assert_masked(source: LocalCluster, target: LocalCluster, topic: str) -> int:
-    """Check that each good record with a value is there once, masked, in the order of its
-    partition.
+    """Check that each good record with a value is on the target once, masked, in the order of its
+    partition. Return the number of these records.
     """
     expected = [
         (one.partition, one.key, b"masked %d" % one.offset, one.headers, one.timestamp)
@@ -102,7 +104,7 @@ def masked_count(source: LocalCluster, topic: str) -> int:
 
 
 def application_of(mirror: Command) -> psutil.Process:
-    """Return the process of the application of the transforms."""
+    """Return the process of the application that runs the transforms."""
     module = "twinlog.transforms.application"
     return eventually(
         lambda: [one for one, words in commands(mirror.children()) if module in words]
@@ -110,7 +112,9 @@ def application_of(mirror: Command) -> psutil.Process:
 
 
 def jvm_of(application: psutil.Process) -> psutil.Process:
-    """Return the JVM of the application, which may just have been started."""
+    """Return the JVM of the transforms' application. Wait for it, because the application may have
+    just been started.
+    """
     found = eventually(
         lambda: [
             one
@@ -122,8 +126,8 @@ def jvm_of(application: psutil.Process) -> psutil.Process:
 
 
 def commands(processes: Iterable[psutil.Process]) -> Iterator[tuple[psutil.Process, list[str]]]:
-    """Yield the processes with their command lines. Workers of Spark come and go: each failed job
-    ends some.
+    """Yield the processes with their command lines. Processes that end in the meantime are left
+    out, because each failed job ends some of Spark's workers.
     """
     for one in processes:
         with suppress(psutil.NoSuchProcess):
@@ -183,7 +187,7 @@ def test_processes_are_killed_while_records_are_masked(
                 lambda seen=seen: arrived(target_cluster, fresh_topic) > seen + 500,  # type: ignore[misc]
                 what=f"masked records before kill {number}",
             )
-            time.sleep(dice.uniform(0.0, 1.0))  # at any moment
+            time.sleep(dice.uniform(0.0, 1.0))  # kill at a random moment
             application = application_of(mirror)
             family = [application, *application.children(recursive=True)]
             assert not any(PASSWORD in environ.values() for environ in environments(family))
@@ -223,8 +227,9 @@ def test_processes_are_killed_while_records_are_masked(
 
 
 def a_record_fails_and_the_transform_is_removed(case: Case) -> None:
-    """With `stop` only its partition stops, with `skip` the record is left out. With a file without
-    the transform nothing is copied until the file states that this is intended.
+    """A transform fails on a record. With `stop` only the record's partition stops; with `skip` the
+    record is left out. After the transform is removed from the file, nothing is copied until the
+    file states that this is intended.
     """
     create_topic(case.source, case.topic, partitions=PARTITIONS)
     create_topic(case.source, f"{case.topic}-new")
@@ -279,7 +284,9 @@ def a_record_fails_and_the_transform_is_removed(case: Case) -> None:
 
 
 def a_record_needs_too_much_memory(case: Case) -> None:
-    """Only its partition stops, and everything before it is copied."""
+    """A transform needs too much memory for one record. Only the record's partition stops, after
+    all earlier records were copied.
+    """
     create_topic(case.source, case.topic, partitions=PARTITIONS)
     produce(case.source, case.topic, orders(800), codec="lz4")
     key = f"{case.flow}.twinlog.transforms"
@@ -305,7 +312,9 @@ def a_record_needs_too_much_memory(case: Case) -> None:
 
 
 def kept_before(case: Case, topic: str, offset: int) -> int:
-    """How many records of partition 0 are kept below a source offset: where a group resumes."""
+    """Return the number of records of partition 0 before a source offset that are not filtered.
+    This is the target offset of a group at that source offset.
+    """
     return sum(
         one.partition == 0 and one.value is not None and one.offset < offset
         for one in read_all(case.source, topic)
@@ -313,20 +322,20 @@ def kept_before(case: Case, topic: str, offset: int) -> int:
 
 
 def tombstones(count: int) -> list[Outgoing]:
-    """Records that the filter drops."""
+    """Return tombstones, which the transform filters out."""
     return [Outgoing(key=b"%d" % n, value=None, partition=n % PARTITIONS) for n in range(count)]
 
 
 def is_compacted(case: Case, topic: str) -> bool:
-    """Produce some more records, and return whether the topic's copy was compacted."""
+    """Produce some more records. Return True if the topic's copy was compacted."""
     produce(case.source, topic, [Outgoing(key=b"%d" % (n % 4), value=b"v") for n in range(12)])
     return arrived(case.target, topic) > 0 and read_all(case.target, f"A.{topic}")[0].offset > 0
 
 
 def the_flow_moves(case: Case) -> None:
-    """The filter drops the last records. That holds up neither a switchover nor a failover, groups
-    resume at exactly the next record, and nothing masked comes back to the source. One topic has
-    the same name on both clusters.
+    """A flow with transforms is switched over and failed over. Its last records were filtered out,
+    which must not delay either. Groups resume at exactly the next record, and no masked record is
+    copied back to the source. One topic has the same name on both clusters.
     """
     topic, two, flow = case.topic, f"{case.topic}-two", case.flow
     cleaned = f"{topic}-cleaned"
@@ -396,8 +405,8 @@ def the_flow_moves(case: Case) -> None:
 
 
 def nothing_comes_back(case: Case, topics: Sequence[str]) -> None:
-    """Masked records are not copied to the source by the flow back, and no record of a topic that
-    has the same name on both clusters.
+    """Check that the flow back copies neither masked records nor records of a topic with the same
+    name on both clusters to the source.
     """
     topic, flow = case.topic, case.flow
     here = {name: read_all(case.source, name) for name in topics}
@@ -417,12 +426,16 @@ def nothing_comes_back(case: Case, topics: Sequence[str]) -> None:
 ABORTED: Final = (
     "CASE WHEN value LIKE 'aborted%' OR value = 'bad' THEN raise_error('bad') ELSE offset END"
 )
-"""Fails for records that no reader of committed records sees, and for bad ones."""
+"""Query that fails for bad records, and for records that a read_committed consumer never
+receives.
+"""
 BAD: Final = Outgoing(value=b"bad", partition=0)
 
 
 def produce_with_aborts_and_gaps(case: Case, clean: str) -> None:
-    """Transactions of which some are aborted, and another topic that is compacted."""
+    """Write committed and aborted transactions to one topic, and records that will be compacted to
+    another.
+    """
     produce(case.source, case.topic, orders(400), codec="lz4")
     for begin, commits in ((400, True), (0, False), (440, True), (0, False)):
         some = [*orders(40, begin=begin)]
@@ -440,12 +453,14 @@ def produce_with_aborts_and_gaps(case: Case, clean: str) -> None:
 
 
 def only_filtered(case: Case) -> None:
-    """Everything is filtered for a while: the position and groups move, and nothing is written."""
+    """All new records are filtered out for a while. The position and the groups move, and nothing
+    is written.
+    """
     topic, group = case.topic, f"group-{case.topic}"
     before, runs = values(case.target, topic), len(case.map(topic)[0].runs)
     for _ in range(6):
         produce(case.source, topic, tombstones(200))
-        time.sleep(0.5)  # a position is written once a second
+        time.sleep(0.5)  # positions are written once a second, so some batches are between two
     ends = end_offsets(case.source, topic)
     commit(case.source, group, topic, ends[0])
     filtered = [ends[n] for n in range(PARTITIONS)]
@@ -462,7 +477,7 @@ def only_filtered(case: Case) -> None:
 
 
 def letters_are_deleted(case: Case, letters: str) -> None:
-    """The dead-letter topic is deleted while the flow runs: it is created again."""
+    """The dead-letter topic is deleted while the flow runs. The flow creates it again."""
     for number in (1, 2):
         produce(case.source, case.topic, [BAD])
         eventually(
@@ -476,8 +491,8 @@ def letters_are_deleted(case: Case, letters: str) -> None:
 
 
 def the_source_changes(case: Case) -> None:
-    """Transactions, compaction, more partitions, filtered and unread records that are deleted, and
-    topics that are created again.
+    """The source has transactions and compaction, gets more partitions, deletes filtered and unread
+    records, and its topics are re-created.
     """
     topic, flow = case.topic, case.flow
     clean, again = f"{topic}-clean", f"{topic}-again"
@@ -525,7 +540,8 @@ def the_source_changes(case: Case) -> None:
         only_filtered(case)
         before, ends = values(case.target, topic), end_offsets(case.source, topic)
         mirror.process.kill()
-    delete_records(case.source, topic, 0)  # no record is left, because the last ones were filtered
+    # no record of partition 0 is left, and the last ones were filtered out, so nothing is lost
+    delete_records(case.source, topic, 0)
     lost = [Outgoing(value=b"%d" % n, partition=1) for n in range(30)]
     produce(case.source, topic, lost)
     delete_records(case.source, topic, 1, ends[1] + 20)
@@ -558,8 +574,8 @@ ROUTED: Final = "SELECT * FROM records WHERE (key LIKE 'customer-1%') IS {} TRUE
 
 
 def records_are_routed(case: Case) -> None:
-    """Two flows between the same clusters copy the topic to two topics, each record to one of
-    them, exactly once. Groups resume at the next record of each topic, and nothing comes back.
+    """Two flows between the same clusters route one topic to two topics. Each record is in exactly
+    one of them, once. Groups resume at the next record of each topic, and nothing is copied back.
     """
     topic, flow, there = case.topic, case.flow, alias_of(case.topic)
     other, group = f"eu->{there}", f"group-{case.topic}"
@@ -645,8 +661,9 @@ REKEYED: Final = (
 
 
 def records_get_new_keys(case: Case) -> None:
-    """A flow sets the keys, and a second one places the records by them: each once where Java's
-    partitioner puts it, in the order of its source partition, although the process is killed.
+    """One flow sets new keys, and a second flow partitions the records by them. Although the
+    process is killed, each record is once in the partition that Java's partitioner chooses, in the
+    order of its source partition.
     """
     topic, there = case.topic, alias_of(case.topic)
     placed, by_key = f"{there}-placed", f"{there}.by-key-{topic}"
@@ -704,7 +721,7 @@ def switch_over(case: Case, file: Path, flow: str) -> None:
 
 
 def routed(case: Case, alias: str) -> list[Seen]:
-    """Return the source's records that belong to the topic with this alias."""
+    """Return the source's records that belong to the remote topic of this alias."""
     return [
         one
         for one in read_all(case.source, case.topic)

@@ -1,4 +1,4 @@
-"""`twinlog verify --master`: Spark's tasks compare sections of real logs."""
+"""With `twinlog verify --master`, Spark's tasks compare sections of real logs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def test_tasks_of_spark_find_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     by_hand = ByHand(source_cluster, target_cluster, tmp_path)
-    monkeypatch.setattr(survey_verify, "LEAST_OFFSETS", 8)  # so five tasks for each partition
+    # so that five tasks compare each partition
+    monkeypatch.setattr(survey_verify, "LEAST_OFFSETS", 8)
     records = by_hand.records()
     by_hand.put("clean", records)
     by_hand.put("flipped", [*records[:17], records[17]._replace(value=b"x"), *records[18:]])
@@ -36,11 +37,11 @@ def test_tasks_of_spark_find_the_same(
     code, alone = verify(capsys, by_hand.file, "--deep")
     by_tasks, found = verify(capsys, by_hand.file, "--deep", "--master", "local[2]")
     for one in (*alone["partitions"], *found["partitions"]):
-        del one["bytes"]  # a batch across two sections is read for both
+        del one["bytes"]  # both tasks read a batch that spans two sections, so it counts twice
     assert (by_tasks, found) == (code, alone)
     assert code == 1
 
-    # a bar says how far the job is: sections that take less than a moment are in it, too
+    # the progress bar shows the progress of the job, even if sections take less than a moment
     report = tmp_path / "report"
     into = ["sh", "-c", f'exec "$0" "$@" > {report}', *ENTRY]
     words = ("--master", "local[2]", "--format", "json", "--topics", f"{by_hand.mark}-(clean|lost)")

@@ -1,4 +1,4 @@
-"""The wheel as users install it, alone in a fresh environment."""
+"""The wheel, installed as users install it, without other packages in a new environment."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def run(*command: str | Path, within: float = 300, folder: Path = Path("/")) -> 
 
 
 def without_spark(lock: str) -> str:
-    """Return the lock without PySpark, whose 450 MB take a minute to unpack. The setup has
-    installed it by the same pin and hash.
+    """Return the lock file without PySpark, whose 450 MB take a minute to unpack. The development
+    environment has it with the same version and hash.
     """
     parts = re.split(r"^(?=[a-z])", lock, flags=re.M)
     (spark,) = (part for part in parts if part.startswith("pyspark"))
@@ -63,7 +63,9 @@ def without_spark(lock: str) -> str:
 
 
 def link_spark(environment: Path) -> None:
-    """Link the installed PySpark with its metadata, for `pip check`."""
+    """Link the installed PySpark and its metadata into the environment, so that `pip check` finds
+    it.
+    """
     (packages,) = environment.glob("lib/python3*/site-packages")
     (metadata,) = Path(pyspark.__file__).parents[1].glob("pyspark-*.dist-info")
     for folder in (Path(pyspark.__file__).parent, metadata):
@@ -71,7 +73,9 @@ def link_spark(environment: Path) -> None:
 
 
 def pip_install(folder: Path) -> Path:
-    """Return the environment that `pip install` creates from the wheel."""
+    """Install the wheel with `pip install` into a new environment, and return the environment's
+    folder.
+    """
     build = ("-m", "hatchling", "build", "-t", "wheel", "-d", folder / "dist")
     run(sys.executable, *build, folder=ROOT)
     (wheel,) = (folder / "dist").glob("twinlog-*.whl")
@@ -97,7 +101,7 @@ def secured(name: str, user: str) -> LocalCluster:
 
 @pytest.fixture
 def secured_pair() -> Iterator[tuple[LocalCluster, LocalCluster]]:
-    """Two clusters, `source` and `target`, with users of the same name, by certificates."""
+    """Two clusters, `source` and `target`, whose users authenticate by certificates."""
     with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
         made = [secured(f"board-{name}", f"mirror-{name}") for name in ("source", "target")]
         source, target = pool.map(stack.enter_context, made)
@@ -106,7 +110,7 @@ def secured_pair() -> Iterator[tuple[LocalCluster, LocalCluster]]:
 
 def laid_secrets(folder: Path, clusters: Mapping[str, LocalCluster]) -> Path:
     """Write the secrets that the resource of deploy/kubernetes names, as Strimzi's operator creates
-    them.
+    them. Return their folder.
     """
     for name, cluster in clusters.items():
         properties = cluster.client_properties("SSL", f"mirror-{name}", stores="PEM")
@@ -124,8 +128,8 @@ def laid_secrets(folder: Path, clusters: Mapping[str, LocalCluster]) -> Path:
 
 
 def made_ours(resource: str, clusters: Mapping[str, LocalCluster]) -> str:
-    """Return the resource with this test's addresses, for clusters of one broker and frequent
-    checkpoints.
+    """Return the resource with this test's addresses. It is changed for clusters of one broker and
+    for frequent checkpoints.
     """
     (mirror,) = yaml.safe_load_all(resource)
     (flow,) = mirror["spec"]["mirrors"]
@@ -146,11 +150,11 @@ def made_ours(resource: str, clusters: Mapping[str, LocalCluster]) -> str:
 
 
 WEEK_MS: Final = 7 * 24 * 3600 * 1000
-"""Kafka's default. The sandbox's brokers keep records forever."""
+"""Kafka's default retention in milliseconds. The sandbox's brokers have no time limit."""
 
 
 def is_whole(environment: Path) -> None:
-    """Check that the wheel has the command, the old scripts, and all of `deploy`."""
+    """Check that the wheel has the command, the old scripts, and all files of `deploy`."""
     assert __version__ in run(environment / "bin" / "twinlog", "--version")
     for script, command in OLD_SCRIPTS.items():
         assert f"Usage: twinlog {command} " in run(environment / "bin" / script, "--help")
@@ -164,10 +168,10 @@ def is_whole(environment: Path) -> None:
 def test_from_pip_install_to_a_filled_board(
     secured_pair: tuple[LocalCluster, LocalCluster], tmp_path: Path
 ) -> None:
-    """Follow docs/kubernetes.md without Kubernetes: a resource, its secrets, and the installed
-    packages.
+    """Follow docs/kubernetes.md without Kubernetes, from the installation to a dashboard with data.
+    The test uses the resource, its secrets and the installed packages.
     """
-    promtool()  # or skip, before anything is made
+    promtool()  # skips the test before anything is created if promtool is missing
     environment = pip_install(tmp_path)
     is_whole(environment)
     clusters = dict(zip(("source", "target"), secured_pair, strict=True))
@@ -192,7 +196,7 @@ def test_from_pip_install_to_a_filled_board(
             stack.callback(Load(source, "orders", 300).stop)
             copied = "sum(twinlog_verified_records_total) > 0"
             eventually(lambda: prometheus.query(copied), what="records that were compared")
-            # what a board shows of trouble: somebody else writes to the copy
+            # cause a problem that the dashboard shows: another client writes to the copy
             produce(target, "source.payments", [Outgoing(b"x", b"not from the source")])
             produce(source, "payments", orders(300, begin=300))
             empty = queries(installed / "grafana" / "twinlog-mirror.json")

@@ -1,5 +1,6 @@
-"""A writing stream is killed at any moment: the driver with its JVM, and executors of a cluster. A
-batch with a `writeId` is run again after its driver was killed.
+"""A stream that writes is killed at random moments: the driver with its JVM, or executors of a
+cluster. A batch with a `writeId` is run again after its driver was killed. Each row is written
+once.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ rows = spark.range(6000, numPartitions=4).selectExpr("id % 3000 AS id").groupBy(
 rows = partitioned(rows.selectExpr("string(id) AS key", "string(id) AS value"), options)
 rows.mapInArrow(waits, rows.schema).write.format("twinlog").options(**options).mode("append").save()
 """
-"""A script whose writing tasks wait when their rows are in the log."""
+"""Script whose tasks wait after their rows were written to the log."""
 
 
 WRITE = """
@@ -142,13 +143,15 @@ rows.write.format("twinlog").options(**options).option("writeId", write_id).mode
 while moment:
     time.sleep(60)
 """
-"""A script whose write never ends before it is killed."""
+"""Script whose write does not end before the test kills it."""
 
 BATCH_ROWS = 3000
 
 
 class Killed:
-    """A query in a process of its own, restarted from one checkpoint."""
+    """A streaming query in its own process, which is killed and restarted from the same
+    checkpoint.
+    """
 
     def __init__(self, cluster: LocalCluster, topic: str, folder: Path, master: str) -> None:
         self.cluster, self.topic, self.folder = cluster, topic, folder
@@ -158,7 +161,7 @@ class Killed:
         self.fill(FILES)
 
     def fill(self, files: int) -> None:
-        """Write files until there are this many, each of which becomes a micro-batch."""
+        """Write input files until there are `files`. Each file becomes a micro-batch."""
         for number in range(self.files, files):
             ids = range(number * ROWS, (number + 1) * ROWS)
             text = "".join(json.dumps({"id": one}) + "\n" for one in ids)
@@ -175,7 +178,7 @@ class Killed:
         )
 
     def noted(self) -> int:
-        """Return the number of micro-batches that Spark has recorded as done."""
+        """Return the number of micro-batches that Spark has recorded as committed."""
         return len(list((self.folder / "checkpoint" / "commits").glob("[0-9]*")))
 
     def begun(self) -> int:
@@ -188,7 +191,7 @@ class Killed:
 
 
 class Write:
-    """A batch write (`df.write`) in a process of its own, which is started repeatedly."""
+    """A batch write (`df.write`) in its own process, which is started repeatedly."""
 
     def __init__(self, cluster: LocalCluster, topic: str, folder: Path) -> None:
         self._cluster, self._topic, self._folder = cluster, topic, folder
@@ -196,7 +199,9 @@ class Write:
         self._options = options_for(cluster.bootstrap, topic, self._write_id)
 
     def start(self, moment: str = "") -> subprocess.Popen[bytes]:
-        """Start the write. `moment`: the point at which the test will kill it."""
+        """Start the write, and return its process. `moment`: the point at which the test will kill
+        it.
+        """
         (self._folder / "task").unlink(missing_ok=True)
         arguments = [self._cluster.bootstrap, self._topic, self._write_id, str(self._folder)]
         return subprocess.Popen(
@@ -208,7 +213,7 @@ class Write:
         )
 
     def kill(self, moment: str) -> None:
-        """Kill its driver at the chosen moment."""
+        """Start the write, and kill its driver at the given moment."""
         running = self.start(moment)
         with ClusterClient(self._options.cluster()) as client:
             opened = transactions(client, self._options)
@@ -226,7 +231,7 @@ class Write:
             if moment == "rows":
                 eventually(lambda: self.rows("read_uncommitted"), what="rows")
             while moment == "marked" and is_open() and not is_marked():
-                pass  # it is marked for some milliseconds only
+                pass  # poll without a pause, because this state lasts only some milliseconds
             if moment == "committed":
                 eventually(lambda: len(self.rows("read_committed")) == BATCH_ROWS, what="a commit")
             assert running.poll() is None
@@ -244,7 +249,7 @@ def has_begun(opened: Transactions) -> bool:
     try:
         return opened.describe().is_open
     except TwinlogError:
-        return False  # nobody has the id yet
+        return False  # the transactional ID does not exist yet
 
 
 @pytest.fixture
@@ -286,7 +291,7 @@ def test_killed_at_any_moment(
     with standalone(tmp_path) as master:
         query = Killed(source_cluster, topic, tmp_path, master)
         running = query.start()
-        # its checkpoint makes the id
+        # the transactional ID is derived from the checkpoint
         options = options_for(source_cluster.bootstrap, topic, f"{tmp_path}/checkpoint")
         with ClusterClient(options.cluster()) as client:
             opened = transactions(client, options)
@@ -300,7 +305,9 @@ def test_killed_at_any_moment(
 
 
 def run_a_task_twice_at_once(source_cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
-    """Let Spark run a task twice by speculation. The slower run has written a part of its rows."""
+    """Spark runs a task twice by speculation. The slower run has written some of its rows. Each row
+    must be in the topic once.
+    """
     with standalone(tmp_path, ("127.0.0.1", "127.0.0.2")) as master:
         arguments = [source_cluster.bootstrap, topic, str(tmp_path), master]
         done = subprocess.run(
@@ -321,8 +328,8 @@ def run_a_task_twice_at_once(source_cluster: LocalCluster, topic: str, tmp_path:
 def lose_an_executor_with_what_was_shuffled(
     source_cluster: LocalCluster, topic: str, tmp_path: Path
 ) -> None:
-    """Rows come from a `groupBy`. Spark runs it again, or ends the job (since 4.2): all rows are
-    there then, or none.
+    """The written rows come from a `groupBy`, and an executor is lost with its shuffled data. Spark
+    runs the stage again, or fails the job (since 4.2). The topic must have all rows or none.
     """
     with standalone(tmp_path) as master:
         arguments = [source_cluster.bootstrap, topic, str(tmp_path), master]
@@ -354,7 +361,7 @@ def lose_an_executor_with_what_was_shuffled(
 
 
 def kill_the_driver(query: Killed, chance: random.Random) -> None:
-    """Kill the driver and its JVM at twenty moments at which it has rows to write."""
+    """Kill the driver and its JVM at twenty random moments at which it has rows to write."""
     kills = 0
     while kills < 20:
         before = query.begun()
@@ -367,7 +374,7 @@ def kill_the_driver(query: Killed, chance: random.Random) -> None:
             what="a micro-batch",
         )
         assert running.poll() is None, "it ends before its input does"
-        time.sleep(chance.uniform(0, 4))  # the moment is the point, not the time
+        time.sleep(chance.uniform(0, 4))  # a random moment
         kills += query.noted() < query.files
         with suppress(ProcessLookupError):
             os.killpg(running.pid, signal.SIGKILL)

@@ -1,7 +1,8 @@
-"""For each piece of advice about a configuration: a file that gets it, and one that follows it.
+"""For each piece of advice about a configuration, a file for which the advice is given and a file
+that follows it.
 
-A file is the text of an mm2.properties after its first four lines, or a whole file of any format.
-`FOLDER` is the test's folder, which has a folder `secrets`.
+A file is the text of an mm2.properties after its first four lines, or a complete file of any
+format. `FOLDER` stands for the test's folder, which contains a folder `secrets`.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ class File:
     name: str = "mm2.properties"
     has_secrets: bool = False
     second: str = ""
-    """Text of a second file: MirrorMaker 1's producer file, or another mm2.properties."""
+    """Text of a second file: MirrorMaker 1's producer file, or another mm2.properties. Empty if
+    there is none.
+    """
 
 
 def lines(*more: str) -> File:
@@ -64,7 +67,7 @@ def whole(*of_file: str) -> File:
 
 
 def connector(kind: str = "MirrorSourceConnector", **more: str) -> File:
-    """Return a connector. `_` stands for a dot in `more`."""
+    """Return the JSON file of a connector. `_` stands for a dot in the names of `more`."""
     config = {
         "connector.class": kind,
         "source.cluster.bootstrap.servers": "a:9092",

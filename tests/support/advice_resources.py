@@ -1,4 +1,6 @@
-"""Advice cases for Strimzi's resources, for MirrorMaker 1's two files, and for several files."""
+"""Advice cases for Strimzi's resources, for MirrorMaker 1's two files, and for several files at
+once.
+"""
 
 from __future__ import annotations
 

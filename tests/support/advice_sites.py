@@ -1,4 +1,4 @@
-"""Every piece of advice in the source, as a pattern of its message."""
+"""Finds every piece of advice in the source, as a pattern that its message matches."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ IMPERATIVE: Final = re.compile(
     r"(?:^|[;:,(.] |\bor |\band )(?:add|begin|call|cast|check|choose|correct|did you mean|disable|"
     r"escape|give|let|make|name|put|quote|remove|rename|save|see|separate|set|use|write)\b(?![.`])"
 )
-"""The beginning of advice, or of its continuation after another sentence."""
+"""Pattern of the beginning of advice, including advice that follows another sentence."""
 GIVEN_BY: Final = re.compile(r"(?:\w*refuse|_dead|NoTime|wrong|_wrong|problem)$")
-"""Functions whose last text is advice, whatever its beginning."""
+"""Pattern of the names of functions whose last argument is advice, whatever it begins with."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One piece of advice."""
+    """One piece of advice in the source."""
 
     place: str
     text: str
@@ -33,7 +33,9 @@ class Site:
 
 
 def advice_sites(folder: str, *, without: tuple[str, ...] = ()) -> list[Site]:
-    """Return the advice in a package, except in some of its modules."""
+    """Return the advice in a package of the source. `without`: beginnings of the paths of modules
+    to leave out.
+    """
     found = []
     for path in sorted((SOURCE / folder).rglob("*.py")):
         name = path.relative_to(SOURCE / folder).as_posix()
@@ -47,7 +49,9 @@ def advice_sites(folder: str, *, without: tuple[str, ...] = ()) -> list[Site]:
 
 
 def text_of(node: ast.expr) -> str:
-    """Return a literal with `{}` for each value in it, or an empty text for another expression."""
+    """Return the text of a literal, with `{}` for each value in it. Return an empty text for other
+    expressions.
+    """
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):
@@ -73,7 +77,9 @@ def _pattern(text: str) -> str:
 
 
 def _not_shown(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield parts of texts with values, docstrings, and rows of tables of fields."""
+    """Yield the expressions whose texts are no messages: values within texts, docstrings, and rows
+    of tables of fields.
+    """
     if isinstance(node, ast.Call) and ast.unparse(node.func) == "Field":
         yield from ast.walk(node)
     if isinstance(node, ast.JoinedStr):
@@ -83,7 +89,9 @@ def _not_shown(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _pairs(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Yield the reason and the advice of a call."""
+    """Yield each pair of adjacent arguments of a call: the reason, and the advice that follows
+    it.
+    """
     if isinstance(node, ast.Call):
         given = [*node.args, *(one.value for one in node.keywords)]
         yield from pairwise(given)

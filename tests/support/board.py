@@ -1,4 +1,4 @@
-"""The board's queries to Prometheus, panel by panel."""
+"""The expressions that the dashboard queries from Prometheus, panel by panel."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ BOARD: Final = Path(__file__).resolve().parents[2] / "deploy" / "grafana" / "twi
 
 
 class Query(NamedTuple):
-    """One expression, as written in the file."""
+    """One expression of a panel, as written in the dashboard's file."""
 
     panel: str
     expression: str
 
     def of(self, source: str, target: str) -> str:
-        """Return the query with the variables replaced as by Grafana, over ten scrapes of a second
-        each.
+        """Return the expression with its variables replaced as Grafana does. Rates are calculated
+        over ten scrapes of one second each.
         """
         values = {"$source": source, "$target": target, "$__rate_interval": "10s"}
         expression = self.expression
@@ -30,7 +30,7 @@ class Query(NamedTuple):
 
 
 def board(file: Path = BOARD) -> Any:
-    """Return the board's file."""
+    """Return the content of the dashboard's file."""
     return json.loads(file.read_text())
 
 

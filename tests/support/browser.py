@@ -1,4 +1,4 @@
-"""A real Chromium, driven over its debugging pipe (Chrome DevTools Protocol), without a port."""
+"""Drives a real Chromium over its debugging pipe (Chrome DevTools Protocol), without a port."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ __all__ = ["CHROMIUM", "IS_NEEDED", "Browser", "Page", "axe_script"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 IS_NEEDED: Final = os.environ.get("TWINLOG_BROWSER") == "needed"
-"""Set in continuous integration, where a skipped test would be overlooked."""
+"""True if a missing browser fails tests instead of skipping them. Continuous integration sets this,
+because a skipped test would be overlooked there.
+"""
 
 CHROMIUM: Final = shutil.which("chromium") or shutil.which("google-chrome")
 FLAGS: Final = (
@@ -31,11 +33,13 @@ FLAGS: Final = (
 
 
 KEYS: Final = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, ""), " ": (32, " ")}
-"""The key's code, and its text. A letter is its own text."""
+"""Code and text of each special key. The text of a letter is the letter."""
 
 
 def axe_script() -> Path:
-    """Return axe-core's path. Without it the test is skipped, or fails where it is required."""
+    """Return the path of axe-core. If it is missing, skip the test, or fail it if a browser is
+    needed.
+    """
     ended = subprocess.run([ROOT / "scripts" / "axe"], capture_output=True, text=True, check=False)
     if ended.returncode != 0:
         (pytest.fail if IS_NEEDED else pytest.skip)(ended.stderr.strip())
@@ -43,7 +47,7 @@ def axe_script() -> Path:
 
 
 class Browser:
-    """A browser process, which leaves nothing behind."""
+    """A browser process. It leaves no processes or files behind."""
 
     def __init__(self, folder: Path) -> None:
         assert CHROMIUM is not None
@@ -51,7 +55,7 @@ class Browser:
         read, from_browser = os.pipe()
         self._write, self._read = write, read
         words = [CHROMIUM, *FLAGS, f"--user-data-dir={folder}", "about:blank"]
-        # it reads from descriptor 3 and writes to 4
+        # the browser reads commands from descriptor 3 and writes to descriptor 4
         script = f'exec "$@" 3<&{to_browser} 4>&{from_browser}'
         self._process = subprocess.Popen(
             ["bash", "-c", script, "chromium", *words],
@@ -65,7 +69,7 @@ class Browser:
         self._number = 0
         self._tabs: list[str] = []
         self.errors: list[str] = []
-        """Errors that pages wrote to the console or raised."""
+        """Errors that pages have written to the console or raised."""
 
     def __enter__(self) -> Self:
         return self
@@ -81,7 +85,7 @@ class Browser:
         os.close(self._read)
 
     def open(self, address: str, *, wide: int = 1200, high: int = 900, dark: bool = False) -> Page:
-        """Open a tab of this size in CSS pixels."""
+        """Open a page in a new tab. `wide` and `high`: its size in CSS pixels."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._tabs.append(target)
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -101,12 +105,14 @@ class Browser:
         return page
 
     def close_tabs(self) -> None:
-        """Close all tabs that were opened, because they would continue to poll."""
+        """Close all tabs that were opened, because their pages would continue to poll."""
         while self._tabs:
             self.call("Target.closeTarget", targetId=self._tabs.pop())
 
     def call(self, method: str, *, session: str | None = None, **params: Any) -> Any:
-        """Return the result of a command. Earlier events are kept if they are errors."""
+        """Return the result of a command. Of the events that arrive before it, only errors are
+        stored.
+        """
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": params}
         if session is not None:
@@ -142,7 +148,7 @@ class Browser:
 
 
 class Page:
-    """A browser tab."""
+    """A page in a tab of the browser."""
 
     def __init__(self, browser: Browser, session: str) -> None:
         self._browser = browser
@@ -155,7 +161,7 @@ class Page:
         self.call("Page.navigate", url=address)
 
     def run(self, script: str) -> Any:
-        """Return the value of an expression, waiting for a promise."""
+        """Return the value of a JavaScript expression. If the value is a promise, wait for it."""
         found = self.call(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
         )
@@ -172,7 +178,7 @@ class Page:
         eventually(lambda: text in self.text(selector), what=f"{text!r}")
 
     def click(self, text: str, selector: str = "button, a, summary") -> None:
-        """Click the element with exactly this text."""
+        """Click the first enabled element whose text is exactly this one, after waiting for it."""
         found = (
             f"[...document.querySelectorAll({json.dumps(selector)})]"
             f".find((one) => one.innerText.trim() === {json.dumps(text)} && !one.disabled)"
@@ -181,7 +187,7 @@ class Page:
         self.run(f"{found}.click()")
 
     def press(self, key: str) -> None:
-        """Press a key: a letter or sign, or one of `KEYS`."""
+        """Press a key: a single character, or one of `KEYS`."""
         code, text = KEYS.get(key, (0, key))
         for kind in ("keyDown" if text else "rawKeyDown", "keyUp"):
             self.call(
@@ -193,6 +199,6 @@ class Page:
             )
 
     def picture(self, path: Path) -> None:
-        """Return a picture of the element once nothing moves any more."""
+        """Write a screenshot of the page to `path`, after all animations have ended."""
         eventually(lambda: not self.run("document.getAnimations().length"))
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))

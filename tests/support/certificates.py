@@ -1,4 +1,4 @@
-"""Temporary certificates for tests: an authority, and certificates that it signs."""
+"""Temporary certificates for tests: certificate authorities, and certificates that they sign."""
 
 from __future__ import annotations
 
@@ -46,18 +46,20 @@ class Issued:
         days: tuple[int, int] = (-1, 10),
         is_authority: bool = False,
     ) -> Issued:
-        """Return a certificate signed by this one, valid from and to this many days from now."""
+        """Return a certificate signed by this one. `days`: begin and end of its validity, in days
+        from now.
+        """
         return _make(name, self, hosts=hosts, days=days, is_authority=is_authority)
 
 
 def authority(name: str = "Test Authority", days: tuple[int, int] = (-30, 30)) -> Issued:
-    """A self-signed certificate that may sign others."""
+    """Return a self-signed certificate that can sign others."""
     return _make(name, None, hosts=(), days=days, is_authority=True)
 
 
 @functools.cache
 def shared_authority() -> Issued:
-    """Return an authority that tests share."""
+    """Return a certificate authority that all tests of the process share."""
     return authority()
 
 

@@ -1,4 +1,4 @@
-"""Flows between three clusters that form loops, and the content of each cluster."""
+"""Flows that form loops between three clusters, and checks of the clusters' content."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ COUNT: Final = 20
 
 
 class Circle:
-    """Files of flows between these clusters, with this test's aliases and topics."""
+    """Writes configuration files of flows between these clusters, with aliases and topics of this
+    test.
+    """
 
     def __init__(self, folder: Path, clusters: Sequence[LocalCluster]) -> None:
         self.clusters = clusters
@@ -28,7 +30,7 @@ class Circle:
         self._folder = folder
 
     def name(self, text: str) -> str:
-        """An alias or topic of this test."""
+        """Return an alias or topic name with this test's suffix."""
         return f"{text}{self.mark}"
 
     def topic(self, name: str = "pay") -> str:
@@ -37,8 +39,10 @@ class Circle:
     def file(
         self, aliases: Mapping[str, int], flows: Sequence[str], name: str = "mm2", **keys: str
     ) -> Path:
-        """Write a file. `aliases` has the cluster of each alias; `A->B` in a key is given by
-        `A_to_B`.
+        """Write a configuration file and return its path.
+
+        `aliases`: the index of each alias's cluster. In the names of `keys`, `A_to_B` stands for
+        `A->B`.
         """
         lines = [f"clusters = {', '.join(map(self.name, aliases))}"]
         lines += [
@@ -76,12 +80,12 @@ class Circle:
         return [record.value for record in read_all(self.clusters[at], topic)]
 
     def mine(self, at: int) -> set[str]:
-        """Return the topics with this test's records."""
+        """Return the topics of the cluster that have this test's suffix, except Twinlog's own."""
         names = topic_names(self.clusters[at])
         return {n for n in names if n.endswith(self.mark) and not n.startswith("mm2-")}
 
     def held(self) -> list[dict[str, dict[int, int]]]:
-        """Return every topic of every cluster with its ends, without group membership."""
+        """Return the log ends of every topic of every cluster, except of `__consumer_offsets`."""
         return [
             {
                 name: end_offsets(cluster, name)
@@ -98,7 +102,7 @@ def once(config: Path) -> list[FlowSnapshot]:
 
 
 def copied(config: Path) -> None:
-    """Run a mirror to its end, which must succeed."""
+    """Run a mirror with --once. Check that no flow or partition fails."""
     for flow in once(config):
         assert flow.state != "FAILED", flow
         assert {(p.state, p.code) for p in flow.partitions} <= {("DONE", "")}, flow
@@ -111,7 +115,7 @@ def problems(config: Path) -> dict[str, list[str]]:
 
 
 def refused(circle: Circle, config: Path, code: str, *flows: str) -> str:
-    """Check that `check` and a start refuse these flows with the same message, before anything is
+    """Check that `check` and a start refuse these flows with the same message, and that nothing is
     written. Return the message.
     """
     before = circle.held()

@@ -1,5 +1,5 @@
-"""An independent Kafka client (librdkafka) for tests. The mirror's results are never checked with
-the mirror's own code.
+"""An independent Kafka client (librdkafka). It checks the mirror's results, so that they are not
+checked with the mirror's own code.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ CREATE_TIME, LOG_APPEND_TIME = 1, 2
 
 
 class Outgoing(NamedTuple):
-    """A record to produce; `timestamp` 0 is now, `partition` -1 leaves it to the key's hash."""
+    """A record to produce. If `timestamp` is 0, it is the current time. If `partition` is -1, the
+    key's hash determines it.
+    """
 
     key: bytes | None = None
     value: bytes | None = None
@@ -61,7 +63,9 @@ class Seen(NamedTuple):
 
 
 def connection_of(cluster: LocalCluster | str) -> dict[str, Any]:
-    """Return librdkafka's keys for a cluster. A secured one is reached by its internal listener."""
+    """Return librdkafka's connection keys for a cluster. A secured cluster is reached by its
+    internal listener.
+    """
     if isinstance(cluster, str):
         return {"bootstrap.servers": cluster}
     if cluster.listeners.credentials is None:
@@ -83,14 +87,14 @@ def producer(
     linger_ms: int = 5,
     config: Mapping[str, Any] | None = None,
 ) -> Producer:
-    """Return an idempotent producer. `config` has librdkafka's keys, which take precedence."""
+    """Return an idempotent producer. Keys in `config` are librdkafka's, and override the others."""
     return Producer(
         {
             **connection_of(cluster),
             "enable.idempotence": True,
             "compression.codec": codec,
             "linger.ms": linger_ms,
-            "log_level": 2,  # killed brokers are what some tests are about
+            "log_level": 2,  # some tests kill brokers, so errors of connections are not logged
             **(config or {}),
         }
     )
@@ -105,7 +109,7 @@ def produce(
     linger_ms: int = 5,
     config: Mapping[str, Any] | None = None,
 ) -> int:
-    """Produce records in order and return their number. Every one is acknowledged on return."""
+    """Produce records in order, wait until all are acknowledged, and return their number."""
     return _send(producer(cluster, codec=codec, linger_ms=linger_ms, config=config), topic, records)
 
 
@@ -117,8 +121,8 @@ def produce_transaction(
     commit: bool,
     before: Callable[[], None] = lambda: None,
 ) -> int:
-    """Produce records in one transaction of a new transactional ID. `before` is called before its
-    end.
+    """Produce records in one transaction with a new transactional ID, and return their number.
+    `before` is called before the transaction ends.
     """
     transactional_id = f"test-{uuid.uuid4()}"
     client = producer(cluster, config={"transactional.id": transactional_id})
@@ -135,8 +139,8 @@ def produce_transaction(
 
 
 def await_markers(cluster: LocalCluster | str, transactional_id: str) -> None:
-    """Wait until the markers of the ID's last transaction are in the logs, because its coordinator
-    responds earlier. This fences its producer.
+    """Wait until the markers of the last transaction with this ID are in the logs. The coordinator
+    responds before that. This fences the producer of the transaction.
     """
     successor = producer(cluster, config={"transactional.id": transactional_id})
     successor.init_transactions(PATIENCE_S)
@@ -163,7 +167,7 @@ def _send(client: Producer, topic: str, records: Iterable[Outgoing]) -> int:
                     on_delivery=delivered,
                 )
             except BufferError:
-                client.poll(0.1)  # the queue is full: let it drain
+                client.poll(0.1)  # the queue is full, so let it drain
             else:
                 break
         count += 1
@@ -180,8 +184,8 @@ def consumer(
     isolation: str = "read_uncommitted",
     config: Mapping[str, Any] | None = None,
 ) -> Consumer:
-    """Return a consumer with its own group that commits nothing and reports the end
-    of a partition.
+    """Return a consumer with its own group. It commits no offsets, and reports the end of a
+    partition.
     """
     return Consumer(
         {
@@ -207,9 +211,10 @@ def read_all(
     within: float = PATIENCE_S,
     config: Mapping[str, Any] | None = None,
 ) -> list[Seen]:
-    """Return every record of the topic, by partition and offset.
+    """Return every record of the topic, ordered by partition and offset.
 
-    Ends at the high watermark, with `read_committed` at the last stable offset.
+    A partition is read up to its high watermark, or with `read_committed` up to its last stable
+    offset.
     """
     client = consumer(cluster, isolation=isolation, config=config)
     try:
@@ -219,7 +224,8 @@ def read_all(
         seen: list[Seen] = []
 
         def all_read() -> bool:
-            for message in client.consume(10_000, 0.02):  # it waits until it has so many
+            # waits up to this time for so many messages
+            for message in client.consume(10_000, 0.02):
                 _take(message, seen, unread)
             return not unread
 

@@ -1,8 +1,8 @@
-"""Clusters that exist for the whole test session, shared by its processes.
+"""Clusters that exist for the whole test run, shared by its processes.
 
-Two processes of one run (pytest-xdist) use the same two brokers: the first to ask starts them, the
-last to leave stops them, and a count in a locked file says who that is. If the run is killed, the
-clusters' watchdogs end them.
+Processes of one run (pytest-xdist) use the same two brokers. The first process that needs them
+starts them, and the last one stops them; a locked file has the number of processes. If the run is
+killed, the clusters' watchdogs stop the brokers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ __all__ = ["LENT", "private_cluster", "running_cluster", "session_owner", "share
 
 @contextmanager
 def shared_cluster(name: str, folder: Path, owner: int) -> Iterator[LocalCluster]:
-    """One broker, the same for every process that names the same folder."""
+    """Return a cluster of one broker, which is the same for every process that uses the same
+    folder.
+    """
     users = folder.with_suffix(".users")
     with _locked(users):
         if _count(users, +1) == 1:
@@ -53,22 +55,27 @@ def shared_cluster(name: str, folder: Path, owner: int) -> Iterator[LocalCluster
         with _locked(users):
             if _count(users, -1) == 0:
                 for node_id in cluster.broker_pids:
-                    cluster.kill(node_id)  # nobody wants the data: no shutdown to wait for
+                    # the data is not needed any more, so a clean shutdown would waste time
+                    cluster.kill(node_id)
                 cluster.stop()
                 shutil.rmtree(folder, ignore_errors=True)
 
 
 SOON_CLEAN: Final = {"log.cleaner.backoff.ms": "1000"}
-"""Lets tests that wait for compaction not wait for 15 s."""
+"""Config with which the log cleaner runs each second, so that tests do not wait 15 s for
+compaction.
+"""
 
 
 KEEPS: Final = {"log.retention.ms": "-1"}
-"""Keeps records with timestamps that are years old. Brokers would delete such segments."""
+"""Config that disables retention. Otherwise brokers would delete segments whose records have
+timestamps of years ago.
+"""
 
 
 @contextmanager
 def private_cluster(name: str, brokers: int) -> Iterator[LocalCluster]:
-    """Return a cluster of this process only, whose brokers a test may kill."""
+    """A cluster of this process only, whose brokers tests may kill."""
     with _private(name, brokers) as cluster:
         yield cluster
 
@@ -78,9 +85,9 @@ def _private(name: str, brokers: int) -> LocalCluster:
 
 
 class Lent:
-    """Clusters of this process, and a Spark, which run while tests need them, by name.
+    """Clusters of this process, and a Spark session, by name. They run only while tests need them.
 
-    Six idle brokers take a fifth of a core from all tests that follow.
+    Without this, six idle brokers would use a fifth of a core while all later tests run.
     """
 
     def __init__(self) -> None:
@@ -88,7 +95,7 @@ class Lent:
         self._lent: dict[str, Any] = {}
 
     def lend(self, name: str, made: Callable[[], AbstractContextManager[T]]) -> T:
-        """Return the object of this name, and start it if it does not run."""
+        """Return the object of this name. If it does not run, start it with `made`."""
         if name not in self._running:
             with ExitStack() as starting:
                 self._lent[name] = starting.enter_context(made())
@@ -97,7 +104,7 @@ class Lent:
         return lent
 
     def three(self, name: str) -> LocalCluster:
-        """Three brokers."""
+        """Return a cluster of three brokers, and start it if it does not run."""
         is_new = name not in self._running
         cluster = self.lend(name, lambda: _private(name, 3))
         if is_new:
@@ -105,12 +112,12 @@ class Lent:
         return cluster
 
     def give_back(self, name: str) -> None:
-        """Note that no later test needs it."""
+        """Stop the object of this name, because no later test needs it."""
         if name in self._running:
             self._running.pop(name).close()
 
     def give_back_all(self, *, but: Iterable[str] = ()) -> None:
-        """Note that no later test needs a running cluster, except those in `but`."""
+        """Stop all running objects except those named in `but`."""
         for name in {*self._running} - {*but}:
             self.give_back(name)
 
@@ -119,7 +126,9 @@ LENT: Final = Lent()
 
 
 def _keeps_its_state(cluster: LocalCluster) -> None:
-    """Replicate the topics that all flows share, so that they survive the loss of a broker."""
+    """Create the topics that all flows share with three replicas, so that they survive the loss of
+    a broker.
+    """
     with ClusterClient(settings_for(cluster.bootstrap)) as client:
         ensure_compacted_topic(
             client, STATE_TOPIC, partitions=1, replication_factor=3, on_unseen=lambda _: None
@@ -128,8 +137,8 @@ def _keeps_its_state(cluster: LocalCluster) -> None:
 
 
 def running_cluster(name: str, bootstrap: str) -> LocalCluster:
-    """Return a plaintext cluster that was started separately on this machine, which is faster for a
-    single test.
+    """Return a plaintext cluster that was started separately on this machine. Using it is faster
+    for a single test.
     """
     cluster = LocalCluster(name, owner=None)
     for node_id, address in enumerate(bootstrap.split(","), start=1):
@@ -154,5 +163,7 @@ def _count(users: Path, change: int) -> int:
 
 
 def session_owner() -> int:
-    """Return the process that outlives all others of the run: pytest itself, also with xdist."""
+    """Return the ID of the process that outlives all others of the test run. This is pytest itself,
+    also with xdist.
+    """
     return os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()

@@ -1,4 +1,4 @@
-"""Runs the `twinlog` command as a process, like users."""
+"""Runs the `twinlog` command as a process, as users do."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ ENTRY = [str(Path(sys.executable).with_name("twinlog"))]
 
 
 class Command:
-    """One run of `twinlog` with these arguments. Its output goes to files.
+    """One run of `twinlog` with these arguments. Its output is written to files.
 
-    `program` is that of another environment, `mounts` are of this run alone.
+    `program`: the command of another environment. `mounts`: mounts that only this run sees.
     """
 
     def __init__(
@@ -63,16 +63,18 @@ class Command:
 
     @property
     def json(self) -> dict[str, Any]:
-        """Return the last line of its output as JSON."""
+        """Return the last line of the command's standard output as JSON."""
         value: dict[str, Any] = json.loads(self.stdout.splitlines()[-1])
         return value
 
     def children(self) -> list[psutil.Process]:
-        """Return all its current descendants."""
+        """Return all current descendants of the command's process."""
         return psutil.Process(self.pid).children(recursive=True)
 
     def lane_pids(self) -> list[int]:
-        """Return Spark's Python workers: processes that a daemon of it has forked."""
+        """Return the IDs of Spark's Python workers: the processes that one of Spark's daemons has
+        forked.
+        """
         found = []
         for child in self.children():
             try:
@@ -87,7 +89,7 @@ class Command:
         self.process.send_signal(signal.SIGTERM)
 
     def wait(self, within: float = PATIENCE_S) -> int:
-        """Wait for its end, and return its exit code."""
+        """Wait until the command ends, and return its exit code."""
         try:
             return self.process.wait(within)
         except subprocess.TimeoutExpired:
@@ -113,7 +115,9 @@ def _is_daemon(process: psutil.Process) -> bool:
 
 
 def all_gone(processes: Sequence[psutil.Process], within: float = PATIENCE_S) -> bool:
-    """Return True if none of them runs any more."""
+    """Wait until none of the processes runs any more. Return False if some still run after `within`
+    seconds.
+    """
     deadline = time.monotonic() + within
     while time.monotonic() < deadline:
         if not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes):
@@ -123,6 +127,6 @@ def all_gone(processes: Sequence[psutil.Process], within: float = PATIENCE_S) ->
 
 
 def write_config(path: Path, lines: Mapping[str, object]) -> Path:
-    """Write a properties file."""
+    """Write a properties file with these keys, and return its path."""
     path.write_text("".join(f"{key} = {value}\n" for key, value in lines.items()))
     return path

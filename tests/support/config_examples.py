@@ -1,4 +1,4 @@
-"""Typical configurations, their warnings, and their effective values."""
+"""Typical configuration files with their expected warnings and effective values."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ EXAMPLES_SAY: dict[str, list[tuple[int, WarningCode, str]]] = {
         (9, WarningCode.UNKNOWN_KEY, "did you mean first.consumer.value.deserializer?"),
     ],
 }
-"""Warnings by line, without those about features that are not implemented."""
+"""Expected warnings by file and line, without those about features that are not implemented."""
 
 RESOURCES = CONFIG / "resources"
 
@@ -95,7 +95,7 @@ CLIENTS = (
 
 
 def effective(config: MirrorConfig) -> object:
-    """Return the effective values of a configuration, without their locations."""
+    """Return the effective values of a configuration, without the places at which they are set."""
     clusters = {
         one.alias: {name: setting.value for name, setting in one.settings.items()}
         for one in config.clusters
@@ -107,7 +107,7 @@ def _flow(flow: FlowConfig) -> object:
     clients: list[ClientProperties] = [getattr(flow.clients, name) for name in CLIENTS]
     settings = {name: one.value for name, one in flow.settings.items()}
     if settings.get("topics") == "*":
-        settings["topics"] = ".*"  # which is what it means, and what is written
+        settings["topics"] = ".*"  # `*` means `.*`, which is what the effective value shows
     for old in ("topics.blacklist", "groups.blacklist", "config.properties.blacklist"):
         settings.pop(old, None)
     topics = [joined(names.entries) for names in (flow.topics, flow.topics_exclude)]

@@ -1,4 +1,6 @@
-"""Chains of Kafka Connect's transforms, and records on which Java, Python and Spark must agree."""
+"""Chains of Kafka Connect's transforms, and records that Java, Python and Spark must transform
+alike.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,8 @@ _PREDICATES: Final = (
 
 
 def chain_lines(*steps: Sequence[str]) -> tuple[str, ...]:
-    """The lines of a chain, without the prefix of the flow. A step has its class, and its options
-    as `name = value`.
+    """Return the configuration lines of a chain, without the flow's prefix. A step has a class, and
+    options as `name = value`.
     """
     names = [f"s{number}" for number in range(len(steps))]
     lines = [f"transforms = {', '.join(names)}"]
@@ -87,11 +89,11 @@ CHAINS: Final = {
         (*_DROP, "predicate = isOrders"), (*_INSERT, "predicate = isOrders")
     ),
 }
-"""Lines without the prefix of the flow, by what the chain does."""
+"""Configuration lines of chains without the flow's prefix, by a description of the chain."""
 
 
 def router(regex: str, replacement: str, *options: str) -> tuple[str, ...]:
-    """A step that routes. Both texts are as in Java, not as in a properties file."""
+    """Return a RegexRouter step. Both texts are written as in Java, not as in a properties file."""
     values = (f"regex = {regex}", f"replacement = {replacement}")
     return (f"{KAFKAS}RegexRouter", *(one.replace("\\", "\\\\") for one in values), *options)
 
@@ -123,14 +125,14 @@ ROUTES: Final = {
     "a filter before it sees the old name": chain_lines((_FILTER, "predicate = isOrders"), _STRIP),
     "a filter after it sees the new name": chain_lines(_STRIP, (_FILTER, "predicate = isOrders")),
 }
-"""Chains with routers, by what they do."""
+"""Configuration lines of chains with routers, by a description of the chain."""
 
 ROUTED_TOPICS: Final = (
     *("orders", "orders-2024", "ordX", "payments", "pay-in", "a", "ab", "abc", "b", "bx", "other"),
     *("A.x", "C.A.orders", "x.A.orders", "a-b.c_d", "heartbeat"),
 )
 BAD_REPLACEMENTS: Final = ("$2", "$", "x$", "x\\", "$x", "${nope}", "${first", "${1}", "$-1")
-"""Those that Java refuses at the first record, with the expression `A\\.(?<name>.*)`."""
+"""Replacements that Java refuses at the first record, with the expression `A\\.(?<name>.*)`."""
 
 _HEADERS: Final[tuple[Headers, ...]] = (
     (),
@@ -154,7 +156,7 @@ value.
 
 
 def after(record: Record, steps: Sequence[ConnectStep]) -> Record | None:
-    """Return the record after the steps, or None if it is filtered."""
+    """Return the record after the steps, or None if a step filters it out."""
     headers: Headers | None = record.headers
     for step in steps:
         headers = None if headers is None else step.headers_of(record.value, headers)

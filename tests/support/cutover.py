@@ -1,4 +1,6 @@
-"""Common parts of switchover and failover tests: one flow with groups, and its commands."""
+"""Common parts of switchover and failover tests: a flow with groups, and commands that run on
+it.
+"""
 
 from __future__ import annotations
 
@@ -33,28 +35,30 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass
 class Commands:
-    """Runs `twinlog failover|switchover VERB FILE ...` in this process."""
+    """Runs `twinlog VERB STEP FILE ...` in this process. VERB is failover, switchover or
+    failback.
+    """
 
     verb: str
     file: Path
     capsys: pytest.CaptureFixture[str]
 
     def do(self, step: str, *words: str) -> tuple[int, str, str]:
-        """Return (exit code, stdout, stderr)."""
+        """Run a step of the command, and return its exit code, stdout and stderr."""
         self.capsys.readouterr()
         code = run([self.verb, step, str(self.file), *words])
         said = self.capsys.readouterr()
         return code, said.out, said.err
 
     def show(self, step: str, *words: str) -> tuple[int, dict[str, Any]]:
-        """Return (exit code, output for programs)."""
+        """Run a step of the command, and return its exit code and its JSON output."""
         code, out, err = self.do(step, *words, "--format", "json")
         assert out, err
         return code, json.loads(out)
 
 
 class _Forks:
-    """The process from which commands are forked. Each process of a test run has one."""
+    """The process that forks the commands to be killed. Each process of a test run has only one."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -65,7 +69,9 @@ class _Forks:
         )
 
     def run(self, **job: Any) -> int:
-        """Return the exit code, or the negated signal that killed it."""
+        """Run a command in a forked process. Return its exit code, or the negated number of the
+        signal that killed it.
+        """
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
@@ -80,7 +86,9 @@ _FORKS: list[_Forks] = []
 
 
 def killed(moment: str, where: str, *words: str) -> str:
-    """Run the command until SIGKILL ends it there. Return its output."""
+    """Run a command that is killed (SIGKILL) at its call of the function `where`. `moment` is
+    "before" (the call) or "behind" (after it). Return the command's output.
+    """
     if not _FORKS:
         _FORKS.append(_Forks())
     with TemporaryDirectory() as folder:
@@ -102,7 +110,7 @@ UNFENCED = ("run", "--yes", "--fence", "none")
 
 
 class Case:
-    """A flow of one topic with a group, and its cut-over commands."""
+    """A flow of one topic with a group, and cutover commands that run on it."""
 
     def __init__(
         self,
@@ -128,7 +136,7 @@ class Case:
         return code, found["plan"]
 
     def gate(self, name: str) -> tuple[bool, str]:
-        """Return (whether the gate is open, its evidence)."""
+        """Return a tuple: True if the gate is open, and the evidence for it."""
         gates = {one["gate"]: one for one in self.plan("switchover")[1]["gates"]}
         return gates[name]["is_open"], " ".join(gates[name]["evidence"])
 
@@ -149,7 +157,7 @@ class Case:
 
     @contextmanager
     def ready(self) -> Iterator[Mirror]:
-        """Run a mirror, so that a switchover may begin."""
+        """Run a mirror within the block, and wait until all gates of a switchover are open."""
         with Mirror(self.pair.config) as mirror:
             eventually(lambda: self.copied() == 20)
             eventually(lambda: self.plan("switchover")[0] == 0)
@@ -157,7 +165,7 @@ class Case:
             mirror.stop()
 
     def elsewhere(self, alias: str, bootstrap: str) -> Path:
-        """Return the file with another address of one cluster."""
+        """Return a copy of the configuration file in which one cluster has another address."""
         text = self.pair.config.read_text()
         key = re.escape(f"{alias}.bootstrap.servers = ")
         path = self.pair.config.parent / "other.properties"

@@ -1,4 +1,6 @@
-"""A port before the driver's channel. It can end connections at the driver's side only."""
+"""A port between lanes and the driver's channel. It can end a connection on the driver's side
+only.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,20 @@ from tests.support.lanes import ProcessLeases
 from tests.support.mirror import Mirror
 
 _HEAD = struct.Struct(">5xQIIQ")
-"""The fields of a lane's first frame: length and kind, then lease, lane, attempt and pid."""
+"""Layout of a lane's first frame: length and kind are skipped, then lease, lane, attempt and
+process ID.
+"""
 
 
 class Cuttable:
-    """Forwards bytes in both directions until a connection is cut."""
+    """Forwards the bytes of connections in both directions. A connection that was cut is ended on
+    the driver's side.
+    """
 
     def __init__(self, mirror: Mirror, prelude: str = "") -> None:
-        """Let the lanes of this mirror, which is not started yet, connect through this port."""
+        """Make the lanes of this mirror connect through this port. The mirror must not be started
+        yet.
+        """
         self._to = mirror.server.address.port
         self._listener = socket.create_server(("127.0.0.1", 0))
         address = replace(mirror.server.address, port=self._listener.getsockname()[1])
@@ -31,7 +39,9 @@ class Cuttable:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self, lease: int, lane: int) -> None:
-        """End the connection for the driver. The lane notices nothing."""
+        """End a lane's connection on the driver's side. The lane's side stays open, so the lane
+        notices nothing.
+        """
         far = self._far[lease, lane]
         self._cut.add(far)
         far.shutdown(socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""A Spark session of this process with `format("twinlog")`, and streams that it writes."""
+"""A Spark session of this process with `format("twinlog")`, and streams that write to topics."""
 
 from __future__ import annotations
 
@@ -21,15 +21,18 @@ __all__ = ["Query", "spark_session"]
 ROOT: Final = Path(__file__).parents[2]
 DAEMON: Final = "twinlog.records.daemon"
 ROWS: Final = 20
-"""Rows of an Arrow batch, so few that a task that fails has written some of its rows."""
+"""Number of rows in an Arrow batch. It is small, so that a failing task has already written some of
+its rows.
+"""
 
 
 @contextmanager
 def spark_session() -> Iterator[SparkSession]:
-    """A session on two cores, in the small JVM of mirrors. A task may fail twice."""
+    """A session on two cores, with the small JVM of mirrors. A task is tried up to three times."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'src'}")  # where workers find their daemon
-        patch.setenv("PYSPARK_PYTHON", sys.executable)  # of it Spark 4.0 finds the source
+        patch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'src'}")  # so that workers find their daemon
+        # Spark 4.0 finds the data source with this Python
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
         jvm = start_jvm(SparkOptions(), [])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
@@ -53,14 +56,16 @@ def spark_session() -> Iterator[SparkSession]:
 
 
 class Query:
-    """A stream of files, one per micro-batch, into a topic, restarted from the same checkpoint."""
+    """A streaming query that reads files, one for each micro-batch, and writes to a topic. It can
+    be restarted from its checkpoint.
+    """
 
     def __init__(self, spark: SparkSession, options: Mapping[str, str], folder: Path) -> None:
         self.spark, self.options, self.folder = spark, dict(options), folder
         (folder / "in").mkdir()
 
     def add(self, *values: int) -> None:
-        """Add the file of a micro-batch."""
+        """Add the input file of one micro-batch."""
         name = f"{len(list((self.folder / 'in').iterdir())):03}.json"
         text = "".join(f'{{"id": {one}}}\n' for one in values)
         (self.folder / name).write_text(text)
@@ -88,7 +93,7 @@ class Query:
         return self.folder / "checkpoint"
 
     def forget_the_last_commit(self) -> None:
-        """Remove Spark's note of the last commit, as if Spark had died before it."""
+        """Remove Spark's last commit file, as if Spark had died before it wrote this file."""
         notes = self.checkpoint / "commits"
         last = max(notes.glob("[0-9]*"), key=lambda file: int(file.name))
         (notes / f".{last.name}.crc").unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Clients of a web server that keep its connections busy."""
+"""Clients that occupy a web server's connections by sending very slowly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ DRIP_S = 0.5
 
 
 class Drippers:
-    """This many clients that send a header byte by byte, and reconnect when they are closed."""
+    """Clients that send a request's headers byte by byte. They reconnect when the server closes
+    them.
+    """
 
     def __init__(self, address: Address, number: int) -> None:
         self._address = address

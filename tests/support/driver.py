@@ -1,5 +1,5 @@
-"""A flow's run without a process: a clock that a test moves, a host that starts no Spark, and lanes
-that record their messages.
+"""A flow's run within a test's process: a clock that the test moves, a host that starts no Spark,
+and lanes that record the messages that they get.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ M = TypeVar("M")
 
 
 class HandClock(Clock):
-    """A clock that moves only when the test moves it, all three times together."""
+    """A clock that moves only when the test moves it. Its three kinds of time move together."""
 
     def __init__(self) -> None:
         self.now = 10_000.0
         self._set_by_s = 0.0
 
     def set_by(self, seconds: float) -> None:
-        """Set the wall clock only, as when a user sets the machine's clock."""
+        """Move only the wall clock, as if a user had set the machine's clock."""
         self._set_by_s += seconds
 
     def monotonic(self) -> float:
@@ -68,7 +68,7 @@ class HandClock(Clock):
 
 @dataclass
 class JobStub:
-    """A Spark job that the test ends."""
+    """A Spark job that ends when the test ends it."""
 
     is_done: bool = False
     error: TwinlogError | None = None
@@ -83,7 +83,9 @@ class JobStub:
 
 
 def plan_of(number: int, topic: str = "orders", **more: Any) -> PartitionPlan:
-    """Return the plan of a partition with constant topic IDs."""
+    """Return a partition plan. Topic IDs are derived from the names, so they are always the
+    same.
+    """
     return PartitionPlan(
         source=TopicPartition(topic, number),
         target=TopicPartition(f"A.{topic}", number),
@@ -97,7 +99,9 @@ def plan_of(number: int, topic: str = "orders", **more: Any) -> PartitionPlan:
 
 
 def work_of(**changes: Any) -> Work:
-    """Return a lane's first message. No two are equal."""
+    """Return a Work, the first message to a lane. Each has a different producer ID, so no two are
+    equal.
+    """
     usual: dict[str, Any] = {
         "flow": "A->B",
         "source": ClusterSettings(alias="A", bootstrap=(("source", 9092),)),
@@ -123,7 +127,7 @@ def work_of(**changes: Any) -> Work:
 
 @dataclass
 class LaneStub:
-    """The driver's end of a lane's channel, and the lane's messages."""
+    """The driver's end of a lane's channel. It records all messages to the lane."""
 
     driver: Driver
     identity: LaneIdentity
@@ -131,7 +135,7 @@ class LaneStub:
     closed: str = ""
     lane: Lane | None = None
     is_frozen: bool = False
-    """Whether it sends nothing, although its connection stays."""
+    """True if the lane sends nothing, although its connection is open."""
     last_heard: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -147,7 +151,7 @@ class LaneStub:
         return [one for one in self.sent if isinstance(one, kind)]
 
     def is_closed(self) -> bool:
-        """Return whether the driver has given it up."""
+        """Return True if the driver has given up this lane."""
         return bool(self.closed)
 
     @property
@@ -156,11 +160,11 @@ class LaneStub:
 
     @property
     def taken(self) -> list[TopicPartition]:
-        """Return everything that it was ever given."""
+        """Return all partitions that were ever assigned to the lane, in order."""
         return [one.source for take in self.all_sent(Take) for one in take.partitions]
 
     def holds(self, tp: TopicPartition) -> bool:
-        """Return whether it has the partition now."""
+        """Return True if the driver assigns the partition to this lane at present."""
         return self.lane is not None and tp in self.lane.partitions
 
     @property
@@ -172,7 +176,7 @@ class LaneStub:
         return bool(self.all_sent(EndLane))
 
     def say(self, message: object) -> None:
-        """Send messages to the driver."""
+        """Send messages from the lane to the driver."""
         self.last_heard = self.driver.clock.boot()
         if self.lane is not None:
             self.driver.run.on_message(self.lane, message)
@@ -255,13 +259,13 @@ class LaneStub:
         )
 
     def goes(self) -> None:
-        """Let the lane's connection end."""
+        """End the lane's connection."""
         assert self.lane is not None
         self.driver.run.on_gone(self.lane)
 
 
 class Driver:
-    """A flow's run, its host and its lanes."""
+    """A flow's run with its host and its lanes."""
 
     def __init__(
         self,
@@ -305,7 +309,7 @@ class Driver:
         return len(self.jobs), self.jobs[-1]
 
     def has_begun(self, *plans: PartitionPlan) -> None:
-        """Add a row of each partition to the offset map, as if its copy had begun."""
+        """Add a row of each partition to the offset map, so that its copy counts as begun."""
         rows = (
             ChunkRow(
                 key=one.map_key,
@@ -324,11 +328,11 @@ class Driver:
         else:
             self.map_readings.append(then)
 
-    # -- what a test does
+    # -- actions of a test
 
     def pass_time(self, seconds: float) -> None:
-        """Move the clock second by second, with a turn of the run in each. Lanes that are not
-        frozen send signs of life.
+        """Move the clock second by second, and call the run's `tick` after each second. Lanes that
+        are not frozen send a sign of life each second.
         """
         until = self.clock.now + seconds
         while self.clock.now < until:
@@ -339,14 +343,14 @@ class Driver:
             self.run.tick()
 
     def connect(self, lease: int, number: int, attempt: int = 0) -> LaneStub:
-        """Let a lane of a lease send its hello."""
+        """Connect a lane of a lease to the driver, and return it."""
         stub = LaneStub(self, LaneIdentity(lease=lease, lane=number, attempt=attempt, pid=1))
         self._stubs.append(stub)
         stub.lane = self.run.on_connected(cast("Peer", stub))
         return stub
 
     def lanes_of(self, lease: int, count: int = 2) -> list[LaneStub]:
-        """Let all lanes of a lease connect and become ready."""
+        """Connect all lanes of a lease, and make them ready. Return them."""
         stubs = [self.connect(lease, number) for number in range(count)]
         for stub in stubs:
             stub.ready()

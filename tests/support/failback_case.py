@@ -1,4 +1,4 @@
-"""A failback of one flow: it was failed over, and its old source has records that never arrived."""
+"""A flow that was failed over, and its old source with records that never arrived on the target."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Case", "seen"]
 
 
 class Case:
-    """A flow that was failed over; new owners have written on B, and A has a tail."""
+    """A flow with a failback to do: new owners have written to B, and A has a tail."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Case:
             mirror.wait()
 
     def fail_over(self, new_owners: int = 5) -> None:
-        """Promote the flow. Then new owners write this many records."""
+        """Promote the flow. Then write `new_owners` records to B as other clients."""
         pair = self.pair
         assert run(["failover", "run", str(pair.config), "--yes", "--reason", "A is lost"]) == 0
         produce(pair.b, pair.remote, numbered(1000, new_owners))
@@ -56,7 +56,7 @@ class Case:
         killed(moment, where, "failback", "run", str(self.pair.config), *self.words(tail))
 
     def lines(self) -> list[dict[str, Any]]:
-        """Return every saved record, in the order of the files' names."""
+        """Return every saved record, in the order of the file names."""
         files = sorted(self.folder.glob("*.jsonl"))
         return [json.loads(line) for one in files for line in one.read_text().splitlines()]
 

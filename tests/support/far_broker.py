@@ -1,4 +1,4 @@
-"""A distant in-memory broker: its logs, and connections with long round trips."""
+"""A distant in-memory broker: logs, and connections with long round trips."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ _PARTITION = _TOPIC.PartitionData
 
 @dataclass
 class Log:
-    """Batches of random sizes. A read returns them from the one with the offset on, the first one
-    whole and the last one cut.
+    """A log with batches of random sizes. A read begins with the batch that contains the offset.
+    The first batch of a response is complete, and the last one is truncated.
     """
 
     chance: random.Random
     batches: list[tuple[int, bytes]] = field(default_factory=list)
     end: int = 0
     aborted: list[tuple[int, int, int]] = field(default_factory=list)
-    """Producer, first offset and marker of each aborted transaction."""
+    """Producer ID, first offset and marker's offset of each aborted transaction."""
     kept: list[int] = field(default_factory=list)
-    """Offsets of all batches that a consumer of committed records reads."""
+    """Offsets of all batches that a read_committed consumer receives."""
 
     def transact(self, count: int, sizes: Sequence[int]) -> None:
-        """Write this many batches of interleaved transactions, half of which are aborted."""
+        """Write `count` batches of interleaved transactions, about half of which are aborted."""
         begun: dict[int, list[int]] = {}
         for _ in range(count):
             producer = self.chance.choice(PRODUCERS)
@@ -53,7 +53,7 @@ class Log:
             begun.setdefault(producer, []).append(self.end)
             self.batches.append((self.end, of_producer(self.end, records, producer, value=value)))
             self.end += records
-            # the transactions of the last producer are long
+            # transactions of the last producer are long
             if self.chance.random() < (0.02 if producer == PRODUCERS[-1] else 0.4):
                 self._end_transaction(producer, begun.pop(producer))
         for producer, written in begun.items():
@@ -70,8 +70,8 @@ class Log:
         self.end += 1
 
     def aborted_in(self, offset: int, end: int) -> list[tuple[int, int]]:
-        """Return transactions as a broker lists them: with a marker at or after `offset`, and begun
-        before `end`.
+        """Return the aborted transactions that a broker would list: those with a marker at or after
+        `offset` that begin before `end`.
         """
         return [
             (producer, first)
@@ -92,13 +92,13 @@ class Log:
         return b"".join(wanted)[: max(most, len(wanted[0]))] if wanted else b""
 
     def compact(self) -> None:
-        """Remove some batches, but never the last."""
+        """Remove random batches, but never the last one."""
         kept = [one for one in self.batches[:-1] if self.chance.random() > 0.3]
         self.batches = [*kept, self.batches[-1]]
 
 
 class FarConnection:
-    """A connection whose requests are answered in order, a round trip later."""
+    """A connection whose requests are answered in order after a round trip."""
 
     def __init__(self, broker: FarBroker) -> None:
         self._broker = broker
@@ -129,7 +129,7 @@ class FarConnection:
 
 
 class FarBroker(ClusterSide):
-    """A cluster with one such broker."""
+    """A cluster with one distant broker."""
 
     def __init__(self, chance: random.Random, logs: Sequence[Log]) -> None:
         self.chance, self.logs = chance, logs
@@ -154,7 +154,7 @@ class FarBroker(ClusterSide):
             self.leaders[TopicPartition(TOPIC, number)] = Leader(NODE, epoch)
 
     def lose_one(self) -> None:
-        """Break one of its connections."""
+        """Break one of the connections."""
         if self.connections:
             cast("Any", self.chance.choice(list(self.connections.values()))).is_lost = True
 

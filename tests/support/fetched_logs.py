@@ -1,4 +1,4 @@
-"""Clusters of one in-memory log each, as read by `twinlog verify`."""
+"""Clusters that consist of one in-memory log each, for `twinlog verify`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from twinlog.survey import verify
 
 @dataclass
 class Cluster:
-    """Responses from one log. `ends`: the end that its leader returns, response by response."""
+    """Returns Fetch responses from one log. `ends`: the log end in each response, in order."""
 
     log: MemoryLog
     ends: list[int] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Cluster:
 
 
 def fetch_from_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Send every fetch of a verification to a `Cluster` until the end of the test."""
+    """Redirect every fetch of a verification to a `Cluster` until the end of the test."""
 
     def fetch(client: Any, _tp: Any, position: int, *_: Any, **__: Any) -> Any:
         return client.answer(position)

@@ -1,10 +1,10 @@
-"""A broker that accepts only sequence 0 as the first one of a log, as seen by a host: a real broker
-behind a proxy that rejects such batches.
+"""A broker that accepts only sequence 0 as the first one of a log. On a test's host, it is a real
+broker behind a proxy that rejects other batches.
 
-The rule is that of KAFKA-15591 (Kafka 4.5, `ProducerAppendInfo.checkSequence`): while no record has
-ever been appended to a log, a batch of a producer that the broker does not know must begin at
-sequence 0, else the answer is OUT_OF_ORDER_SEQUENCE_NUMBER. A log that held records takes any.
-AutoMQ gives the same answer for some time after it opened a log, whatever the log holds.
+The rule is that of KAFKA-15591 (Kafka 4.5, `ProducerAppendInfo.checkSequence`). While no record has
+ever been appended to a log, a batch of an unknown producer must begin at sequence 0. Otherwise the
+response is OUT_OF_ORDER_SEQUENCE_NUMBER. A log that has ever had records accepts any sequence.
+AutoMQ responds in this way for some time after it has opened a log, even if the log has records.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BY_ID: Final = 13
 
 
 class StrictBroker:
-    """A broker's address, with the rule applied by a proxy."""
+    """A proxy that applies the rule, and what it has seen."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -44,7 +44,7 @@ class StrictBroker:
         self.produced: set[str] = set()
         """Topics of all accepted batches."""
         self.opened: set[str] = set()
-        """Topics whose logs count as opened a moment ago."""
+        """Topics whose logs count as just opened, so that AutoMQ's rule applies to them."""
         self._lock = threading.Lock()
 
     def accept(self, listener: socket.socket) -> None:
@@ -89,8 +89,8 @@ class StrictBroker:
             client.shutdown(socket.SHUT_WR)
 
     def _refusal(self, frame: bytearray, version: int) -> Any:
-        """Return the rejection of a request with a forbidden batch, or None if the
-        broker decides.
+        """Return the response that rejects a forbidden batch, or None if the request is passed to
+        the broker.
         """
         request = ProduceRequest.decode(bytes(frame), version=version, header=True)
         with self._lock, ClusterClient(settings_for(self.bootstrap)) as client:
@@ -135,7 +135,7 @@ def _refuse(request: Any) -> Any:
 
 @contextmanager
 def strict(host: Host, bootstrap: str) -> Iterator[StrictBroker]:
-    """Run the proxy at the broker's own address on that host."""
+    """Run the proxy at the broker's own address on the host, until the block ends."""
     near, _, port = bootstrap.rpartition(":")
     listener = host.within(lambda: socket.create_server((near, int(port))))
     broker = StrictBroker(bootstrap)

@@ -1,4 +1,4 @@
-"""Folds rows of an offset map to its maps, in memory."""
+"""Builds the maps of partitions from rows of an offset map, in memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from twinlog.mirror.map.offset_map import ChunkRow, PartitionKey, PartitionMap, 
 
 
 def fold(rows: Iterable[ChunkRow | StoredRow]) -> dict[PartitionKey, PartitionMap]:
-    """Return the map of each partition that has a row. Rows are in log order."""
+    """Return the map of each partition that has rows. The rows must be in log order."""
     maps: dict[PartitionKey, PartitionMap] = {}
     for row in rows:
         maps.setdefault(row.key, PartitionMap(key=row.key, topic=row.topic)).apply(row)

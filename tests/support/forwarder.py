@@ -1,4 +1,4 @@
-"""A port that is not connected until it is opened to a cluster, which may be distant."""
+"""A port that accepts no connections until it is opened to a cluster, which may be distant."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ __all__ = ["Forwarder", "accept"]
 
 
 class Forwarder:
-    """Forwards connections, for bootstrap only, because brokers then return their own addresses.
+    """Forwards connections to a cluster. Clients use the port only for bootstrapping, because
+    brokers then return their own addresses.
 
-    With a delay, bytes arrive so much later, in both directions.
+    With a delay, bytes arrive that much later in both directions.
     """
 
     def __init__(self, port: int, *, delay_s: float = 0.0) -> None:
@@ -39,7 +40,7 @@ class Forwarder:
 
 def accept(listener: socket.socket, host: str, port: int, delay_s: float = 0.0) -> None:
     """Forward connections until the listener is closed."""
-    with suppress(OSError):  # it was closed
+    with suppress(OSError):  # the listener was closed
         while True:
             near, _ = listener.accept()
             far = socket.create_connection((host, port))
@@ -59,6 +60,6 @@ def _pass_on(one: socket.socket, other: socket.socket, delay_s: float) -> None:
 def _arrive(on_the_way: queue.SimpleQueue[tuple[float, bytes]], other: socket.socket) -> None:
     with suppress(OSError):
         while (arrived := on_the_way.get())[1]:
-            time.sleep(max(0.0, arrived[0] - time.monotonic()))  # the time on the way
+            time.sleep(max(0.0, arrived[0] - time.monotonic()))  # the delay of the link
             other.sendall(arrived[1])
         other.shutdown(socket.SHUT_WR)

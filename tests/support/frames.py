@@ -1,4 +1,4 @@
-"""Frames of Kafka's protocol on a connection: a size, then that many bytes."""
+"""Frames of Kafka's protocol on a connection: each has its size and then that many bytes."""
 
 from __future__ import annotations
 

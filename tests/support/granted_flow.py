@@ -1,4 +1,4 @@
-"""A flow between secured clusters, with users that have rights of docs/security.md."""
+"""A flow between secured clusters whose users have rights from docs/security.md."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ GROUP, CLUSTER = "group `twinlog-A->B`", "the cluster"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One right, and the consequence if it is missing."""
+    """One right of the table, and the consequence if it is missing."""
 
     cluster: str
     operation: str
     on: str
     code: str = "TOPIC_UNAUTHORIZED"
     stops: str = ""
-    """`topic` or `flow`, or empty if the copy continues."""
+    """What stops without the right: `topic` or `flow`. Empty if the copy continues."""
     guarantee: str = "exact"
     checked: bool = True
-    """Whether `check` can detect it before the topic exists."""
+    """True if `check` detects the missing right before the topic exists."""
     says: str = ""
-    """Text of the error line, if it does not name the missing ACL in the usual way."""
+    """Text in the error line, if the line does not name the missing ACL in the usual way."""
     key: str = ""
     """The key that avoids the log line."""
     implied_by: str = ""
-    """Another operation on the same resource that includes this one. To lack the right, both must
-    be missing.
+    """Another operation on the same resource that includes this one, so a user must lack both to
+    lack the right.
     """
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ numbers = itertools.count()
 
 
 class Flow:
-    """A flow with its own aliases, topic and users."""
+    """A flow that has its own aliases, topic and users."""
 
     def __init__(self, pair: SecuredPair, topic: str, folder: Path) -> None:
         number = next(numbers)
@@ -92,7 +92,7 @@ class Flow:
         return Grant(operation=operation, kind=kind, name=name)
 
     def only(self, rights: list[Row], *lines: str) -> Path:
-        """Return the configuration, with users that have only these rights."""
+        """Write a configuration whose users have exactly these rights, and return its path."""
         users = [
             self.pair.user(
                 cluster,
@@ -113,7 +113,7 @@ class Flow:
         return self.pair.config(
             self.path,
             users,
-            # they have rights of their own, and tests in test_feature_rights.py
+            # features need further rights; test_feature_rights.py tests them
             [f"topics = {self.topic}", *FEATURES, *lines],
             listener=listener,
             mechanism=mechanism,

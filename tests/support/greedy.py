@@ -1,4 +1,6 @@
-"""A transform that needs much memory for one record. The application of transforms imports it."""
+"""A transform that needs much memory for one record. The application that runs transforms imports
+it.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 GREEDY = 101
-"""The number of the order that needs too much memory."""
+"""Number of the order that needs too much memory."""
 
 
 def greedy(rows: DataFrame) -> DataFrame:
-    """Return the records as they are."""
+    """Return the records unchanged. One of them needs 1 GiB while it is processed."""
     order = b"order %d." % GREEDY
 
     def held(value: bytes | None) -> bytes | None:

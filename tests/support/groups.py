@@ -1,5 +1,5 @@
 """Groups of an application on two clusters: their offsets, and the records that they read from
-there.
+these offsets.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ CLEAN_SOON = {
 
 
 class Pair:
-    """Two clusters that mirror each other, under this test's names."""
+    """Two clusters that mirror each other, with names of this test."""
 
     def __init__(
         self,
@@ -70,8 +70,8 @@ class Pair:
         identity: bool = False,
         has_alias: bool = False,
     ) -> None:
-        """`has_alias`: the source has another name in topic names than in the file. If the file has
-        both directions, only the flow from A to B has that alias.
+        """`has_alias`: the source's alias in topic names differs from its name in the file. If the
+        file has both directions, only the flow from A to B has that alias.
         """
         mark = uuid.uuid4().hex[:8]
         self.is_identity = identity
@@ -88,7 +88,7 @@ class Pair:
             f"{self.alias_a}->{self.alias_b}.enabled = true\n"
             f"{self.alias_b}->{self.alias_a}.enabled = {str(both_ways).lower()}\n"
             f"topics = {self.topic}\ngroups = {self.group}.*\nreplication.factor = 1\n"
-            # tests on the same clusters look at all of their topics
+            # tests on the same clusters inspect all of the clusters' topics
             "emit.heartbeats.enabled = false\nheartbeats.replication.enabled = false\n"
             f"sync.group.offsets.enabled = {str(sync).lower()}\n"
             "sync.group.offsets.interval.seconds = 1\n"
@@ -102,14 +102,16 @@ class Pair:
                 file.write(f"{flow}source.cluster.alias = {self.site}\n{target}")
 
     def stop_at(self, offset: int) -> str:
-        """Create a group whose application has read up to this offset of the topic."""
+        """Create a group whose application has read up to this offset of the topic on A. Return the
+        group.
+        """
         group = f"{self.group}-{offset}"
         commit(self.a, group, self.topic, offset)
         return group
 
     def left_to_read(self, end: int) -> list[list[bytes]]:
-        """Return the records that each group of `stop_at` would read on A, up to the end, by
-        another group.
+        """Return, for each offset up to `end`, the records that a group of `stop_at` would read on
+        A. A further group reads them.
         """
         left = []
         for offset in range(end + 1):
@@ -121,12 +123,12 @@ class Pair:
 def commit(
     cluster: LocalCluster, group: str, topic: str, offset: int, *, metadata: str = ""
 ) -> None:
-    """Set a group's offset without a member, as an operator does."""
+    """Set a group's offset in partition 0 without joining the group, as an operator does."""
     commit_all(cluster, group, [Assigned(topic, 0, offset, metadata=metadata)])
 
 
 def commit_all(cluster: LocalCluster, group: str, positions: list[Assigned]) -> None:
-    """Set a group's offsets in several partitions without a member."""
+    """Set a group's offsets in several partitions without joining the group."""
     client = admin(cluster)
 
     def is_taken() -> bool:
@@ -136,14 +138,16 @@ def commit_all(cluster: LocalCluster, group: str, positions: list[Assigned]) -> 
             answers = [done.result(PATIENCE_S) for done in asked]
         except KafkaException as error:
             raise AssertionError("its coordinator is only coming up") from error
-        # which it may say in here only
+        # errors may be only in the results of the partitions
         return all(one.error is None for answer in answers for one in answer.topic_partitions)
 
     eventually(is_taken)
 
 
 def committed(cluster: LocalCluster, group: str, topic: str) -> int:
-    """Return the group's offset; -1 if it has none, or if its coordinator is not ready yet."""
+    """Return the group's offset in partition 0, or -1 if it has none or its coordinator is not
+    ready yet.
+    """
     client = consumer(cluster, config={"group.id": group})
     try:
         (found,) = client.committed([Assigned(topic, 0)], timeout=PATIENCE_S)
@@ -155,7 +159,7 @@ def committed(cluster: LocalCluster, group: str, topic: str) -> int:
 
 
 def resume(cluster: LocalCluster, group: str, topic: str, at_most: int = 10_000) -> list[bytes]:
-    """Return the records that the application reads from its group's offset on, and commit them."""
+    """Return the values that an application reads from its group's offset on, and commit them."""
     client = consumer(cluster, isolation="read_committed", config={"group.id": group})
     values: list[bytes] = []
     try:
@@ -186,7 +190,9 @@ def numbered(first: int, count: int) -> list[Outgoing]:
 
 
 def with_transactions(pair: Pair) -> None:
-    """Write transactions with markers, and aborted records, between others and at the end."""
+    """Write transactions with markers, and aborted records, between other records and at the end of
+    the log.
+    """
     create_topic(pair.a, pair.topic)
     produce(pair.a, pair.topic, numbered(0, 3))
     produce_transaction(pair.a, pair.topic, numbered(100, 2), commit=False)
@@ -197,7 +203,9 @@ def with_transactions(pair: Pair) -> None:
 
 
 def with_compaction(pair: Pair) -> None:
-    """Write records that are overwritten later, and are compacted away before the copy."""
+    """Write records of which some are overwritten by later ones. Wait until these are compacted
+    away.
+    """
     create_topic(pair.a, pair.topic, configs=CLEAN_SOON)
     keys = [0, 1, 1, 2, 0, 3, 4, 4, 4, 5, 2, 6]
     for value, key in enumerate(keys):
@@ -217,9 +225,7 @@ def with_compaction(pair: Pair) -> None:
 def offsets_in_transaction(
     cluster: LocalCluster, group: str, offsets: Mapping[TopicPartition, int]
 ) -> Iterator[Callable[[], None]]:
-    """Set offsets of a group in a transaction, which stays open until the returned function commits
-    it.
-    """
+    """Set a group's offsets in a transaction. Yield a function that commits the transaction."""
     writer = producer(cluster, config={"transactional.id": f"test-{uuid.uuid4()}"})
     reader = consumer(cluster, config={"group.id": group})
     writer.init_transactions(PATIENCE_S)

@@ -1,8 +1,8 @@
-"""Hosts of a test: network namespaces with a host name each, which reach the clusters and, if
-joined, each other.
+"""Hosts for a test: network namespaces with a host name each. They reach the clusters, and if they
+are joined, each other.
 
-A host lives as long as a process that waits for the end of its standard input: when the test ends,
-however it ends, the kernel takes the namespaces and their interfaces away.
+A host exists as long as a process that waits for the end of its standard input. However the test
+ends, this process ends with it, and the kernel removes the namespaces and their interfaces.
 """
 
 from __future__ import annotations
@@ -33,28 +33,30 @@ HOLD: Final = 'hostname "$0" && ip link set lo up && echo ready && exec cat'
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A host."""
+    """A host of a test."""
 
     name: str
     holder: int
-    """The process that holds its namespaces."""
+    """ID of the process that keeps the host's namespaces."""
     address: str | None
-    """The address at which the other hosts reach this one, if they are joined."""
+    """Address at which the other hosts reach this one, or None if the hosts are not joined."""
 
     @property
     def enter(self) -> tuple[str, ...]:
-        """Return the prefix of a command that is to run on the host. It starts no further process,
-        so the process ID is the command's.
+        """Return the prefix for a command that must run on the host. The prefix starts no further
+        process, so the process ID is the command's.
         """
         return ("nsenter", f"--target={self.holder}", "--net", "--uts")
 
     @property
     def network(self) -> Path:
-        """Return the target of `/proc/PID/ns/net` for every process there."""
+        """Return the target of `/proc/PID/ns/net`, which is the same for every process on the
+        host.
+        """
         return Path(f"/proc/{self.holder}/ns/net").readlink()
 
     def within(self, call: Callable[[], T]) -> T:
-        """Return the result of a call in a thread of this process that uses that host's network."""
+        """Return the result of a call that runs in a thread with the host's network."""
         found: list[T] = []
         failed: list[BaseException] = []
 
@@ -74,8 +76,8 @@ class Host:
 
     @contextmanager
     def reaches(self, *bootstraps: str) -> Iterator[None]:
-        """Let it reach those brokers, at the addresses that they advertise, which are on the test's
-        own loopback.
+        """Let the host reach these brokers at their advertised addresses, which are on the loopback
+        of the test.
         """
         with ExitStack() as stack:
             for address in ",".join(bootstraps).split(","):
@@ -93,7 +95,9 @@ class Host:
 
 
 def _join(pid: int) -> None:
-    """Move this thread to the network of that process. Python 3.12 has `os.setns`."""
+    """Move this thread to the network namespace of a process. Python has `os.setns` only from 3.12
+    on.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     with Path(f"/proc/{pid}/ns/net").open("rb") as namespace:
         if libc.setns(namespace.fileno(), CLONE_NEWNET):
@@ -103,7 +107,7 @@ def _join(pid: int) -> None:
 
 @contextmanager
 def hosts(*names: str, joined: bool = False) -> Iterator[list[Host]]:
-    """Create a host for each name. `joined` ones have an address each, 10.77.0.1 and so on."""
+    """Create a host for each name. If `joined`, each has an address: 10.77.0.1 and so on."""
     _must_be_possible()
     with ExitStack() as stack:
         found = []
@@ -126,7 +130,7 @@ def hosts(*names: str, joined: bool = False) -> Iterator[list[Host]]:
 
 
 def _must_be_possible() -> None:
-    """Skip the test with the reason if namespaces are not possible."""
+    """Skip the test, with the reason, if namespaces cannot be created."""
     for program in ("unshare", "nsenter", "ip", "hostname"):
         if shutil.which(program) is None:
             pytest.skip(f"network namespaces cannot be made: there is no `{program}` here")
@@ -139,7 +143,7 @@ def _must_be_possible() -> None:
 
 @contextmanager
 def _held(name: str) -> Iterator[int]:
-    """Start a process that holds its own network and host-name namespaces, and return its ID."""
+    """Start a process with its own network and host name namespaces. Yield its ID."""
     command = ["unshare", "--net", "--uts", "sh", "-c", HOLD, name]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdin is not None

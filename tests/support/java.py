@@ -1,4 +1,4 @@
-"""Kafka's own Java classes, in a small JVM beside the tests. They determine what bytes mean."""
+"""Runs Kafka's own Java classes in a small JVM. They determine what bytes mean."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _STOP_SECONDS = 10
 
 @contextmanager
 def kafka_jvm(jars: Path | None = None) -> Iterator[Any]:
-    """Yield `jvm.org.apache.kafka...` of a JVM that ends with the block, with the brokers' jars or
-    others.
+    """Yield `jvm` of a JVM that runs until the block ends. Its classpath has the brokers' jars, or
+    those in `jars`.
     """
     port, token, process = launch_gateway(
         classpath=f"{jars or find_or_fetch()}/*",
@@ -38,7 +38,7 @@ def kafka_jvm(jars: Path | None = None) -> Iterator[Any]:
         yield gateway.jvm
     finally:
         gateway.shutdown()
-        process.stdin.close()  # die_on_exit: the JVM ends with its standard input
+        process.stdin.close()  # with die_on_exit, the JVM ends when its standard input is closed
         try:
             process.wait(_STOP_SECONDS)
         except TimeoutExpired:

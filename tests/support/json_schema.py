@@ -1,4 +1,4 @@
-"""Finds violations of a JSON schema, for the keywords that Twinlog's schemas use."""
+"""Finds violations of a JSON schema. It supports only the keywords that Twinlog's schemas use."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _KNOWN: Final = {
 
 
 def violations(value: Any, schema: dict[str, Any]) -> list[str]:
-    """Return a line for each violation."""
+    """Return a line for each violation of the schema."""
     return list(_broken("$", value, schema))
 
 

@@ -1,4 +1,4 @@
-"""A real Kafka Connect worker in distributed mode that can run MirrorMaker 2's connectors."""
+"""A real Kafka Connect worker in distributed mode, which can run MirrorMaker 2's connectors."""
 
 from __future__ import annotations
 
@@ -27,24 +27,26 @@ _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectWorker:
-    """The worker's REST interface."""
+    """The REST interface of a worker."""
 
     port: int
     process: subprocess.Popen[bytes]
 
     def create(self, name: str, config: Mapping[str, str]) -> None:
-        """Create a source connector of MirrorMaker 2, once the worker accepts it."""
+        """Create a source connector of MirrorMaker 2. Retry until the worker accepts it."""
         whole = {"connector.class": _SOURCE_CONNECTOR, "tasks.max": "1", **config}
         whole |= {"key.converter": _BYTES, "value.converter": _BYTES}
-        # refused (409) while the group is being given its work
+        # the worker refuses (409) while its group rebalances
         eventually(lambda: self._ask("PUT", _path(name, "config"), whole))
 
     def request(self, name: str, verb: str) -> None:
-        """Request `pause`, `resume` or `stop`."""
+        """Send `pause`, `resume` or `stop` for the connector. Retry until the worker accepts it."""
         eventually(lambda: self._ask("PUT", _path(name, verb)))
 
     def state(self, name: str) -> str:
-        """Return the state in the status topic. Raises AssertionError while it is unknown."""
+        """Return the connector's state in the status topic. Raises AssertionError while it is
+        unknown.
+        """
         return str(self._ask("GET", _path(name, "status"))["connector"]["state"])
 
     def is_up(self) -> bool:
@@ -55,7 +57,7 @@ class ConnectWorker:
             return False
 
     def _ask(self, method: str, path: str, body: Mapping[str, str] | None = None) -> Any:
-        """Return the response. Raises AssertionError if it is an error, at least now."""
+        """Return the JSON response. Raises AssertionError for an error, so that callers retry."""
         connection = http.client.HTTPConnection(HOST, self.port, timeout=_ANSWER_S)
         try:
             headers = {"Content-Type": "application/json"}
@@ -78,7 +80,7 @@ def connect_worker(
     folder: Path, cluster: LocalCluster, *, group: str, prefix: str
 ) -> Iterator[ConnectWorker]:
     """Run a worker on this cluster of one broker until the block ends. Its topics are
-    `<prefix>-offsets`, `-configs` and `-status`.
+    `<prefix>-offsets`, `<prefix>-configs` and `<prefix>-status`.
     """
     (port,) = free_ports(1)
     lines = {

@@ -1,4 +1,4 @@
-"""Versions of Kafka that are tested on either side, and brokers of them."""
+"""The versions of Kafka that are tested as source or target, and brokers of these versions."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ TARGETS: Final = ("3.4.1", "3.9.1", "4.3.0")
 FAULT_SOURCE, _, FAULT_TARGET = os.environ.get(
     "TWINLOG_FAULT_VERSIONS", f"{KAFKA_VERSION}:{KAFKA_VERSION}"
 ).partition(":")
-"""Targets of the fault tests. The oldest pair is 2.8.2:3.4.1."""
+"""Versions of the source and the target in the fault tests. The oldest pair is 2.8.2:3.4.1."""
 
 FIRST_KRAFT: Final = (3, 3)
-"""The first version whose KRaft is meant for production."""
+"""The first version in which KRaft is supported for production."""
 
 _ZOOKEEPER_READY_SECONDS: Final = 30
 
 
 def cluster_of(name: str, version: str, **more: Any) -> LocalCluster:
-    """Return a cluster of one broker of this version, with ZooKeeper if it needs that."""
+    """Return a cluster of one broker of this version, with ZooKeeper if the version needs it."""
     major, minor, *_ = version.split(".")
     kind = OldCluster if (int(major), int(minor)) < FIRST_KRAFT else LocalCluster
     return kind(name, version=version, jvm_flags=QUICK_JVM, **more)
@@ -46,7 +46,7 @@ def listens(port: int) -> bool:
 
 @dataclass
 class OldCluster(LocalCluster):
-    """A cluster whose broker needs ZooKeeper. ZooKeeper uses the controller's port."""
+    """A cluster whose broker needs ZooKeeper. ZooKeeper listens at the controller's port."""
 
     def _zookeeper(self) -> ZooKeeper | None:
         if not self.ports:
@@ -67,7 +67,7 @@ class OldCluster(LocalCluster):
 
 
 def zookeeper_properties(settings: Mapping[str, str], port: int) -> dict[str, str]:
-    """Convert a KRaft node's settings for a broker with ZooKeeper."""
+    """Convert the settings of a KRaft node to those of a broker with ZooKeeper."""
     kept = {
         key: value
         for key, value in settings.items()
@@ -81,13 +81,13 @@ def zookeeper_properties(settings: Mapping[str, str], port: int) -> dict[str, st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZooKeeper:
-    """The cluster's ZooKeeper server; its folder looks like a node's, for the watchdog."""
+    """The ZooKeeper server of a cluster. For the watchdog, its folder looks like a node's."""
 
     folder: Path
     port: int
 
     def start(self, jars: Path) -> None:
-        """Start it, and wait until it listens."""
+        """Start the server, and wait until it listens."""
         data = self.folder / "data"
         own_folder(self.folder)
         own_folder(data)
@@ -103,7 +103,7 @@ class ZooKeeper:
             )
 
     def kill(self) -> None:
-        """Kill it, if it runs."""
+        """Kill the server if it runs."""
         file = self.folder / "pid"
         if file.exists():
             pid = int(file.read_text(encoding="ascii"))

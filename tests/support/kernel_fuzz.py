@@ -1,11 +1,11 @@
-"""Damages real batches and gives them to the kernels and to their twin. Both must return the same
-bytes, or raise CorruptData.
+"""Gives damaged batches to the kernels and to their Python twin. Both must return the same bytes,
+or both must raise CorruptData.
 
     python -m tests.support.kernel_fuzz --inputs 1000000
 
-An input is a batch, or several, of every codec and format, with some bytes changed, cut out, put
-in, or replaced by numbers that have hurt decoders before. Where the CRC would hide the damage it is
-set right.
+An input is one or more batches of every codec and format. Some bytes are changed, removed or
+inserted, or replaced by numbers that have broken decoders before. The CRC is corrected if it would
+hide the damage.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ NASTY: Final = [b"\x00", b"\xff", b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", b"\x
 
 
 class Difference(Exception):
-    """Kernel and twin differ, or one of them raised an unexpected error."""
+    """Raised if the kernel and the twin differ, or if one of them raised an unexpected error."""
 
 
 @contextmanager
 def use(kernels: Kernels) -> Iterator[None]:
-    """Use these kernels in this process within the block."""
+    """Make this process use these kernels within the block."""
     before = CHOSEN.kernels, CHOSEN.why_slow
     CHOSEN.kernels, CHOSEN.why_slow = kernels, "a test" if kernels is TWIN else None
     try:
@@ -88,14 +88,14 @@ def use(kernels: Kernels) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """A real batch: its header, and its uncompressed payload."""
+    """A real batch to be damaged, with its uncompressed payload."""
 
     batch: bytes
     payload: bytes
 
 
 class Fuzzer:
-    """Generates inputs. The same seed generates the same ones."""
+    """Generates inputs. The same seed generates the same inputs."""
 
     def __init__(self, seed: int, library: Kernels | None = None) -> None:
         self.random = random.Random(seed)
@@ -147,8 +147,8 @@ class Fuzzer:
         return Seed(plain, plain[HEADER_BYTES:])
 
     def _wide(self, records: list[Record]) -> bytes:
-        """Return numbers that no client writes but every reader accepts: with more bytes than
-        necessary, and bits above the 32nd.
+        """Return records whose numbers no client writes but every reader accepts: with more bytes
+        than necessary, and with bits above the 32nd.
         """
         out = bytearray()
         for delta, record in enumerate(records):
@@ -162,7 +162,7 @@ class Fuzzer:
     # -- damage
 
     def damaged(self, data: bytes, most: int = 4) -> bytes:
-        """Return `data` with up to this many faults, perhaps none."""
+        """Return `data` with at most `most` random faults, and sometimes without a fault."""
         draw, out = self.random, bytearray(data)
         for _ in range(draw.randrange(most + 1)):
             at = draw.randrange(len(out) + 1)
@@ -183,7 +183,9 @@ class Fuzzer:
         return bytes(out)
 
     def header(self, batch: bytes, length: int) -> bytearray:
-        """Return a batch's header for a payload of that length, with some other numbers."""
+        """Return the batch's header for a payload of `length` bytes. Some other fields are changed
+        at random.
+        """
         draw, head = self.random, bytearray(batch[:HEADER_BYTES])
         struct.pack_into(">i", head, 8, HEADER_BYTES - 12 + length)
         if draw.random() < 0.3:
@@ -199,14 +201,14 @@ class Fuzzer:
         return head
 
     def batch(self, seed: Seed, codec: Codec, most: int = 4) -> bytes:
-        """Return a batch with a damaged payload, usually with a right CRC."""
+        """Return a batch with a damaged payload. Its CRC is usually right."""
         payload = bytes(compress(codec, self.damaged(seed.payload, most)))
         head = self.header(seed.batch, len(payload))
         head[22] = head[22] & 0xF8 | codec
         out = head + payload
         return bytes(sealed(out) if self.random.random() < 0.95 else out)
 
-    # -- what is tried
+    # -- operations that are tried
 
     def payloads(self) -> None:
         """Decode a damaged payload to a table, and encode some of its rows."""
@@ -266,7 +268,9 @@ class Fuzzer:
             same(found[0], found[1], "gather", table.data)
 
     def _answer(self) -> tuple[bytes, int]:
-        """Return a Fetch response of small batches, and where it was damaged last."""
+        """Return a Fetch response of small, mostly intact batches, and the offset at which it was
+        damaged last.
+        """
         draw, out, offset = self.random, bytearray(), draw_offset(self.random)
         first = offset
         if draw.random() < 0.3:
@@ -279,13 +283,13 @@ class Fuzzer:
             struct.pack_into(">i", one, 12, 3 + (draw.random() < 0.1))
             if draw.random() < 0.03:
                 one[22] = one[22] & 0xF8 | draw.choice((Codec.NONE, Codec.LZ4, 7))
-                sealed(one)  # the codec is not that of the payload
+                sealed(one)  # the codec in the header is not that of the payload
             out += one
             offset += count + draw.choice((0, 0, 0, 2))
         return (self.damaged(bytes(out), 2) if draw.random() < 0.3 else bytes(out)), first
 
     def _plain_answer(self, offset: int) -> bytes:
-        """Return consecutive intact batches, most of which can be joined."""
+        """Return consecutive intact batches. Most of them can be joined."""
         draw, out = self.random, bytearray()
         for _ in range(draw.randrange(1, 8)):
             count, seed = draw.choice(self._small)
@@ -299,7 +303,7 @@ class Fuzzer:
         return bytes(out)
 
     def joins(self) -> None:
-        """Join small batches to one payload."""
+        """Join small batches to one payload, with the kernel and with the twin."""
         data, first = self._answer()
         draw = self.random
         end, most = draw.choice((FOREVER, first + 3)), draw.choice((2**31, 5))
@@ -319,10 +323,11 @@ class Fuzzer:
         self.refused += states[0][shapes.BATCHES] < 1
 
     def packed_joins(self) -> None:
-        """Join small batches in lz4, whose frames are those of several clients, some damaged.
+        """Join small batches in lz4. Their frames are as written by several clients, and some are
+        damaged.
 
-        The kernel may stop before a damaged one that the library of the twin accepts, such as one
-        with a match of distance 0.
+        The kernel may stop before a damaged frame that the twin's library accepts, such as one with
+        a match of distance 0.
         """
         draw, data, offset, is_intact = self.random, bytearray(), 0, True
         for _ in range(draw.randrange(2, 7)):
@@ -354,7 +359,7 @@ class Fuzzer:
         self.refused += ours is None
 
     def answers(self) -> None:
-        """Run a copy's whole input: compare the resulting batches or errors."""
+        """Run the whole input side of a copy with both. Compare the resulting batches or errors."""
         data, first = self._answer()
         if self.random.random() < 0.5:
             seed = self.random.choice(self._seeds)
@@ -388,7 +393,7 @@ class Fuzzer:
         )
 
     def compressed(self) -> None:
-        """Decompress damaged frames of this library and of other clients."""
+        """Decompress damaged frames as written by this library and by other clients."""
         seed, draw = self.random.choice(self._seeds), self.random
         codec = draw.choice(list(Codec)[1:])
         packed = self.damaged(foreign(codec, seed.payload, draw.randrange(4)))
@@ -398,7 +403,9 @@ class Fuzzer:
         self._both(lambda: decode_batch(memoryview(bytes(head + packed)), LIMIT), packed)
 
     def legacy(self) -> None:
-        """Decode message formats 0 and 1, which have no kernel. No other error may be raised."""
+        """Decode message formats 0 and 1, which have no kernel. No error other than CorruptData may
+        be raised.
+        """
         draw = self.random
         magic, codec = draw.choice((0, 1)), draw.choice(list(Codec)[:4])
         inner = b"".join(
@@ -418,10 +425,10 @@ class Fuzzer:
             )
         data = self.damaged(inner, 1)
         self._both(lambda: decode_legacy(memoryview(data), LIMIT), data)
-        take(data, Way())  # nothing but TwinlogError
+        take(data, Way())  # must raise nothing but TwinlogError
 
     def columns(self) -> None:
-        """Make a table from columns, some of which are outside of their data."""
+        """Build a table from columns. Some of their positions are outside of the data."""
         draw, count = self.random, self.random.randrange(5)
         key, value, headers = (self._strings(count, least) for least in (-1, -1, 0))
         times = array("q", draw.choices(TIMES, k=count))
@@ -440,7 +447,7 @@ class Fuzzer:
         self.accepted += 1
 
     def headers_read(self) -> None:
-        """Read damaged headers to columns, whose positions may be outside of the data."""
+        """Read damaged headers to columns. Some positions are outside of the data."""
         draw, data = self.random, bytearray()
         starts, ends = array("q"), array("q")
         for _ in range(draw.randrange(5)):
@@ -460,12 +467,12 @@ class Fuzzer:
             self.refused += 1
             return
         if ours is None and "\ufffd".encode() in theirs.keys:
-            return  # the twin's alone
+            return  # only the twin has replaced bytes that are not UTF-8
         same(ours, theirs, "headers", raw)
         self.accepted += 1
 
     def headers_written(self) -> None:
-        """Encode columns of headers, like the records of objects."""
+        """Encode columns of headers. The result must equal that of encoding record objects."""
         draw, count = self.random, self.random.randrange(9)
         key, value = self._strings(count, draw.choice((0, 0, 0, -1))), self._strings(count, -1)
         counts = array("q", (draw.randrange(4) for _ in range(draw.randrange(4))))
@@ -503,7 +510,9 @@ class Fuzzer:
 
 
 def wide(value: int) -> bytes:
-    """Return a zigzag integer of 32 bits in five bytes, with bits that a reader drops."""
+    """Return a zigzag integer of 32 bits in five bytes. Its unused bits are set, which readers
+    drop.
+    """
     raw = (value << 1) ^ (value >> 63)
     low = bytes(raw >> shift & 0x7F | 0x80 for shift in (0, 7, 14, 21))
     return low + bytes((raw >> 28 & 0x0F | 0x70,))
@@ -515,7 +524,7 @@ def draw_offset(draw: random.Random) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """The initial state of a copy's input, and its settings."""
+    """The initial state and the settings of a copy's input."""
 
     position: int = 0
     end: int = FOREVER
@@ -523,14 +532,14 @@ class Way:
     limit: int = LIMIT
     join: int = 0
     continues: bool = False
-    """Whether the first record follows the one that was copied last."""
+    """True if the first record directly follows the record that was copied last."""
     recompression: Recompression | None = None
     aborted: tuple[AbortedTransaction, ...] = ()
     skips: tuple[Skip, ...] = ()
 
 
 def take(data: bytes, way: Way) -> object:
-    """Return what a copy's input makes of a Fetch response, or the text of the error."""
+    """Return what a copy's input produces from a Fetch response, or the text of its error."""
     run = Run(way.ordinal, way.position, K + way.ordinal) if way.continues else None
     intake = Intake(
         position=way.position, ordinal=way.ordinal, k=K, last_run=run, producer_id=9,
@@ -554,13 +563,15 @@ def take(data: bytes, way: Way) -> object:
 
 
 def sealed(batch: bytearray) -> bytearray:
-    """Set a right CRC."""
+    """Set the right CRC in the batch, and return it."""
     CRC.pack_into(batch, 17, crc32c(bytes(batch[21:])))
     return batch
 
 
 def foreign(codec: Codec, data: bytes, kind: int) -> bytes:
-    """Compress like other clients: raw snappy, linked lz4 blocks, several members."""
+    """Compress the data as other clients do: raw snappy, linked lz4 blocks, or several gzip or zstd
+    members.
+    """
     half = len(data) // 2
     match codec:
         case Codec.SNAPPY if kind:
@@ -579,7 +590,9 @@ def foreign(codec: Codec, data: bytes, kind: int) -> bytes:
 
 
 def packed_in_blocks(data: bytes, *, sums: bool) -> bytes:
-    """Return an lz4 frame with its size, of several blocks, with all checksums if `sums`."""
+    """Return an lz4 frame of several blocks with its content size. If `sums`, it has all
+    checksums.
+    """
     flags = bytes((0x68 | 0x14 * sums, 0x50)) + struct.pack("<q", len(data))
     out = bytearray(b"\x04\x22\x4d\x18") + flags + bytes((xxh32(flags) >> 8 & 0xFF,))
     for at in range(0, len(data), 40):
@@ -594,7 +607,7 @@ def packed_in_blocks(data: bytes, *, sums: bool) -> bytes:
 
 
 def xxh32(data: bytes) -> int:
-    """xxHash32 with seed 0."""
+    """Return the xxHash32 of the data with seed 0."""
     mask, primes = 0xFFFFFFFF, (2654435761, 2246822519, 3266489917, 668265263, 374761393)
     one, two, three, four, five = primes
 
@@ -658,7 +671,9 @@ def main() -> int:
 
 
 def sanitized() -> int:
-    """Run the same in a process with sanitized kernels and memory."""
+    """Run the fuzzer in a process with sanitized kernels and a checked allocator. Return its exit
+    code.
+    """
     source = Path(sys.modules[Library.__module__].__file__ or "").with_name("kernels.c")
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder, NAME)
@@ -671,7 +686,9 @@ def sanitized() -> int:
         watched = {
             "LD_PRELOAD": asan,
             "ASAN_OPTIONS": "detect_leaks=0",
-            "PYTHONMALLOC": "malloc",  # an allocation for each object, so that its end is seen
+            # a separate allocation for each object, so that the sanitizer detects accesses beyond
+            # its end
+            "PYTHONMALLOC": "malloc",
         }
         arguments = [one for one in sys.argv[1:] if one != "--sanitize"]
         command = [sys.executable, "-m", "tests.support.kernel_fuzz", *arguments]

@@ -1,6 +1,6 @@
-"""A mirror that takes over from a MirrorMaker 2 and dies of SIGKILL at the point that its command
-line names: after it has written `some rows` of the offset map, or while it is `copying`. At the
-point `looked` it stops (SIGSTOP) after its survey, until it is resumed.
+"""A mirror that takes over from a MirrorMaker 2 and kills itself (SIGKILL) at the point given on
+the command line. The points are `some rows` (after it has written some rows of the offset map) and
+`copying`. At the point `looked`, it stops (SIGSTOP) after its survey until it is resumed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from twinlog.control.adopt import adoption
 from twinlog.mirror.map.offset_map import ChunkRow
 
 POINTS = {"some rows": 1, "copying": None, "looked": None}
-"""Number of rows that it writes before each point."""
+"""Number of map rows that are written before each point; None if all are written."""
 
 _SURVIVES_S = PATIENCE_S / 2
 
@@ -32,7 +32,7 @@ def main(config: str, point: str) -> None:
 
     def write(target: ClusterClient, topic: str, partitions: int, rows: Iterable[ChunkRow]) -> None:
         if not (known := list(rows)):
-            return  # a later look, which finds nothing more
+            return  # a later survey, which has found nothing more to adopt
         assert len(known) > 1 or point == "looked", "there is nothing to take over"
         write_rows(target, topic, partitions, islice(known, POINTS[point]))
         if point == "some rows":

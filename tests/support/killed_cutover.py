@@ -1,7 +1,8 @@
-"""Commands that die of SIGKILL before or after a call in one of their steps.
+"""Runs commands that are killed (SIGKILL) before or after a call in one of their steps.
 
-A line of JSON on standard input is a command; a line on standard output says how it ended. Each is
-forked from this process, which has imported what they need: that is most of what a command costs.
+A line of JSON on standard input is a command to run. A line on standard output reports how it
+ended. Each command is forked from this process, which has already imported its modules, because
+imports take most of a command's time.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ def _be_command(job: dict[str, Any]) -> NoReturn:
 
 
 def _run(moment: str, where: str, words: list[str]) -> int:
-    """Run a command, and kill it before or after (`moment`) the call of `where`, which is
-    module:name of a function or method.
+    """Run a command, and kill it before or after the call of `where`, as `moment` says. `where`
+    names a function or method as module:name.
     """
     module, _, path = where.partition(":")
     owner: Any = importlib.import_module(module)
@@ -63,7 +64,8 @@ def _run(moment: str, where: str, words: list[str]) -> int:
         sys.stdout.flush()
         os.kill(os.getpid(), signal.SIGKILL)
 
-    # it is about what is there behind a death, not about how long a proof takes
+    # these tests are about what a killed command leaves, so the command need not wait long for
+    # evidence
     with patch.object(owner, name, dying), patch.object(FenceKind, "still_s", 0.2):
         return run(words)
 

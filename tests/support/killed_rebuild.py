@@ -1,4 +1,6 @@
-"""`twinlog offsets rebuild` that dies of SIGKILL after it has written this many rows of the map."""
+"""Runs `twinlog offsets rebuild`, which is killed (SIGKILL) after it has written a given number of
+rows of the map.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from twinlog.model import TopicPartition
 from twinlog.wire.records import Record
 
 SMALL_ROWS: Final[dict[str, Any]] = {"RUNS_PER_CHUNK": 40, "NEWEST_RUNS": 9, "RUNS_PER_ROW": 30}
-"""A tenth of a map row's usual size, so that several rows need fewer transactions."""
+"""Limits of a map row at a tenth of their usual size, so that few transactions suffice for several
+rows.
+"""
 
 
 def main(config: str, rows: int) -> None:

@@ -1,5 +1,5 @@
-"""A broker that lacks some requests, as seen by a host: a proxy removes them from a real broker's
-ApiVersions responses.
+"""A broker that lacks some requests. On a test's host, it is a proxy that removes these requests
+from a real broker's ApiVersions responses.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ __all__ = ["lacking"]
 
 API_VERSIONS: Final = 18
 NOBODY: Final = 0x7000
-"""A request that no client knows."""
+"""Key of a request that no client knows. It replaces the removed keys."""
 
 
 @contextmanager
 def lacking(host: Host, bootstrap: str, *keys: int) -> Iterator[None]:
-    """Run the proxy at the broker's own address on that host, without the requests of
-    these keys.
+    """Run the proxy at the broker's own address on the host until the block ends. It hides the
+    requests with these keys.
     """
     near, _, port = bootstrap.rpartition(":")
     listener = host.within(lambda: socket.create_server((near, int(port))))
@@ -38,7 +38,7 @@ def lacking(host: Host, bootstrap: str, *keys: int) -> Iterator[None]:
 
 
 def _accept(listener: socket.socket, near: str, port: int, keys: Collection[int]) -> None:
-    with suppress(OSError):  # it was closed
+    with suppress(OSError):  # the listener was closed
         while True:
             client, _ = listener.accept()
             broker = socket.create_connection((near, port))
@@ -50,7 +50,7 @@ def _accept(listener: socket.socket, near: str, port: int, keys: Collection[int]
 
 
 def _ask(client: socket.socket, broker: socket.socket, asked: dict[int, int]) -> None:
-    """Forward requests, and store the version of each ApiVersions by correlation ID."""
+    """Forward requests. Store the version of each ApiVersions request by its correlation ID."""
     with suppress(OSError, EOFError):
         while True:
             frame = read_frame(client)
@@ -78,8 +78,8 @@ def _answer(
 
 
 def _hide(frame: bytearray, version: int, keys: Collection[int]) -> None:
-    """Remove requests from a response: correlation ID (4), error (2), then the array, which is
-    compact with tags from version 3 on.
+    """Hide requests in an ApiVersions response: correlation ID (4 bytes), error (2), then the
+    array, which is compact and has tags from version 3 on.
     """
     at = 6
     if version >= 3:

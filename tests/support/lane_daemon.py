@@ -1,8 +1,8 @@
-"""Forks lanes for `tests.support.lanes`, like Spark's Python daemon. Their imports are loaded once,
-because these are most of a lane's start.
+"""Forks lanes for `tests.support.lanes`, as Spark's Python daemon does. The modules are imported
+once, because imports take most of a lane's start.
 
-A line of JSON on standard input is a lane to start; lines on standard output say its process id,
-and later how it ended. At the end of the input the daemon ends; its lanes do not.
+A line of JSON on standard input is a lane to start. Lines on standard output report its process ID,
+and later how it ended. At the end of the input the daemon ends, but its lanes do not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CHUNK: Final = 1 << 16
 
 
 def run(job: dict[str, Any]) -> None:
-    """Run one attempt of a lane."""
+    """Run one attempt of a lane in this process."""
     run_lane(job["lane"], job["lease"], job["attempt"], ChannelAddress(**job["address"]))
 
 

@@ -1,4 +1,4 @@
-"""Lanes for the tests of leases. They use the channel, but copy nothing."""
+"""Entry points of lanes for the tests of leases. These lanes use the channel, but copy nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MODULE = "tests.support.lane_entries"
 
 
 class Finish(Message, frozen=True, kw_only=True):
-    """Ends the lane."""
+    """Tells a lane to end."""
 
 
 class Finished(Message, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ CODEC = MessageCodec((Finish, Finished))
 
 
 def until_told(lane: int, lease: int, attempt: int, address: ChannelAddress) -> None:
-    """Run until the driver sends Finish, or is gone."""
+    """Run until the driver sends Finish or closes the connection."""
     identity = LaneIdentity(lease=lease, lane=lane, attempt=attempt, pid=os.getpid())
     channel = ChannelClient.connect(address, identity, CODEC)
     try:
@@ -62,7 +62,7 @@ def stumble(lane: int, lease: int, attempt: int, address: ChannelAddress) -> Non
 
 
 class Bomb:
-    """Creates a file when it is unpickled."""
+    """An object that creates a file when it is unpickled."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -72,8 +72,8 @@ class Bomb:
 
 
 def hostile(lane: int, lease: int, attempt: int, address: ChannelAddress) -> Any:
-    """An executor that sends its own pickles wherever PySpark reads one. The address's host is the
-    folder for the files that they create.
+    """Act as an executor that sends its own pickles at every point where PySpark reads a pickle.
+    The address's host is misused as the folder for the files that these pickles create.
     """
 
     def result(_self: object, _items: object, stream: BinaryIO) -> None:

@@ -1,4 +1,4 @@
-"""Takes of partitions as sent by a driver to a lane."""
+"""Take messages as a driver sends them to a lane."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def take(
     handed: HandOver | None = None,
     stamps: bool = False,
 ) -> TakePartition:
-    """Return the Take of partition `number` of a topic that was copied before. `handed`: by the
-    previous lane.
+    """Return the Take of partition `number`, whose topic was copied before. `handed`: the position
+    from the previous lane; None if the lane must find it.
     """
     return TakePartition(
         source=TopicPartition("t", number),

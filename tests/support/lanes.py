@@ -1,7 +1,7 @@
-"""Leases without Spark: every lane is a process, restarted when it dies, as by Spark.
+"""Leases without Spark. Every lane is a process, which is restarted when it dies, as Spark does.
 
-Fault tests kill and freeze lanes by process id; what Spark adds (placement, its own retries) has
-its own tests.
+Fault tests kill and freeze lanes by their process IDs. Other tests cover what Spark adds:
+placement, and its own retries.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ run(json.loads(sys.argv[1]))
 
 
 class _Daemon:
-    """Starts lanes that need no prelude; a process of the tests has one."""
+    """Starts lanes that need no prelude. Each process of the test run has one daemon."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -73,7 +73,9 @@ class _Daemon:
                     self._ended.notify_all()
 
     def code(self, pid: int, within_s: float) -> int | None:
-        """Return the exit code, or None while it runs."""
+        """Wait up to `within_s` for a lane's end. Return its exit code, or None if it still
+        runs.
+        """
         with self._ended:
             self._ended.wait_for(lambda: pid in self._codes, within_s)
             return self._codes.get(pid)
@@ -89,7 +91,7 @@ def _forked(job: dict[str, Any]) -> ForkedLane:
 
 
 class ForkedLane:
-    """The part of `subprocess.Popen` that a job needs, for a forked lane."""
+    """A forked lane, with the methods of `subprocess.Popen` that a job needs."""
 
     def __init__(self, pid: int, daemon: _Daemon) -> None:
         self.pid = pid
@@ -108,7 +110,7 @@ class ForkedLane:
 
 @dataclass(slots=True)
 class ProcessJob:
-    """One lease: a process per lane."""
+    """A lease with one process for each lane."""
 
     lease: int
     lanes: int
@@ -145,7 +147,7 @@ class ProcessJob:
         if not self.prelude:
             self.processes[lane] = _forked(job)
             return
-        # it is to change what nothing has imported yet
+        # a new process, because the prelude must change modules before they are imported
         command = [sys.executable, "-c", self.prelude + PROGRAM, json.dumps(job)]
         environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
         self.processes[lane] = subprocess.Popen(command, env=environment)
@@ -182,13 +184,13 @@ class ProcessJob:
 
 
 class ProcessLeases:
-    """Starts leases, as the supervisor expects of Spark."""
+    """Starts leases with the interface that the supervisor expects of Spark."""
 
     def __init__(self, address: ChannelAddress, secrets: LaneSecrets) -> None:
         self._address = address
         self.secrets = secrets
         self.prelude = ""
-        """Python that every lane runs first. Tests stop a lane at an exact point by it."""
+        """Python code that every lane runs first. Tests use it to stop a lane at an exact point."""
         self.jobs: list[ProcessJob] = []
 
     def start(self, lease: int, lanes: int, description: str) -> ProcessJob:

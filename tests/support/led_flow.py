@@ -1,4 +1,6 @@
-"""A led flow without a leader, as duties see it, for rounds that a test runs itself."""
+"""A flow as duties see it on its leader, although no process leads it. Tests run the duties' rounds
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ __all__ = ["led_flow", "led_to"]
 
 
 def led_flow(config: Path) -> tuple[LedFlow, list[str]]:
-    """Return the file's only flow, whose topics that exist on both sides count as copied, and its
-    lines that are logged once.
+    """Return the file's only flow, and the list of the lines that it logs once. Topics that exist
+    on both clusters count as copied.
     """
     (flow,) = load(config, environment={}).flows
     setup = flow_setup(flow)
@@ -45,7 +47,7 @@ def led_flow(config: Path) -> tuple[LedFlow, list[str]]:
 
 
 def led_to(led: LedFlow, offset: int) -> LedFlow:
-    """Return the same flow. Its lane has copied its only partition up to this offset."""
+    """Return the same flow, whose only partition a lane has copied up to this offset."""
     (view,) = led.partitions()
     view = replace(view, reach=Reach(offset, offset))
     topic, term = view.source.topic, Term(1, 0)

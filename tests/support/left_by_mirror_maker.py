@@ -1,4 +1,4 @@
-"""A topic, and its copy and positions of a MirrorMaker 2 on the target."""
+"""A source topic, and the copy and the positions that a MirrorMaker 2 left on the target."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ from twinlog.wire.records import Record
 STORAGE_PARTITIONS = 3
 ANOTHERS: Final = b"another flow's"
 BEGIN_MS = int(time.time() * 1000)
-"""The current time. A broker would delete old records at its first check, 30 s after its start."""
+"""The current time in milliseconds. A broker would delete old records at its first retention check,
+30 s after its start.
+"""
 
 
 def outgoing(numbers: Iterable[int], partition: int = 0) -> list[Outgoing]:
@@ -48,7 +50,7 @@ def values(numbers: Iterable[int]) -> list[bytes]:
 
 @dataclass
 class Left:
-    """A source topic, and its copy and positions of a MirrorMaker 2 on the target."""
+    """A source topic, and the copy and the positions that a MirrorMaker 2 left on the target."""
 
     source: LocalCluster
     target: LocalCluster
@@ -110,7 +112,7 @@ class Left:
 
 
 def another_flow_wrote(left: Left, records: Sequence[bytes]) -> None:
-    """Write these records to the same topic as another flow."""
+    """Write these records to the remote topic as another Twinlog flow."""
     with ClusterClient(settings_for(left.target.bootstrap)) as client:
         batch = [Record(n, BEGIN_MS, None, value) for n, value in enumerate(records)]
         _other_flow(client, left).send(batch, 0).expect_ok()
@@ -126,8 +128,8 @@ def _other_flow(client: ClusterClient, left: Left) -> raw.Writer:
 
 @contextmanager
 def another_flow_writes(left: Left) -> Iterator[None]:
-    """Write more records to the same topic, as another flow, than a take-over compares, and
-    continue in the meantime.
+    """Write records to the remote topic as another Twinlog flow: first more than a takeover
+    compares, and then further ones until the block ends.
     """
     done, sent = threading.Event(), itertools.count()
     with ClusterClient(settings_for(left.target.bootstrap)) as client:

@@ -16,13 +16,13 @@ __all__ = ["LiveConsumer", "LiveProducer"]
 
 Keys = Mapping[str, Any]
 REFUSALS = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._PURGE_QUEUE}
-"""Errors of a rejected client. The second is that of the rest of a transaction with a rejected
-record.
+"""Errors of a client whose access is denied. The second one is reported for the other records of a
+transaction in which one record was rejected.
 """
 
 
 class _Live:
-    """Works in a thread until it is ended."""
+    """A client that works in its own thread until it is ended."""
 
     def __init__(self, gone_over: threading.Event) -> None:
         self._gone_over = gone_over
@@ -40,13 +40,13 @@ class _Live:
         raise NotImplementedError
 
     def works(self) -> bool:
-        """Raise the error that ended it early."""
-        if self._error is not None:  # no AssertionError: who waits is not to wait on
+        """Return True, or raise the error that ended the client early."""
+        if self._error is not None:  # not an AssertionError, because callers would retry
             raise RuntimeError(f"a live client failed: {self._error!r}") from self._error
         return True
 
     def end(self) -> None:
-        """Wait for its end."""
+        """End the client, and raise its error if it has failed."""
         self._end.set()
         self._gone_over.set()
         self._thread.join(PATIENCE_S)
@@ -64,8 +64,8 @@ class _Live:
 
 
 class LiveProducer(_Live):
-    """Writes 0, 1, 2, ..., each once: to the old cluster until that rejects it, then to the new
-    one. With a transactional ID, transactions have two records.
+    """Writes the numbers 0, 1, 2, ..., each once: to the old cluster until it rejects a record,
+    then to the new one. With a transactional ID, each transaction has two records.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class LiveProducer(_Live):
 
     @property
     def gap_s(self) -> float:
-        """Time from the first rejection to the first record on the new cluster."""
+        """Return the seconds from the first rejection to the first record on the new cluster."""
         return self.first_there_at - self.refused_at
 
     def _work(self) -> None:
@@ -102,14 +102,16 @@ class LiveProducer(_Live):
                     self.first_there_at = time.monotonic()
                 time.sleep(self._pause_s)
             if number == 0 and is_transactional:
-                with suppress(KafkaException):  # where nothing of it was taken, nothing is open
+                with suppress(KafkaException):  # if no record was accepted, no transaction is open
                     client.abort_transaction(PATIENCE_S)
             if number == 0:
                 self.refused_at = time.monotonic()
                 self._gone_over.wait(PATIENCE_S)
 
     def _write(self, client: Producer, topic: str, *, transactional: bool) -> bool:
-        """Write a record. Return whether it was accepted."""
+        """Write the next record, or the next two in a transaction. Return True if they were
+        accepted.
+        """
         refused: list[KafkaError] = []
 
         def answered(error: KafkaError | None, _: Message) -> None:
@@ -137,8 +139,8 @@ class LiveProducer(_Live):
 
 
 class LiveConsumer(_Live):
-    """Reads and commits one by one on the old cluster until it is told to move, then on the new one
-    from its group's offset.
+    """Reads and commits records one by one on the old cluster. After it is told to move, it reads
+    on the new cluster from its group's offset.
     """
 
     def __init__(
@@ -150,7 +152,9 @@ class LiveConsumer(_Live):
         *,
         starts: threading.Event | None = None,
     ) -> None:
-        """`starts`: when it begins on the new cluster; by default when it has left the old one."""
+        """`starts`: set when the consumer may begin on the new cluster; by default when it has left
+        the old one.
+        """
         super().__init__(gone_over)
         self._group = group
         self._starts = starts or gone_over

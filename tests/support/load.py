@@ -1,4 +1,4 @@
-"""A steady stream of numbered records into a source topic, during all faults."""
+"""A steady stream of numbered records to a source topic, which continues during faults."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ BURST_S: Final = 0.02
 
 
 class Load:
-    """Produces in its own thread until the block ends. Every record is acknowledged then."""
+    """Produces records in its own thread until the block ends. At the end, every record is
+    acknowledged.
+    """
 
     def __init__(
         self,
@@ -28,11 +30,11 @@ class Load:
         per_second: int = 1_000,
         more: Sequence[str] = (),
     ) -> None:
-        """`more`: topics that get the same records."""
+        """`more`: further topics that get the same records."""
         self._topics = (topic, *more)
         self._partitions = partitions
         self._burst = max(1, int(per_second * BURST_S))
-        # delivery outlives the restart of a broker
+        # long enough for a broker to restart
         self._client = producer(
             cluster, codec="lz4", config={"message.timeout.ms": int(PATIENCE_S * 1000)}
         )
@@ -71,7 +73,9 @@ class Load:
             self._failed.append(error)
 
     def stop(self) -> int:
-        """Stop, and return the number of records in the topic."""
+        """Stop producing, wait for all acknowledgements, and return the number of records in the
+        topic.
+        """
         self._stop.set()
         self._thread.join(PATIENCE_S)
         left = self._client.flush(PATIENCE_S)

@@ -1,4 +1,4 @@
-"""Detects that the machine hung: then no deadline of seconds can be met."""
+"""Detects that the machine stalled, because then no time limit of seconds can be met."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _TICK_S: Final = 0.02
 
 @dataclass(slots=True)
 class Pace:
-    """The result of a measurement."""
+    """The result of `paced`."""
 
     longest_stall_s: float = 0.0
-    """The longest time for which this process got no CPU."""
+    """Longest time in seconds during which this process got no CPU."""
 
 
 @contextmanager
 def paced(ask: Callable[[], object] = lambda: None) -> Iterator[Pace]:
-    """Measure stalls until the block ends. The duration of `ask`, a query of a broker, counts as a
-    stall as well.
+    """Measure stalls until the block ends. `ask` is a query of a broker; its duration also counts
+    as a stall.
     """
     pace, ended = Pace(), threading.Event()
 

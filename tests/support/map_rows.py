@@ -1,5 +1,5 @@
-"""Rows of the offset map of a rig's flow: reads them, writes one, or creates one for
-each record.
+"""Reads and writes rows of the offset map of a rig's flow, and creates records that need a row
+each.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TargetSide.pump = hold
 
 
 def rows(rig: Rig) -> list[ChunkRow]:
-    """Return all rows of the partition's map, in log order."""
+    """Return all map rows of the rig's partition, in log order."""
     topic = offset_map_topic(rig.alias)
     partition = map_partition(rig.here, MAP_PARTITIONS)
     return [
@@ -42,15 +42,15 @@ def write_row(rig: Rig, row: ChunkRow) -> None:
 
 
 def transactions(rig: Rig, numbers: range) -> None:
-    """Write each record in a transaction, so that a marker follows it, and the next record begins a
-    run.
+    """Write each record in its own transaction. The marker that follows it makes the next record
+    begin a run.
     """
     for number in numbers:
         rig.put_at_once([rig.record(number)])
 
 
 def translated(rig: Rig, upstream: int) -> Translation:
-    """Translate an upstream offset by the current map."""
+    """Translate an upstream offset with the map and the log end as they are now."""
     known, end = rig.map(), rig.end()
     reach = copied_below(known, end, Witness.LOG_END).reach
     assert reach is not None
@@ -58,8 +58,8 @@ def translated(rig: Rig, upstream: int) -> Translation:
 
 
 def right_offset(rig: Rig, upstream: int) -> int:
-    """Return the offset of the first target record at or after an upstream offset, found by
-    content.
+    """Return the offset of the first target record whose source offset is at or after an upstream
+    offset. Records are identified by content.
     """
     at = {r.value: r.offset for r in read_all(rig.source, rig.topic, isolation="read_committed")}
     target = read_all(rig.target, rig.remote)

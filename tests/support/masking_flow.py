@@ -1,4 +1,4 @@
-"""A masking flow on real Spark, and the commands that are run with its file."""
+"""A flow on real Spark that masks records, and commands that run with its file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MASK: Final = (
     "SELECT key, concat('masked ', offset) AS value, topic, partition, offset, timestamp, "
     "timestampType, headers FROM records WHERE value IS NOT NULL"
 )
-"""A transform that leaves out tombstones."""
+"""Query of a transform that masks records and leaves out tombstones."""
 
 
 def masking(
@@ -49,7 +49,9 @@ def values_in(target: LocalCluster, remote: str) -> list[tuple[int, bytes | None
 
 
 def verified_records(folder: Path, file: Path, topic: str) -> int:
-    """Return the number of equal records of a topic. Everything must be identical."""
+    """Verify the flow, which must be identical everywhere. Return the number of equal records of a
+    topic.
+    """
     with Command(folder / "verify", "verify", str(file), "--format", "json") as verified:
         assert verified.wait() == 0, verified.stdout + verified.stderr
     parts = verified.json["flows"][0]["partitions"]
@@ -59,7 +61,7 @@ def verified_records(folder: Path, file: Path, topic: str) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class Case:
-    """A masking flow, and the commands that are run with its file."""
+    """A flow that masks records, and commands that run with its file."""
 
     source: LocalCluster
     target: LocalCluster
@@ -83,12 +85,12 @@ class Case:
         return self.run(name, "mirror", str(file), *words, exits=exits)
 
     def failed(self, command: Command) -> dict[str, str]:
-        """Return the codes by partition."""
+        """Return the code of each failed partition, from the command's JSON output."""
         (flow,) = command.json["flows"]
         return {f"{one['topic']}-{one['partition']}": one["code"] for one in flow["failed"]}
 
     def map(self, topic: str) -> dict[int, PartitionMap]:
-        """Return the newest map of each partition."""
+        """Return the newest map of each partition of the topic."""
         name = map_topic_of(Flow("A", alias_of(self.topic)))
         with ClusterClient(settings_for(self.target.bootstrap, "t")) as client:
             partitions = partition_count(self.target, name)
@@ -97,7 +99,7 @@ class Case:
         return {one.key.partition: one for one in sorted(every, key=lambda one: one.term)}
 
     def missing(self, verb: str, topic: str) -> list[int | None]:
-        """Return the missing records of each partition, as a plan shows them."""
+        """Return the number of missing records of each partition, from the plan of `verb`."""
         words = (verb, "plan", str(self.folder / "mm2.properties"), "--topics", topic)
         with Command(self.folder / "plan", *words, "--format", "json") as command:
             command.wait()

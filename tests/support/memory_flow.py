@@ -1,12 +1,12 @@
 """A flow in memory: one partition, its lanes and their driver, with in-memory logs.
 
 The rules of the copy are the real ones (`PartitionCopy`, `MapTail`, `starts_in_groups`, the map's
-rows); only sockets, processes and clocks are played. A *step* is one thing that can happen next: a
-request arrives, an answer is lost, a lane dies, a broker forgets. `MemoryFlow.do` takes the steps
-in any order; `check` says what must hold after every one of them.
+rows). Only sockets, processes and clocks are simulated. A *step* is one thing that can happen next:
+a request arrives, a response is lost, a lane dies, a broker expires a producer ID. `MemoryFlow.do`
+runs steps in any order. `check` checks the invariants after every step.
 
-What the driver and a lane do here is what `control.running.flow_run`, `control.lanes.takes` and
-`lane.assignments` do, in a few lines: they are named where it matters.
+The simulated driver and lane do in a few lines what `control.running.flow_run`,
+`control.lanes.takes` and `lane.assignments` do. Methods name their counterpart if it matters.
 """
 
 from __future__ import annotations
@@ -48,9 +48,11 @@ PRODUCER_ID: Final = 9
 NOT_ENOUGH_REPLICAS: Final = 19
 FOREVER: Final = (1 << 63) - 1
 MAY_STOP: Final = {"SOURCE_TRUNCATED"}
-"""Codes of a stop that is no fault: the source deleted records that were not copied."""
+"""Codes with which a partition may stop without a fault: the source deleted records that were not
+copied.
+"""
 STRANGE: Final = {"EXTRA_RECORDS", "DIVERGED", "TARGET_TRUNCATED"}
-"""Codes caused by a foreign record."""
+"""Codes that a foreign record causes."""
 STRAY: Final = b"stray"
 WRONG: Final = "the copy stopped for no reason"
 
@@ -61,9 +63,9 @@ class MemoryFlow(MemorySource):
 
     steps: ClassVar[tuple[str, ...]] = STEPS
     unheard: ClassVar[tuple[str, ...]] = UNHEARD
-    """Steps of a lane that the driver considers dead."""
+    """Names of the steps of a lane that the driver considers dead."""
     last_steps: ClassVar[tuple[str, ...]] = ("start", "send", "fetch")
-    """Steps that `finish` repeats until nothing is left to do."""
+    """Names of the steps that `finish` repeats until none is possible."""
     target: MemoryLog = field(default_factory=MemoryLog)
     map_topic: list[ChunkRow] = field(default_factory=list)
     lane: Lane | None = None
@@ -71,38 +73,41 @@ class MemoryFlow(MemorySource):
     living: list[LivingLane] = field(default_factory=list)
     stopped: TwinlogError | None = None
     taken: dict[str, int] = field(default_factory=dict)
-    """How often each step was possible."""
+    """Number of times that each step was possible."""
     begins_at: int = -1
     transform: str = ""
-    """Digest of the transform of its records."""
+    """Digest of the transform of the partition's records, or empty for a raw copy."""
     has_stranger: bool = False
     skips: tuple[Skip, ...] = ()
-    """Records to skip."""
+    """Records that the copy must skip."""
     accepted: tuple[Accepted, ...] = ()
-    """Foreign records that are accepted."""
+    """Foreign records that were accepted."""
     _generation: int = 0
     _wait_until_ms: int = 0
     _lanes_until_ms: int = 0
-    """The time until which a lost lane may be alive."""
+    """Time until which a lost lane may still copy."""
     _is_unheard: bool = False
-    """Whether the current step is one of a lane that the driver considers dead."""
+    """True during a step of a lane that the driver considers dead."""
     _of_living: set[int] = field(default_factory=set)
-    """Target offsets that such lanes wrote."""
+    """Target offsets that lanes wrote after the driver had given them up."""
     _acked: tuple[int, int] = (-1, -1)
     _handed: tuple[HandOver, Term] | None = None
     _folded: tuple[int, list[ChunkRow], PartitionMap | None] | None = None
     _is_cleaned: bool = False
-    """Whether records that the lane has read, but not sent or not had acknowledged,
-    were compacted.
+    """True if compaction removed records that the lane has read, but which are not sent or not
+    acknowledged.
     """
 
     # -- the source --------------------------------------------------------------------------------
 
     def compact_source(self, number: int) -> bool:
-        """The cleaner removes the records of one key, except those of open transactions. Not while
-        requests of an earlier lane may arrive, nor before the lane has read again what one that was
-        thought dead wrote: compacting these ends in a stop with a wrong reason (docs/hazards.md,
-        what is left).
+        """Run the source's cleaner, which removes the records of one key except those of open
+        transactions.
+
+        This step is impossible while requests of an earlier lane may arrive. It is also impossible
+        until the lane has read again the records that were written by a lane that was given up.
+        Compacting these would stop the partition with a wrong reason (docs/hazards.md, what is
+        left).
         """
         if self.now_ms < self._wait_until_ms or any(one.requests for one in self.late):
             return False
@@ -116,8 +121,8 @@ class MemoryFlow(MemorySource):
         return bool(taken)
 
     def delete_source(self, number: int) -> bool:
-        """Retention up to the last stable offset, which rarely includes records that are not
-        copied.
+        """Run the source's retention, which deletes at most up to the last stable offset. Only
+        rarely does it delete records that are not copied.
         """
         lane = self.lane
         reached = lane.copy.acked_upstream if lane is not None else -1
@@ -126,7 +131,7 @@ class MemoryFlow(MemorySource):
             return False
         before = self.source.log_start
         self.source.delete_before(until)
-        if self.known() is None:  # no row has fixed where the copy begins
+        if self.known() is None:  # no row has fixed yet where the copy begins
             self.gone.update(at for at in self.written if at < until)
         return self.source.log_start > before
 
@@ -139,14 +144,14 @@ class MemoryFlow(MemorySource):
         return self.lane is not None
 
     def known(self) -> PartitionMap | None:
-        """Return the map as it is read now."""
+        """Return the partition's map as a reader would get it now."""
         count, newest = len(self.map_topic), self.map_topic[-1:]
         if self._folded is None or self._folded[:2] != (count, newest):
             self._folded = count, newest, fold(self.map_topic).get(KEY)
         return self._folded[2]
 
     def start(self, _number: int) -> bool:
-        """Give the partition to a lane: `take_of`, and the lane's processing of it."""
+        """Assign the partition to a lane: `take_of`, and the lane's processing of the Take."""
         if self.lane is not None or self.has_stopped() or self.put_off():
             return False
         if self._handed is not None:
@@ -193,7 +198,7 @@ class MemoryFlow(MemorySource):
         )
 
     def _begin(self, found: StartPoint) -> None:
-        """Apply the result of a cold start, like `Assignments.started`."""
+        """Apply the result of a cold start, as `Assignments.started` does."""
         known = self.known()
         taken = () if known is None else tuple(known.runs)
         position = Run(found.ordinal, found.upstream, found.k + found.ordinal)
@@ -219,18 +224,18 @@ class MemoryFlow(MemorySource):
         self._copy(found, tail)
 
     def new_term(self) -> Term:
-        """Return a new term for a cold start."""
+        """Return the new term of a cold start."""
         self._generation += 1
         return Term(self._generation, 0)
 
     def put_off(self) -> bool:
-        """Return True if a lost lane may still start the partition, like
-        `control.lanes.takes.put_off`.
+        """Return True if a lost lane may still start the partition, so that its start is delayed as
+        by `control.lanes.takes.put_off`.
         """
         return self.known() is None and self.now_ms < self._wait_until_ms
 
     def _take_over(self, handed: HandOver, term: Term) -> None:
-        """Start a partition that was handed over, like `Assignments.on_take`."""
+        """Start a partition that was handed over, as `Assignments.on_take` does."""
         self._handed = None
         known = self.known()
         tail = MapTail(
@@ -273,7 +278,9 @@ class MemoryFlow(MemorySource):
         return PartitionCopy(**given)
 
     def _trouble(self, error: TwinlogError) -> None:
-        """Retry a partition that was given back, or stop it with its code."""
+        """Return if the lane's error is retriable. Otherwise stop the partition with the error's
+        code.
+        """
         if error.fate is Fate.RETRIABLE:
             return
         assert isinstance(error, PartitionError), error
@@ -290,7 +297,7 @@ class MemoryFlow(MemorySource):
             return False
         position = lane.copy.intake.position
         if position < self.source.log_start:
-            self._give_back(0)  # after SOURCE_OUT_OF_RANGE the next start checks the log
+            self._give_back(0)  # after SOURCE_OUT_OF_RANGE, the next start checks the log
             return True
         raw = self.source.read(position, 1 + number % 4, below=self.source.last_stable)
         aborted = [one for one in self.source.aborted if one.last_offset >= position]
@@ -300,7 +307,7 @@ class MemoryFlow(MemorySource):
         return True
 
     def copy_on(self, number: int) -> bool:
-        """Copy some rounds without faults."""
+        """Run one to four rounds of the copy without faults."""
         for _ in range(1 + number % 4):
             for step in (self.fetch, self.write_map, self.rows_are_durable):
                 step(number)
@@ -311,7 +318,7 @@ class MemoryFlow(MemorySource):
         return self.lane is not None
 
     def write_map(self, _number: int) -> bool:
-        """Send a round of map rows if none is in flight, like `MapWriter.pump`."""
+        """Send the next map rows if none are in flight, as `MapWriter.pump` does."""
         lane = self.lane
         if lane is None or lane.rows:
             return False
@@ -331,7 +338,9 @@ class MemoryFlow(MemorySource):
         return True
 
     def rows_are_refused(self, number: int) -> bool:
-        """Reject rows: too few replicas are in sync. They may be in the log nevertheless."""
+        """Reject the map rows in flight, because too few replicas are in sync. The rows may be in
+        the log nevertheless.
+        """
         lane = self.lane
         if lane is None or not lane.rows:
             return False
@@ -355,7 +364,7 @@ class MemoryFlow(MemorySource):
         return True
 
     def send(self, _number: int) -> bool:
-        """Send one batch, like `TargetSide.pump`."""
+        """Send one batch, as `TargetSide.pump` does."""
         lane = self.lane
         if lane is None:
             return False
@@ -366,7 +375,7 @@ class MemoryFlow(MemorySource):
         return batch is not None
 
     def arrive(self, _number: int) -> bool:
-        """Let the target process the oldest request of the lane."""
+        """Let the target process the lane's oldest request."""
         lane = self.lane
         if lane is None or not lane.requests:
             return False
@@ -377,9 +386,11 @@ class MemoryFlow(MemorySource):
         return True
 
     def refuse(self, _number: int) -> bool:
-        """Do not append the oldest request, because too few replicas are in sync. If the target is
-        about to forget the producer ID, only soon after a problem: the copy does not cover that
-        between two requests of a pipeline (docs/hazards.md, what is left).
+        """Reject the lane's oldest request, because too few replicas are in sync.
+
+        If the target is about to expire the producer ID, this is possible only soon after a
+        problem. The copy does not cover this between two requests of a pipeline (docs/hazards.md,
+        what is left).
         """
         lane = self.lane
         if lane is None or not lane.requests:
@@ -409,7 +420,9 @@ class MemoryFlow(MemorySource):
         return True
 
     def connection_breaks(self, _number: int) -> bool:
-        """Break the connection. Its requests may still arrive, but not its responses."""
+        """Break the lane's connection. Its requests may still arrive, but their responses are
+        lost.
+        """
         lane = self.lane
         if lane is None or not (lane.requests or lane.answers):
             return False
@@ -449,7 +462,7 @@ class MemoryFlow(MemorySource):
         return True
 
     def _settle(self) -> None:
-        """`Assignments.settle`: give back a failed partition once it is drained."""
+        """Give back a failed partition after it has drained, as `Assignments.settle` does."""
         lane = self.lane
         if lane is None or lane.copy.in_flight or lane.copy.tail.writing:
             return
@@ -474,14 +487,15 @@ class MemoryFlow(MemorySource):
             self.lane = None
 
     def _give_back(self, wait_ms: int) -> None:
-        if self.lane is not None and self.lane.rows:  # it leaves only after its rows are durable
+        # the partition is given back only after its rows are durable
+        if self.lane is not None and self.lane.rows:
             return
         self.lane = None
         if not self._is_unheard:
             self._wait_until_ms = max(self._wait_until_ms, self.now_ms + wait_ms)
 
     def _report(self, copy: PartitionCopy) -> None:
-        """Report the progress to the driver, like `Partition.on_progress`."""
+        """Report the lane's progress to the driver, as `Partition.on_progress` does."""
         ordinal, epoch = copy.acked_ordinal, copy.leader.checked_epoch
         if ordinal >= self._acked[0] or epoch != self._acked[1]:
             self._acked = ordinal, epoch
@@ -493,7 +507,9 @@ class MemoryFlow(MemorySource):
         return True
 
     def release(self, _number: int) -> bool:
-        """End a lease: the lane drains, and the next one resumes where it stopped."""
+        """End the lease: the lane drains, and the next lane resumes at the position that it hands
+        over.
+        """
         lane = self.lane
         if lane is None or lane.copy.state is not CopyState.COPYING:
             return False
@@ -502,7 +518,7 @@ class MemoryFlow(MemorySource):
         return True
 
     def kill(self, _number: int) -> bool:
-        """Kill the lane. The driver knows it: `RunState.give_up`."""
+        """Kill the lane. The driver notices it, as in `RunState.give_up`."""
         lane = self.lane
         if lane is None:
             return False
@@ -519,9 +535,10 @@ class MemoryFlow(MemorySource):
         self._wait_until_ms = max(self._wait_until_ms, self._lanes_until_ms + USER_TIMEOUT_MS)
 
     def lose(self, _number: int) -> bool:
-        """Let the driver give up a lane that is alive, so both copy for a while. Not one with
-        records that the cleaner has removed since: the next lane reads others in their place
-        (docs/hazards.md, what is left).
+        """Let the driver give up a lane that is still running, so that two lanes copy for a while.
+
+        This is impossible for a lane with records that the cleaner has since removed, because the
+        next lane reads other records in their place (docs/hazards.md, what is left).
         """
         lane = self.lane
         if lane is None or self._is_cleaned:
@@ -531,7 +548,7 @@ class MemoryFlow(MemorySource):
         return True
 
     def living_lane_moves(self, number: int) -> bool:
-        """Let a lane that is thought dead make a step, of which the driver learns nothing."""
+        """Run a step of a lane that was given up. The driver does not learn of it."""
         if not self.living:
             return False
         one = self.living[number % len(self.living)]
@@ -544,9 +561,10 @@ class MemoryFlow(MemorySource):
     # -- the target --------------------------------------------------------------------------------
 
     def forget(self, _number: int) -> bool:
-        """Check for producer IDs whose last record is too old. Not if the target knew a lane,
-        another one that is thought dead has written since, and no batch of the first has arrived
-        (docs/hazards.md, what is left).
+        """Expire the target's producer IDs whose last record is too old.
+
+        This is impossible if the target knew a lane's producer ID, a lane that was given up has
+        written since, and no batch of the first lane has arrived (docs/hazards.md, what is left).
         """
         lanes = [*(one.lane for one in self.living), *((self.lane,) if self.lane else ())]
         unproven = [one.copy for one in lanes if self._has_missed(one) and not one.copy._is_proven]
@@ -557,7 +575,9 @@ class MemoryFlow(MemorySource):
         return before is not None and self.target.producer(PRODUCER_ID) is None
 
     def wait(self, number: int) -> bool:
-        """Let a second, an hour, or more than a day pass. No request is in flight that long."""
+        """Let a second, an hour, or more than a day pass. No request stays in flight for longer
+        than the silence limit.
+        """
         long_ms = (1_000, HOUR_MS, EXPIRY_MS + HOUR_MS)[number % 3]
         lane = self.lane
         on_way = lane is not None and bool(lane.requests or lane.answers or lane.rows)
@@ -571,12 +591,14 @@ class MemoryFlow(MemorySource):
         return True
 
     def _has_missed(self, lane: Lane) -> bool:
-        """Return whether a lane that is thought dead wrote records beyond this one's position."""
+        """Return True if a lane that was given up has written records beyond this lane's
+        position.
+        """
         written = max(self._of_living, default=-1)
         return lane.copy.late_requests and written >= lane.copy.acked_downstream
 
     def _end_living(self) -> None:
-        """End lanes that have received nothing from the driver for too long."""
+        """End the lanes that have received nothing from the driver for too long."""
         for one in [one for one in self.living if one.until_ms <= self.now_ms]:
             self.living.remove(one)
             rows = [row for row, _ in one.lane.rows]
@@ -587,7 +609,7 @@ class MemoryFlow(MemorySource):
         self.late = [one for one in self.late if one.until_ms > self.now_ms]
 
     def stranger_writes(self, number: int) -> bool:
-        """Write one record as another client. The copy must stop with a code."""
+        """Write one record to the target as another client. The copy must stop with a code."""
         if number % 8 or self.has_stranger or self.known() is None:
             return False
         self.has_stranger = True
@@ -596,9 +618,12 @@ class MemoryFlow(MemorySource):
         return True
 
     def compress_anew(self, number: int) -> bool:
-        """Change the target's `compression.type`, so that larger batches exceed its limit, or none
-        does. A lane knows from its start whether there is one: if it is set while old records are
-        pipelined, and the target forgets the ID, there is a gap (docs/hazards.md, what is left).
+        """Change the target's `compression.type`, so that batches of several records exceed its
+        size limit, or none does.
+
+        A lane knows from its start whether there is such a limit. If the limit is set while old
+        records are pipelined and the target expires the producer ID, a gap is possible
+        (docs/hazards.md, what is left).
         """
         before, wanted = self.target.most_records, (0, 1, 2)[number % 3]
         if self.lane is not None and not before:
@@ -607,8 +632,8 @@ class MemoryFlow(MemorySource):
         return wanted != before
 
     def lose_tail(self, number: int) -> bool:
-        """Unclean election: the new leader lacks the newest batches. Requests in flight to the old
-        one are rejected.
+        """Elect a leader uncleanly that lacks the newest batches. Requests in flight to the old
+        leader are rejected.
         """
         if not self.target.batches:
             return False
@@ -626,7 +651,9 @@ class MemoryFlow(MemorySource):
         return True
 
     def _each_lane(self) -> Iterator[Lane]:
-        """Yield each lane as the one that steps, those that are thought dead first."""
+        """Yield each lane as the current one: first those that were given up, then the partition's
+        lane.
+        """
         for one in list(self.living):
             with self._unheard(one):
                 yield one.lane
@@ -645,22 +672,22 @@ class MemoryFlow(MemorySource):
                 self.living.remove(one)
 
     def compact_map(self, _number: int) -> bool:
-        """The cleaner keeps the newest row of each key."""
+        """Compact the map topic, so that only the newest row of each key remains."""
         newest = {(row.term, row.chunk): row for row in self.map_topic}
         kept = [row for row in self.map_topic if newest[row.term, row.chunk] is row]
         was = len(self.map_topic)
         self.map_topic = kept
         return len(kept) < was
 
-    # -- what must hold ----------------------------------------------------------------------------
+    # -- invariants --------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Check that every record is there once, in order, and that the map is right."""
+        """Check that every record is on the target once and in order, and that the map is right."""
         there = self.target.records()
         known = self.known()
         before = self.begins_at - 1
-        # after the acknowledged records, a late batch may be where the map has announced another
-        # one; the lane detects it with its next batch
+        # After the acknowledged records, a late batch may be at offsets for which the map has
+        # announced another record. The lane detects the late batch with its next batch.
         sure = -1 if self.lane is None else self.lane.copy.acked_ordinal
         for record in there:
             if record.value == STRAY:
@@ -678,17 +705,17 @@ class MemoryFlow(MemorySource):
                 record.offset - k < sure
                 and upstream not in self.gone
                 and record.offset not in self._of_living
-            ):  # for other records the map may name any offset before the next one
+            ):  # for skipped records the map may name any offset before the next record
                 assert said == upstream, f"offset {record.offset} is u{upstream}, map: {said}"
 
     def _shown(self) -> list[bytes | None]:
         return [record.value for record in self.target.records()]
 
     def finish(self) -> None:
-        """Run without further faults: all requests arrive, and the copy ends complete."""
+        """Run without further faults until all requests have arrived and the copy is complete."""
         for number in range(len(self._transactions)):
             self.end_transaction(number + 1)
-        self.produce(1)  # a lane checks a new leader's log only before it sends
+        self.produce(1)  # a lane checks a new leader's log only before it sends a batch
         for _ in range(10_000):
             for step in (self.answer, self.arrive, self.rows_are_durable, self.write_map):
                 step(0)
@@ -705,7 +732,7 @@ class MemoryFlow(MemorySource):
         self.check_complete(lane)
 
     def check_complete(self, lane: Lane) -> None:
-        """Check that all records of the source were copied by this lane, or by one before it."""
+        """Check that all records of the source were copied, by this lane or an earlier one."""
         del lane
         copied = {int((r.value or b"")[1:]) for r in self.target.records() if r.value != STRAY}
         left = {r.offset for r in self.source.records()} - self.gone
@@ -717,7 +744,9 @@ class MemoryFlow(MemorySource):
         )
 
     def do(self, program: bytes) -> None:
-        """Run one step for every two bytes: its kind, and a number for it."""
+        """Run a program. Each two bytes are one step: the first selects the step, the second is its
+        argument.
+        """
         for at in range(0, len(program) - 1, 2):
             name = self.steps[program[at] % len(self.steps)]
             step: Callable[[int], bool] = getattr(self, name)

@@ -1,4 +1,4 @@
-"""The lanes of a flow in memory, and their requests in flight."""
+"""The lanes of an in-memory flow, and their requests in flight."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ __all__ = ["Lane", "Late", "LivingLane"]
 
 @dataclass(slots=True)
 class Lane:
-    """The current lane of the partition. Its requests arrive in order."""
+    """The partition's current lane. Its requests arrive at the target in order."""
 
     copy: PartitionCopy
     requests: deque[bytes] = field(default_factory=deque)
     answers: deque[Answer] = field(default_factory=deque)
     rows: list[tuple[ChunkRow, Run]] = field(default_factory=list)
-    """A round of map rows in flight."""
+    """Map rows in flight, with the run with which each of them ends."""
 
 
 @dataclass(slots=True)
 class Late:
-    """Requests of a broken connection, which may still arrive in order."""
+    """Requests of a broken connection. They may still arrive, in order."""
 
     until_ms: int
     requests: deque[bytes]

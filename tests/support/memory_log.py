@@ -1,8 +1,9 @@
-"""One partition's log in memory that behaves like a broker: expiring producer states, sequences,
-leader epochs, transactions, compaction, deletion.
+"""An in-memory log of one partition that behaves as on a broker: producer states that expire,
+sequences, leader epochs, transactions, compaction and deletion.
 
-What a real broker does in each case was tried (`tests/broker/test_client_exact.py`, the `faults`);
-`tests/broker/test_memory_log.py` takes the same random steps on both and compares every answer.
+The behavior of a real broker was tested in each case (`tests/broker/test_client_exact.py`, the
+`faults`). `tests/broker/test_memory_log.py` runs the same random steps on both logs and compares
+every response.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ __all__ = ["Answer", "LaggingLog", "MemoryLog", "MemoryView", "RolledBack", "fin
 OUT_OF_ORDER: Final = 45
 TOO_LARGE: Final = 10
 REMEMBERED: Final = 5
-"""Number of batches of a producer with which a repeat is compared."""
+"""Number of a producer's last batches with which a batch is compared to detect a repeat."""
 TRANSACTIONAL: Final = 0x10
 MARKER: Final = 0x30
 
@@ -46,11 +47,11 @@ class Answer(NamedTuple):
     error: int
     base_offset: int
     log_append_time_ms: int = -1
-    """-1 for an append; for a repeat, the newest timestamp of the existing batch."""
+    """For an append -1; for a repeat, the newest timestamp of the existing batch."""
 
 
 class RolledBack(NamedTuple):
-    """An aborted transaction, as listed in a Fetch response."""
+    """An aborted transaction, as a Fetch response lists it."""
 
     producer_id: int
     first_offset: int
@@ -58,7 +59,7 @@ class RolledBack(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """A batch in a producer's state."""
+    """A batch that a producer's state remembers."""
 
     first_sequence: int
     last_sequence: int
@@ -88,25 +89,25 @@ class Stored(NamedTuple):
 
 @dataclass(slots=True)
 class MemoryLog:
-    """A log with one replica, so the high watermark is its end."""
+    """A log with one replica, so its high watermark is its end."""
 
     log_start: int = 0
     end: int = 0
     epoch: int = 0
     most_records: int = 0
-    """Maximum records of a batch, above which it is too large after recompression; 0: no limit."""
+    """Maximum number of records in a batch. Larger batches are rejected, as if they were too large
+    after recompression. With 0 there is no limit.
+    """
     batches: list[Stored] = field(default_factory=list)
     aborted: list[RolledBack] = field(default_factory=list)
     _producers: dict[int, _Producer] = field(default_factory=dict)
     _open: dict[int, int] = field(default_factory=dict)
-    """producer id -> first offset of its open transaction"""
-
-    # First offset of the open transaction by producer ID.
+    """First offset of each open transaction, by producer ID."""
 
     def append(self, data: bytes | memoryview) -> Answer:
-        """Append a batch of an idempotent producer (epoch 0), or of none."""
+        """Append a batch of an idempotent producer with epoch 0, or of a producer without an ID."""
         header = read_header(memoryview(data))
-        if 0 < self.most_records < header.count:  # before sequences are looked at
+        if 0 < self.most_records < header.count:  # checked before sequences
             return Answer(TOO_LARGE, -1)
         if header.producer_id >= 0:
             repeat = self._check(header)
@@ -120,8 +121,9 @@ class MemoryLog:
     def _check(self, header: BatchHeader) -> Answer | None:
         known = self._producers.get(header.producer_id)
         if known is None:
-            # a leader that does not know the id takes any first sequence, but since Kafka 4.5 only
-            # 0 while its log has never held a record (ADR 38): no copy may need another one
+            # A leader accepts any first sequence of an unknown producer ID. Since Kafka 4.5, it
+            # accepts only 0 while its log has never had a record (ADR 38), so no copy may need
+            # another one.
             assert self.end or not header.base_sequence, f"the first sequence of a log: {header}"
             return None
         first = header.base_sequence
@@ -150,7 +152,7 @@ class MemoryLog:
         return base
 
     def forget(self, older_than: int) -> None:
-        """Expire producer IDs whose last record is older than this."""
+        """Expire producer IDs whose last record is older than this timestamp."""
         for producer_id, known in list(self._producers.items()):
             if known.last_timestamp < older_than:
                 del self._producers[producer_id]
@@ -164,7 +166,7 @@ class MemoryLog:
     # -- producers of a source ---------------------------------------------------------------------
 
     def write(self, records: list[Record], *, producer_id: int = -1) -> int:
-        """Write one batch, in a transaction if a producer ID is given. Returns its base offset."""
+        """Write one batch, in a transaction if a producer ID is given. Return its base offset."""
         batch = encode_batch(records, codec=Codec.NONE, producer_id=producer_id)
         if producer_id >= 0:
             self._open.setdefault(producer_id, self.end)
@@ -172,7 +174,7 @@ class MemoryLog:
         return self._store(batch)
 
     def finish(self, producer_id: int, timestamp: int, *, commit: bool) -> None:
-        """Write the transaction's marker."""
+        """End the producer's transaction by its marker."""
         first = self._open.pop(producer_id, self.end)
         if not commit:
             self.aborted.append(RolledBack(producer_id, first, self.end))
@@ -184,20 +186,23 @@ class MemoryLog:
     def last_stable(self) -> int:
         return min(self._open.values(), default=self.end)
 
-    # -- what becomes of a log ---------------------------------------------------------------------
+    # -- deletion, compaction and truncation -------------------------------------------------------
 
     def delete_before(self, offset: int) -> None:
-        """Delete records, as by DeleteRecords or retention."""
+        """Delete the records before an offset, as DeleteRecords or retention does."""
         self.log_start = max(self.log_start, min(offset, self.end))
         self.batches = [one for one in self.batches if one.header.next_offset > self.log_start]
 
     def compact(self, stays: Callable[[Record], bool]) -> list[Record]:
-        """Remove records like the cleaner, without changing offsets. Returns the removed ones."""
+        """Remove the records for which `stays` returns False, as the cleaner does. Offsets do not
+        change. Return the removed records.
+        """
         taken: list[Record] = []
         kept: list[Stored] = []
         newest = self.batches[-1].header if self.batches else None
         for one in self.batches:
-            if one.header.is_control or one.header is newest:  # as the active segment
+            # the newest batch is in the active segment
+            if one.header.is_control or one.header is newest:
                 kept.append(one)
                 continue
             keeps = [stays(record) for record in one.records]
@@ -208,8 +213,8 @@ class MemoryLog:
         return taken
 
     def truncate(self, offset: int) -> None:
-        """Elect a leader that lacks the batches from an offset on. It knows only the producers in
-        its own log. An ID that it had forgotten stays forgotten.
+        """Elect a leader that lacks the batches from `offset` on. It knows only the producers of
+        its own log. An expired producer ID stays expired.
         """
         self.batches = [one for one in self.batches if one.header.next_offset <= offset]
         before = self.end
@@ -226,8 +231,9 @@ class MemoryLog:
     # -- readers -----------------------------------------------------------------------------------
 
     def read(self, offset: int, most: int | None = None, below: int | None = None) -> memoryview:
-        """Return whole batches that begin below a limit, from the one with this offset on, at most
-        this many.
+        """Return at most `most` whole batches, beginning with the one that contains `offset`.
+
+        `below`: offset before which a batch must begin; by default the high watermark.
         """
         if not self.log_start <= offset <= self.end:
             raise PartitionError(
@@ -243,7 +249,9 @@ class MemoryLog:
         return memoryview(bytearray(b"".join(found[:most])))
 
     def records(self) -> list[Record]:
-        """Return all data from the log's start on, with offsets, including aborted records."""
+        """Return all data records from the log's start on with their offsets, including aborted
+        ones.
+        """
         return [
             record
             for one in self.batches
@@ -272,7 +280,7 @@ class LaggingLog(MemoryLog):
 
     @property
     def ends(self) -> LogEnds:
-        # a class with slots is made anew by its decorator: no bare super() here
+        # no bare super(), because the decorator creates the class again to add its slots
         ends: LogEnds = MemoryLog.ends.__get__(self)
         return replace(ends, high_watermark=self.end - self.behind)
 
@@ -284,7 +292,9 @@ def _with_bits(batch: bytearray, bits: int) -> bytearray:
 
 
 def _thinned(one: Stored, stays: list[bool]) -> Stored:
-    """Return a batch with holes. It keeps its first and its last offset, and its sequences."""
+    """Return a batch without some of its records. It keeps its first offset, its last offset and
+    its sequences.
+    """
     data, payload, at = bytearray(one.data[:HEADER_BYTES]), one.data, HEADER_BYTES
     for is_kept in stays:
         size, begin = read_varint(payload, at)
@@ -297,7 +307,7 @@ def _thinned(one: Stored, stays: list[bool]) -> Stored:
 
 
 class MemoryView:
-    """Implements the port `twinlog.mirror.ports` with in-memory logs."""
+    """Implements the port in `twinlog.mirror.ports` with in-memory logs."""
 
     def __init__(self, logs: Mapping[TopicPartition, MemoryLog], topic_id: TopicId) -> None:
         self._logs = logs
@@ -338,7 +348,9 @@ class MemoryView:
 def find_starts(
     requests: Sequence[StartRequest], source: LogView, target: LogView, rules: StartRules
 ) -> dict[TopicPartition, StartPoint | TwinlogError]:
-    """Return a start point, or the reason against it, by *source* topic-partition."""
+    """Return each partition's start point, or the error that prevents its start, by source
+    topic-partition.
+    """
     out: dict[TopicPartition, StartPoint | TwinlogError] = {}
     for some in starts_in_groups(requests, source, target, rules):
         out.update(some)

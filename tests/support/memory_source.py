@@ -13,21 +13,23 @@ __all__ = ["EXPIRY_MS", "HOUR_MS", "MemorySource"]
 NOW_MS: Final = 1_800_000_000_000
 HOUR_MS: Final = 3_600_000
 EXPIRY_MS: Final = 24 * HOUR_MS
-"""How long the target remembers a producer."""
+"""Time in milliseconds after which the target expires a producer ID."""
 
 
 @dataclass(slots=True)
 class MemorySource:
-    """Record n is at offset n, with the value u<n> and one of five keys."""
+    """A source log. Record n is at offset n, and has the value u<n> and one of five keys."""
 
     source: MemoryLog = field(default_factory=MemoryLog)
     now_ms: int = NOW_MS
     written: dict[int, bytes] = field(default_factory=dict)
-    """Value by upstream offset, of every record that the source ever had."""
+    """Values of all records that the source ever had, by upstream offset."""
     gone: set[int] = field(default_factory=set)
-    """Offsets that can or may not be copied any more: compacted, deleted, aborted."""
+    """Offsets of records that cannot or must not be copied any more, because they were compacted,
+    deleted or aborted.
+    """
     _transactions: dict[int, list[int]] = field(default_factory=dict)
-    """Offsets of open transactions by producer ID."""
+    """Offsets of the records in open transactions, by producer ID."""
 
     def _records(self, count: int, age_ms: int) -> list[Record]:
         begin = self.source.end
@@ -40,7 +42,7 @@ class MemorySource:
         self.written |= {record.offset: record.value or b"" for record in records}
 
     def produce(self, number: int) -> bool:
-        """Write a batch. Every fourth one is older than the producer ID expiry."""
+        """Write a batch. Every fourth batch is older than the producer ID expiry."""
         age_ms = 2 * EXPIRY_MS if number % 4 == 0 else 0
         records = self._records(1 + number % 3, age_ms)
         self.source.write(records)
@@ -48,7 +50,9 @@ class MemorySource:
         return True
 
     def begin_transaction(self, number: int) -> bool:
-        """Write a batch of one of two transactional producers."""
+        """Write a batch of one of two transactional producers. This begins a transaction if none is
+        open.
+        """
         producer_id = 100 + number % 2
         records = self._records(1 + number % 2, 0)
         self.source.write(records, producer_id=producer_id)
@@ -57,7 +61,7 @@ class MemorySource:
         return True
 
     def end_transaction(self, number: int) -> bool:
-        """Commit the older transaction, or every third time abort it."""
+        """Commit the oldest transaction. Every third time, abort it instead."""
         if not self._transactions:
             return False
         producer_id = next(iter(self._transactions))

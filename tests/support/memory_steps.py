@@ -1,5 +1,5 @@
-"""The steps of a flow in memory, as names of `MemoryFlow`'s methods, each as often as
-its weight.
+"""The steps of an in-memory flow: names of `MemoryFlow`'s methods, each repeated as often as its
+weight.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ CHANGES: Final = {
     "lose_tail",
     "compact_map",
 }
-"""Steps that change the target or the map."""
+"""Names of the steps that change the target or the map."""
 UNHEARD: Final = (
     *("fetch", "write_map", "rows_are_durable", "send", "arrive", "answer"),
     *("copy_on", "send", "arrive", "refuse", "connection_breaks", "map_connection_breaks"),
 )
-"""Steps of a lane that the driver considers dead."""
+"""Names of the steps of a lane that the driver considers dead."""

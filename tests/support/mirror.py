@@ -1,4 +1,6 @@
-"""A mirror in the test's own process with real supervisor, channel and lanes, but without Spark."""
+"""A mirror in the test's own process. Its supervisor, channel and lanes are real, but lanes run
+without Spark.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,8 @@ CORES = 2
 
 
 def silent(flow: FlowConfig) -> FlowConfig:
-    """Return the configuration without heartbeats and offset syncs, and without status rows unless
-    the file requests one per second. Heartbeats topics of other tests are not copied.
+    """Return the configuration without heartbeats and offset syncs, and without copies of other
+    tests' heartbeats. Status rows are written only if the file requests one per second.
     """
     interval_s = flow.status_interval_seconds
     return replace(
@@ -46,8 +48,8 @@ def silent(flow: FlowConfig) -> FlowConfig:
 
 
 class Mirror:
-    """Runs the flows of a configuration until it is stopped, or with `once` until they are done,
-    without heartbeats and offset syncs.
+    """Runs the flows of a configuration until it is stopped, or with `once` until they are done. It
+    emits no heartbeats and no offset syncs.
     """
 
     emits = False
@@ -130,7 +132,9 @@ class Mirror:
             self._done.set()
 
     def explained(self) -> str:
-        """Return the flows' states, and each partition with its code and message."""
+        """Return a text with the state of each flow, and the state, code and message of each
+        partition.
+        """
         lines = []
         for flow in self.snapshots:
             lines.append(f"{flow.flow}: {flow.state} {flow.code} {flow.reason}".rstrip())
@@ -149,7 +153,7 @@ class Mirror:
         return self
 
     def wait(self, within: float = PATIENCE_S) -> list[FlowSnapshot]:
-        """Wait until the flows have ended."""
+        """Wait until the flows have ended, and return their last snapshots."""
         if not self._done.wait(within):
             raise AssertionError(f"the mirror has not ended in {within} s: {self.snapshots}")
         if self._error is not None:
@@ -159,7 +163,7 @@ class Mirror:
     def eventually(
         self, what: Callable[[list[PartitionSnapshot]], bool], within: float = PATIENCE_S
     ) -> list[PartitionSnapshot]:
-        """Wait until the partitions of all flows satisfy the condition."""
+        """Wait until the partitions of all flows satisfy the condition, and return them."""
         deadline = time.monotonic() + within
         while True:
             parts = [p for flow in self.snapshots for p in flow.partitions]
@@ -172,18 +176,18 @@ class Mirror:
             time.sleep(0.05)
 
     def partition(self, source: TopicPartition) -> Partition:
-        """Return the driver's state of a partition, which a test may change."""
+        """Return the driver's state of a partition. A test may change this state."""
         runs = [flow.run for flow in self.supervisor.flows if flow.run is not None]
         return next(run.partitions[source] for run in runs if source in run.partitions)
 
     def discover_topics(self) -> None:
-        """Discover topics now, instead of at the next interval."""
+        """Discover topics now instead of at the next interval."""
         for flow in self.supervisor.flows:
             if flow.run is not None:
                 flow.run.wants_discovery = True
 
     def reload(self) -> tuple[str, ...]:
-        """Read the file again, and return the lines about changes. Raises the file's errors."""
+        """Read the file again, and return a line for each change. Raises the errors in the file."""
         return self.commands.put(Reload(who="a test")).result(PATIENCE_S).changes
 
     def stop(self, within: float = PATIENCE_S) -> list[FlowSnapshot]:
@@ -201,6 +205,6 @@ class Mirror:
 
 
 class EmittingMirror(Mirror):
-    """A mirror with heartbeats and offset syncs, as run by users."""
+    """A mirror that emits heartbeats and offset syncs, as users run it."""
 
     emits = True

@@ -1,4 +1,4 @@
-"""A real MirrorMaker 2 in dedicated mode, or another program of its jars, beside a test."""
+"""Runs a real MirrorMaker 2 in dedicated mode, or another program from its jars."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ONE_BROKER = (
 
 
 def one_cluster_file(path: Path, cluster: LocalCluster, **more: str) -> Path:
-    """Write a configuration whose A and B are both this cluster of one broker; `more` are its other
+    """Write a configuration in which A and B are both this cluster of one broker. `more`: other
     keys, with underscores for dots.
     """
     lines = {
@@ -45,7 +45,7 @@ def one_cluster_file(path: Path, cluster: LocalCluster, **more: str) -> Path:
         "A->B.enabled": "true",
         "replication.factor": "1",
         "refresh.topics.interval.seconds": "1",
-        "plugin.discovery": "service_load",  # by default it reads every class of every jar
+        "plugin.discovery": "service_load",  # by default Java reads every class of every jar
     }
     lines |= {f"{name}.replication.factor": "1" for name in _ONE_BROKER}
     lines |= {key.replace("_", "."): value for key, value in more.items()}
@@ -55,8 +55,8 @@ def one_cluster_file(path: Path, cluster: LocalCluster, **more: str) -> Path:
 
 @contextmanager
 def mirror_maker(properties: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run MirrorMaker 2 with the file until the block ends. Its output goes to a `.log` next to the
-    file.
+    """Run MirrorMaker 2 with the file until the block ends. Its output is written to a `.log` file
+    next to the configuration file.
     """
     with java_process("org.apache.kafka.connect.mirror.MirrorMaker", properties) as process:
         yield process
@@ -64,7 +64,9 @@ def mirror_maker(properties: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 @contextmanager
 def java_process(name: str, properties: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a class of MirrorMaker 2's jars with a file as argument, like `mirror_maker`."""
+    """Run a class of MirrorMaker 2's jars with the file as its argument. Its output is written as
+    by `mirror_maker`.
+    """
     logging = properties.with_suffix(".log4j2.properties")
     logging.write_text(_LOGGING)
     command = [str(find_java()), "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]

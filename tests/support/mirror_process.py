@@ -1,4 +1,6 @@
-"""A mirror in its own process, which a test may kill. It prints its state whenever that changes."""
+"""A mirror in its own process, which a test may kill. The process prints its state whenever the
+state changes.
+"""
 
 from __future__ import annotations
 
@@ -28,19 +30,19 @@ ROOT: Final = Path(__file__).parents[2]
 
 
 class State(NamedTuple):
-    """The mirror's last report of a flow."""
+    """The mirror's last report about a flow."""
 
     state: str = ""
     reason: str = ""
     generation: int = -1
-    """-1 while it leads no flow."""
+    """Generation that this process leads, or -1 if it does not lead the flow."""
     records: int = 0
     lanes: tuple[int, ...] = ()
     """Process IDs of the lanes of all flows."""
 
 
 class Driver:
-    """The process, as seen by the test."""
+    """The mirror's process, as the test sees it."""
 
     def __init__(
         self,
@@ -54,11 +56,11 @@ class Driver:
         host: Host | None = None,
     ) -> None:
         self.state = State()
-        """The state of the only flow."""
+        """State of the only flow."""
         self.states: dict[str, State] = {}
-        """The states by flow."""
+        """States by flow."""
         self.address: Address | None = None
-        """The mirror's HTTP address, once it serves HTTP."""
+        """The mirror's HTTP address, or None until it serves HTTP."""
         arguments = [str(config), f"--lanes={lanes}"]
         arguments += [] if listen is None else [f"--listen={listen}"]
         arguments += ["--adopt"] if adopts_mm2 else []
@@ -89,7 +91,7 @@ class Driver:
                 self.address = parse_listen(line.removeprefix("http://").split()[0])
 
     def served(self) -> Address:
-        """Wait for its HTTP address, and return it."""
+        """Wait until the mirror serves HTTP, and return its address."""
         eventually(lambda: self.address, what="an address of HTTP")
         assert self.address is not None
         return self.address
@@ -123,7 +125,7 @@ class Driver:
 
 
 def main() -> None:
-    """Run until SIGTERM."""
+    """Run the mirror of the given file until SIGTERM."""
     parser = argparse.ArgumentParser()
     parser.add_argument("file", type=Path)
     parser.add_argument("--lanes", type=int)
@@ -133,7 +135,7 @@ def main() -> None:
     parser.add_argument("--clusters", nargs="*", default=())
     given = parser.parse_args()
     stop = threading.Event()
-    logging.getLogger("twinlog").setLevel(logging.INFO)  # as the command line does
+    logging.getLogger("twinlog").setLevel(logging.INFO)  # the level that the command line sets
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     file, address = given.file, parse_listen(given.listen)
     config = load(file, given.clusters)

@@ -1,4 +1,4 @@
-"""Queries the three paths like Prometheus and probes."""
+"""Queries the metrics and the two probes, as Prometheus and Kubernetes do."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Answer:
 
 @contextmanager
 def served(monitor: Monitor, address: Address = LOCAL) -> Iterator[WebServer]:
-    """Run a server for a while, to which others may connect."""
+    """Run a server until the block ends. Other processes can connect to it."""
     server = WebServer(monitor, address, RestConfig(monitoring_is_open=True))
     server.start()
     try:
@@ -51,7 +51,7 @@ def ask(
     headers: Mapping[str, str] | None = None,
     timeout_s: float = 5,
 ) -> Answer:
-    """Send one request over a new connection."""
+    """Send one request over a new connection, and return the response."""
     connection = http.client.HTTPConnection(address.host, address.port, timeout=timeout_s)
     try:
         connection.request(method, path, headers=headers or {})
@@ -62,7 +62,9 @@ def ask(
 
 
 def series(text: bytes) -> Series:
-    """Return every sample by name and labels, as Prometheus' own parser reads them."""
+    """Return the value of every sample by its name and labels, as Prometheus' own parser reads
+    them.
+    """
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text.decode())
@@ -71,5 +73,7 @@ def series(text: bytes) -> Series:
 
 
 def labels(**values: str) -> tuple[tuple[str, str], ...]:
-    """Return labels as in `series`, by default of the flow A->B."""
+    """Return labels in the form of the keys of `series`. By default they are those of the flow
+    A->B.
+    """
     return tuple(sorted({"source": "A", "target": "B", **values}.items()))

@@ -1,7 +1,7 @@
-"""Rules of the copy, each removed by a mutant that a test must detect.
+"""Rules of the copy. Each mutant removes one rule, and a test must detect this.
 
-Those of the cut (rule C of `mirror.map.offset_map`) are in `unit/mirror/test_map_histories.py`;
-that a repeat is no append shows on brokers only (`faults/test_h03_offset_map.py`).
+Mutants of the cut (rule C of `mirror.map.offset_map`) are in `unit/mirror/test_map_histories.py`.
+Only real brokers show that a repeat is not an append (`faults/test_h03_offset_map.py`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from twinlog.model import TopicPartition
 
 PROGRAM_BYTES: Final = 800
 Run = Callable[[bytes], MemoryFlow]
-"""Runs a program of steps. Raises an exception if it breaks a rule."""
+"""Type of a function that runs a program of steps, and raises an exception if a rule is broken."""
 
 Ends = Mapping[TopicPartition, LogEnds]
 States = Mapping[TopicPartition, ProducerTail] | None
@@ -40,7 +40,7 @@ begin: Final = PartitionCopy.__init__
 
 
 class Mutant(NamedTuple):
-    """A removed rule, and the seed of a program of steps that detects it."""
+    """A removed rule, and the seed of a program of steps that detects its absence."""
 
     rule: str
     seed: int
@@ -130,12 +130,12 @@ MUTANTS: Final = (
 
 
 def program_of(seed: int) -> bytes:
-    """Return a program of steps for a flow in memory."""
+    """Return the program of steps that this seed generates."""
     return random.Random(seed).randbytes(PROGRAM_BYTES)
 
 
 def take_steps(run: Run, number: int, first_seed: int) -> Counter[str]:
-    """Run programs until this many steps are taken, and return how often each was."""
+    """Run programs until `number` steps have been run. Return how often each step was run."""
     taken, seed = Counter[str](), first_seed
     while taken.total() < number:
         try:
@@ -147,8 +147,9 @@ def take_steps(run: Run, number: int, first_seed: int) -> Counter[str]:
 
 
 def check_noticed(run: Run, mutant: Mutant, patch: pytest.MonkeyPatch, searched: int) -> None:
-    """Check that the mutant's program breaks a rule without that of the mutant, and only then.
-    `searched`: number of programs that are tried if it does not any more.
+    """Check that the mutant's program breaks a rule with the mutant, and none without it.
+
+    `searched`: number of other programs to try if the program no longer detects the mutant.
     """
     run(program_of(mutant.seed))
     patch.setattr(mutant.where, mutant.name, mutant.instead)

@@ -1,4 +1,6 @@
-"""One partition's copy without its environment: batches in, batches out, responses back."""
+"""The copy of one partition without its environment: source batches go in, target batches come out,
+and responses go back.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,14 @@ K = 70
 
 
 def with_epoch(encoded: bytes, epoch: int) -> bytes:
-    """Return the batch as written by the leader of this epoch."""
+    """Return the batch as a leader with this epoch would have written it."""
     return encoded[:12] + epoch.to_bytes(4, "big", signed=True) + encoded[16:]
 
 
 def batch(
     base: int, count: int, *, timestamp: int = NOW, value: bytes = b"v", epoch: int = -1
 ) -> bytes:
-    """Return a source batch."""
+    """Return a batch of the source with `count` records from offset `base` on."""
     kept = [
         Record(offset=base + i, timestamp=timestamp, key=b"k%d" % (base + i), value=value)
         for i in range(count)
@@ -39,8 +41,8 @@ def batch(
 
 
 def control(offset: int, producer_id: int, *, commit: bool = True) -> bytes:
-    """Return a transaction marker as the broker writes it (key: version, type; value: version,
-    epoch).
+    """Return a transaction marker as a broker writes it. The key has version and type, the value
+    has version and epoch.
     """
     marker = Record(
         offset=offset,
@@ -54,14 +56,14 @@ def control(offset: int, producer_id: int, *, commit: bool = True) -> bytes:
 
 
 def transactional(raw: bytearray, bits: int = 0x10) -> bytes:
-    """Return the same batch with attribute bits set, and a corrected CRC."""
+    """Return the batch with attribute bits set and a corrected CRC."""
     raw[22] |= bits
     raw[17:21] = crc32c(bytes(raw[21:])).to_bytes(4, "big")
     return bytes(raw)
 
 
 def of_producer(base: int, count: int, producer_id: int, *, value: bytes = b"v") -> bytes:
-    """Return a batch of a transaction."""
+    """Return a batch that is part of a producer's transaction."""
     records = [Record(offset=base + i, timestamp=NOW, key=b"t", value=value) for i in range(count)]
     return transactional(
         encode_batch(records, codec=Codec.NONE, base_offset=base, producer_id=producer_id)
@@ -73,7 +75,7 @@ def fetched(*parts: bytes) -> memoryview:
 
 
 def a_copy(**given: Any) -> PartitionCopy:
-    """Return a raw copy (`arguments`)."""
+    """Return a raw copy. `given`: the parameters of `arguments`."""
     return PartitionCopy(**arguments(**given))
 
 
@@ -93,7 +95,7 @@ def arguments(
     limit_bytes: int = 1 << 20,
     skips: tuple[Skip, ...] = (),
 ) -> dict[str, Any]:
-    """Return the arguments of a copy."""
+    """Return the arguments of a `PartitionCopy`."""
     run = Run(ordinal, upstream, K + ordinal)
     tail = MapTail(
         key=PartitionKey(NO_TOPIC_ID, NO_TOPIC_ID, 0),

@@ -1,5 +1,5 @@
-"""The copy of one transformed partition without lane and driver: it returns ranges, and takes
-answers.
+"""The copy of one transformed partition without lane and driver. It offers ranges, and accepts
+their answers.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ __all__ = ["Rig", "odd", "values"]
 
 
 def odd(record: Record) -> Record | None:
-    """Keep records of odd offsets, masked."""
+    """Return the record masked if its offset is odd, else None, which filters it out. Raises
+    ValueError for the value "poison".
+    """
     if record.value == b"poison":
         raise ValueError("cannot be masked")
     return record._replace(value=b"m%d" % record.offset) if record.offset % 2 else None
 
 
 class Rig:
-    """A transformed copy, and an application that runs its transform in the test."""
+    """A transformed copy, and an application that runs its transform in the test's process."""
 
     def __init__(self, function: RecordFunction = odd, **given: Any) -> None:
         self.application = PythonTransformer(function)
@@ -66,7 +68,7 @@ class Rig:
         )
 
     def copied(self) -> list[OutBatch]:
-        """Send all batches, and acknowledge them."""
+        """Send all batches, acknowledge them, and return them."""
         out: list[OutBatch] = []
         while batches := self.send():
             self.acknowledge(*batches)

@@ -1,4 +1,4 @@
-"""Servers in the test's process that behave like brokers, or like other services."""
+"""Servers in the test's process that behave like brokers or like other services."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Peer = Callable[[socket.socket], None]
 
 @contextmanager
 def peer(behave: Peer) -> Iterator[int]:
-    """Run a server whose connections all behave like this, and yield its port."""
+    """Run a server, and yield its port. `behave` is called for each connection."""
     server = socket.create_server(("127.0.0.1", 0))
     taken: list[socket.socket] = []
 
@@ -56,15 +56,17 @@ def saying(data: bytes) -> Peer:
 
 
 def api_versions_answer(correlation_id: int) -> bytes:
-    """Return ApiVersions v0 with a single API (18, 0-0). v3 is rejected, so that the client falls
-    back.
+    """Return an ApiVersions v0 response with a single API (18, versions 0 to 0). It rejects v3, so
+    that the client falls back to v0.
     """
     body = struct.pack(">ihihhh", correlation_id, 0, 1, 18, 0, 0)
     return struct.pack(">i", len(body)) + body
 
 
 def old_broker(sock: socket.socket) -> None:
-    """Answers v3 with UNSUPPORTED_VERSION in the layout of v0, then v0 properly (KIP-511)."""
+    """Reject ApiVersions v3 with UNSUPPORTED_VERSION in the layout of v0. Then answer v0 properly
+    (KIP-511).
+    """
     frame = sock.recv(1024)
     (correlation_id,) = struct.unpack_from(">i", frame, 8)
     refusal = struct.pack(">ihihhh", correlation_id, 35, 1, 18, 0, 0)
@@ -76,8 +78,8 @@ def old_broker(sock: socket.socket) -> None:
 
 
 def refusing(sock: socket.socket, *, error: int) -> None:
-    """Act as a broker with SASL that answers the handshake with this error, and
-    rejects the login.
+    """Act as a broker with SASL that answers the handshake with this error, and rejects the
+    login.
     """
 
     def answer(body: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Takes screenshots of the page for the docs: a demo is started, steered as in
+"""Takes the screenshots of the page for the docs. A demo is started, steered as in
 `docs/control-plane.md`, and shown in a real Chromium.
 """
 
@@ -34,7 +34,7 @@ def asked(address: str, path: str, method: str = "GET", **body: object) -> Any:
 
 
 def main() -> None:
-    """Write the pictures, replacing existing ones."""
+    """Write all pictures, replacing existing ones."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with Browser(folder / "chromium") as browser:
@@ -53,7 +53,7 @@ def _of_the_demo(demo: Command, browser: Browser) -> None:
     )
     for each in (page, dark, small):
         each.shows("Yes: ", "#verdict")
-    # a line with some turns, and a proof
+    # the chart's line must have several points
     turns = "document.querySelector('svg.spark path')?.attributes.d.value.split('L').length"
     eventually(lambda: (page.run(turns) or 0) > 8)
     eventually(lambda: " equal" in page.text())

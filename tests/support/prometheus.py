@@ -1,4 +1,4 @@
-"""Prometheus itself: checks rules, scrapes as it does in production, and answers queries."""
+"""Runs Prometheus itself: it checks rules, scrapes as in production, and answers queries."""
 
 from __future__ import annotations
 
@@ -22,17 +22,21 @@ __all__ = ["RULES", "Found", "Prometheus", "check", "promtool", "steady"]
 ROOT: Final = Path(__file__).resolve().parents[2]
 DOWNLOADED_WITHIN_S: Final = 120.0
 IS_NEEDED: Final = os.environ.get("TWINLOG_PROMETHEUS") == "needed"
-"""Set in continuous integration, where a skipped test would be overlooked."""
+"""True if a missing Prometheus fails tests instead of skipping them. Continuous integration sets
+this, because a skipped test would be overlooked there.
+"""
 RULES: Final = ROOT / "deploy" / "prometheus" / "twinlog.rules.yml"
 
 
 def missing(what: str) -> NoReturn:
-    """Skip the test, or fail it where Prometheus is needed."""
+    """Skip the test, or fail it if Prometheus is needed. `what`: the reason."""
     (pytest.fail if IS_NEEDED else pytest.skip)(what)
 
 
 def promtool() -> Path:
-    """Return promtool's path. Without it the test is skipped, or fails where it is required."""
+    """Return the path of promtool. If it is missing, skip the test, or fail it if Prometheus is
+    needed.
+    """
     try:
         ended = subprocess.run(
             [ROOT / "scripts" / "promtool"],
@@ -49,7 +53,7 @@ def promtool() -> Path:
 
 
 def check(*command: str | Path) -> None:
-    """Run a command of promtool, which must find no error."""
+    """Run a command with promtool. Fail the test if the command finds an error."""
     ended = subprocess.run(
         [promtool(), *command], capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
@@ -57,7 +61,7 @@ def check(*command: str | Path) -> None:
 
 
 def selector(name: str, labels: Sequence[tuple[str, str]]) -> str:
-    """Return a series as written in rule tests."""
+    """Return the series as it is written in rule tests."""
     quoted = (f'{label}="{_escaped(value)}"' for label, value in labels)
     return f"{name}{{{','.join(quoted)}}}"
 
@@ -67,14 +71,16 @@ def _escaped(value: str) -> str:
 
 
 class Found(NamedTuple):
-    """One sample of a response."""
+    """One sample in a response of Prometheus."""
 
     labels: Mapping[str, str]
     value: float
 
 
 class Prometheus:
-    """Scrapes one address every second, with the alert rules loaded, and listens on loopback."""
+    """A Prometheus that listens on loopback, has the alert rules loaded, and scrapes one address
+    every second.
+    """
 
     def __init__(
         self,
@@ -117,7 +123,9 @@ class Prometheus:
         return self
 
     def _port(self) -> int:
-        """Return the port that the kernel chose. Not every release logs it."""
+        """Return the port that the kernel has chosen. It is read from the process, because not
+        every release logs it.
+        """
         assert self._process is not None
         if self._process.poll() is not None:
             pytest.fail((self._folder / "prometheus.log").read_text()[-2000:])
@@ -131,13 +139,13 @@ class Prometheus:
             self._process.wait(PATIENCE_S)
 
     def query(self, expression: str) -> list[Found]:
-        """Return the query's result. Raises AssertionError while Prometheus is starting."""
+        """Return the query's samples. Raises AssertionError while Prometheus is starting."""
         answer = self._get("query", query=expression)
         assert answer["resultType"] == "vector", answer
         return [Found(one["metric"], float(one["value"][1])) for one in answer["result"]]
 
     def rules(self) -> list[Mapping[str, Any]]:
-        """Return every rule as it was last evaluated."""
+        """Return every rule with its last evaluation."""
         return [rule for group in self._get("rules")["groups"] for rule in group["rules"]]
 
     def _get(self, what: str, **parameters: str) -> Any:
@@ -150,7 +158,9 @@ class Prometheus:
 
 
 def steady(series: Series, labels: Mapping[str, str]) -> dict[str, float]:
-    """Return series by selector, with the scrape's labels, without those that have no number."""
+    """Return the series' values by selector, with the scrape's labels added. Series whose value is
+    NaN are left out.
+    """
     return {
         selector(name, (*own, *labels.items())): value
         for (name, own), value in series.items()

@@ -1,4 +1,4 @@
-"""Configuration files for tests: loads a configuration from lines."""
+"""Loads configuration files for tests from lines of text."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ BASE = (
     "B.bootstrap.servers = b:9092",
     "A->B.enabled = true",
 )
-"""The shortest valid file. Tests add lines from line 5 on."""
+"""The lines of the shortest valid file. Tests add lines from line 5 on."""
 
 
 class Loader(Protocol):
-    """Writes lines to a file named `mm2.properties` and loads it."""
+    """Writes lines to a file named `mm2.properties`, and loads it."""
 
     def __call__(
         self,
@@ -56,7 +56,7 @@ def flow_of(config: MirrorConfig, source: str = "A", target: str = "B") -> FlowC
 
 
 def refusal(run: Callable[[], MirrorConfig]) -> str:
-    """Return the message of the ConfigError, from the file's name on."""
+    """Return the message of the ConfigError that `run` raises, from the file's name on."""
     with pytest.raises(ConfigError) as caught:
         run()
     assert caught.value.exit_code == 2

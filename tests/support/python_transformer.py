@@ -1,5 +1,5 @@
-"""Transforms in plain Python, record by record. This is the simple, slow oracle for the application
-of the transforms.
+"""Transforms in plain Python, record by record. This is a simple, slow oracle with which the
+application of the transforms is compared.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from twinlog.wire.records import Record, decode_batch, encode_batch
 __all__ = ["PythonTransformer", "RecordFunction", "records_of", "transformed"]
 
 RecordFunction = Callable[[Record], Record | None]
-"""Returns the record to write, or None if it is filtered. It may raise."""
+"""Type of a transform: it returns the record to write, or None to filter it out. It may raise an
+exception.
+"""
 
 RECORDS: Final = 3
-"""Records of a batch in an answer. It is small, so that answers have several batches."""
+"""Number of records in a batch of an answer. It is small, so that answers have several batches."""
 
 
 def records_of(one: SourceRange) -> list[Record]:
-    """Return the records in a range."""
+    """Return the source records in a range."""
     view = memoryview(one.batches)
     return [
         record
@@ -41,7 +43,9 @@ def transformed(
     records: int = RECORDS,
     quarantines: bool = False,
 ) -> RangeAnswer:
-    """Return the answer to a range. `quarantines`: failed records go to the dead-letter topic."""
+    """Return the answer to a range. `quarantines`: True if failed records go to the dead-letter
+    topic.
+    """
     kept: list[tuple[int, Record]] = []
     failure: RangeFailure | None = None
     quarantined: list[RangeFailure] = []
@@ -72,14 +76,16 @@ def transformed(
 
 @dataclass(slots=True)
 class PythonTransformer:
-    """Ranges stay in `waiting` until the test answers them, in any order, or never."""
+    """Answers ranges when the test requests it: in any order, or never. Until then they are in
+    `waiting`.
+    """
 
     function: RecordFunction
     waiting: dict[int, SourceRange] = field(default_factory=dict)
     withdrawn: list[int] = field(default_factory=list)
     quarantines: bool = False
     late: set[int] = field(default_factory=set)
-    """The ranges that it reports as left out for so long."""
+    """Numbers of the ranges that `unanswered` returns, as if their answers were overdue."""
     _answers: list[RangeAnswer] = field(default_factory=list)
 
     def offer(self, one: SourceRange) -> None:
@@ -98,11 +104,11 @@ class PythonTransformer:
         return [one for number, one in self.waiting.items() if number in self.late]
 
     def give(self, *answers: RangeAnswer) -> None:
-        """Deliver these answers, even if their ranges were not requested."""
+        """Deliver these answers, even for ranges that were not requested."""
         self._answers += answers
 
     def answer(self, number: int | None = None) -> None:
-        """Answer one range, or all of them, as a task does."""
+        """Answer one waiting range, or all of them, as a task would."""
         for each in list(self.waiting) if number is None else [number]:
             one = self.waiting.pop(each)
             self.give(transformed(one, self.function, quarantines=self.quarantines))

@@ -1,4 +1,6 @@
-"""Sets quotas of a client ID or user on a broker, in effect on return."""
+"""Sets the quotas of a client ID or of a user on a broker. They are in effect when the call
+returns.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,14 @@ USER = "user"
 
 
 def quota(client: ClusterClient, client_id: str, values: Mapping[str, float | None]) -> None:
-    """Set quotas by their keys, such as `producer_byte_rate`; None removes one."""
+    """Set a client ID's quotas by their keys, such as `producer_byte_rate`. The value None removes
+    a quota.
+    """
     _set(client, ((CLIENT_ID, client_id),), values)
 
 
 def user_quota(client: ClusterClient, user: str, values: Mapping[str, float | None]) -> None:
-    """Set quotas of a user, whatever its client IDs are."""
+    """Set a user's quotas, which apply to all of its client IDs."""
     _set(client, ((USER, user),), values)
 
 

@@ -1,4 +1,4 @@
-"""A lane's port with ranges provided by a test."""
+"""A lane's port whose ranges a test provides."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ from twinlog.wire.rows import Record
 def batches_of(
     records: Sequence[Record], *, per: int | None = None, codec: Codec = Codec.LZ4
 ) -> bytes:
-    """Return batches as fetched, of at most `per` records each. A gap begins another one."""
+    """Return the records as fetched batches of at most `per` records each. A gap begins a new
+    batch.
+    """
     out, some = bytearray(), [*records[:1]]
     for one in records[1:]:
         if one.offset != some[-1].offset + 1 or len(some) == per:
@@ -49,7 +51,7 @@ def range_of(
     batches: bytes | None = None,
     transform: str = "d1",
 ) -> SourceRange:
-    """Return these records as a range of `orders`."""
+    """Return the records as a range of the topic `orders`."""
     return SourceRange(
         number=number,
         topic="orders",
@@ -62,7 +64,7 @@ def range_of(
 
 
 class StubPort:
-    """Lends ranges, and keeps the first answer to each."""
+    """Lends ranges, and stores the first answer to each range."""
 
     def __init__(self) -> None:
         self._ranges: dict[int, SourceRange] = {}
@@ -88,7 +90,7 @@ class StubPort:
             peer.send(message)
 
     def forget(self, number: int) -> None:
-        """Drop a range and its answer."""
+        """Remove a range and its answer."""
         with self._lock:
             del self._ranges[number], self.answers[number]
 
@@ -116,7 +118,7 @@ class StubPort:
 
 
 def source_records(one: SourceRange) -> list[Record]:
-    """Return the records of a range."""
+    """Return the source records of a range."""
     view = memoryview(one.batches)
     return [
         record
@@ -126,7 +128,9 @@ def source_records(one: SourceRange) -> list[Record]:
 
 
 def records_of(answer: RangeAnswer) -> list[Record]:
-    """Return the records of an answer, with the source's offsets. Each batch must be complete."""
+    """Return the records of an answer, with the source's offsets. Check that each batch is
+    complete.
+    """
     offsets = array("q")
     offsets.frombytes(answer.offsets)
     found: list[Record] = []

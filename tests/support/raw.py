@@ -1,4 +1,4 @@
-"""Single requests as a simpler mirror would send them, without checks."""
+"""Sends single requests without checks, as a simpler mirror would."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Answer(NamedTuple):
     error: int
     base_offset: int
     log_append_time_ms: int
-    """-1 for an append to a CreateTime topic."""
+    """Time of the append, or -1 if the topic's timestamps are of type CreateTime."""
 
     def expect_ok(self) -> int:
         assert self.error == 0, self
@@ -46,14 +46,14 @@ def send(
     batch: bytes | bytearray,
     topic_id: TopicId = NO_TOPIC_ID,
 ) -> Answer:
-    """Append one encoded batch; with a topic ID only to that topic. If the leader does not know yet
-    that it leads, the request is repeated.
+    """Append one encoded batch. With a topic ID, append only to the topic that has it. While the
+    leader does not know yet that it leads, retry.
     """
     for _ in range(100):
         answer = _send(client, tp, batch, topic_id)
         if answer.error not in NO_LEADER_YET:
             break
-        time.sleep(0.05)  # until it knows
+        time.sleep(0.05)  # until the leader knows that it leads
     return answer
 
 
@@ -70,7 +70,7 @@ def _send(
 
 
 def request(connection: Connection, key: int, version: int, body: bytes) -> memoryview:
-    """Send an encoded body. Return the undecoded response in its own buffer."""
+    """Send a request with an encoded body. Return the undecoded response in its own buffer."""
     connection._correlation_id += 1
     number, name = connection._correlation_id, connection.settings.client_id.encode()
     tail = struct.pack(">h", len(name)) + name + b"\x00" * is_flexible(key, version)
@@ -81,7 +81,7 @@ def request(connection: Connection, key: int, version: int, body: bytes) -> memo
 
 
 class Writer:
-    """A producer ID, and batches with any sequence."""
+    """Sends batches of one producer ID with any sequence."""
 
     def __init__(self, client: ClusterClient, tp: TopicPartition, producer_id: int) -> None:
         self.client = client
@@ -98,7 +98,7 @@ class Writer:
         )
 
     def send(self, records: list[Record], sequence: int, *, spoilt: bool = False) -> Answer:
-        """Append the records. A `spoilt` batch has a wrong CRC, so the broker rejects it."""
+        """Append the records. If `spoilt`, the batch has a wrong CRC, so the broker rejects it."""
         batch = self.batch(records, sequence)
         if spoilt:
             batch[-1] ^= 1
@@ -117,7 +117,7 @@ class LoggedBatch(NamedTuple):
 
 
 def batches(client: ClusterClient, tp: TopicPartition, offset: int = 0) -> list[LoggedBatch]:
-    """Return the headers of all batches from an offset on."""
+    """Return the headers of all batches, beginning with the one that contains `offset`."""
     out: list[LoggedBatch] = []
     while True:
         answer = fetch_records(client, {tp: (offset, 1 << 20)})[tp]
@@ -142,7 +142,7 @@ def batches(client: ClusterClient, tp: TopicPartition, offset: int = 0) -> list[
 
 
 def values(client: ClusterClient, tp: TopicPartition, offset: int) -> list[bytes | None]:
-    """Return the values that a plain Fetch by name returns at an offset."""
+    """Return the values from `offset` on, as one plain Fetch by topic name returns them."""
     answer = fetch_records(client, {tp: (offset, 1 << 20)})[tp]
     if isinstance(answer, TwinlogError):
         raise answer

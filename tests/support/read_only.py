@@ -1,6 +1,7 @@
-"""Commands with some folders mounted read-only, as in a hardened container.
+"""Runs commands with some folders mounted read-only, as in a hardened container.
 
-Taking a permission away is not the same: root writes nevertheless, and the reason is another one.
+Removing write permissions would test less, because root can write anyway, and the error is a
+different one.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ WHERE_FILES_ARE_MADE: Final = ("/", "/tmp", "/var/tmp", "/dev/shm")  # noqa: S10
 
 @functools.cache
 def _refused() -> str:
-    """Return why there are no mount namespaces here, or an empty text if there are."""
+    """Return the reason why mount namespaces are not possible here, or an empty text if they
+    are.
+    """
     try:
         done = subprocess.run(
             [*UNSHARE, "sh", "-c", as_it_is(Path("/tmp"))],  # noqa: S108 (only mounted anew)
@@ -39,27 +42,27 @@ def _refused() -> str:
 
 
 def empty(folder: Path) -> str:
-    """Return the mount of an empty read-only folder."""
+    """Return the command that mounts an empty read-only folder here."""
     return f"mount -t tmpfs -o ro tmpfs {shlex.quote(str(folder))}"
 
 
 def as_it_is(folder: Path) -> str:
-    """Return a read-only mount of the folder, without mounts below it."""
+    """Return the command that makes the folder read-only, without the mounts below it."""
     path = shlex.quote(str(folder))
     return f"mount --bind {path} {path} && mount -o remount,bind,ro {path}"
 
 
 def scratch(folder: Path) -> str:
-    """Return the mount of a writable folder, whatever its parents are."""
+    """Return the command that mounts a writable folder here, whatever its parent folders are."""
     return f"mount -t tmpfs tmpfs {shlex.quote(str(folder))}"
 
 
 def with_mounts(mounts: Sequence[str], command: Sequence[str]) -> list[str]:
-    """Return the same command with its own mounts, which end with it. The test is skipped if mount
-    namespaces are not permitted.
+    """Return the command with mounts that only it sees. They end with the command. Skip the test if
+    mount namespaces are not permitted.
     """
     if reason := _refused():
         pytest.skip(f"mount namespaces are refused here: {reason}")
-    # the working folder was entered before the mounts: the one that is there now is meant
+    # enter the working directory again, because it was entered before the mounts
     script = " && ".join([*mounts, 'cd "$PWD"', 'exec "$@"'])
     return [*UNSHARE, "sh", "-c", script, "sh", *command]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from twinlog.wire.record_batch import CRC, CRC_POSITION, Codec
 from twinlog.wire.records import Headers, Record
 
-# Nearly all numbers are small, some are at the edges of their encodings
+# most numbers are small, and some are at the limits of their encodings
 TIMESTAMPS: Final = st.one_of(
     st.integers(1_700_000_000_000, 1_700_000_100_000),
     st.sampled_from([-1, 0, 63, 64, 8191, 8192, 2**62, 2**63 - 1, -(2**63)]),
@@ -45,13 +45,13 @@ SAMPLE: Final = [
     Record(3, NOW_MS + 90_000, b"k" * 100, b"v" * 9000),
     Record(4, NOW_MS, b"h", b"v", (("trace", b"1"), ("trace", None), ("", b""), ("\udcff", b"x"))),
 ]
-"""Values with every kind of null, empty and long; duplicate and null headers; a key that is not
-UTF-8.
+"""Values with every kind of null, empty and long, duplicate and null headers, and a header key that
+is not UTF-8.
 """
 
 
 def with_bits(batch: bytes | bytearray, bits: int) -> bytearray:
-    """Return the batch with more attribute bits and a valid CRC."""
+    """Return the batch with more attribute bits set, and a valid CRC."""
     out = bytearray(batch)
     out[22] |= bits
     CRC.pack_into(out, CRC_POSITION, crc32c(out[21:]))
@@ -59,14 +59,16 @@ def with_bits(batch: bytes | bytearray, bits: int) -> bytearray:
 
 
 def flipped(data: bytes, position: int, mask: int) -> bytes:
-    """Return `data` with the bits of one byte inverted."""
+    """Return `data` with the bits in `mask` of one byte inverted."""
     damaged = bytearray(data)
     damaged[position] ^= mask
     return bytes(damaged)
 
 
 def prefixes(data: bytes) -> Iterator[bytes]:
-    """Return all proper prefixes; of long data those near both ends and some in between."""
+    """Yield all proper prefixes of the data. For long data, yield only those near both ends, and
+    some in between.
+    """
     step = max(1, len(data) // 400)
     for length in range(len(data)):
         if length < 200 or len(data) - length < 200 or length % step == 0:
@@ -82,7 +84,7 @@ def message(
     timestamp: int = -1,
     attributes: int = 0,
 ) -> bytes:
-    """Return a message of magic 0 or 1, field by field as in the old protocol guide."""
+    """Return a message of magic 0 or 1, written field by field as in the old protocol guide."""
     body = struct.pack(">bB", magic, attributes)
     if magic == 1:
         body += struct.pack(">q", timestamp)

@@ -1,4 +1,4 @@
-"""Topics that are deleted and created again under the same name."""
+"""Deletes topics and creates them again under the same name."""
 
 from __future__ import annotations
 
@@ -24,4 +24,4 @@ def recreate_source(rig: Rig) -> None:
             raise AssertionError(str(error)) from error
         return True
 
-    eventually(made)  # with ZooKeeper a deleted topic remains for a while
+    eventually(made)  # with ZooKeeper, a deleted topic still exists for a while

@@ -1,4 +1,4 @@
-"""REST of a process, over a real socket. Every answer is compared with docs/openapi.json."""
+"""REST of a process, over a real socket. Every response is compared with docs/openapi.json."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def validator(reference: str) -> jsonschema_rs.Validator:
 
 
 def problems_of(path: str, method: str, answer: Answer) -> list[str]:
-    """Return how an answer differs from the document. A path that is not in it is an error."""
+    """Return how a response differs from the OpenAPI document. A path that is not in the document
+    is a difference, too.
+    """
     plain = path.partition("?")[0]
     known: dict[str, Any] = {}
     if answer.status == 304 or plain == "/api/v1/openapi.json":
@@ -63,7 +65,7 @@ def problems_of(path: str, method: str, answer: Answer) -> list[str]:
 
 
 def few(examples: int) -> settings:
-    """Use this many requests of schemathesis for each operation."""
+    """Return settings with which schemathesis sends this many requests to each operation."""
     return settings(
         max_examples=examples,
         deadline=None,
@@ -74,7 +76,7 @@ def few(examples: int) -> settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rest:
-    """A process's REST server, as a client of the test sees it."""
+    """The REST server of a process, as a client sees it."""
 
     address: Address
     events: EventLog
@@ -87,7 +89,7 @@ class Rest:
         body: object = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Send one request. A body is sent as JSON."""
+        """Send one request, with `body` as JSON, and return the response."""
         connection = http.client.HTTPConnection(self.address.host, self.address.port, timeout=60)
         given = dict(headers or {})
         sent = None
@@ -105,7 +107,7 @@ class Rest:
         return answer
 
     def get(self, path: str) -> Any:
-        """Return the answer's JSON."""
+        """Return the JSON of a successful response."""
         answer = self.ask(path)
         assert answer.status == 200, answer
         return answer.json
@@ -122,14 +124,16 @@ class Rest:
 
 
 class StreamReader:
-    """Reads the stream of server-sent events in a thread; `last`: the number of the last event."""
+    """Reads the stream of server-sent events in a thread. `last`: the ID of the last event that the
+    client has received before.
+    """
 
     def __init__(self, rest: Rest, last: str = "") -> None:
         self._connection = http.client.HTTPConnection(rest.address.host, rest.address.port)
         self._connection.request("GET", "/api/v1/stream", headers={"Last-Event-ID": last})
         self.answer = self._connection.getresponse()
         self.found: list[tuple[str, Any]] = []
-        """Kind and data of events, in order of arrival."""
+        """Kind and data of each event, in order of arrival."""
         self.ended = False
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
@@ -143,14 +147,14 @@ class StreamReader:
                 elif line.startswith(b"data: "):
                     self.found.append((kind, json.loads(line[6:])))
         except (OSError, ValueError, AttributeError):
-            pass  # closed by the test
+            pass  # the test has closed the connection
         self.ended = True
 
     def kinds(self) -> list[str]:
         return [kind for kind, _ in self.found]
 
     def events(self) -> list[Any]:
-        """Return the events that have arrived, without the flows."""
+        """Return the data of the events that have arrived, except those of the kind `flows`."""
         return [one for kind, one in self.found if kind == "event"]
 
     def close(self) -> None:
@@ -161,7 +165,7 @@ class StreamReader:
 def rest_of(
     config: MirrorConfig, file: Path, monitor: Monitor, address: Address = LOCAL
 ) -> Iterator[Rest]:
-    """Serve REST like `twinlog mirror`."""
+    """Serve REST as `twinlog mirror` does, until the block ends."""
     events, current = EventLog(file), CurrentConfig(config)
     server = web_server(monitor, address, current, events, file)
     logging.getLogger().addHandler(events)

@@ -1,4 +1,4 @@
-"""A source that loses its last records and gets others at their offsets."""
+"""A source that loses its last records and gets other records at the same offsets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.support.surgery import cut_log
 
 
 def rewrite(rig: Rig) -> None:
-    """Replace upstream records [30, ...) of the source."""
+    """Remove the source's records from upstream offset 30 on, and restart its broker."""
     cut_log(rig.source, rig.here, 30)
     rig.source.restart(1)
 

@@ -1,7 +1,7 @@
 """One flow between two real clusters, with the actions and checks of fault tests.
 
-Records are numbers: record n has key, value, headers and timestamp made from n, so that a reader
-sees at once which ones are missing, twice, or at the wrong place.
+Records are numbered. The key, value, headers and timestamp of record n are derived from n, so that
+a failed check shows which records are missing, duplicated or at a wrong offset.
 """
 
 from __future__ import annotations
@@ -49,17 +49,19 @@ from twinlog.wire.records import Record, encode_batch
 COMPACTED: Final = {
     "cleanup_policy": "compact",
     "min_cleanable_dirty_ratio": "0.01",
-    "segment_ms": "500",  # of record time: the next batch begins a new segment
+    "segment_ms": "500",  # measured in record time, so the next batch begins a new segment
     "delete_retention_ms": "0",
 }
 DAY_MS: Final = 86_400_000
 OLD: Final = 3 * DAY_MS
-"""Age of a last record after which the broker has forgotten the producer at its next check."""
+"""Age in milliseconds of a last record with which the broker expires the producer ID at its next
+check.
+"""
 KEEPS_LEADERLESS: Final = """
 from twinlog.lane.watches import stalls
 stalls.NO_LEADER_AFTER_S = 600.0
 """
-"""Prelude of lanes that keep a partition however long it has no leader."""
+"""Prelude of lanes that do not give back a partition, however long it has no leader."""
 
 MAP_PARTITIONS: Final = 8
 
@@ -79,7 +81,7 @@ NO_KEYS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Numbered(NamedTuple):
-    """The content of a record that both sides must have: everything except its offset."""
+    """The content of a record without its offset. It must be equal on both clusters."""
 
     partition: int
     key: bytes | None
@@ -138,7 +140,9 @@ class Rig:
     # -- the source ----------------------------------------------------------------------------
 
     def create(self, **configs: str) -> None:
-        """Create the source topic with one partition. Configs have underscores for dots."""
+        """Create the source topic with one partition. The names of `configs` have underscores for
+        dots.
+        """
         named = {name.replace("_", "."): value for name, value in configs.items()}
         create_topic(self.source, self.topic, configs=named)
 
@@ -161,26 +165,28 @@ class Rig:
         size: int = 0,
         keys: Mapping[int, int] = NO_NUMBERS,
     ) -> None:
-        """Append one source batch of these records; `keys` gives a number another one's key."""
+        """Append one batch of these records to the source. `keys`: for a record, the number of the
+        record whose key it gets.
+        """
         records = [self.record(n, age_ms=age_ms, size=size, key=keys.get(n)) for n in numbers]
         raw.send(self.source_client, self.here, encode_batch(records, codec=Codec.NONE)).expect_ok()
 
     def outgoing(self, number: int, *, age_ms: int = 0) -> Outgoing:
-        """Return the same record in the form of the independent producer."""
+        """Return the record of this number for the independent producer."""
         r = self.record(number, age_ms=age_ms)
         return Outgoing(r.key, r.value, r.headers, r.timestamp, 0)
 
     def compacted(self, numbers: Iterable[int]) -> None:
-        """Wait until the source's cleaner has left these records and no other."""
+        """Wait until the source's cleaner has removed all records but these."""
         wanted = list(numbers)
         eventually(lambda: _plain(self.on_source()) == wanted, what=f"compaction to {wanted}")
 
     def put_at_once(
         self, *batches: Sequence[Record], before: Callable[[], None] = lambda: None
     ) -> None:
-        """Append several batches in one transaction: a mirror fetches all of them together.
+        """Append several batches in one transaction, so that a mirror fetches them together.
 
-        `before` is called when everything but the commit is done.
+        `before` is called directly before the commit.
         """
         transactional_id = f"test-{secrets.token_hex(4)}"
         client = producer(self.source, config={"transactional.id": transactional_id})
@@ -200,7 +206,7 @@ class Rig:
     # -- the mirror ----------------------------------------------------------------------------
 
     def config(self, keys: Mapping[str, str] = NO_KEYS) -> Path:
-        """Write an mm2.properties for this flow, with more keys, and return its path."""
+        """Write an mm2.properties for this flow with additional keys, and return its path."""
         lines = {
             "clusters": f"{self.alias}, {self.target_alias}",
             f"{self.alias}.bootstrap.servers": self.source.bootstrap,
@@ -209,7 +215,7 @@ class Rig:
             f"{self.flow}.topics": self.topic,
             "replication.factor": "1",
             "twinlog.state.topic.replication.factor": "1",
-            # tests give target topics configs that no sync may take away
+            # tests set configs of target topics, which no sync must remove
             "sync.topic.configs.enabled": "false",
             "emit.heartbeats.enabled": "false",
             "refresh.topics.interval.seconds": "600",
@@ -232,29 +238,29 @@ class Rig:
         lease_s: float = 300.0,
         keys: Mapping[str, str] = NO_KEYS,
     ) -> Mirror:
-        """Return a mirror of the flow that is not started yet. `prelude` is Python that every lane
-        runs first.
+        """Return a mirror of the flow that is not started yet. `prelude`: Python code that every
+        lane runs first.
         """
         mirror = Mirror(self.config(keys), once=once, lanes=lanes, lease_s=lease_s)
         mirror.leases.prelude = prelude
         return mirror
 
     def copy_once(self, keys: Mapping[str, str] = NO_KEYS, *, prelude: str = "") -> None:
-        """Run with `--once`, which must end without a failure."""
+        """Run with `--once`. Check that no partition has failed."""
         with self.mirror(once=True, keys=keys, prelude=prelude) as mirror:
             (flow,) = mirror.wait()
         found = [(p.state, p.code, p.message) for p in flow.partitions]
         assert found == [("DONE", "", "")], found
 
     def fail_once(self, keys: Mapping[str, str] = NO_KEYS) -> tuple[str, str]:
-        """Run with `--once`, which must fail, and return the code and message of the failure."""
+        """Run with `--once`, check that the partition fails, and return its code and message."""
         with self.mirror(once=True, keys=keys) as mirror:
             (flow,) = mirror.wait()
         (part,) = flow.partitions
         assert part.state == "FAILED", part
         return part.code, part.message
 
-    # -- what is where -------------------------------------------------------------------------
+    # -- contents of both clusters -----------------------------------------------------------------
 
     def on_source(self, *, isolation: str = "read_committed") -> list[Numbered]:
         return _numbered(read_all(self.source, self.topic, isolation=isolation))
@@ -267,7 +273,7 @@ class Rig:
         return _plain(self.on_target())
 
     def copied(self, count: int, within: float = PATIENCE_S) -> None:
-        """Wait until so many records are below the target's high watermark."""
+        """Wait until at least `count` records are below the target's high watermark."""
         eventually(lambda: self.end() >= count, within, what=f"{count} records on {self.remote}")
 
     def end(self) -> int:
@@ -312,7 +318,9 @@ class Rig:
         assert not wrong, (wrong, known.runs)
 
     def map(self) -> PartitionMap:
-        """Return the newest map of the partition. A re-created topic begins another one."""
+        """Return the newest map of the partition. After the remote topic was re-created, this is
+        the map of the new topic.
+        """
         reader = MapReader(self.target_client, offset_map_topic(self.alias), MAP_PARTITIONS)
         ids = self.target_client.metadata([self.remote]).topics[self.remote].topic_id
         found = [m for key, m in reader.read().items() if key.target_topic_id == ids]
@@ -325,23 +333,23 @@ class Rig:
         return claim
 
     def history(self) -> FlowHistory:
-        """Return the flow's claims in the state topic."""
+        """Return the history of the flow's claims in the state topic."""
         rows = read_to_end(self.target_client, STATE_TOPIC, 0)
         return winning_claims((r.key, r.value) for r in rows)[self.flow]
 
     def producers(self) -> Mapping[int, ProducerState]:
-        """Return the producer IDs that the target remembers."""
+        """Return the state of each producer ID that the target remembers for the partition."""
         found = describe_producers(self.target_client, [self.there])[self.there]
         assert not isinstance(found, TwinlogError), found
         return found
 
     def forgotten(self) -> None:
-        """Wait until the target remembers no producer of the partition."""
+        """Wait until the target has expired all producer IDs of the partition."""
         eventually(lambda: not self.producers(), what="the expiry of every producer id")
 
     @contextmanager
     def target_forgets_after(self, ms: int) -> Iterator[None]:
-        """Change the target's producer.id.expiration.ms for a while."""
+        """Change the target's producer.id.expiration.ms within the block."""
         alter_broker_configs(self.target, {"producer.id.expiration.ms": str(ms)})
         try:
             yield
@@ -350,7 +358,7 @@ class Rig:
 
 
 def alter_broker_configs(cluster: LocalCluster, configs: Mapping[str, str]) -> None:
-    """Set dynamic configs of the one broker."""
+    """Set dynamic configs of the only broker."""
     entries = [
         ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         for name, value in configs.items()
@@ -394,14 +402,14 @@ def thaw(pids: Iterable[int]) -> None:
 
 
 def arrived(rig: Rig) -> int:
-    """Return the number of records on the target, over all partitions."""
+    """Return the number of records on the target, summed over all partitions."""
     return sum(topics.end_offsets(rig.target, rig.remote).values())
 
 
 def send_signals(pids: Iterable[int], number: signal.Signals) -> None:
-    """Send the signal to the processes that still exist."""
+    """Send the signal to those of the processes that still exist."""
     for pid in pids:
         try:
             os.kill(pid, number)
         except ProcessLookupError:
-            continue  # its lease has just ended
+            continue  # the process's lease has just ended

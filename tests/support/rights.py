@@ -1,4 +1,4 @@
-"""Two guarded clusters with new users, to run a mirror with exactly these rights.
+"""Two secured clusters whose users have exactly the rights that a test grants.
 
 user = pair.source_user(grant("READ", topic=topic))
 config = pair.config(folder, source_user, target_user, topics=topic)
@@ -25,11 +25,13 @@ CLUSTER = "the cluster"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """One ACL: an operation on a topic or group (`*`: all, `name*`: a prefix), or the cluster."""
+    """One ACL: an operation on the cluster, a topic or a group. In `name`, `*` stands for all, and
+    `name*` for a prefix.
+    """
 
     operation: str
     kind: str
-    """`topic`, `group` or `cluster`."""
+    """Kind of the resource: `topic`, `group` or `cluster`."""
     name: str = ""
 
     def give(self, cluster: LocalCluster, user: str) -> None:
@@ -41,14 +43,14 @@ class Grant:
 
 @dataclass(kw_only=True)
 class SecuredPair:
-    """The clusters. Each test uses new users."""
+    """A source and a target with ACLs. Each test uses new users."""
 
     source: LocalCluster
     target: LocalCluster
     _free: dict[str, Iterator[str]] = field(default_factory=dict)
 
     def user(self, cluster: LocalCluster, grants: Iterable[Grant]) -> str:
-        """Return a user with exactly these rights."""
+        """Return a new user with exactly these rights."""
         name = next(self._free.setdefault(cluster.name, itertools.chain(USERS)))
         for grant in grants:
             grant.give(cluster, name)
@@ -64,7 +66,9 @@ class SecuredPair:
         mechanism: str | None = "PLAIN",
         aliases: tuple[str, str] = ("A", "B"),
     ) -> Path:
-        """Return the file of one flow, with the same authentication on both sides."""
+        """Write the configuration of one flow, with the same way of authentication for both
+        clusters, and return its path.
+        """
         flow = "->".join(aliases)
         text = [f"clusters = {', '.join(aliases)}", f"{flow}.enabled = true"]
         text.append("replication.factor = 1")
@@ -81,7 +85,9 @@ class SecuredPair:
 
 
 def guarded(name: str, config: Mapping[str, str] | None = None) -> LocalCluster:
-    """Return a broker with TLS, SASL and the standard authorizer, which is not started yet."""
+    """Return a cluster of one broker with TLS, SASL and the standard authorizer. It is not started
+    yet.
+    """
     security = SandboxSecurity(
         listeners=("SASL_SSL", "SASL_PLAINTEXT", "SSL"),
         mechanisms=("PLAIN", "SCRAM-SHA-512"),
@@ -94,7 +100,7 @@ def guarded(name: str, config: Mapping[str, str] | None = None) -> LocalCluster:
 
 @contextmanager
 def secured_pair(name: str) -> Iterator[SecuredPair]:
-    """Return two such brokers."""
+    """Run a source and a target created by `guarded` until the block ends."""
     with ExitStack() as stack:
         source = stack.enter_context(guarded(f"{name}-source"))
         target = stack.enter_context(guarded(f"{name}-target"))

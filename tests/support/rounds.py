@@ -1,5 +1,5 @@
-"""Counts rounds of a mirror in the test's process. Tests that nothing happens wait for rounds, not
-for seconds.
+"""Counts rounds of a mirror in the test's process. A test that something does not happen waits for
+rounds instead of seconds.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from twinlog.control.running.flow_run import FlowRun
 __all__ = ["REPORT", "Rounds", "lane_rounds"]
 
 REPORT = "Progress"
-"""Sent once a second by each lane."""
+"""Name of the message that each lane sends once a second."""
 
 
 class Rounds:
-    """Completed calls of a method, by a name made from their arguments."""
+    """Counts completed calls of a method, by a name that is derived from the call's arguments."""
 
     def __init__(
         self, patch: pytest.MonkeyPatch, owner: type, method: str, name: Callable[..., str]
@@ -37,11 +37,13 @@ class Rounds:
         patch.setattr(owner, method, counted)
 
     def pass_by(self, name: str, count: int = 2) -> None:
-        """Wait until this many rounds have begun and ended. A running one does not count."""
+        """Wait until `count` rounds of this name have begun and ended. A round that is already
+        running does not count.
+        """
         enough = self.ended[name] + 1 + count
         eventually(lambda: self.ended[name] >= enough, what=f"{count} rounds of {name}")
 
 
 def lane_rounds(patch: pytest.MonkeyPatch) -> Rounds:
-    """Count the messages of lanes to their driver, by kind."""
+    """Return a counter of the messages of lanes to their driver, by kind."""
     return Rounds(patch, FlowRun, "on_message", lambda _run, _lane, what: type(what).__name__)

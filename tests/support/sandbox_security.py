@@ -30,7 +30,7 @@ from twinlog.java import find_java
 from twinlog.sandbox.layout import CONTROLLER, Listeners, Stores
 
 ADMIN = "admin"
-_ADMIN_PASSWORD = "admin-secret"  # of throw-away brokers on the loopback
+_ADMIN_PASSWORD = "admin-secret"  # for temporary brokers on the loopback
 _INTERNAL = "INTERNAL"
 
 _MODULES = "org.apache.kafka.common.security"
@@ -47,23 +47,23 @@ _MODULE_OF = {
 
 @dataclass(kw_only=True)
 class SandboxSecurity:
-    """The listeners of a cluster, named by protocol, and its users and permissions."""
+    """The listeners of a cluster, named after their protocols, and its users and permissions."""
 
     listeners: tuple[str, ...] = ("SASL_SSL",)
-    """Any of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL."""
+    """Names of the listeners, any of PLAINTEXT, SSL, SASL_PLAINTEXT and SASL_SSL."""
     mechanisms: tuple[str, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
     users: Mapping[str, str] = field(default_factory=dict)
-    """Passwords by user. `admin` always exists."""
+    """Passwords by user. The user `admin` always exists."""
     client_certificates: bool = False
-    """Whether the SSL listener requires one (mTLS)."""
+    """True if the SSL listener requires client certificates (mTLS)."""
     authorizer: bool = False
-    """Deny everything to all users except `admin`, unless an ACL allows it."""
+    """True if all users except `admin` are denied every operation that no ACL allows."""
     hosts: tuple[str, ...] = ("127.0.0.1", "localhost")
-    """Names in the brokers' certificate; hostname checks fail for other names."""
+    """Host names in the brokers' certificate. Hostname verification fails for other names."""
     files: KeyFiles | None = field(init=False, default=None)
 
     def prepare(self, folder: Path) -> Listeners:
-        """Write the key files, and return the brokers' side of all settings."""
+        """Write the key files, and return the settings of the brokers' listeners."""
         self.files = make_key_files(folder / "keys", hosts=self.hosts)
         return Listeners(
             names=self.listeners,
@@ -97,9 +97,9 @@ class SandboxSecurity:
         mechanism: str | None = None,
         stores: Stores = "PEM",
     ) -> dict[str, str]:
-        """Return Java client keys for a listener, without `bootstrap.servers`.
+        """Return a Java client's keys for a listener, without `bootstrap.servers`.
 
-        `user` is the SASL user, or on the SSL listener the owner of the client certificate.
+        `user`: the SASL user, or on the SSL listener the owner of the client certificate.
         """
         if listener not in self.listeners:
             raise UsageError(f"no listener {listener}; there are {', '.join(self.listeners)}")
@@ -200,20 +200,20 @@ def _store(role: str, kind: str, path: Path, password: str | None) -> dict[str, 
     return properties
 
 
-# Key files in every format that Kafka's Java clients read: PEM (key plain and encrypted), PKCS#12
-# with and without a password, and JKS, which Java's own keytool creates.
+# Key files in every format that Kafka's Java clients can read: PEM with a plain or an encrypted
+# key, PKCS#12 with and without a password, and JKS, which Java's own keytool creates.
 
-STORE_PASSWORD = "changeit"  # of throw-away keys; Java's own default
+STORE_PASSWORD = "changeit"  # Java's own default, for temporary keys
 _LOCKED = BestAvailableEncryption(STORE_PASSWORD.encode())
 
 _DAYS = (-1, 365)
-"""Days from now from and to which certificates are valid."""
+"""Begin and end of the validity of certificates, in days from now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyFiles:
-    """Paths of the key files. `identity` files have a client's key and certificate, and are created
-    when they are first requested, because encrypting a key takes 20 ms.
+    """Paths of the key files. An `identity` file has a client's key and certificate. It is created
+    when it is first requested, because encrypting a key takes 20 ms.
     """
 
     folder: Path
@@ -258,13 +258,13 @@ class KeyFiles:
 
     def _as_jks(self, store: Path) -> Path:
         jks = store.with_suffix(".jks")
-        if not jks.exists():  # created on demand, because each run of keytool starts a JVM
+        if not jks.exists():  # created only on demand, because each run of keytool starts a JVM
             _convert_to_jks(store, jks)
         return jks
 
 
 def make_key_files(folder: Path, *, hosts: tuple[str, ...]) -> KeyFiles:
-    """Create new keys in the folder for brokers reached as `hosts`."""
+    """Create new keys in the folder. `hosts`: names by which the brokers are reached."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     ca = authority("Twinlog sandbox CA", _DAYS)
     files = KeyFiles(folder=folder, authority=ca)
@@ -279,7 +279,7 @@ def make_key_files(folder: Path, *, hosts: tuple[str, ...]) -> KeyFiles:
 
 
 def _pem(issued: Issued, password: str | None = None) -> bytes:
-    """Return key and certificate as one text, as in Kafka's PEM keystores."""
+    """Return the key and the certificate as one text, as in Kafka's PEM keystores."""
     return (issued.encrypted_key_pem(password) + issued.pem).encode()
 
 

@@ -11,7 +11,7 @@ from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.sandbox import LocalCluster
 
 HURRIED = Patience(backoff=Backoff(initial_ms=20, cap_ms=200))
-"""Short pauses, because local brokers are back within seconds."""
+"""Retries with short pauses, because local brokers are back within seconds."""
 
 
 def settings_of(cluster: LocalCluster) -> ClusterSettings:
@@ -32,5 +32,5 @@ def settings_of(cluster: LocalCluster) -> ClusterSettings:
 
 
 def settings_for(bootstrap: str, alias: str = "A") -> ClusterSettings:
-    """Return plain text settings for an address list."""
+    """Return settings without security for a bootstrap address list."""
     return ClusterSettings(alias=alias, bootstrap=parse_bootstrap(bootstrap))

@@ -1,4 +1,4 @@
-"""Share groups through an independent client (librdkafka), and their start offsets."""
+"""Share groups with an independent client (librdkafka), and their start offsets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ FROM_THE_START = {
 
 
 def from_the_start(cluster: LocalCluster, *groups: str) -> None:
-    """Let the groups begin at the first record, and read only committed ones."""
+    """Set configs of the groups, so that they begin at the first record and read only committed
+    records.
+    """
     resources = [
         ConfigResource(
             ResourceType.GROUP,
@@ -43,14 +45,15 @@ def from_the_start(cluster: LocalCluster, *groups: str) -> None:
         )
         for group in groups
     ]
-    client = admin(cluster)  # a reference, because responses are lost if the client is collected
+    # kept in a variable, because responses are lost if the client is garbage-collected
+    client = admin(cluster)
     for done in client.incremental_alter_configs(resources).values():
         done.result(PATIENCE_S)
 
 
 @contextmanager
 def in_group(cluster: LocalCluster, group: str, topic: str) -> Iterator[ShareConsumer]:
-    """Join the group as a member."""
+    """Join the group as a member within the block."""
     client = ShareConsumer(
         {
             **connection_of(cluster),
@@ -67,8 +70,8 @@ def in_group(cluster: LocalCluster, group: str, topic: str) -> Iterator[ShareCon
 
 
 def take(cluster: LocalCluster, group: str, topic: str, *counts: int) -> list[bytes]:
-    """Return the values of the next records, acknowledged this many at a time. Other delivered
-    records are released.
+    """Return the values of the next records. They are acknowledged in portions of `counts`. Other
+    delivered records are released.
     """
     values: list[bytes] = []
     with in_group(cluster, group, topic) as client:
@@ -79,7 +82,9 @@ def take(cluster: LocalCluster, group: str, topic: str, *counts: int) -> list[by
 
 
 def take_to(cluster: LocalCluster, group: str, topic: str, last: bytes) -> list[bytes]:
-    """Like `take`, for all records up to one."""
+    """Return the values of all records up to the one with the value `last`, and acknowledge
+    them.
+    """
     values: list[bytes] = []
     with in_group(cluster, group, topic) as client:
         _take(client, values, lambda: values[-1:] == [last])
@@ -103,7 +108,7 @@ def _take(client: ShareConsumer, values: list[bytes], is_enough: Callable[[], bo
 
 
 def begin_at(cluster: LocalCluster, topic: str, groups: Mapping[str, int]) -> None:
-    """Set start offsets of partition 0, as an operator does."""
+    """Set the groups' start offsets in partition 0, as an operator does."""
     tp = TopicPartition(topic, 0)
     with ClusterClient(settings_of(cluster)) as client:
         wanted = {group: {tp: Committed(offset=offset)} for group, offset in groups.items()}

@@ -1,4 +1,4 @@
-"""Snapshots of flows for tests of displays, with ordinary values in every field."""
+"""Snapshots of flows for tests of displays. Every field has an ordinary value by default."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ __all__ = ["PUBLISHED", "flow", "partition"]
 
 
 def partition(topic: str = "orders", number: int = 0, **changes: Any) -> PartitionSnapshot:
-    """A partition that has copied 100 records and is at its end."""
+    """Return a partition that has copied 100 records and is at its end. `changes`: fields with
+    other values.
+    """
     usual: dict[str, Any] = {
         "target_topic": f"A.{topic}",
         "state": "AT_END",
@@ -27,7 +29,7 @@ def partition(topic: str = "orders", number: int = 0, **changes: Any) -> Partiti
 
 
 def flow(*partitions: PartitionSnapshot, **changes: Any) -> FlowSnapshot:
-    """A running flow."""
+    """Return a running flow. `changes`: fields with other values."""
     usual: dict[str, Any] = {
         "flow": "A->B",
         "state": "RUNNING",
@@ -65,7 +67,7 @@ PUBLISHED: Final = PublishedStatus(
         Unusual(topic="pay", partition=3, state="FAILED", code="DIVERGED", message="pay-3: no"),
     ),
 )
-"""A leader's row about a flow."""
+"""The status row that a leader has published about a flow."""
 
 DIVERGED: Final = PublishedEvent(
     number=7,
@@ -78,4 +80,4 @@ DIVERGED: Final = PublishedEvent(
     person="",
 )
 HAPPENED: Final = PublishedEvents(flow="A->B", host="east-1", pid=77, events=(DIVERGED,))
-"""Another process's events of the flow."""
+"""Events of the flow that another process has published."""

@@ -1,7 +1,8 @@
 """The parts of PySpark that Twinlog uses, public or not, and which of them the installed version
 has.
 
-`python -m tests.support.spark_internals` prints a line each, and `scripts/sparks` for each minor.
+`python -m tests.support.spark_internals` prints a line for each part, and `scripts/sparks` does so
+for each minor version.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def _has_class(name: str, jar: str) -> bool:
 
 
 def internals() -> dict[str, bool]:
-    """Return by name whether this PySpark has it."""
+    """Return by name whether the installed PySpark has the part."""
     context, rdd = inspect.getsource(SparkContext), inspect.getsource(RDD)
     streaming = Path(pyspark.__file__).parent / "sql" / "streaming" / "datasource.py"
     return {

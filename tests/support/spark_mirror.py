@@ -1,4 +1,4 @@
-"""Orders for tests of the command on real Spark, and a check that all have arrived."""
+"""Orders for tests of the command on real Spark, and a check that all orders have arrived."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ PARTITIONS = 4
 
 
 def alias_of(topic: str) -> str:
-    """Return an alias for this test's flow, because other tests lead theirs on the
-    same clusters.
+    """Return the target alias of this test's flow. Other tests lead their own flows on the same
+    clusters.
     """
     return f"B{topic[-8:]}"
 
@@ -39,7 +39,8 @@ def config(
             f"A->{there}.enabled": "true",
             f"A->{there}.topics": topic,
             "replication.factor": 1,
-            "emit.heartbeats.enabled": "false",  # the clusters are shared, and would copy them
+            # the clusters are shared, so other tests' heartbeats would be copied
+            "emit.heartbeats.enabled": "false",
             "heartbeats.replication.enabled": "false",
             **more,
         },
@@ -57,7 +58,9 @@ def orders(count: int, *, begin: int = 0) -> Iterator[Outgoing]:
 
 
 def as_copied(records: list[Seen]) -> list[tuple[object, ...]]:
-    """Return everything but the offset, which gaps at the source may shift."""
+    """Return the content of the records without their offsets, which gaps at the source may
+    shift.
+    """
     return [(r.partition, r.key, r.value, r.headers, r.timestamp) for r in records]
 
 
@@ -70,7 +73,7 @@ def assert_identical(source: LocalCluster, target: LocalCluster, topic: str) -> 
 
 
 class Load:
-    """Produces 1,000 records per second in the background until it is stopped."""
+    """Produces 1,000 records per second in its own thread until it is stopped."""
 
     def __init__(self, cluster: LocalCluster, topic: str, first: int) -> None:
         self._stop = threading.Event()
@@ -95,7 +98,7 @@ def arrived_in(target: LocalCluster, remote: str) -> int:
     try:
         return log_size(target, remote)
     except KafkaException:
-        return 0  # it is just being created
+        return 0  # the topic is just being created
 
 
 def caught_up(source: LocalCluster, target: LocalCluster, topic: str) -> bool:
@@ -104,7 +107,7 @@ def caught_up(source: LocalCluster, target: LocalCluster, topic: str) -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class Orders:
-    """A topic of orders, and the file of a mirror that copies it."""
+    """A topic of orders, and the configuration file of a mirror that copies it."""
 
     source: LocalCluster
     target: LocalCluster
@@ -121,7 +124,7 @@ class Orders:
         self.produced += count
 
     def arrive(self) -> bool:
-        """Wait until the copy has as many records."""
+        """Wait until the copy has as many records as were produced."""
         return bool(eventually(self.are_copied, what=f"{self.produced} records"))
 
     def are_copied(self) -> bool:

@@ -1,4 +1,4 @@
-"""A standalone master of Spark and two workers, whose daemons and jobs share a secret."""
+"""A standalone cluster of Spark with a master and workers. Its daemons and jobs share a secret."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOME = Path(pyspark.__file__).parent
 SPARK_CLASS = HOME / "bin" / "spark-class"
 DEPLOY = "org.apache.spark.deploy"
 PORT = 7077
-"""Port of a master on its own host."""
+"""Port of a master that has its own host."""
 
 
 def free_port() -> int:
@@ -35,7 +35,7 @@ def free_port() -> int:
 
 
 def address_of(host: Host | None) -> str:
-    """Return the address at which its daemons listen."""
+    """Return the address at which the daemons of this host listen."""
     return "127.0.0.1" if host is None or host.address is None else host.address
 
 
@@ -60,7 +60,7 @@ def daemon(
 
 
 def spark_submit(*words: str, **environment: str) -> list[str]:
-    """Run a script by `spark-submit`. Return its and Spark's output lines."""
+    """Run `spark-submit`. Return the output lines of the script and of Spark."""
     usual = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     done = subprocess.run(
         [str(HOME / "bin" / "spark-submit"), *words],
@@ -75,7 +75,7 @@ def spark_submit(*words: str, **environment: str) -> list[str]:
 
 
 def answer_of(url: str) -> Any:
-    """Return the JSON at this address. Raises AssertionError until there is a response."""
+    """Return the JSON at this address. Raises AssertionError while there is no response."""
     try:
         with urllib.request.urlopen(url, timeout=60) as answer:  # noqa: S310
             return json.load(answer)
@@ -84,7 +84,7 @@ def answer_of(url: str) -> Any:
 
 
 class Cluster:
-    """A master, and workers that come and go. Its daemons use $SPARK_CONF_DIR."""
+    """A master, and workers that tests add and remove. The daemons read $SPARK_CONF_DIR."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "spark"
@@ -100,7 +100,7 @@ class Cluster:
         eventually(lambda: _listens(self._port))
 
     def start(self, workers: int = 1) -> str:
-        """Start a master and its workers. Return its address."""
+        """Start a master and workers. Return the master's address."""
         self.start_master()
         for _ in range(workers):
             self.add_worker()
@@ -115,11 +115,11 @@ class Cluster:
         return self._daemons[-1]
 
     def applications(self) -> dict[str, int]:
-        """Return the names of active applications with their cores."""
+        """Return the number of cores of each active application, by its name."""
         return {one["name"]: one["cores"] for one in self._page()["activeapps"]}
 
     def workers(self) -> int:
-        """Return the number of workers that the master knows and that are alive."""
+        """Return the number of living workers that the master knows."""
         return int(self._page()["aliveworkers"])
 
     def _page(self) -> Any:
@@ -139,7 +139,9 @@ class Cluster:
 
 @contextmanager
 def standalone(tmp_path: Path, hosts: Sequence[str] = ("127.0.0.1", "127.0.0.1")) -> Iterator[str]:
-    """Run a cluster, and yield its address. Its daemons use $SPARK_CONF_DIR."""
+    """Run a master and one worker on each of `hosts` until the block ends. Yield the master's
+    address. The daemons read $SPARK_CONF_DIR.
+    """
     cluster = Cluster(tmp_path)
     try:
         cluster.start_master()
@@ -163,7 +165,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A master, and a worker on each of several hosts."""
+    """A master on its own host, and a worker on each of several other hosts."""
 
     url: str
     master: subprocess.Popen[bytes]
@@ -172,7 +174,7 @@ class Spread:
 
 @contextmanager
 def spread(folder: Path, master: Host, workers: Sequence[Host], cores: int) -> Iterator[Spread]:
-    """Like `standalone`, with each daemon on its own host."""
+    """Run a cluster as `standalone` does, but with each daemon on its own host."""
     url = f"spark://{address_of(master)}:{PORT}"
     web = ("--webui-port", "0")
     with ExitStack() as stack:
@@ -200,7 +202,7 @@ def executors() -> list[psutil.Process]:
 
 
 def is_executor(process: psutil.Process) -> bool:
-    """Return True if it is the JVM of an executor of any cluster."""
+    """Return True if the process is the JVM of an executor of any cluster."""
     try:
         return "org.apache.spark.executor.CoarseGrainedExecutorBackend" in process.cmdline()
     except psutil.Error:

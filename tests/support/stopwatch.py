@@ -13,8 +13,8 @@ _MOST_S: Final = 2 * _TICK_S
 
 
 class Stopwatch:
-    """Counts until its block ends. Time in which the machine hangs, or this process waits, counts
-    as two ticks at most.
+    """Counts seconds until its block ends. A time in which the machine stalls, or this process gets
+    no CPU, counts as at most two ticks.
     """
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ NULL, NO_STRUCT, NO_ELEMENTS = b"\x00", b"\xff", b"\x01"
 
 
 def join_streams_group(cluster: LocalCluster, group: str, topic: str) -> str:
-    """Return the member's ID, once the coordinator has accepted it."""
+    """Join the group, and return the member's ID after the coordinator has accepted it."""
     member = uuid.uuid4().hex
     eventually(lambda: _heartbeat(cluster, group, member, JOINS, topic) == 0)
     return member
@@ -29,7 +29,7 @@ def leave_streams_group(cluster: LocalCluster, group: str, member: str) -> None:
 
 
 def _heartbeat(cluster: LocalCluster, group: str, member: str, epoch: int, topic: str) -> int:
-    """Return the error code of a heartbeat, for a cluster of one broker."""
+    """Send a heartbeat to a cluster of one broker, and return the error code of the response."""
     is_new = epoch == JOINS
     topology = (
         struct.pack(">bi", 1, 1) + _array(_subtopology(topic)) + NULL if is_new else NO_STRUCT
@@ -43,7 +43,7 @@ def _heartbeat(cluster: LocalCluster, group: str, member: str, epoch: int, topic
             NULL * 2,  # instance, rack
             struct.pack(">i", 60_000 if is_new else -1),
             topology,
-            tasks * 3,  # active, standby, warm-up
+            tasks * 3,  # active, standby and warm-up tasks
             _string("process") if is_new else NULL,
             NO_STRUCT,  # endpoint
             NULL * 3,  # client tags, offsets and end offsets of tasks
@@ -58,12 +58,13 @@ def _heartbeat(cluster: LocalCluster, group: str, member: str, epoch: int, topic
         with connection.makefile("rb") as answers:
             (size,) = struct.unpack(">i", answers.read(4))
             answer = answers.read(size)
-    error: int = struct.unpack_from(">h", answer, 4 + 1 + 4)[0]  # correlation, tags, throttle time
+    # after the correlation ID, the tags and the throttle time
+    error: int = struct.unpack_from(">h", answer, 4 + 1 + 4)[0]
     return error
 
 
 def _subtopology(topic: str) -> bytes:
-    """Return a subtopology that reads one topic."""
+    """Return an encoded subtopology that reads one topic."""
     return _string("0") + _array(_string(topic)) + NO_ELEMENTS * 5 + NULL
 
 

@@ -44,7 +44,7 @@ POD: Final = (
     ("strimzi_io_cluster", "=", "$strimzi_mirror_maker_cluster_name"),
     ("strimzi_io_kind", "=~", "KafkaMirrorMaker2"),
 )
-"""The labels of a pod that nearly all panels select."""
+"""Matchers of the labels of a pod that nearly all panels use."""
 CONTAINER: Final = (
     ("container", "=", "$strimzi_mirror_maker_cluster_name-mirrormaker2"),
     ("namespace", "=", "$kubernetes_namespace"),
@@ -57,13 +57,13 @@ OBJECT: Final = (
 
 
 class Selected(NamedTuple):
-    """The series that one expression reads."""
+    """The series that one expression selects."""
 
     name: str
     by: tuple[str, ...] = ()
-    """The labels by which it is summed."""
+    """Labels by which the expression sums the series."""
     matchers: tuple[tuple[str, str, str], ...] = POD
-    """(label, operator, value)"""
+    """Matchers of the expression, each as (label, operator, value)."""
 
     @property
     def expression(self) -> str:
@@ -73,7 +73,9 @@ class Selected(NamedTuple):
 
 
 Panels = Mapping[str, tuple[Selected, ...]]
-"""Series by the panel's title. Two panels with the same title select the same series."""
+"""Type of the series by the title of the panel. Two panels with the same title select the same
+series.
+"""
 
 PARTITION: Final = ("partition", "topic")
 SOURCE: Final = "kafka_connect_mirror_mirrorsourceconnector_"
@@ -194,7 +196,7 @@ LAYOUTS: Final = {
 
 
 def expressions(board: Any) -> Iterator[tuple[str, str]]:
-    """Yield title and expression of every panel of a board."""
+    """Yield the title and the expression of every panel of a dashboard."""
     for panel in board.get("panels", ()):
         yield from expressions(panel)
         for target in panel.get("targets", ()):
@@ -203,7 +205,7 @@ def expressions(board: Any) -> Iterator[tuple[str, str]]:
 
 
 def selected_by(expression: str) -> Iterator[Selected]:
-    """Yield the series that an expression reads."""
+    """Yield the series that an expression selects."""
     by = re.search(r"\bby \(([^)]*)\)", expression)
     labels = tuple(sorted(re.split(r",\s*", by[1]))) if by else ()
     expression = re.sub(r"\bby \([^)]*\)", "", expression)
@@ -215,8 +217,8 @@ def selected_by(expression: str) -> Iterator[Selected]:
 
 
 def documented() -> dict[str, tuple[str, str]]:
-    """Return (whether it shows data, from what or why not) by the panel's title, from the
-    documentation.
+    """Return the documented facts by the title of the panel: whether it has data, and from what or
+    why not.
     """
     text = PAGE.read_text()
     table = text[text.index("### Strimzi's board") : text.index("## Alerts and board")]
@@ -225,11 +227,11 @@ def documented() -> dict[str, tuple[str, str]]:
 
 
 def published(path: str) -> Any:
-    """Return the file of a layout, or None without a checkout of Strimzi."""
+    """Return the dashboard file of a layout, or None if there is no checkout of Strimzi."""
     return None if not CHECKOUT else json.loads((Path(CHECKOUT) / path).read_text())
 
 
 def with_variables(expression: str, cluster: str, namespace: str) -> str:
-    """Return an expression as Grafana sends it."""
+    """Return an expression as Grafana sends it, with its variables replaced."""
     text = expression.replace("$strimzi_mirror_maker_cluster_name", cluster)
     return text.replace("$kubernetes_namespace", namespace)

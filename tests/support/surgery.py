@@ -1,4 +1,4 @@
-"""Damages the files of a stopped broker, like failing disks and unclean elections."""
+"""Damages the files of a stopped broker as failing disks and unclean elections do."""
 
 from __future__ import annotations
 
@@ -18,12 +18,16 @@ def log_file(cluster: LocalCluster, tp: TopicPartition, node: int = 1) -> Path:
 
 
 def _batches(log: Path) -> Iterator[tuple[BatchHeader, int]]:
-    """Yield headers with their positions in the file, without preallocated space."""
+    """Yield the batches' headers with their positions in the file, without the preallocated
+    space.
+    """
     yield from read_headers(memoryview(bytearray(log.read_bytes())))
 
 
 def cut_log(cluster: LocalCluster, tp: TopicPartition, offset: int, node: int = 1) -> None:
-    """End the log before the batch that begins here, as if the rest had never been written."""
+    """Truncate the log before the batch that begins at `offset`, as if the rest had never been
+    written.
+    """
     log = log_file(cluster, tp, node)
     at = next(at for header, at in _batches(log) if header.base_offset == offset)
     with log.open("r+b") as file:
@@ -31,12 +35,12 @@ def cut_log(cluster: LocalCluster, tp: TopicPartition, offset: int, node: int = 
     for derived in ("index", "timeindex", "snapshot"):
         for file_of in log.parent.glob(f"*.{derived}"):
             file_of.unlink()
-    # the broker is to look at the files, not at what it believed when it was shut down
+    # the broker must recover the log from its files, instead of trusting the clean shutdown
     (log.parent.parent / ".kafka_cleanshutdown").unlink(missing_ok=True)
 
 
 def flip_byte(cluster: LocalCluster, tp: TopicPartition, offset: int, node: int = 1) -> None:
-    """Invert the last byte of the batch that begins here, like a failing disk."""
+    """Invert the last byte of the batch that begins at `offset`, as a failing disk might."""
     log = log_file(cluster, tp, node)
     header, at = next((h, at) for h, at in _batches(log) if h.base_offset == offset)
     with log.open("r+b") as file:
@@ -47,12 +51,12 @@ def flip_byte(cluster: LocalCluster, tp: TopicPartition, offset: int, node: int 
 
 
 def spoil_length(cluster: LocalCluster, tp: TopicPartition, offset: int, node: int = 1) -> None:
-    """Set the length of the batch that begins here to less than any batch has."""
+    """Set the length of the batch that begins at `offset` to less than any batch has."""
     _write_length(log_file(cluster, tp, node), offset, 5)
 
 
 def swell_length(cluster: LocalCluster, tp: TopicPartition, offset: int, node: int = 1) -> None:
-    """Set the length of the batch that begins here to more than the log has."""
+    """Set the length of the batch that begins at `offset` to more than the log has."""
     _write_length(log_file(cluster, tp, node), offset, 0x10000000)
 
 
@@ -64,7 +68,9 @@ def _write_length(log: Path, offset: int, length: int) -> None:
 
 
 def swallow(cluster: LocalCluster, tp: TopicPartition, offset: int, node: int = 1) -> None:
-    """Remove the batch that begins here, as by compaction. The one before gets its space."""
+    """Remove the batch that begins at `offset`, as compaction does. The batch before it is enlarged
+    to fill the space.
+    """
     log = log_file(cluster, tp, node)
     whole = memoryview(bytearray(log.read_bytes()))
     batches = list(read_headers(whole))

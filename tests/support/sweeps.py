@@ -1,5 +1,5 @@
-"""Parameters whose values differ in luck or in one more detail, such as seeds: the gate runs the
-first ones, and `--whole` all of them.
+"""Parameters whose values differ only in luck or in one detail, such as seeds. The gate runs the
+first ones, and `--whole` runs all of them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ __all__ = ["sweep"]
 
 
 def sweep(values: Iterable[Any], *, in_gate: int) -> list[Any]:
-    """Return the values, each a tuple if there are several parameters. All after the first
-    `in_gate` are marked `long`.
+    """Return the parameters of a test. All values after the first `in_gate` are marked `long`. A
+    value is a tuple if the test has several parameters.
     """
     found: list[Any] = []
     for number, value in enumerate(values):

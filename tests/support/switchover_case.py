@@ -1,4 +1,6 @@
-"""A switchover of one flow: its clusters, topics, groups, clients on both sides, and its fences."""
+"""A switchover of one flow: its clusters, topics and groups, its clients on both clusters, and its
+fences.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ numbers = itertools.count()
 
 
 class Case:
-    """Two topics, one with transactions, and applications for both sides."""
+    """A flow of two topics, one of which has transactions, and applications that move between its
+    clusters.
+    """
 
     def __init__(
         self,
@@ -38,14 +42,15 @@ class Case:
         *,
         has_alias: bool = False,
     ) -> None:
-        """`has_alias`: the source has another name in topic names than in the file."""
+        """`has_alias`: the source's alias in topic names differs from its name in the file."""
         number = next(numbers)
         self.site = f"site{number}" if has_alias else f"over{number}"
         self.pair, self.folder = pair, folder
         self.alias = f"over{number}"
         self.orders, self.sales = f"orders{number}", f"sales{number}"
         self.group = f"app{number}"
-        self.user = USERS[-1 - number]  # other tests take them from the beginning
+        # from the end, because other tests use users from the beginning
+        self.user = USERS[-1 - number]
         self.file = self._config()
         self.commands = Commands("switchover", self.file, capsys)
         for topic in (self.orders, self.sales):
@@ -84,7 +89,7 @@ class Case:
         return f"{self.site}.{topic}"
 
     def keys(self, cluster: LocalCluster, **more: Any) -> dict[str, Any]:
-        """Return the keys of an ordinary user, to whom ACLs apply."""
+        """Return the connection keys of an ordinary user, to whom ACLs apply."""
         return {
             "bootstrap.servers": cluster.bootstrap_for("SASL_PLAINTEXT"),
             "security.protocol": "SASL_PLAINTEXT",
@@ -116,7 +121,9 @@ class Case:
         return log_size(self.pair.target, self.remote(topic))
 
     def fences(self) -> set[str]:
-        """Return the flow's topics to which no client may write on the source."""
+        """Return the flow's topics for which the fence denies all clients to write on the
+        source.
+        """
         setup = flow_setup(load(self.file, environment={}).flows[0])
         with ClusterClient(setup.source) as client:
             acls = topic_acls(client)

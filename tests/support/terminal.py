@@ -1,5 +1,5 @@
-"""Runs a program on a terminal of a given width and returns its screen. It knows the escape
-sequences that Twinlog uses.
+"""Runs a program on a terminal of a given width and returns its screen. Only the escape sequences
+that Twinlog uses are supported.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PARTS: Final = re.compile(
     r"\x1b\[([?0-9;]*)([A-Za-z])|\x1b\][^\x07]*\x07|\x1b.|[\r\n\x08]|[^\x1b\r\n\x08]+"
 )
 CUT: Final = re.compile(r"\x1b(\[[?0-9;]*)?$")
-"""An incomplete escape sequence at the end."""
+"""Pattern of an incomplete escape sequence at the end of the output."""
 COLOURS: Final = {
     **{1: "#e06c75", 2: "#7ec98f", 3: "#e5c07b"},
     **{4: "#61afef", 6: "#56b6c2", 7: "#dcdfe4"},
@@ -44,7 +44,9 @@ GREY: Final = "#4b5263"
 
 @dataclass(slots=True)
 class Screen:
-    """Lines of cells. A cell is a character with its colour and whether it is bold."""
+    """The lines of cells of a terminal. A cell is a character with its color, and True if it is
+    bold.
+    """
 
     columns: int
     lines: list[list[tuple[str, str, bool]]] = field(default_factory=lambda: [[]])
@@ -60,7 +62,7 @@ class Screen:
         return "\n".join("".join(cell[0] for cell in line).rstrip() for line in self.lines)
 
     def feed(self, data: str) -> None:
-        """Process output up to the last complete sequence."""
+        """Process output up to its last complete escape sequence."""
         for part in PARTS.finditer(data):
             if part[2] is not None:
                 self._obey(part[1], part[2])
@@ -145,12 +147,14 @@ class Screen:
 
 
 class Terminal:
-    """`twinlog` with these arguments, on its own terminal."""
+    """A run of `twinlog` with these arguments on its own terminal."""
 
     def __init__(self, columns: int, *arguments: str, command: Sequence[str] = ENTRY) -> None:
         self.screen = Screen(columns)
         self.written = ""
-        """The whole output with its sequences, including parts that the screen no longer shows."""
+        """The whole output with its escape sequences, including parts that the screen no longer
+        shows.
+        """
         self._lock = threading.Lock()
         master, slave = pty.openpty()
         self._master = master
@@ -158,7 +162,8 @@ class Terminal:
         environment = {**os.environ, "TERM": "xterm-256color"}
         environment.pop("COLUMNS", None)
         self.process = subprocess.Popen(
-            # a shell that starts tests in the background ignores Ctrl-C, and so would they
+            # a shell that starts tests in the background makes them and their children ignore
+            # Ctrl-C
             ["env", "--default-signal=INT", *command, *arguments],
             stdin=slave,
             stdout=slave,
@@ -171,7 +176,7 @@ class Terminal:
         self._thread.start()
 
     def resize(self, columns: int) -> None:
-        """Resize it, as if a window was made narrower."""
+        """Resize the terminal, as if a window was made narrower."""
         size = struct.pack("HHHH", ROWS, columns, 0, 0)
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, size)
 
@@ -200,7 +205,7 @@ class Terminal:
             return self.screen.text
 
     def picture(self, title: str) -> str:
-        """Return the current screen."""
+        """Return the current screen as an SVG picture."""
         with self._lock:
             return svg(self.screen, title)
 
@@ -208,7 +213,7 @@ class Terminal:
         self.process.send_signal(signal.SIGINT)
 
     def press(self, keys: str) -> None:
-        """Send a key. The terminal itself echoes it at the cursor."""
+        """Send keys to the terminal, which echoes them at the cursor."""
         os.write(self._master, keys.encode())
 
     def wait(self) -> int:
@@ -217,7 +222,7 @@ class Terminal:
         return code
 
     def until(self, is_true: Callable[[str], bool]) -> str:
-        """Return the screen as soon as the condition holds."""
+        """Wait until the screen satisfies the condition, and return its text."""
         end = time.monotonic() + PATIENCE_S
         while not is_true(text := self.text):
             assert time.monotonic() < end, text
@@ -267,7 +272,9 @@ def svg(screen: Screen, title: str) -> str:
 
 
 def _runs(line: list[tuple[str, str, bool]]) -> list[tuple[int, str, str, bool]]:
-    """Yield adjacent cells of the same style, without blanks."""
+    """Return the runs of adjacent cells with the same style, as (column, text, color, is bold).
+    Blank runs are left out.
+    """
     runs: list[tuple[int, str, str, bool]] = []
     for column, (character, colour, is_bold) in enumerate(line):
         if runs and runs[-1][2:] == (colour, is_bold) and runs[-1][0] + len(runs[-1][1]) == column:

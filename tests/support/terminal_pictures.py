@@ -1,5 +1,5 @@
-"""Pictures of `check`, `mirror`, `status --watch` and `demo` for the docs, on terminals of 80 and
-120 columns, with real clusters.
+"""Takes the pictures of `check`, `mirror`, `status --watch` and `demo` for the docs, on terminals
+of 80 and 120 columns, with real clusters.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DEMO_COLUMNS: Final = 92
 
 
 def main() -> None:
-    """Write the pictures, replacing existing ones."""
+    """Write all pictures, replacing existing ones."""
     with (
         tempfile.TemporaryDirectory() as name,
         LocalCluster("eu", jvm_flags=QUICK_JVM) as source,
@@ -36,7 +36,7 @@ def main() -> None:
             f"eu.bootstrap.servers = {source.bootstrap}\n"
             f"us.bootstrap.servers = {target.bootstrap}\n"
             "replication.factor = 1\nemit.heartbeats.enabled = false\n"
-            # between brokers on one machine the copy ends before there is anything to see
+            # between brokers on one machine, the copy would end before a picture can be taken
             f"twinlog.max.bytes.per.second = {BYTES_PER_S}\n"
         )
         fill(source.bootstrap, RECORDS)
@@ -66,7 +66,7 @@ def _checked(file: Path) -> None:
 
 
 def _watched(file: Path, source: LocalCluster) -> None:
-    """Take a picture while records wait."""
+    """Take a picture of `status --watch` while records wait to be copied."""
     for width in WIDTHS:
         with Terminal(width, "status", str(file), "--watch") as terminal:
             terminal.until(lambda text: "total:" in text)
@@ -78,7 +78,9 @@ def _watched(file: Path, source: LocalCluster) -> None:
 
 
 def _narrow(file: Path, source: LocalCluster) -> None:
-    """Take a picture of the same mirror, restarted after a new load."""
+    """Take a picture of the same mirror on a narrow terminal, after it was restarted with a new
+    backlog.
+    """
     fill(source.bootstrap, RECORDS)
     with Terminal(80, "mirror", str(file), "--listen", "off") as mirror:
         mirror.until(lambda text: "━" in text and bool(re.search(r"\d+ s *$", text, re.M)))

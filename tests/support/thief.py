@@ -1,12 +1,13 @@
-"""A thief on the same machine: a process of another user that speaks Spark's protocol to a port.
+"""A thief on the same machine: a process of another user that speaks Spark's protocol to a port. It
+has no secret.
 
-It asks a block manager for a block, as any executor does for the code of its task: OpenBlocks,
-answered by a stream, and then the stream's first chunk. It has no secret.
+It requests a block from a block manager, as any executor does for the code of its task. It sends
+OpenBlocks, which is answered by a stream, and then requests the stream's first chunk.
 
     frame       length of the whole (8 bytes), type (1 byte), the rest
-    type 3, 4   a request, its answer: request id (8), length of the body (4), body
-    type 5      a request failed: request id (8), length of the reason (4), reason
-    type 0, 1   a chunk is asked for, is here: stream id (8), index (4), (only 1:) body
+    type 3, 4   a request, its response: request ID (8), length of the body (4), body
+    type 5      a request failed: request ID (8), length of the reason (4), reason
+    type 0, 1   a chunk is requested, is returned: stream ID (8), index (4), (only 1:) body
 """
 
 from __future__ import annotations
@@ -69,11 +70,11 @@ sys.stdout.buffer.write(rest[12:])
 
 
 class Refused(Exception):
-    """Raised if the thief got no block. The text is the response that it got."""
+    """Raised if the thief got no block. Its text is the response that the thief got."""
 
 
 def steal(port: int, block: str) -> bytes:
-    """Return the block as stored by Spark, usually compressed."""
+    """Return the block as Spark stores it, usually compressed. Raises Refused."""
     found = subprocess.run(
         [sys.executable, "-I", "-c", PROGRAM, str(NOBODY), str(port), block],
         capture_output=True,

@@ -59,34 +59,38 @@ _LEADER_MOVED = frozenset(
         KafkaError.NOT_LEADER_FOR_PARTITION,
         KafkaError.FENCED_LEADER_EPOCH,
         KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError._NOENT,  # no leader at all: a broker that was frozen for 9 s is fenced
+        # no leader, for example because a broker that was frozen for 9 s is fenced
+        KafkaError._NOENT,
     }
 )
 _FENCED = frozenset({KafkaError.INVALID_REPLICATION_FACTOR})
-"""Errors while all brokers are fenced, because the machine hung for longer than a session."""
+"""Errors while all brokers are fenced, because the machine stalled for longer than a session."""
 _NO_ANSWER = frozenset({KafkaError._TRANSPORT, KafkaError._TIMED_OUT})
 _STALLED_S = 20.0
-"""After metadata without any broker (the only one was fenced for a moment), a librdkafka client may
-stall until it is replaced, although the broker responds to other clients.
+"""Time limit of a request in seconds. If a librdkafka client gets metadata without any broker,
+because the only one was fenced for a moment, it may stall until it is replaced. The broker responds
+to other clients in the meantime.
 """
 _CREATED = frozenset({KafkaError.TOPIC_ALREADY_EXISTS})
 _GONE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART})
 _ANSWER_S = 2 * PATIENCE_S
-"""Longer than the client's own timeout, so that its error names what it waited for."""
+"""Time limit of a response in seconds. It is longer than the client's own timeout, so that the
+client's error, which names what it waited for, is raised.
+"""
 
 _NO_JITTER: Final = {"segment.jitter.ms": "0"}
-"""A topic's default. Setting it changes nothing."""
+"""A topic config with its default value, so setting it changes nothing."""
 _KEPT: Final = 8
 _admins: OrderedDict[tuple[tuple[str, str], ...], AdminClient] = OrderedDict()
-"""Clients of the clusters that were queried last. A new one for each query costs the broker 15 ms
-of CPU instead of 1, and tests query twenty times a second.
+"""Clients of the clusters that were queried last. A new client for each query would cost the broker
+15 ms of CPU instead of 1 ms, and tests send twenty queries per second.
 """
 _lock = threading.Lock()
 
 
 def admin(cluster: LocalCluster | str, config: Mapping[str, Any] | None = None) -> AdminClient:
-    """Return a client. It is shared if the cluster has one broker; of several, one
-    may be frozen.
+    """Return an admin client. For a cluster of one broker it is shared. For several brokers it is
+    new, because one of them may be frozen.
     """
     made = {
         **connection_of(cluster),
@@ -107,7 +111,7 @@ def admin(cluster: LocalCluster | str, config: Mapping[str, Any] | None = None) 
 
 
 def _forget(client: AdminClient) -> None:
-    """Let the next request to its cluster create a new client."""
+    """Drop the client, so that the next request to its cluster creates a new one."""
     with _lock:
         for key, kept in list(_admins.items()):
             if kept is client:
@@ -121,7 +125,7 @@ def create_topic(
     replication_factor: int = 1,
     configs: Mapping[str, str] | None = None,
 ) -> str:
-    """Create a topic, wait until every partition has a leader, return its name."""
+    """Create a topic, wait until every partition has a leader, and return its name."""
     new = NewTopic(topic, partitions, replication_factor, config=dict(configs or {}))
     _ask(cluster, lambda client: client.create_topics([new], request_timeout=_STALLED_S), _CREATED)
     _await_leaders(cluster, topic, partitions)
@@ -151,17 +155,19 @@ def alter_topic_configs(
 
 def _alter(cluster: LocalCluster | str, topic: str, entries: list[ConfigEntry]) -> None:
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-    client = admin(cluster)  # answers are lost when nobody holds the client
+    # kept in a variable, because responses are lost if the client is garbage-collected
+    client = admin(cluster)
     _all(client, client.incremental_alter_configs([resource]))
 
 
 def apply_topic_configs(
     cluster: LocalCluster | str, topic: str, configs: Mapping[str, str]
 ) -> None:
-    """Alter configs, and wait until the only broker applies them. The controller responds before
-    the broker knows, and a broker shows configs before it applies them (BrokerMetadataPublisher).
-    It applies changes one by one: when it shows that the second one is undone, the first one is
-    applied.
+    """Alter configs, and wait until the only broker applies them.
+
+    The controller responds before the broker knows the change, and a broker shows configs before it
+    applies them (BrokerMetadataPublisher). It applies changes one after the other. So a second
+    change is made and undone; when the broker shows that it is undone, the first one is applied.
     """
     alter_topic_configs(cluster, topic, {**configs, **_NO_JITTER})
     eventually(lambda: _NO_JITTER.items() <= topic_configs(cluster, topic).items())
@@ -184,7 +190,7 @@ def topic_configs(cluster: LocalCluster | str, topic: str) -> dict[str, str]:
 
 
 def clear_away(cluster: LocalCluster | str, mark: str) -> None:
-    """Delete all topics with this text in their names, because every log costs the broker time."""
+    """Delete all topics whose names contain this text, because every log costs the broker time."""
     found = [name for name in _metadata(cluster).topics if mark in name]
     if found:
         _ask(cluster, lambda client: client.delete_topics(found, request_timeout=_STALLED_S), _GONE)
@@ -227,7 +233,7 @@ def end_offsets(cluster: LocalCluster | str, topic: str) -> dict[int, int]:
             found = {tp.partition: one.result(_ANSWER_S) for tp, one in answers.items()}
             return {partition: one.offset for partition, one in found.items()}
         except KafkaException as error:
-            # the client asks once with the leaders it knows, which may just have moved
+            # the client sends one query with the leaders that it knows, which may have just moved
             code = error.args[0].code()
             if code not in _LEADER_MOVED | _NO_ANSWER or time.monotonic() > give_up_at:
                 raise
@@ -237,8 +243,8 @@ def end_offsets(cluster: LocalCluster | str, topic: str) -> dict[int, int]:
 
 
 def log_size(cluster: LocalCluster | str, topic: str) -> int:
-    """Return the sum of the partitions' end offsets, or 0 if the topic does not exist. A query of
-    one topic costs a broker with 300 topics a tenth of the CPU of a query of all topics.
+    """Return the sum of the partitions' end offsets, or 0 if the topic does not exist. On a broker
+    with 300 topics, a query of one topic costs a tenth of the CPU of a query of all topics.
     """
     error = _metadata(cluster, topic).topics[topic].error
     is_missing = error is not None and error.code() in _GONE
@@ -248,7 +254,7 @@ def log_size(cluster: LocalCluster | str, topic: str) -> int:
 def delete_records(
     cluster: LocalCluster | str, topic: str, partition: int = 0, before: int = OFFSET_END
 ) -> None:
-    """Move the log start to an offset, by default to the end."""
+    """Delete the records before an offset, by default all records."""
     client = admin(cluster)
     _all(client, client.delete_records([TopicPartition(topic, partition, before)]))
 
@@ -263,7 +269,9 @@ def allow(
     transactional_id: str | None = None,
     prefixed: bool = False,
 ) -> None:
-    """Give a user ACLs on one topic, group or transactional id, or else on the cluster."""
+    """Give a user ACLs on one topic, group or transactional ID. If none is given, they are on the
+    cluster.
+    """
     if topic is not None:
         kind, name = ResourceType.TOPIC, topic
     elif group is not None:
@@ -285,9 +293,10 @@ def allow(
         )
         for operation in operations
     ]
-    client = admin(cluster)  # must outlive the answers
+    # kept in a variable, because responses are lost if the client is garbage-collected
+    client = admin(cluster)
     _all(client, client.create_acls(bindings))
-    # the controller answers before the brokers have it
+    # the controller responds before the brokers have applied the ACLs
     for one in bindings:
         eventually(lambda one=one: one in _acls_like(client, one), what=f"{one}")  # type: ignore[misc]
 
@@ -334,8 +343,8 @@ def forbid(
 
 
 def _metadata(cluster: LocalCluster | str, topic: str | None = None) -> ClusterMetadata:
-    """Return the metadata. Each attempt uses a new client, because one without a response may
-    stall.
+    """Return the metadata. Each attempt uses a new client, because a client that got no response
+    may stall.
     """
     end = time.monotonic() + PATIENCE_S
     while True:
@@ -354,7 +363,7 @@ def _ask(
     ask: Callable[[AdminClient], Mapping[Any, Future[Any]]],
     done: frozenset[int],
 ) -> None:
-    """Send a request until there is a response. `done`: errors which mean, after a lost response,
+    """Send a request until there is a response. `done`: errors which, after a lost response, mean
     that the request was executed.
     """
     end, accepted = time.monotonic() + PATIENCE_S, frozenset[int]()
@@ -375,7 +384,8 @@ def _ask(
 
 
 def _all(client: AdminClient, answers: Mapping[Any, Future[Any]]) -> list[Any]:
-    # the client is named here to live until the answers are there: its end would cancel them
+    # the parameter keeps the client alive until the responses are there; without it, they would be
+    # canceled
     assert client is not None
     return [answer.result(_ANSWER_S) for answer in answers.values()]
 
@@ -389,5 +399,5 @@ def _await_leaders(cluster: LocalCluster | str, topic: str, partitions: int) -> 
 
 
 def offset_map_topic(source: str) -> str:
-    """Return the offset map topic of a flow from the cluster with this name."""
+    """Return the offset map topic of a flow from the cluster with this alias."""
     return map_topic_of(Flow(source, "B"))

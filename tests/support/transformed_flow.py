@@ -1,9 +1,10 @@
-"""A flow in memory whose records are transformed, by a function with different results each time.
+"""An in-memory flow whose records are transformed by a function that returns different results each
+time.
 
-What differs from a raw flow (`memory_flow`): the lane's batches come from answers, which arrive in
-any order, twice, or never; a start waits until nothing of an earlier lane can arrive; and the map
-must be true of every record on the target at every moment, because nothing else says where it is
-from.
+It differs from a raw flow (`memory_flow`) in three ways. The lane's batches come from answers,
+which arrive in any order, twice, or never. A start waits until nothing of an earlier lane can
+arrive. The map must be right for every record on the target at every moment, because nothing else
+shows where a record is from.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ __all__ = ["TRANSFORMED_STEPS", "TransformedFlow"]
 
 DIGEST: Final = "ab"
 ALWAYS_KEPT: Final = 3
-"""Records at multiples of this offset are never filtered."""
+"""Records whose offset is a multiple of this number are never filtered out."""
 TASKS: Final = (
     *("task_answers",) * 6,
     *("gets_ready",) * 8,
@@ -40,7 +41,7 @@ TASKS: Final = (
     *("position_is_noted",) * 2,
 )
 TRANSFORMED_STEPS: Final = (*STEPS, *TASKS)
-"""The steps of a raw flow, and those of the application, each as often as its weight."""
+"""Names of the steps of a raw flow and of the application, each repeated as often as its weight."""
 OF_THE_DEAD: Final = (
     *UNHEARD,
     *("task_answers", "task_answers", "position_is_noted"),
@@ -59,23 +60,25 @@ class Application:
 
 @dataclass(slots=True)
 class TransformedFlow(MemoryFlow):
-    """One partition, from its first start to the end of a program of steps."""
+    """One transformed partition, from its first start to the end of a program of steps."""
 
     steps: ClassVar = TRANSFORMED_STEPS
     unheard: ClassVar = OF_THE_DEAD
     last_steps: ClassVar = ("start", "send", "fetch", "task_answers")
     transform: str = DIGEST
     dropped: set[int] = field(default_factory=set)
-    """Upstream offsets that were filtered at least once."""
+    """Upstream offsets of records that were filtered out at least once."""
     raw: set[int] = field(default_factory=set)
-    """Target offsets that were written while it had no transform."""
+    """Target offsets that were written while the flow had no transform."""
     poisoned: set[int] = field(default_factory=set)
     """Upstream offsets at which the function fails until it is corrected."""
     _random: random.Random = field(default_factory=lambda: random.Random(7))
     _applications: dict[PartitionCopy, Application] = field(default_factory=dict)
 
     def mask(self, record: Record) -> Record | None:
-        """Mask a record, with another result each time, or filter it."""
+        """Return the record masked, with another result each time, or None to filter it out. Raises
+        ValueError for a poisoned record.
+        """
         if record.offset in self.poisoned:
             raise ValueError("cannot be masked")
         if record.offset % ALWAYS_KEPT and self._random.random() < 0.4:
@@ -89,7 +92,7 @@ class TransformedFlow(MemoryFlow):
         return self.waits_for_late_requests()
 
     def waits_for_late_requests(self) -> bool:
-        """Return True if a transformed partition must wait for late requests, like
+        """Return True if a transformed partition must wait for late requests, as in
         `control.lanes.takes.put_off`.
         """
         return self.now_ms < self._wait_until_ms
@@ -106,7 +109,7 @@ class TransformedFlow(MemoryFlow):
     def _trouble(self, error: TwinlogError) -> None:
         if error.code == "RECORD_NOT_TRANSFORMED":
             assert error.poison is not None and error.poison[0] in self.poisoned, error
-            self.poisoned.clear()  # somebody corrects the function
+            self.poisoned.clear()  # the user corrects the function
             return
         super(TransformedFlow, self)._trouble(error)
 
@@ -116,7 +119,7 @@ class TransformedFlow(MemoryFlow):
         return None if self.lane is None else self._applications.get(self.lane.copy)
 
     def task_answers(self, number: int) -> bool:
-        """Answer one of the ranges, whatever was handed out before it."""
+        """Answer any of the waiting ranges, even if an earlier one is not answered yet."""
         application = self._application()
         if application is None or not (waiting := application.transformer.waiting):
             return False
@@ -126,7 +129,7 @@ class TransformedFlow(MemoryFlow):
         return self._deliver(application)
 
     def task_answers_a_part(self, number: int) -> bool:
-        """The function is slow, so only the beginning of a range is answered."""
+        """Answer only the beginning of a range, as for a slow function."""
         application = self._application()
         waiting = {} if application is None else application.transformer.waiting
         long = [one for one in waiting.values() if one.end - one.first > 1]
@@ -140,7 +143,7 @@ class TransformedFlow(MemoryFlow):
         return self._deliver(application)
 
     def task_answers_again(self, number: int) -> bool:
-        """Answer a range again, with another result, like a task that Spark ran twice."""
+        """Answer a range again with another result, as when Spark runs a task twice."""
         application = self._application()
         if application is None or not (before := application.answered):
             return False
@@ -155,7 +158,9 @@ class TransformedFlow(MemoryFlow):
         return True
 
     def gets_ready(self, number: int) -> bool:
-        """Do everything up to the first batch: read, answered, and in the map."""
+        """Do everything that precedes the first batch: fetch, answer the ranges, and write the map
+        rows.
+        """
         self.fetch(number)
         while self.task_answers(number):
             pass
@@ -163,15 +168,15 @@ class TransformedFlow(MemoryFlow):
         return self.rows_are_durable(number)
 
     def send_some(self, number: int) -> bool:
-        """Send one to three batches, some of which arrive."""
+        """Send one to three batches. Some of them arrive."""
         sent = [self.send(0) for _ in range(1 + number % 3)]
         for _ in range(number // 4 % 3):
             self.arrive(0)
         return any(sent)
 
     def function_fails(self, number: int) -> bool:
-        """Let the function fail for one of the next records. This is rare, or little else would
-        happen.
+        """Make the function fail for one of the next records. This is rare, because otherwise
+        little else would happen.
         """
         if number % 16:
             return False
@@ -179,7 +184,7 @@ class TransformedFlow(MemoryFlow):
         return True
 
     def position_is_noted(self, _number: int) -> bool:
-        """Announce the position of filtered records, like `Assignments.note_marks`."""
+        """Announce the position after filtered records, as `Assignments.note_marks` does."""
         lane = self.lane
         if lane is None or lane.copy.trouble or lane.copy.state is not CopyState.COPYING:
             return False
@@ -189,7 +194,7 @@ class TransformedFlow(MemoryFlow):
     # -- steps that differ from those of a raw flow ------------------------------------------------
 
     def start(self, number: int) -> bool:
-        """Start, usually after the wait for late requests."""
+        """Start the partition, usually after waiting for late requests."""
         if self.lane is None and self.put_off() and number % 4:
             self.now_ms = self._wait_until_ms
             self._end_living()
@@ -197,8 +202,8 @@ class TransformedFlow(MemoryFlow):
         return super(TransformedFlow, self).start(number)
 
     def delete_source(self, number: int) -> bool:
-        """Delete source records, but rarely, because records that were filtered since the last
-        announced position count as lost.
+        """Delete source records. This is rare, because records that were filtered out since the
+        last announced position count as lost.
         """
         return not number % 16 and super(TransformedFlow, self).delete_source(number // 16)
 
@@ -224,11 +229,11 @@ class TransformedFlow(MemoryFlow):
         self.target.forget(self.now_ms - EXPIRY_MS)
         return True
 
-    # -- what must hold ----------------------------------------------------------------------------
+    # -- invariants --------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Check that every surviving record is there once, in order and masked, and that the map is
-        right.
+        """Check that every record that is not filtered is on the target once, in order and masked,
+        and that the map is right.
         """
         before, pairs = self.begins_at - 1, list[tuple[int, int]]()
         known = self.known()
@@ -261,7 +266,7 @@ class TransformedFlow(MemoryFlow):
             return
         reach = Reach(lane.copy.acked_upstream, lane.copy.acked_downstream)
         if self.target.end < reach.downstream:
-            return  # it lost its end, and the lane has not noticed yet
+            return  # the target has lost its last records, and the lane has not noticed it yet
         before = None
         for upstream, downstream in pairs:
             if upstream >= reach.upstream or downstream >= reach.downstream:

@@ -1,5 +1,6 @@
-"""A mirror whose topics are transformed by plain Python, over the real ports of its lanes.
-Configurations with transforms are refused, so the plans and the lanes' work get the digest here.
+"""A mirror whose topics are transformed by plain Python, over the real ports of its lanes. Such a
+configuration would be refused, so the digest of the transform is patched into the plans and the
+lanes' work.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ __all__ = ["DIGEST", "TransformedMirror", "with_transforms"]
 
 DIGEST: Final = "ab"
 RECORDS: Final = 400
-"""Records of a batch in an answer."""
+"""Number of records in a batch of an answer."""
 
 
 def with_transforms(patch: pytest.MonkeyPatch, dead_letters: str = "") -> None:
-    """Set this transform for all topics that are discovered from now on, and let lanes run it.
-    Records on which it fails go to the topic `dead_letters`, if it is given.
+    """Set the transform for all topics that are discovered from now on, and make lanes run it. If
+    `dead_letters` is given, records on which the transform fails go to this topic.
     """
     patch.setattr(TransformsConfig, "digest_of", lambda *_: DIGEST)
 
@@ -43,7 +44,7 @@ def with_transforms(patch: pytest.MonkeyPatch, dead_letters: str = "") -> None:
 
 
 class TransformedMirror(Mirror):
-    """A mirror whose transforms' application is one thread per lane."""
+    """A mirror whose transforms run in one thread per lane instead of in an application."""
 
     def __init__(self, function: RecordFunction, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
@@ -51,7 +52,7 @@ class TransformedMirror(Mirror):
         self.quarantines = False
         deliver = self.server._deliver
         self.ranges = self.lanes = 0
-        """Number of answered ranges, and of lanes that have requested answers."""
+        """Number of answered ranges, and number of lanes that have requested answers."""
 
         def hear(event: ChannelEvent) -> None:
             if isinstance(event, LaneMessage) and isinstance(event.message, Ready):
@@ -64,7 +65,7 @@ class TransformedMirror(Mirror):
         self.server._deliver = hear
 
     def _answer(self, port: ChannelAddress) -> None:
-        """Answer ranges until the lane ends."""
+        """Answer the ranges of a lane's port until the lane ends."""
         with (
             suppress(TwinlogError),
             LendingClient(port) as application,

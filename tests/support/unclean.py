@@ -1,7 +1,7 @@
-"""A leader that comes back without its tail: unclean elections of a topic with two replicas.
+"""Unclean elections of a topic with two replicas: its leader comes back without its last records.
 
-The follower is stopped, records are written to the leader alone, the leader is killed, the follower
-is elected uncleanly, and the old leader comes back: it cuts its log to the new leader's.
+The follower is stopped, and records are written to the leader alone. The leader is killed, and the
+follower is elected uncleanly. The old leader comes back and truncates its log to the new leader's.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ ONE_IS_ENOUGH: Final = {"min.insync.replicas": "1", "unclean.leader.election.ena
 def create_on_two(
     cluster: LocalCluster, topic: str, configs: Mapping[str, str] | None = None
 ) -> str:
-    """Create a topic of one partition on two of the three brokers. One of them is
-    enough to write.
+    """Create a topic of one partition with replicas on two of the three brokers. One in-sync
+    replica is enough to write.
     """
     return create_topic(
         cluster, topic, replication_factor=2, configs={**ONE_IS_ENOUGH, **(configs or {})}
@@ -33,7 +33,7 @@ def create_on_two(
 
 
 class LostTail:
-    """The steps one by one, for tests that act between them."""
+    """The steps of an unclean election one by one, for tests that act between them."""
 
     def __init__(self, cluster: LocalCluster, topic: str) -> None:
         self.cluster, self.topic = cluster, topic
@@ -48,8 +48,8 @@ class LostTail:
         eventually(lambda: {*self._partition().isrs} == {self.leads, self.follows}, what="ISR")
 
     def others_in_sync(self) -> None:
-        """Wait for the replicas of the flow's own topics. An earlier test may have restarted a
-        broker, and two of three are down for a moment here.
+        """Wait until the replicas of shared topics are in sync. An earlier test may have restarted
+        a broker, and the steps stop two of three brokers for a moment.
         """
 
         def are_in_sync() -> bool:
@@ -65,14 +65,16 @@ class LostTail:
         eventually(are_in_sync, what="the state topic's and the groups' replicas in sync")
 
     def leader_alone(self) -> None:
-        """Stop the follower, so that later records are on the leader only."""
+        """Stop the follower, so that later records are only on the leader."""
         self.both_in_sync()
         self.others_in_sync()
         self.cluster.kill(self.follows)
         eventually(lambda: [*self._partition().isrs] == [self.leads], what="the leader alone")
 
     def leader_dies(self) -> None:
-        """Kill the leader, so that there is none: the remaining replica may have less."""
+        """Kill the leader. The partition then has no leader, because the remaining replica may lack
+        records.
+        """
         if self.leads not in self.cluster.broker_pids:
             return
         self.cluster.kill(self.leads)
@@ -84,7 +86,7 @@ class LostTail:
 
         def is_elected() -> bool:
             one = TopicPartition(self.topic, 0)
-            client = admin(self.cluster)  # must outlive the answer
+            client = admin(self.cluster)  # the client must outlive the response
             try:
                 client.elect_leaders(ElectionType.UNCLEAN, [one]).result(PATIENCE_S)
             except KafkaException as error:
@@ -97,8 +99,8 @@ class LostTail:
 
 @contextmanager
 def lost_tail(cluster: LocalCluster, topic: str) -> Iterator[LostTail]:
-    """Lose the records that are written within the block, under a newer leader epoch. All brokers
-    run again at its end, whatever happened.
+    """Lose the records that are written within the block, by an election with a newer leader epoch.
+    At the end all brokers run again, even if the test has failed.
     """
     steps = LostTail(cluster, topic)
     steps.leader_alone()

@@ -1,4 +1,4 @@
-"""Logs of a flow that were written by hand for `twinlog verify`, without a mirror."""
+"""Logs of a flow that the test itself writes for `twinlog verify`, without a mirror."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WHOLE = (Run(0, 0, 0),)
 def verify(
     capsys: pytest.CaptureFixture[str], file: Path, *words: str
 ) -> tuple[int, dict[str, Any]]:
-    """Return (exit code, the only flow of the report)."""
+    """Run `twinlog verify`, and return its exit code and the only flow of its report."""
     capsys.readouterr()
     code = run(["verify", str(file), "--format", "json", *words])
     report = json.loads(capsys.readouterr().out)
@@ -50,12 +50,12 @@ def verify(
 
 
 def bar_shares(written: str) -> list[int]:
-    """Return the percentages that a progress bar on a terminal showed, in order."""
+    """Return the percentages that a progress bar has shown on a terminal, in order."""
     return [int(share) for share in re.findall(r"(\d+) %", written)]
 
 
 def page_script(names: Mapping[str, str]) -> str:
-    """Return the script of docs/verify.md with these names."""
+    """Return the script of docs/verify.md. `names`: replacements of names in it."""
     page = (Path(__file__).parents[2] / "docs" / "verify.md").read_text()
     (script,) = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     assert isinstance(script, str)
@@ -66,7 +66,7 @@ def page_script(names: Mapping[str, str]) -> str:
 
 
 class ByHand:
-    """Topics of a flow without a mirror. The test writes both logs and the map."""
+    """Topics of a flow without a mirror. The test writes both logs and the offset map."""
 
     def __init__(self, source: LocalCluster, target: LocalCluster, folder: Path) -> None:
         self.mark = f"v{uuid.uuid4().hex[:8]}"
@@ -91,7 +91,7 @@ class ByHand:
         ]
 
     def put_source(self, name: str, count: int = COUNT) -> str:
-        """Create a source topic with this many records and without a copy, and return its name."""
+        """Create a source topic with `count` records and without a copy. Return its name."""
         topic = f"{self.mark}-{name}"
         create_topic(self.source, topic)
         _fill(self.here, TopicPartition(topic, 0), self.records(count))
@@ -106,8 +106,8 @@ class ByHand:
         count: int = COUNT,
         producer_id: int = -1,
     ) -> None:
-        """Create a topic with this many records, a copy with these records, and these map rows. A
-        mirror accepts the copy if the map names its producer.
+        """Create a source topic with `count` records, a copy with the records `there`, and map rows
+        with `runs`. A mirror accepts the copy if `producer_id` is the map's producer.
         """
         topic = self.put_source(name, count)
         remote = f"{self.alias}.{topic}"

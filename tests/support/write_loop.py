@@ -1,10 +1,11 @@
-"""Runs a writer of micro-batches like Spark, without Spark: tasks, commits, and a note of each.
+"""Runs a writer of micro-batches without Spark: tasks, commits, and a note of each commit as Spark
+writes it.
 
     python -m tests.support.write_loop BOOTSTRAP TOPIC QUERY NOTES BATCHES [MOMENT WHERE]
 
-NOTES is a file with the last micro-batch that was noted as committed; a process that died goes on
-behind it, as Spark does. MOMENT is before or behind, WHERE names a function (`module:name`), at
-whose third call the process dies of SIGKILL.
+NOTES is a file with the last micro-batch that was noted as committed. The next process continues
+after it, as Spark does. WHERE names a function (`module:name`). The process is killed (SIGKILL)
+before or after the third call of WHERE, depending on MOMENT (`before` or `behind`).
 """
 
 from __future__ import annotations
@@ -36,20 +37,20 @@ from twinlog.wire.record_batch import Codec
 __all__ = ["ROWS", "Loop", "as_batch", "options_for", "run_batch", "run_task"]
 
 ROWS: Final = 60
-"""Rows of a micro-batch."""
+"""Number of rows in a micro-batch."""
 TASKS: Final = 2
 FEW_BYTES: Final = 85
-"""Maximum bytes of a batch: two or three rows."""
+"""Maximum bytes of a batch. They suffice for two or three rows."""
 
 
 def options_for(bootstrap: str, topic: str, query: str, **more: str) -> WriteOptions:
-    """Return the options of a stream, whose query Spark would name."""
+    """Return the options of a stream. `query`: the ID that Spark would give the query."""
     given = {"kafka.bootstrap.servers": bootstrap, "topic": topic, "writeId": query}
     return parse_write_options({**given, **more}, is_stream=False)
 
 
 def as_batch(values: Sequence[int], partition: int, *, is_packed: bool = False) -> pa.RecordBatch:
-    """Return rows of one partition in Arrow, or as packed by `partitioned`."""
+    """Return rows of one partition as Arrow columns, or as `partitioned` packs them."""
     columns = {
         "value": pa.array([str(one) for one in values], pa.string()),
         "partition": pa.array([partition] * len(values), pa.int32()),
@@ -69,7 +70,7 @@ def run_task(
     batches: Sequence[pa.RecordBatch],
     between: Callable[[], object] = lambda: None,
 ) -> TaskWritten:
-    """Run a task. `between` is called after each batch, which is then in the log."""
+    """Run a task. `between` is called after each batch, when the batch is in the log."""
     with ClusterClient(options.cluster()) as client:
         joined = transactions(client, options, options.write_id, begun.identity)
         partitioner = RowPartitioner(options.topic, counter(client), now_ms=begun.now_ms, turn=0)
@@ -88,7 +89,9 @@ def run_task(
 
 
 def run_batch(options: WriteOptions, number: int, *, is_packed: bool = False) -> None:
-    """Run a whole micro-batch. Its rows are its numbers, with a partition for each task."""
+    """Run a whole micro-batch. The values of its rows are `ROWS` consecutive numbers. Each task
+    writes to its own partition.
+    """
     begun = transaction.begin(options)
     values = range(number * ROWS, (number + 1) * ROWS)
     rows = [as_batch(values[task::TASKS], task, is_packed=is_packed) for task in range(TASKS)]
@@ -111,11 +114,13 @@ def _dying(real: Callable[..., Any], moment: str) -> Callable[..., Any]:
 
 
 class Loop:
-    """Micro-batches in processes that die. Each begins after the last one that was noted."""
+    """Runs micro-batches in processes that are killed. Each process begins after the last
+    micro-batch that was noted.
+    """
 
     def __init__(self, cluster: LocalCluster, topic: str, folder: Path, batches: int) -> None:
         self.batches = batches
-        """May increase between two processes."""
+        """Number of micro-batches to write. It may be increased between two processes."""
         self._notes = folder / "notes"
         self._notes.write_text("-1")
         query = f"query-{uuid.uuid4()}"
@@ -127,7 +132,9 @@ class Loop:
         return subprocess.Popen([sys.executable, "-m", __name__, *given])
 
     def noted(self) -> int:
-        """Return the last micro-batch that was noted."""
+        """Return the number of the last micro-batch that was noted as committed, or -1 if there is
+        none.
+        """
         return int(self._notes.read_text() or "-1")
 
     def finish(self) -> None:

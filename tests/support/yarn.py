@@ -1,5 +1,5 @@
-"""YARN on this machine: a ResourceManager and a NodeManager, two processes from the jar of Hadoop's
-minicluster and the jars of PySpark.
+"""YARN on this machine: a ResourceManager and a NodeManager in two processes. Their classes are in
+the jar of Hadoop's minicluster and in PySpark's jars.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from twinlog.java import find_java
 from twinlog.sandbox.kafka_jars import default_cache
 
 VERSION: Final = "3.5.0"
-"""The version of the Hadoop jars in PySpark."""
+"""Version of the Hadoop jars in PySpark."""
 MINICLUSTER: Final = ("org.apache.hadoop", "hadoop-client-minicluster", VERSION)
 BOUNCY_CASTLE: Final = ("org.bouncycastle", "bcpkix-jdk18on", "1.80")
-"""A library that the ResourceManager also needs."""
+"""A library that the ResourceManager needs in addition."""
 SHA_256: Final = {
     "bcpkix-jdk18on-1.80.jar": "4f4ba6a92617ea19dc183f0fa5db492eee426fdde2a0a2d6c94777ffd1af6413",
     "bcprov-jdk18on-1.80.2.jar": "b33227f07dce264daf1aac2e798ef109a4901f31abedac53635746dd93679d3b",
@@ -35,7 +35,9 @@ FLAGS: Final = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 def hadoop_jars() -> Path:
-    """Return the folder of Hadoop's servers, which PySpark's Ivy downloads once."""
+    """Return the folder with the jars of Hadoop's servers. PySpark's Ivy downloads them the first
+    time.
+    """
     folder = default_cache(os.environ).absolute() / f"hadoop-{VERSION}"
     if any(not (folder / name).exists() for name in SHA_256):
         fetch(folder, *MINICLUSTER, "-notransitive")
@@ -56,7 +58,7 @@ def fetch(folder: Path, organisation: str, name: str, version: str, *more: str) 
 
 
 class Yarn:
-    """A cluster of one node with 8 GB and 8 cores; `conf` is its HADOOP_CONF_DIR."""
+    """A cluster of one node with 8 GB and 8 cores. `conf`: its HADOOP_CONF_DIR."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self.conf = folder, folder / "conf"
@@ -85,13 +87,13 @@ class Yarn:
         self._daemons: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> None:
-        """Start both servers, and wait for the node."""
+        """Start both servers, and wait for the node to register."""
         for name in ("resourcemanager.ResourceManager", "nodemanager.NodeManager"):
             self._daemons.append(self._daemon(name))
         eventually(lambda: self._ask("metrics")["clusterMetrics"]["activeNodes"] == 1)
 
     def applications(self) -> list[dict[str, Any]]:
-        """Return all applications that were submitted."""
+        """Return all applications that were submitted to the cluster."""
         return [*((self._ask("apps")["apps"] or {}).get("app", []))]
 
     def end(self) -> None:

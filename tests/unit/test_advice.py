@@ -1,4 +1,4 @@
-"""No message and no page advises to delete a possible only copy before it is saved."""
+"""No message and no page advises to delete data that may be the only copy before it is saved."""
 
 from __future__ import annotations
 
@@ -25,13 +25,17 @@ TELLS_TO_DELETE: Final = re.compile(
     r"(?<!not )\bdelet(?:e|ing) (?:it|them|the|its|all|remote|that|both)\b", re.IGNORECASE
 )
 MAY_BE_DELETED: Final = re.compile(r"delete its offsets on B")
-"""Texts about offsets of a group that was moved to A, whose deletion loses no record."""
+"""Pattern of texts about offsets of a group that was moved to A. Deleting these offsets loses no
+record.
+"""
 
 HERE, THERE = TopicPartition("orders", 3), TopicPartition("A.orders", 3)
 
 
 def messages(tree: ast.AST) -> Iterator[str]:
-    """Yield texts that are no docstrings, with the source of the expressions inside them."""
+    """Yield all texts that are no docstrings. Expressions within them are replaced by their
+    source.
+    """
     docstrings = {
         id(node.body[0].value)
         for node in ast.walk(tree)
@@ -56,7 +60,7 @@ def messages(tree: ast.AST) -> Iterator[str]:
 
 
 def destroys(text: str) -> bool:
-    """Return whether the text advises to delete something without saving it before."""
+    """Return True if the text advises to delete something without saving it before."""
     found = TELLS_TO_DELETE.search(text)
     if found is None or MAY_BE_DELETED.search(text):
         return False
@@ -83,7 +87,9 @@ def test_no_message_destroys() -> None:
 
 
 def test_no_page_destroys() -> None:
-    """Every row of a table and every paragraph is checked separately."""
+    """No page advises to delete data that may be the only copy before the data is saved. Every row
+    of a table and every paragraph is checked separately.
+    """
     found = {
         f"{page.relative_to(ROOT)}: {text}"
         for page in PAGES
@@ -98,7 +104,9 @@ def ends(start: int, end: int) -> LogEnds:
 
 
 RUNS = (Run(0, 100, 50), Run(10, 200, 60), Run(20, 300, 70))
-"""Upstream 100 to 109, 200 to 209 and 300 on are at 50, 60 and 70."""
+"""Upstream offsets 100 to 109, 200 to 209, and 300 and later are at target offsets 50, 60 and
+70.
+"""
 
 
 @pytest.mark.parametrize(
@@ -141,7 +149,9 @@ ALL = {
 
 @pytest.mark.parametrize("code", ALL)
 def test_order_of_the_advice(code: str) -> None:
-    """The order is: the ranges of both sides, the command to save them, the deletion."""
+    """The advice has this order: the ranges of both sides, the command that saves them, and only
+    then the deletion.
+    """
     text = ALL[code].worded("A->B")
     ranges, command = text.index("[1, 2)"), text.index("twinlog export")
     anew = text.index("delete the target topic")

@@ -1,4 +1,4 @@
-"""The alert rules and the board are complete, and refer to existing series and pages."""
+"""The alert rules and the dashboard are complete, and refer only to existing series and pages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROCESS: Final = {
     *("process_resident_memory_bytes", "process_cpu_seconds_total"),
     *("process_open_fds", "process_max_fds"),
 }
-"""Series of the library that writes the text."""
+"""Names of the series that the metrics library adds to the text."""
 
 
 def series_in(expression: str) -> set[str]:
@@ -57,8 +57,8 @@ NOT_ON_BOARD: Final[Mapping[str, str]] = {
     ),
     metrics.FLOW_HELD_RATE.name: "only while a quota is set, which the log says",
 }
-"""The reasons why series are on no panel of deploy/grafana/twinlog-mirror.json. All others are on
-one.
+"""For each series that is on no panel of deploy/grafana/twinlog-mirror.json, the reason why. All
+other series are on a panel.
 """
 
 
@@ -85,7 +85,7 @@ def test_series_and_states_are_those_of_the_catalogue(expression: str) -> None:
 @pytest.mark.parametrize("query", queries())
 def test_panels_follow_the_variables(query: Any) -> None:
     chosen = query.expression.count('{source=~"$source", target=~"$target"')
-    # those of the process have no flow
+    # series about the process have no flow
     expected = 0 if "build_info" in query.expression else 1
     assert chosen == expected
 
@@ -132,7 +132,7 @@ def test_an_alert_says_how_bad_it_is_and_where_to_look(alert: str) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the anchors of its headings, as used in links."""
+    """Return the anchors of the page's headings, as links use them."""
     titles = re.findall(r"^#+ (.*)", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 

@@ -1,5 +1,5 @@
-"""docs/brokers.md: the tested pairs of versions, and the consequence of each missing feature, equal
-the code.
+"""docs/brokers.md has the same tested pairs of versions, and the same consequences of missing
+features, as the code.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every code is raised somewhere, is in the catalogue, and is named in a test."""
+"""Every code is raised somewhere in the source, is in the catalog, and is named in a test."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ A_CODE: Final = re.compile(r"[A-Z][A-Z0-9_]{3,}")
 
 
 def codes_of(tree: ast.AST) -> Iterator[str]:
-    """Yield the values of keywords, attributes and defaults named `code`."""
+    """Yield the values of all keyword arguments, attributes and defaults whose name is `code`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.arguments):
             named: dict[ast.arg, ast.expr | None] = {}
@@ -65,20 +65,22 @@ def codes_of(tree: ast.AST) -> Iterator[str]:
 
 
 class CodedCall(NamedTuple):
-    """A call with a `code`, as written in the source."""
+    """A call in the source that has an argument `code`."""
 
     function: str
     code: str
     fate: str
-    """A member of `Fate`, or empty."""
+    """Name of a member of `Fate`, or empty if the call has none."""
 
 
 class Said(NamedTuple):
-    """What the source has of codes. It is parsed once, which takes seconds."""
+    """Everything about codes in the source. It is collected only once, because parsing takes
+    seconds.
+    """
 
     codes: frozenset[str]
     literals: frozenset[str]
-    """Its strings, and the codes in brackets at their ends."""
+    """All string literals of the source, and the codes in brackets at their ends."""
     calls: tuple[CodedCall, ...]
 
 
@@ -112,7 +114,7 @@ def explained() -> frozenset[str]:
 
 
 def fates() -> dict[str, set[str]]:
-    """Return the fates with which errors of each code are raised."""
+    """Return by code the arguments `fate` with which errors of this code are raised."""
     kinds = ("PartitionError", "LogFinding", "findings.LogFinding", "in_target", "self._wrong")
     found: dict[str, set[str]] = {}
     for call in said().calls:
@@ -177,7 +179,9 @@ def test_implied_traits() -> None:
 
 
 def test_codes_about_an_only_copy_have_a_side_at_risk() -> None:
-    """The column shows on which side to save records."""
+    """For a code whose advice is to save records first, the catalog must state on which side they
+    are at risk. The column "at risk" shows this side.
+    """
     saved = {code for code, row in conditions().items() if "`twinlog export` first" in row.advice}
     saved |= with_trait(Trait.REPAIRABLE) | {"SOURCE_RECREATED", "TARGET_TRUNCATED"}
     assert {code for code in saved if conditions()[code].at_risk is AtRisk.NONE} == set()
@@ -196,7 +200,7 @@ def test_advice_names_keys_that_exist() -> None:
 
 def test_requests_have_a_status_and_nothing_else_has() -> None:
     assert all(row.status for row in tables()["request"])
-    wished = {("REPLAYED",)}  # of `topic resume`, which is a request, too
+    wished = {("REPLAYED",)}  # this code also occurs as the answer to the request `topic resume`
     assert {row.codes for row in conditions().values() if row.status} == wished | {
         row.codes for row in tables()["request"]
     }
@@ -214,7 +218,9 @@ def test_retries_of_partition_codes_match_the_fates_of_errors() -> None:
 
 
 def test_only_flow_codes_with_exit_code_2_are_not_retried() -> None:
-    """The supervisor retries the others. With `--once` none is retried."""
+    """Errors with exit code 2 are final. The supervisor retries all other codes of flows, except
+    with `--once`.
+    """
     assert ConfigError.exit_code == AdoptionRefused.exit_code == 2
     of_flows = {code: row.retry for row in tables()["flow"] for code in row.codes}
     final = raised_by("ConfigError", "AdoptionRefused") | {AdoptionRefused.code}
@@ -237,7 +243,9 @@ def test_every_state_has_its_meaning() -> None:
 
 
 def test_states_keep_their_names() -> None:
-    """Scripts read them in JSON, and alerts match them as labels."""
+    """States must keep their names, because scripts read them in JSON and alerts match them as
+    labels.
+    """
     assert {state.value for state in FlowState} == {
         *("STARTING", "WAITING_FOR_SPARK", "RUNNING", "PARTLY_FAILED", "STANDBY", "DEGRADED"),
         *("THROTTLED", "PAUSED", "FENCED", "STOPPING", "STOPPED", "FAILED", "NOT_RUNNING"),

@@ -1,4 +1,4 @@
-"""docs/mm2-compatibility.md is complete: no empty cell, and every test that it names exists."""
+"""docs/mm2-compatibility.md is complete: no cell is empty, and every test that it names exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The unit for systemd: its guarantees, and that systemd accepts it."""
+"""The systemd unit has the required settings, and systemd accepts it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The documents are current: they have every code and key, and every link works."""
+"""The documentation is current: it has every code and every key, and all its links work."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_man_page_is_read_without_a_warning() -> None:
     command = ["groff", "-ww", "-man", "-Tutf8", "-P-c", str(ROOT / man.PATH)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert done.stderr == ""
-    plain = re.sub(".\b", "", done.stdout)  # bold letters are written twice
+    plain = re.sub(".\b", "", done.stdout)  # bold letters are printed twice
     assert "twinlog flow promote [OPTIONS] FILE" in plain
 
 

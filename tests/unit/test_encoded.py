@@ -1,4 +1,4 @@
-"""One encoder is used for all output for programs."""
+"""All output for programs is encoded by one encoder."""
 
 from __future__ import annotations
 

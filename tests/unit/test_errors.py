@@ -1,4 +1,4 @@
-"""Fields of errors, and how they survive pickling and log lines."""
+"""The fields of errors, in pickles and in log lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Twinlog as `pip install twinlog` installs it: without PySpark and the packages of REST."""
+"""Twinlog as `pip install twinlog` installs it, without PySpark and the packages of REST."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ A->B.enabled = true
 
 
 def python(script: str, *words: str) -> tuple[int, str]:
-    """Return the exit code and the output of a script without the packages of extras."""
+    """Run a script that cannot import the packages of extras. Return its exit code and output."""
     done = subprocess.run(
         [sys.executable, "-c", NO_EXTRAS + script, *words],
         capture_output=True,

@@ -1,7 +1,8 @@
 """Tests that share an expensive resource run in one process, one after the other.
 
-pytest-xdist reads the groups from the ids of tests. With a pytest that it does not know yet nothing
-fails: every process starts every cluster and every Spark, and the suite takes twice as long.
+pytest-xdist reads the groups from the IDs of tests. If a new version of pytest changes these IDs,
+no test fails, but every process starts every cluster and every Spark. The suite then takes twice as
+long.
 """
 
 import os

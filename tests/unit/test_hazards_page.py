@@ -1,5 +1,5 @@
-"""docs/hazards.md is current: each test, file and code that it names exists, and all fault tests
-are listed.
+"""docs/hazards.md is current: each test, file and code that it names exists, and it lists all fault
+tests.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ ABOUT_LOGS = sorted({*TESTS.glob("faults/test_*.py"), *TESTS.glob("broker/test_l
 
 @cache
 def names_of(path: Path) -> set[str]:
-    """Return the test functions that a file defines."""
+    """Return the names of the test functions that a file defines."""
     if not path.is_file():
         return set()
     return {*DEFINED.findall(path.read_text())}
 
 
 def hazards() -> dict[str, str]:
-    """Return each heading with the text directly below it, if there is any."""
+    """Return the text directly below each heading of a hazard, by heading."""
     parts = re.split(r"^##+ (.+)$", PAGE, flags=re.MULTILINE)[1:]
     found = dict(zip(parts[::2], parts[1::2], strict=True))
     return {

@@ -1,4 +1,4 @@
-"""deploy/kubernetes, the image and the scrape configuration are valid and consistent."""
+"""deploy/kubernetes, the container image and the scrape configuration are valid and consistent."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SECRETS: Final = Path("/etc/twinlog/secrets")
 
 
 def instructions() -> list[tuple[str, str]]:
-    """Return the instructions of the Containerfile, with continued lines joined."""
+    """Return the instructions of the Containerfile as (word, rest). Continued lines are joined."""
     text = re.sub(r"\\\n\s*", "", IMAGE.read_text())
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines)]
@@ -174,7 +174,9 @@ def test_its_arguments_are_those_of_the_command(tmp_path: Path) -> None:
 
 
 def test_the_resource_loads_with_the_secrets_that_are_mounted(tmp_path: Path) -> None:
-    """The secrets are mounted as by Strimzi's operator, one folder each."""
+    """The resource loads with its secrets, which are mounted as Strimzi's operator mounts them: one
+    folder for each secret.
+    """
     assert at("--secrets")[1] == str(SECRETS)
     of_volume = {
         one["name"]: one["secret"]["secretName"] for one in POD["volumes"] if "secret" in one
@@ -197,7 +199,9 @@ def test_the_resource_loads_with_the_secrets_that_are_mounted(tmp_path: Path) ->
 
 
 def relabelled(found: Mapping[str, str]) -> dict[str, str]:
-    """Return a pod's labels after Prometheus' relabelling, for the two actions in use."""
+    """Return a pod's labels after Prometheus' relabeling. Only the two actions in use are
+    supported.
+    """
     (job,) = yaml.safe_load(SCRAPE.read_text())["scrape_configs"]
     labels = dict(found)
     for step in job["relabel_configs"]:
@@ -232,7 +236,7 @@ def test_scraped_series_have_the_labels_that_strimzis_board_selects_by() -> None
         "kubernetes_pod_name": "mirror-mirrormaker2-7f-x",
         "node_name": "node-1",
     }
-    # what the board's panel of the CPU asks the kubelet for
+    # the dashboard's CPU panel queries the kubelet for this container name
     assert CONTAINER["name"] == f"{found['strimzi_io_cluster']}-mirrormaker2"
     assert RESOURCES["Deployment"]["metadata"]["name"] == CONTAINER["name"]
 
@@ -242,7 +246,9 @@ def test_no_operator_of_strimzi_takes_the_pods_for_its_own() -> None:
 
 
 def test_prometheus_reads_the_scrape_configuration(tmp_path: Path) -> None:
-    """Debian's Prometheus lacks Kubernetes, so the discovery of pods is left out."""
+    """Prometheus accepts the scrape configuration. The discovery of pods is left out, because
+    Debian's Prometheus lacks Kubernetes.
+    """
     config = yaml.safe_load(SCRAPE.read_text())
     (job,) = config["scrape_configs"]
     assert job.pop("kubernetes_sd_configs") == [{"role": "pod"}]

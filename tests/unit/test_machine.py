@@ -1,4 +1,4 @@
-"""Cores and memory of a process in a cgroup."""
+"""The cores and the memory that a process in a cgroup may use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/monitoring.md names every series, and no other ones."""
+"""docs/monitoring.md names every series that is served, and no other series."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "monitoring.md").read_tex
 
 
 def rows(first: str) -> dict[str, list[str]]:
-    """Return the cells of each line of the tables by the names in the first one."""
+    """Return the cells of each table row, by each name in its first cell. Only names that start
+    with `first` count.
+    """
     out = {}
     for line in PAGE.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]

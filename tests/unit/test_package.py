@@ -1,4 +1,4 @@
-"""The files for a package index: the source distribution, and a wheel made from it."""
+"""The files for a package index: the source distribution, and a wheel that is built from it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run(folder: Path, *command: str, **variables: str) -> str:
 
 @pytest.fixture
 def unpacked(tmp_path: Path) -> Path:
-    """The source distribution, unpacked like for an installation. Builds leave files in it."""
+    """The unpacked source distribution, as for an installation. Builds may leave files in it."""
     made = tmp_path / "sdist"
     run(ROOT, "-m", "hatchling", "build", "-t", "sdist", "-d", str(made))
     (archive,) = made.glob("twinlog-*.tar.gz")
@@ -106,7 +106,9 @@ def test_the_notice_names_every_library_that_an_installation_brings() -> None:
 
 
 def test_the_extra_of_dataframes_brings_what_spark_requires_for_writing() -> None:
-    """The lock file also has pandas for other tests, so these cannot notice that it is missing."""
+    """The extra of DataFrames has pandas, which Spark requires for writing. Other tests cannot
+    notice if it is missing, because the lock file has pandas for other reasons.
+    """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     brought = {re.split(r"[>=<]", one)[0] for one in project["optional-dependencies"]["records"]}
     required = inspect.getsource(PandasMapOpsMixin.mapInArrow)
@@ -115,7 +117,7 @@ def test_the_extra_of_dataframes_brings_what_spark_requires_for_writing() -> Non
 
 
 def test_classifiers_equal_the_versions_of_the_lock() -> None:
-    """A Python version without tests is not listed."""
+    """The package's classifiers list only Python versions that are tested."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     claimed = {name.rsplit(" ", 1)[-1] for name in project["classifiers"] if "Python :: 3." in name}
     assert claimed == {project["requires-python"].removeprefix(">=")}

@@ -1,6 +1,7 @@
-"""Programs that tests pass to another process as text use existing names.
+"""Programs that tests pass to another process as text use only names that exist.
 
-A rename does not see into a text: the process would end at once, and its test would wait in vain.
+A rename does not change texts. With an old name, the process would end immediately, and its test
+would wait for it until its time limit.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ TESTS = Path(__file__).parents[1]
 
 
 def _text(node: ast.AST) -> str:
-    """Return the text of a node, with None for each value in it."""
+    """Return the text of a string literal, with None for each value in it. Other expressions give
+    an empty text.
+    """
     match node:
         case ast.Constant(value=str(text)):
             return text
@@ -27,7 +30,7 @@ def _text(node: ast.AST) -> str:
 
 
 def _program(text: str) -> ast.Module | None:
-    """Return the text, or the text of a `str.format` template; None if it is no program."""
+    """Parse a text, or the text of a `str.format` template. Return None if it is no program."""
     for one in (
         text,
         re.sub(r"\{\w*(![rs])?\}", "None", text).replace("{{", "{").replace("}}", "}"),
@@ -38,7 +41,7 @@ def _program(text: str) -> ast.Module | None:
 
 
 def _programs() -> Iterator[tuple[str, ast.Module]]:
-    """Return each text that is a program with an import of this project, by its position."""
+    """Yield each text that is a program and imports from this project, with its position."""
     for path in sorted({*TESTS.rglob("*.py")} - {Path(__file__)}):
         for node in ast.walk(ast.parse(path.read_text())):
             text = _text(node)
@@ -47,7 +50,7 @@ def _programs() -> Iterator[tuple[str, ast.Module]]:
 
 
 def _missing(program: ast.Module) -> set[str]:
-    """Return the names that a program takes from this project, and that do not exist."""
+    """Return the names that a program imports from this project but that do not exist."""
     taken: dict[str, object] = {}
     missing = set()
     for node in ast.walk(program):
@@ -76,7 +79,9 @@ def _imported(module_name: str, name: str) -> object:
 
 
 def test_names_that_programs_take_exist() -> None:
-    """This is one test, because every process of a test run would create a list of cases again."""
+    """All programs are checked in one test, because each process of a test run would otherwise
+    create the list of cases again.
+    """
     programs = dict(_programs())
     assert len(programs) > 10
     missing = {where: _missing(program) for where, program in programs.items()}

@@ -1,4 +1,4 @@
-"""Numbers are formatted for people."""
+"""Numbers are formatted for people to read."""
 
 from __future__ import annotations
 

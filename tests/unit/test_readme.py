@@ -1,4 +1,4 @@
-"""The README's quick start runs unchanged."""
+"""The commands of the README's quick start run unchanged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_it_is_about_twenty_lines() -> None:
 
 @pytest.fixture
 def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder that looks like the repository from outside, with its own sandbox."""
+    """A folder that looks like a clone of the repository, with its own sandbox."""
     monkeypatch.setenv("TWINLOG_SANDBOX", str(tmp_path / "sandbox"))
     folder = tmp_path / "clone"
     (folder / "scripts").mkdir(parents=True)

@@ -14,7 +14,7 @@ SOURCE: Final = ROOT / "src" / "twinlog"
 PAGES: Final = sorted([ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
 
 FOLDERS: Final = "channel|cli|cluster|codes|control|demo|lane|mirror|sandbox|survey|wire"
-"""Folders whose names begin no key of a configuration."""
+"""Names of folders of the package that are not the beginning of a configuration key."""
 
 MODULE: Final = re.compile(rf"((?:{FOLDERS})(?:\.(?!json|yaml)[a-z_0-9]+)+)(?:\.[A-Z]\w*)?")
 
@@ -28,7 +28,7 @@ def files() -> frozenset[str]:
 
 @cache
 def modules() -> dict[str, Path]:
-    """Return modules and folders by dotted name without `twinlog`."""
+    """Return all modules and folders, by their dotted name without `twinlog`."""
     paths = {path.relative_to(SOURCE).with_suffix(""): path for path in SOURCE.rglob("*.py")}
     return {".".join(n for n in name.parts if n != "__init__"): p for name, p in paths.items()}
 
@@ -46,14 +46,14 @@ def docstrings(path: Path) -> Iterator[str]:
 
 
 def is_module(name: str) -> bool:
-    """Return whether it is a module of the package, or a name in one."""
+    """Return True if the name is a module of the package, or is defined in a module."""
     head, _, last = name.rpartition(".")
     known = modules()
     return name in known or (head in known and last in named_in(known[head]))
 
 
 def dead(text: str) -> Iterator[str]:
-    """Return names in backticks that do not exist."""
+    """Yield the names in backticks that do not exist."""
     for name in re.findall(r"`([^`\n]+)`", text):
         if re.fullmatch(r"[\w/]+\.py", name):
             if not any(path.endswith(f"/{name}") for path in files()):
@@ -90,7 +90,9 @@ def test_pages_name_existing_things() -> None:
 
 
 def test_faces_name_all_that_is_in_their_folders() -> None:
-    """A folder's docstring describes its content, so it must name each module and subfolder."""
+    """The docstring of a folder names each of its subfolders, because it describes the folder's
+    content.
+    """
     missing = {
         f"{path.relative_to(ROOT)}: {wing.name}"
         for path in SOURCE.rglob("__init__.py")
@@ -106,8 +108,8 @@ OF_OTHERS: Final = {"Fate", "RemoteClusterUtils", "status", "twinlog"}
 
 
 def strange(path: Path) -> Iterator[str]:
-    """Return plain names in a folder's docstring that neither the folder nor those
-    above it have.
+    """Yield the plain names in a folder's docstring that neither the folder nor a parent folder
+    defines.
     """
     folder = path.parent
     above = [up for up in folder.parents if up.is_relative_to(SOURCE)]

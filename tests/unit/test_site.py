@@ -1,4 +1,4 @@
-"""The documentation site is built without a warning. A broken link would cause one."""
+"""The documentation site can be built without a warning. For example, a broken link causes one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All states are defined in one module, `twinlog.codes`."""
+"""Names of states are defined only in `twinlog.codes`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from twinlog.mirror.copy.partition import CopyState
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "twinlog"
 
-# a code may have the name of a state: it is the catalogue's; and `exact` is a word
+# a code of the catalog may have the name of a state, and `exact` is also an ordinary word
 STATES = {*FlowState, *PartitionState, *Guarantee} - {*conditions(), Guarantee.EXACT}
 
 HOMES = {
     "codes/__init__.py",
-    "mirror/copy/partition.py",  # CopyState: lanes do not load codes
-    "control/web/connect.py",  # Connect's own words
+    "mirror/copy/partition.py",  # CopyState: lanes do not import codes
+    "control/web/connect.py",  # names of Kafka Connect's own states
     "config/regex/linear.py",  # AT_END: one of the operations of `re`
 }
 

@@ -1,4 +1,6 @@
-"""Strimzi's dashboard: docs/monitoring.md lists the panels that show data."""
+"""docs/monitoring.md lists exactly the panels of Strimzi's dashboard that show data with Twinlog's
+series.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ LABELS: Final = {metric.name: metric.labels for metric in metrics.ALL}
 OTHER_TITLES: Final = {
     "Connector - Producer Available Buffer": "Source Connector - Producer Available Buffer"
 }
-"""Titles of panels that differ in the other layout."""
+"""Titles of the panels whose title differs in the other layout."""
 
 
 def scraped() -> set[str]:
@@ -39,7 +41,7 @@ def scraped() -> set[str]:
 
 
 def is_served(one: Selected) -> bool:
-    """Return whether the series exists, with all labels that the panel needs."""
+    """Return True if the series exists with all labels that the panel needs."""
     needed = {*one.by, *(label for label, _, _ in one.matchers)}
     return one.name in LABELS and needed <= {*LABELS[one.name], *scraped()}
 
@@ -67,7 +69,8 @@ def test_a_row_says_whether_the_panel_shows_data() -> None:
         else "no"
         for title in documented()
     }
-    said["CPU Usage"] = "if the names match"  # of pods, which only their owner knows
+    # depends on the names of the pods, which only the operator of the cluster knows
+    said["CPU Usage"] = "if the names match"
     assert said == {title: shows for title, (shows, _) in documented().items()}
 
 

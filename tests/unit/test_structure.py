@@ -1,4 +1,4 @@
-"""The structure of the repository: file lengths, exported names, forbidden words."""
+"""The structure of the repository: lengths of files, exported names, and forbidden words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 MAX_LINES = 800
 
-# Written in pieces, so that this file does not contain them.
+# written in pieces, so that this file does not contain the words
 FORBIDDEN = [
     r"(?<![\w.$}/-])/(work|home|root|Users)/",  # paths of one machine
     "repo1" + r"\.maven",
@@ -30,7 +30,7 @@ FORBIDDEN = [
 
 
 def tracked(*patterns: str) -> list[Path]:
-    """Return the files in the repository, including new ones."""
+    """Return the files in the repository that match the patterns, including new ones."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return [path for line in listed.stdout.splitlines() if (path := ROOT / line).is_file()]
@@ -41,20 +41,22 @@ def lines_of(path: Path) -> int:
 
 
 class Module(NamedTuple):
-    """What the tests need of a module of the source."""
+    """The facts about a module of the source that the tests need."""
 
     path: Path
     docstring: str
     is_empty: bool
     methods: tuple[tuple[str, int], ...]
-    """Each class with its number of methods."""
+    """Name of each class, with its number of methods."""
     public: tuple[str, ...]
-    """Public classes and functions."""
+    """Names of the public classes and functions."""
 
 
 @cache
 def modules() -> dict[Path, Module]:
-    """Return the modules of the source. They are parsed once, which takes seconds."""
+    """Return the modules of the source. They are parsed only once, because parsing takes
+    seconds.
+    """
     return {path: _module(path) for path in tracked("src/*.py", "src/**/*.py")}
 
 
@@ -74,7 +76,7 @@ def _module(path: Path) -> Module:
 
 
 def _statements(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield all statements, without their expressions."""
+    """Yield all statements below a node, without the expressions in them."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):
             yield child
@@ -87,7 +89,9 @@ def test_no_file_is_too_long() -> None:
 
 
 def test_tests_wait_for_conditions() -> None:
-    """A test that counts seconds gives the reason on its line (tests/support/eventually.py)."""
+    """A test that sleeps for some seconds gives the reason on the same line
+    (tests/support/eventually.py).
+    """
     bare = {
         f"{path.relative_to(ROOT)}:{line}"
         for path in tracked("tests/*.py")
@@ -115,7 +119,9 @@ SLEEPS = ("sleep", "time.sleep")
 
 
 def bare_sleeps(text: str) -> list[int]:
-    """Return lines that sleep without a reason, outside of a loop that ends with a condition."""
+    """Return the lines that sleep without a reason, and that are not in a loop which ends with a
+    condition.
+    """
     tree, shown = ast.parse(text), text.splitlines()
     return [node.lineno for node in _sleeps(tree) if "#" not in shown[node.lineno - 1]]
 
@@ -149,15 +155,15 @@ def test_a_lane_goes_by_the_clock_that_it_is_given() -> None:
 
 MAX_METHODS, MAX_METHODS_OF_ONE_IDEA = 20, 40
 ONE_IDEA = {
-    # one table: a method a row
+    # a table, in which each method is a row
     "ManagedFlow": "the steps of a flow's life, as `phases` lists them",
     "ClusterClient": "what is asked of a cluster, a request each",
     "Partition": "what happens to a partition, and what that makes of it",
     "LocalCluster": "what a test or a demo does to a cluster",
-    # one exchange with a broker, whose order is the rule
+    # an exchange with a broker, whose order matters
     "Connection": "a connection's bytes, handshake and answers",
     "Membership": "the protocol of a consumer group",
-    # the copy: state that every rule reads
+    # the copy, whose state every rule reads
     "Assignments": "what a lane has, from take to release",
     "ClusterSide": "leaders and connections, for both sides",
     "SourceSide": "fetching",
@@ -165,7 +171,7 @@ ONE_IDEA = {
     "StartSearch": "where a copy resumes, question by question",
     "LogWalk": "both logs of a partition compared",
 }
-"""Classes with more methods, and the reason for each."""
+"""Classes that may have more methods, with the reason for each."""
 
 
 def test_no_class_has_several_ideas() -> None:
@@ -187,7 +193,7 @@ def test_every_folder_describes_its_content() -> None:
 
 
 def exporting_modules() -> list[str]:
-    """Return modules with an `__all__`. A module without it exports every public name."""
+    """Return the modules with an `__all__`. A module without it exports every public name."""
     source = ROOT / "src"
     found = []
     for path in tracked("src/**/*.py", "src/*.py"):
@@ -204,12 +210,14 @@ def test_exported_names_are_sorted_and_exist(name: str) -> None:
     exported = module.__all__
     assert list(exported) == sorted(exported, key=ruff_order)
     assert [each for each in exported if not hasattr(module, each)] == []
-    # complete: every public class and function that is defined in the module
+    # `__all__` has every public class and function that is defined in the module
     assert [each for each in public_definitions(name) if each not in exported] == []
 
 
 def ruff_order(name: str) -> tuple[int, str]:
-    """Sort constants, then classes, then the rest (ruff's RUF022)."""
+    """Return a sort key with which constants come first, then classes, then other names (ruff's
+    RUF022).
+    """
     if name.isupper():
         return (0, name)
     return (1, name) if name[:1].isupper() else (2, name)
@@ -242,8 +250,8 @@ def test_every_module_says_its_idea_first() -> None:
 
 
 def test_locks_name_the_same_versions() -> None:
-    """The tested versions are the installed ones: the runtime lock is part of the
-    development lock.
+    """Every package of the runtime lock has the same version in the development lock, so the tested
+    versions are those that users install.
     """
     runtime, development = (
         set(re.findall(r"^([\w.-]+==[^\s\\]+)", (ROOT / name).read_text(), re.MULTILINE))
@@ -260,8 +268,8 @@ def test_lock_covers_every_dependency() -> None:
 
 
 def test_few_tests_start_a_spark_of_their_own() -> None:
-    """Each start of Spark takes seconds, and continuous integration has a time limit. Witnesses
-    have a lower limit, because the gate runs them.
+    """Few tests start their own Spark, because each start takes seconds and continuous integration
+    has a time limit. The number of witnesses is limited further, because the gate runs them.
     """
     marked = [
         p.read_text()

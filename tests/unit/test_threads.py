@@ -1,4 +1,4 @@
-"""Threads are reused, there are never too few, and alarms run on time."""
+"""A pool reuses its threads, always has enough of them, and calls alarms in time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_idle_threads_end(monkeypatch: pytest.MonkeyPatch) -> None:
     pool, used = ThreadPool(), list[threading.Thread]()
     for n in range(200):
         pool.run("job", lambda: used.append(threading.current_thread()))
-        time.sleep(0.01 * (n % 3))  # a job may come in the moment in which a thread ends
+        time.sleep(0.01 * (n % 3))  # so that some jobs arrive at the moment in which a thread ends
     eventually(lambda: len(used) == 200)
     eventually(lambda: not any(thread.is_alive() for thread in used))
 
@@ -76,7 +76,7 @@ def test_a_repeated_job_runs_once_at_a_time_however_often_it_is_hurried() -> Non
         with counting:
             running, runs = running + 1, runs + 1
             most = max(most, running)
-        sum(range(5_000))  # long enough for other threads to get the processor
+        sum(range(5_000))  # long enough for other threads to run
         with counting:
             running -= 1
         return 0.001

@@ -2,7 +2,7 @@
 
 Read `client` first: it finds brokers and sends requests. `net` has its connections and retries, and
 `security` has TLS and SASL. `logs`, `topics` and `groups` have the requests about partitions,
-topics and consumer groups. `group_messages` defines messages that the client library `kafka` lacks.
+topics and consumer groups. `group_messages` defines messages that the client library lacks.
 This package limits how much of that library is loaded (`spare_clients`). `certificates` finds when
 certificates expire.
 """

@@ -1,4 +1,4 @@
-"""The benchmark's ballast: memory that it reserves before a run, and frees as the run needs
+"""The benchmark's ballast: memory that it reserves before a run, and frees when the run needs
 more.
 """
 
@@ -25,7 +25,8 @@ def pss_mb(pid: int) -> int:
 def test_ballast_is_freed_for_other_processes_with_a_margin() -> None:
     free = 8000 * MB
     assert in_step(free, free, 0) == AHEAD
-    assert in_step(free, free + AHEAD, AHEAD) == AHEAD  # what was let go is free: nothing was taken
+    # the freed memory is available, so the run has not used any
+    assert in_step(free, free + AHEAD, AHEAD) == AHEAD
     assert in_step(free, free - 50 * MB, AHEAD) == 2 * AHEAD + 50 * MB
 
 

@@ -1,4 +1,4 @@
-"""The command line, the configuration files and the payload of the benchmark."""
+"""The command line of the benchmark, its configuration files and its payload."""
 
 from __future__ import annotations
 

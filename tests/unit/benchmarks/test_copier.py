@@ -1,4 +1,4 @@
-"""A copier is started alone, observed, and ended with everything it started."""
+"""A copier is started alone, is observed, and is ended with all processes that it has started."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from benchmarks.copier import Copier, CopierFailed, Launch, warnings_in
 from benchmarks.process_tree import members_of, read_processes
 
-# ignores SIGTERM itself, and leaves a child behind
+# a program that ignores SIGTERM and leaves a child process
 STUBBORN = (
     "import signal, subprocess, sys, time\n"
     "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"

@@ -1,4 +1,4 @@
-"""Offsets of groups and checkpoints, as read from the target's logs."""
+"""Offsets of groups and checkpoints, as they are read from the target's logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The link of `scripts/bench far` delays and throttles, and forwards every byte."""
+"""The link of `scripts/bench far` delays and throttles the connection, and forwards every byte."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SIZE = 1_000_000
 
 @contextmanager
 def connected(link: Link, folder: Path) -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Return both ends of a connection over the link."""
+    """Yield both ends of a connection over the link."""
     near_port, far_port = free_ports(2)
     with (
         socket.create_server((HOST, far_port)) as server,
@@ -52,7 +52,7 @@ def test_each_way_takes_the_delay(tmp_path: Path) -> None:
     ("link", "least_s"),
     [
         (Link(delay_ms=0, mbit=80), 0.1),
-        (Link(delay_ms=10, window_kb=100), 0.18),  # ten windows: nine round trips between them
+        (Link(delay_ms=10, window_kb=100), 0.18),  # ten windows, with nine round trips between them
     ],
 )
 def test_rate_and_window_are_limited_and_every_byte_arrives(

@@ -1,4 +1,4 @@
-"""CPU and memory that other programs use on the machine."""
+"""The CPU time and memory that other programs on the machine use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CPU time and memory of a program and everything it started."""
+"""The CPU time and memory of a program and of all processes that it has started."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def test_orphans_of_the_session_and_descendants_of_other_sessions_are_members(
         tmp_path,
         stat_line(10, 1, 10),
         stat_line(11, 10, 10),
-        stat_line(12, 1, 10),  # its parent died
-        stat_line(13, 11, 13),  # made a session of its own
+        stat_line(12, 1, 10),  # its parent has died
+        stat_line(13, 11, 13),  # has created its own session
         stat_line(20, 1, 20),
     )
     found = members_of(10, read_processes(proc))

@@ -1,4 +1,4 @@
-"""The final report of the benchmark, for people and for programs."""
+"""The final report of the benchmark, as text and as JSON."""
 
 from __future__ import annotations
 

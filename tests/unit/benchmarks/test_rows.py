@@ -1,4 +1,4 @@
-"""The rows that a benchmark's runs give, and the table that is made from such rows."""
+"""The rows that are computed from a benchmark's runs, and the table of these rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Percentiles, medians and ratios of the benchmark."""
+"""The percentiles, medians and ratios of the benchmark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The channel between lanes and driver, over real sockets."""
+"""The channel between lanes and their driver, over real sockets."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Server = Callable[..., "Listening"]
 
 
 class Listening:
-    """A server and the events that it has delivered."""
+    """A channel server, and the queue of the events that it has delivered."""
 
     def __init__(self, server: ChannelServer, events: queue.Queue[ChannelEvent]) -> None:
         self.server = server
@@ -60,7 +60,7 @@ class Listening:
         self._events = events
 
     def address_of(self, identity: LaneIdentity) -> ChannelAddress:
-        """Return the driver's address with this lane's secret, as the lane's task gets it."""
+        """Return the driver's address with the secret of this lane, as the lane's task gets it."""
         return replace(self.server.address, token=self._secrets[identity.lane])
 
     def next_event(self) -> ChannelEvent:
@@ -112,7 +112,7 @@ def lane(address: ChannelAddress, identity: LaneIdentity = LANE) -> Iterator[Cha
 
 
 def received(client: ChannelClient, count: int, within: float = 10.0) -> list[str]:
-    """Return the next messages, waiting with a selector as a lane does."""
+    """Return the next `count` messages. Wait for them with a selector, as a lane does."""
     texts: list[str] = []
     give_up_at = time.monotonic() + within
     while len(texts) < count:
@@ -150,7 +150,7 @@ def test_a_large_message_passes_a_reader_that_starts_late(listen: Server, tls: b
         peer.send(Note(text=text))
         peer.send(Note(text="after"))
         assert peer.wants_write
-        time.sleep(0.3)  # as long as the reader is late
+        time.sleep(0.3)  # the reader is late by this time
         assert received(client, 2, within=PATIENCE_S) == [text, "after"]
         client.send(Note(text=text))
         while client.wants_write:
@@ -224,7 +224,7 @@ def test_an_unauthenticated_connection_is_closed_before_anything_is_parsed(
         stranger.settimeout(10)
         try:
             answer = stranger.recv(1)
-        except ConnectionResetError:  # closed with our bytes still unread
+        except ConnectionResetError:  # bytes of this client were still unread
             answer = b""
         assert answer == b""
     assert driver.nothing_more()
@@ -279,8 +279,8 @@ def test_a_lane_that_sends_nonsense_is_disconnected_and_the_others_stay(listen: 
 
 
 def test_a_hello_works_once_and_an_older_attempt_is_refused(listen: Server) -> None:
-    """A client that has seen a hello can repeat it, but cannot derive the hello of the next attempt
-    from it.
+    """A hello is accepted only once, and one of an older attempt is refused. A client that has seen
+    a hello can repeat it, but cannot derive the hello of the next attempt from it.
     """
     driver = listen()
     second = replace(LANE, attempt=LANE.attempt + 1)
@@ -345,7 +345,8 @@ def test_tls_to_a_plain_listener_and_plain_to_a_tls_one(listen: Server) -> None:
         ChannelClient.connect(replace(plain.address, fingerprint="0" * 64), LANE, CODEC, timeout=2)
     with (
         lane(replace(secure.address, fingerprint=None)) as client,
-        pytest.raises((Disconnected, CorruptData)),  # a TLS alert is no frame
+        # the client reads a TLS alert, which is not a frame
+        pytest.raises((Disconnected, CorruptData)),
     ):
         received(client, 1)
     assert secure.nothing_more()
@@ -381,7 +382,7 @@ def test_an_abrupt_end_of_a_lane_is_reported_once(listen: Server, tls: bool) -> 
     client = ChannelClient.connect(driver.address, LANE, CODEC)
     peer = driver.connected().peer
     sock = client._frames.socket
-    # a reset, as from a killed process with unread data
+    # sends a reset, as the kernel does for a killed process with unread data
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     client.close()
     assert driver.gone().peer is peer
@@ -389,7 +390,9 @@ def test_an_abrupt_end_of_a_lane_is_reported_once(listen: Server, tls: bool) -> 
     peer.close()
     another = replace(LANE, attempt=2)
     with lane(driver.address_of(another), another):
-        driver.connected()  # is the next event of the thread that tells them all
+        # the next event after the hello of the other attempt, because one thread delivers all
+        # events
+        driver.connected()
     assert driver.gone().peer is not peer
 
 
@@ -410,7 +413,7 @@ def test_last_heard_is_the_time_at_which_the_answered_ping_was_sent(listen: Serv
         before = boot_clock()
         client.send(Note(text="a ping goes with it"))
         sent = boot_clock()
-        time.sleep(0.3)  # the answer is read late
+        time.sleep(0.3)  # so that the client reads the response late
 
         def is_answered() -> bool:
             client.receive()
@@ -422,7 +425,9 @@ def test_last_heard_is_the_time_at_which_the_answered_ping_was_sent(listen: Serv
 
 
 def test_a_lane_gives_up_before_its_driver_gives_it_up(listen: Server) -> None:
-    """The network delays the lane's data. Only data that the driver has received may count."""
+    """The network delays the lane's data. A lane must count only data that the driver has received.
+    Otherwise it would still copy after the driver has given it up.
+    """
     driver = listen()
     with ExitStack() as stack:
         port, go_dark = stack.enter_context(black_hole(driver.address.port))
@@ -430,12 +435,12 @@ def test_a_lane_gives_up_before_its_driver_gives_it_up(listen: Server) -> None:
             peer = driver.connected().peer
             client.send(Note(text="heard"))
             assert driver.texts(1) == ["heard"]
-            time.sleep(0.1)  # for an answer, if any
+            time.sleep(0.1)  # time for a response to arrive, if there is one
             client.receive()
             go_dark.set()
             time.sleep(1.1)  # until a ping is due
             client.send(Note(text="unheard"))
-            time.sleep(0.2)  # for an answer, if any
+            time.sleep(0.2)  # time for a response to arrive, if there is one
             client.receive()
             assert client.last_heard <= peer.last_heard
 
@@ -504,7 +509,9 @@ def test_an_unauthenticated_connection_may_not_send_a_frame_longer_than_a_hello(
 
 @contextmanager
 def wiretap(port: int) -> Iterator[tuple[int, bytearray]]:
-    """A TCP proxy that records every byte that passes."""
+    """A TCP proxy that records every byte that it forwards. Yields its port and the recorded
+    bytes.
+    """
     seen = bytearray()
 
     def keep(data: bytes) -> bool:
@@ -517,7 +524,9 @@ def wiretap(port: int) -> Iterator[tuple[int, bytearray]]:
 
 @contextmanager
 def black_hole(port: int) -> Iterator[tuple[int, threading.Event]]:
-    """A TCP proxy that can stop passing bytes on while both connections stay open."""
+    """A TCP proxy that can stop forwarding while both connections stay open. Yields its port and
+    the event that stops it.
+    """
     dark = threading.Event()
     with proxy(port, lambda _data: not dark.is_set()) as own_port:
         yield own_port, dark

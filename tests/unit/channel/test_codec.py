@@ -1,4 +1,4 @@
-"""Messages survive JSON unchanged, and other data is rejected."""
+"""Messages survive the conversion to JSON and back unchanged. Other data is rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Ranges and answers pass between a lane's port and the application, over real sockets."""
+"""Ranges and answers pass between a lane's port and the transforms' application, over real
+sockets.
+"""
 
 from __future__ import annotations
 

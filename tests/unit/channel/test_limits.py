@@ -1,5 +1,5 @@
-"""Errors of a channel that exceeds its limits, at each end, over real sockets: CHANNEL_FRAME and
-CHANNEL_OVERFLOW.
+"""A peer exceeds a limit of the channel. Either end closes the connection with CHANNEL_FRAME or
+CHANNEL_OVERFLOW, over real sockets.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TOO_LONG = struct.pack(">I", MAX_FRAME_BYTES + 1)
 
 
 class Driver:
-    """A real channel server, and the events that it has delivered."""
+    """A real channel server, and the queue of the events that it has delivered."""
 
     def __init__(self) -> None:
         self._events: queue.Queue[ChannelEvent] = queue.Queue()
@@ -76,7 +76,7 @@ def driver() -> Iterator[Driver]:
 
 @contextmanager
 def plain_lane(driver: Driver) -> Iterator[socket.socket]:
-    """A lane that has authenticated, and then sends what the test wants."""
+    """A socket that has authenticated as a lane. The test then sends any bytes over it."""
     address = driver.address_of(LANE)
     with socket.create_connection((address.host, address.port)) as sock:
         sock.sendall(frame(HELLO, hello_payload(address.token, LANE)))
@@ -85,7 +85,7 @@ def plain_lane(driver: Driver) -> Iterator[socket.socket]:
 
 @contextmanager
 def plain_driver() -> Iterator[tuple[ChannelAddress, queue.Queue[socket.socket]]]:
-    """A driver that accepts a lane, and then sends what the test wants."""
+    """A driver that accepts one lane. The test then sends any bytes to this lane."""
     accepted: queue.Queue[socket.socket] = queue.Queue()
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -101,7 +101,7 @@ def plain_driver() -> Iterator[tuple[ChannelAddress, queue.Queue[socket.socket]]
 
 
 def said_to_a_lane(data: bytes) -> CorruptData:
-    """Return how a lane reacts to these bytes from its driver."""
+    """Return the error that a lane raises when its driver sends these bytes."""
     with plain_driver() as (address, accepted):
         client = ChannelClient.connect(address, LANE, CODEC)
         with accepted.get(timeout=PATIENCE_S) as sock:
@@ -157,14 +157,14 @@ def test_a_lane_that_does_not_read_is_given_up_by_its_code(driver: Driver) -> No
 
 
 def test_a_lane_that_pings_and_does_not_read_costs_bounded_memory(driver: Driver) -> None:
-    """The driver answers every ping, so answers to a lane that does not read would fill its
-    memory.
+    """The driver answers every ping. A lane that sends pings and reads nothing must not fill the
+    driver's memory with answers, so its connection is closed.
     """
     pings = frame(PING, bytes(1 << 20)) * 8
     with plain_lane(driver) as sock:
         driver.connected()
         sock.settimeout(30)
-        with suppress(OSError):  # it is cut off while it sends
+        with suppress(OSError):  # the driver closes the connection in the meantime
             for _ in range(4 * MAX_UNSENT_BYTES // len(pings)):
                 sock.sendall(pings)
         assert driver.gone().reason.endswith("[CHANNEL_OVERFLOW]")

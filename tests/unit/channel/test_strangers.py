@@ -1,5 +1,5 @@
-"""Connections to the channel that are not lanes: they end nothing, keep no lane out, and cost
-little.
+"""Connections to the channel that are not from lanes. They do not end anything, do not keep lanes
+out, and cost little.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from twinlog.channel.server import (
 )
 
 RESET = struct.pack("ii", 1, 0)
-"""SO_LINGER that makes close() send a reset."""
+"""SO_LINGER option with which close() sends a reset."""
 
 
 class Note(Message, frozen=True, kw_only=True):
@@ -107,7 +107,7 @@ def test_resets_in_the_middle_of_a_handshake_end_nothing() -> None:
         for _ in range(100):
             sock = context.wrap_socket(dial(server), do_handshake_on_connect=False)
             sock.setblocking(False)
-            with suppress(ssl.SSLWantReadError):  # it may be done at once
+            with suppress(ssl.SSLWantReadError):  # the handshake may not be complete yet
                 sock.do_handshake()
             reset(sock)
         assert_lanes_are_heard(server, events)
@@ -123,7 +123,7 @@ def test_silent_connections_lock_no_lane_out(tls: bool) -> None:
         of_one = channel_stranger.MAX_OF_ONE_ADDRESS
         eventually(lambda: len(server._strangers) <= of_one)
         crowd[0].settimeout(20)
-        assert crowd[0].recv(1) == b""  # the oldest made room
+        assert crowd[0].recv(1) == b""  # the oldest connection was closed to make room
 
 
 def test_one_address_gets_only_its_share_of_connections() -> None:
@@ -158,7 +158,9 @@ def test_an_unauthenticated_connection_buffers_no_more_bytes_than_a_hello() -> N
 
 @both_kinds
 def test_data_sent_with_the_hello_is_read_after_authentication(tls: bool) -> None:
-    """The data may be in the TLS buffer, which no selector shows."""
+    """A lane sends data together with its hello. The data may be only in the TLS buffer, which no
+    selector shows, but the driver must read it after the authentication.
+    """
     with listening(tls=tls) as (server, events):
         client = connect(server)
         for number in range(50):
@@ -173,7 +175,7 @@ def test_data_sent_with_the_hello_is_read_after_authentication(tls: bool) -> Non
 
 def test_without_descriptors_it_waits_and_does_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:
     with listening(tls=False) as (server, events), ExitStack() as stack:
-        stack.enter_context(dial(server))  # a stranger that makes room
+        stack.enter_context(dial(server))  # an unknown client that is closed to make room
         eventually(lambda: len(server._strangers) == 1)
         noted: list[str] = []
         monkeypatch.setattr(server._refusals, "note", lambda why, _: noted.append(why))
@@ -189,7 +191,7 @@ def test_without_descriptors_it_waits_and_does_not_spin(monkeypatch: pytest.Monk
             return "Too many open files" in " ".join(noted)
 
         def crowd() -> bool:
-            """Occupy all descriptors, because other threads of this process close some, too."""
+            """Occupy all descriptors again, because other threads of this process close some."""
             if is_noted():
                 return True
             with suppress(OSError):
@@ -200,7 +202,7 @@ def test_without_descriptors_it_waits_and_does_not_spin(monkeypatch: pytest.Monk
             return is_noted()
 
         def is_let_in() -> bool:
-            """Return whether one more client gets in. Another thread may have used the free
+            """Return True if one more client is accepted. Another thread may have used the free
             descriptor already.
             """
             if not len(server._strangers) and taken:
@@ -211,7 +213,7 @@ def test_without_descriptors_it_waits_and_does_not_spin(monkeypatch: pytest.Monk
             eventually(crowd)
             eventually(is_let_in)
             began, before = time.monotonic(), len(noted)
-            time.sleep(2.5)  # in which a loop that spins notes thousands
+            time.sleep(2.5)  # a loop that spins would note thousands of errors in this time
             assert len(noted) - before < 5 * (time.monotonic() - began), noted
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -223,7 +225,7 @@ def test_without_descriptors_it_waits_and_does_not_spin(monkeypatch: pytest.Monk
 def test_an_error_on_one_connection_ends_only_that_connection(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Any error on one connection, even an unexpected one, ends only that connection."""
+    """Even an unexpected error on one connection ends only this connection."""
     with listening(tls=False) as (server, events):
         client = connect(server)
         connected = events.get(timeout=PATIENCE_S)

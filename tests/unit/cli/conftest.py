@@ -1,4 +1,4 @@
-"""Restores logging after a test that configures it."""
+"""Restores the logging configuration after a test that changes it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from twinlog.cli.terminal.output import configure_logging
 
 @pytest.fixture
 def logs_as_before() -> Iterator[None]:
-    """Log like a command without -v during the test, and restore logging after it."""
+    """Configure logging as a command without -v does during the test, and restore it afterwards."""
     root, ours = logging.getLogger(), logging.getLogger("twinlog")
     handlers, level, our_level = root.handlers[:], root.level, ours.level
     configure_logging(verbose=False)

@@ -1,7 +1,8 @@
-"""Every command's output, byte for byte: as text, with -q, and for programs, with its exit code.
+"""The output of every command, byte for byte, with its exit code: as text, with -q, and as JSON.
 
-What a command would find on clusters is made here by hand, where the command calls it. The outputs
-are in `answers/`: a file for each case. `python -m tests.unit.cli.test_answers` writes them.
+Results that a command would read from clusters are set by hand at the functions that the command
+calls. The expected outputs are in `answers/`, a file for each case. `python -m
+tests.unit.cli.test_answers` writes them.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ from twinlog.sandbox.registry import SandboxCluster
 from twinlog.spark.pack import PackResult
 
 for package in (twinlog.client, twinlog.control):
-    # a module that is first imported while a function is patched would keep the patch
+    # a module that is imported for the first time while a function is patched would keep the patch
     for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         importlib.import_module(found.name)
 
@@ -83,8 +84,8 @@ REFUSED: Final = FlowError("group shop has members: app-1", code="GROUP_ACTIVE")
 
 
 def of(**methods: Any) -> Callable[..., Any]:
-    """Return an object whose methods return these values, and that can be closed and used in
-    `with`.
+    """Return a function that creates objects whose methods return these values. The objects can be
+    closed and used in `with`.
     """
 
     def make(*_given: Any, **_named: Any) -> Any:
@@ -346,7 +347,9 @@ def failback(promoted: str) -> dict[str, Any]:
 
 
 def moves(where: str, plan: Any) -> dict[str, Any]:
-    """Return a move whose steps print a line."""
+    """Return the patches of a move (a switchover or failover) whose steps print a line. `where`:
+    the module; `plan`: the plan that it returns.
+    """
 
     def make(_scope: Any, say: Callable[[str], None], *_options: Any) -> Any:
         def step(*_steps: Any, **_named: Any) -> list[Any]:
@@ -675,7 +678,7 @@ TYPED: Final[dict[str, tuple[str, Case]]] = {
     "asked-drill-no": ("", (("drill", "run", FILE), drill(is_green=True))),
     "asked-clean-no": ("", (("drill", "clean", FILE), left())),
 }
-"""Input at a terminal, for commands that ask for confirmation."""
+"""Input at the terminal for commands that ask for confirmation, and the case, by name."""
 CASES.update({name: case for name, (_, case) in TYPED.items()})
 
 
@@ -685,7 +688,7 @@ class Terminal(io.StringIO):
 
 
 def output_of(words: Sequence[str]) -> str:
-    """Return the exit code, stdout, and stderr with a mark."""
+    """Run a command. Return its exit code, its stdout, and its stderr with a mark at each line."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = run(words)
@@ -694,7 +697,7 @@ def output_of(words: Sequence[str]) -> str:
 
 
 def answer_of(name: str) -> str:
-    """Return all outputs of a case, in an empty folder with a configuration."""
+    """Return all outputs of a case. The commands run in a folder with only a configuration file."""
     words, patched = CASES[name]
     modes = ((), ("-q",)) if name in WITHOUT_FORMAT else ((), ("-q",), ("--format", "json"))
     parts = []

@@ -1,4 +1,4 @@
-"""An invalid file causes one line per error, with file and line number, and exit code 2."""
+"""An invalid file causes one line per error, with the file and the line number, and exit code 2."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_one_line_with_its_place(
         assert line.split()[:3] == ["error", *location.split(": ")]
         assert all(one.startswith("warning") for one in warnings)
     else:
-        # a mirror logs warnings, with the time before them
+        # a mirror logs its warnings, with the time at the start of the line
         (line,) = [one for one in err.splitlines() if not re.match(r"warning: |.* WARNING ", one)]
         assert line.startswith(f"twinlog: mm2.properties:{location}")
     assert what in line
@@ -127,7 +127,9 @@ ERRORS = (
     (10, "twinlog.rpo.seconds", '"abc" is not a whole number'),
     (None, "dr.bootstrap.servers", "missing, and prod->dr needs it"),
 )
-"""Line numbers with an error. Line 9 has none, because it lacks what is wrong in line 10."""
+"""The expected errors, with their line numbers. Line 9 has no error, although it needs a valid
+value in line 10: only line 10 is reported.
+"""
 
 
 @pytest.fixture
@@ -202,7 +204,9 @@ def test_a_long_key_is_broken_after_dots() -> None:
 def test_a_wrong_provider_is_the_only_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The provider's values are unknown, so nothing else is reported about them."""
+    """A config provider is invalid. Its values are unknown, so no error that depends on them is
+    reported.
+    """
     monkeypatch.chdir(tmp_path)
     lines = [
         "clusters = A, B",

@@ -1,4 +1,4 @@
-"""`--flow` of commands that write intents."""
+"""The option `--flow` of the commands that write intents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shell completion: commands, options, and names from FILE and running mirrors."""
+"""Shell completion of commands, options, and names from FILE and from running mirrors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ Offered = Callable[..., list[str]]
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A configuration with two flows in the working folder, and a running mirror of it."""
+    """A configuration file with two flows in the working directory, and the status file of a mirror
+    that runs it.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     monkeypatch.setenv("TWINLOG_SANDBOX", str(tmp_path / "sandbox"))
@@ -38,7 +40,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def offered(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Offered:
-    """Return the candidates that bash gets for the last word of a line."""
+    """Return a function that returns the candidates which bash gets for the last word of a line."""
 
     def ask(*words: str) -> list[str]:
         assert file.exists()
@@ -158,7 +160,7 @@ INSTALLED = SHARE / "bash-completion" / "completions" / "twinlog"
     "begin", ['eval "$(twinlog completion bash)"', f"source '{INSTALLED}'"], ids=["eval", "wheel"]
 )
 def test_bash_itself_completes(file: Path, begin: str) -> None:
-    """The script runs in a real bash, which completes the line."""
+    """The completion script runs in a real bash, and completes the line."""
     script = """
         [[ $(complete -p twinlog) == *"-F _twinlog_completion twinlog" ]] || exit 3
         COMP_WORDS=(twinlog topic pause mm2.properties --flow A) COMP_CWORD=5
@@ -168,7 +170,8 @@ def test_bash_itself_completes(file: Path, begin: str) -> None:
         _twinlog_completion twinlog
         printf '%s\\n' "${COMPREPLY[@]}"
     """
-    (file.parent / "'pay.html'").touch()  # what the offered 'pay.*' would become as a pattern
+    # a file that 'pay.*' would match if bash expanded it as a pattern
+    (file.parent / "'pay.html'").touch()
     path = f"{Path(ENTRY[0]).parent}:{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "--norc", "-c", f"{begin}\n{script}"],

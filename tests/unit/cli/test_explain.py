@@ -1,4 +1,4 @@
-"""`twinlog explain`: the catalogue, at a terminal and for scripts."""
+"""`twinlog explain` prints the catalog of codes, for a terminal and for scripts."""
 
 from __future__ import annotations
 

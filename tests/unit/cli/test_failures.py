@@ -1,4 +1,4 @@
-"""A failure is logged with one line, when it begins."""
+"""A failure is logged in one line when it begins."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Said:
         self._failures = FailureLines(self.lines.append)
 
     def after(self, seconds: float, *parts: PartitionSnapshot, **changes: Any) -> list[str]:
-        """Update at this time, and return the lines that it adds."""
+        """Update the log after some seconds, and return the lines that were added."""
         self.now += seconds
         before = len(self.lines)
         snapshot: FlowSnapshot = flow(*parts, **changes)
@@ -89,8 +89,8 @@ def test_a_problem_that_is_reported_late_has_its_begin() -> None:
 
 
 def test_the_flows_problem_is_not_repeated_for_its_topics() -> None:
-    """Otherwise, after an outage of half a minute, it would be logged when the clusters already
-    respond.
+    """A partition that only waits for the flow's problem is not logged separately. Otherwise, after
+    an outage of half a minute, the line would appear when the clusters already respond.
     """
     said = Said()
     gone = {"code": "DISCONNECTED", "state": "RETRYING", "message": "broker of B did not answer"}

@@ -1,4 +1,6 @@
-"""A folder that is not writable causes one line immediately, with the folder and the setting."""
+"""If a folder is not writable, the command immediately prints one line with the folder and the
+setting.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ CASES = [
 
 
 def surroundings(folder: Path, variable: str, value: Path) -> dict[str, str]:
-    """Return an environment in which this variable names this folder; write the mirror's file."""
+    """Write the configuration file. Return an environment in which `variable` names the folder
+    `value`.
+    """
     (folder / "mm2.properties").write_text(CONFIG)
     dropped = {"TWINLOG_CACHE", "XDG_CACHE_HOME"}
     environment = {name: text for name, text in os.environ.items() if name not in dropped}
@@ -61,7 +65,7 @@ def surroundings(folder: Path, variable: str, value: Path) -> dict[str, str]:
 
 
 def only_line(error: str) -> str:
-    """Return the one line with which a command ended."""
+    """Return the only error line of a command."""
     said = [line for line in error.splitlines() if line.startswith("twinlog: ")]
     assert len(said) == 1, error
     assert "Traceback" not in error
@@ -69,9 +73,7 @@ def only_line(error: str) -> str:
 
 
 def said_by(folder: Path, command: Sequence[str], variable: str, value: Path) -> str:
-    """Run the command with this variable set to this folder, and return the only line of its
-    error.
-    """
+    """Run the command with the variable set to this folder. Return the only error line."""
     done = subprocess.run(
         command,
         cwd=folder,

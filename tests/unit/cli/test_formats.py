@@ -1,4 +1,6 @@
-"""--format yaml has the structure of --format json, for every command that has it."""
+"""For every command that has both formats, --format yaml has the same structure as --format
+json.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ from twinlog.control.watch.status_file import StatusFile
 
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A configuration in the working folder, and a running mirror of it with names of other
-    clients.
+    """A configuration file in the working directory, and the status file of a mirror that runs it,
+    with unusual names of other clients.
     """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))

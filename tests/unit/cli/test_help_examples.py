@@ -1,4 +1,4 @@
-"""`--help`: every command has examples with existing options, and describes each option."""
+"""With `--help`, every command shows examples whose options exist, and describes each option."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ ALL = {"": twinlog, **dict(commands(twinlog))}
 
 
 def examples(command: click.Command) -> list[list[str]]:
-    """Return the examples. A line that ends with a backslash continues in the next one."""
+    """Return the words of each example in a command's help. A line that ends with a backslash
+    continues on the next line.
+    """
     text = (command.help or "").replace("\\\n", " ")
     return [shlex.split(line) for line in text.splitlines() if line.strip().startswith("twinlog ")]
 
@@ -55,7 +57,7 @@ def test_every_option_has_a_description(name: str) -> None:
 
 
 def headings(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
-    """Return the text below each heading of a command's help."""
+    """Return the text below each heading of a command's help, by heading."""
     assert run([*words, "--help"]) == 0
     parts = re.split(r"^(\S.*):$", capsys.readouterr().out, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))

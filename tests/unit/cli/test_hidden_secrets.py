@@ -1,4 +1,4 @@
-"""No secret of the configuration is in a mirror's log, and so in no event."""
+"""A mirror's log contains no secret of the configuration, and so do its events."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def config_of(file: Path, password: str = PASSWORD) -> CurrentConfig:
 
 
 def fail(what: str) -> None:
-    """Raise an error that contains its arguments, as a bug may."""
+    """Log an error that contains the argument `what`, as a bug might."""
     try:
         raise ValueError(f"{what} is of no use")
     except ValueError:
@@ -74,7 +74,7 @@ def test_no_secret_is_in_log_events_rest_and_published_rows(
         "stderr": capsys.readouterr().err,
     }
     assert [name for name, text in texts.items() if PASSWORD in text] == []
-    # what is no secret stays, also where a config provider said it
+    # texts that are not secret are not hidden, even if a config provider returned them
     assert [name for name, text in texts.items() if "refused <hidden>" not in text] == []
     assert "east-1.example.org" in texts["events"]
     assert "ValueError: <hidden> is of no use" in texts["the log"]

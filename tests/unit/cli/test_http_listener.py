@@ -1,4 +1,6 @@
-"""HTTP is served again after its thread died: where, how soon, and with which log line."""
+"""After the HTTP thread has died, HTTP is served again: at the same address, after a pause, and
+with one log line.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ NAMED = Address("localhost", 0)
 
 
 class Server:
-    """A server that dies on request."""
+    """An HTTP server that dies when the test requests it."""
 
     address = Address("127.0.0.1", 9405)
 
@@ -37,8 +39,8 @@ class Server:
 
 
 class Made:
-    """Returns these servers, or raises these errors, one after the other. The last
-    one is repeated.
+    """Creates servers: it returns or raises the next of `servers` each time. The last one is
+    repeated.
     """
 
     def __init__(self, *servers: Server | Exception) -> None:
@@ -82,7 +84,7 @@ def test_a_server_that_dies_repeatedly_is_restarted_less_and_less_often(
     for count in range(1, 6):
         made.wait(count).die()
     made.wait(6)
-    clock[0] += 0.06  # it has lived for long: that one is the first again
+    clock[0] += 0.06  # the server has lived for long, so its death counts as the first one again
     made.wait(6).die()
     made.wait(7)
     made.listener.close()

@@ -1,4 +1,6 @@
-"""`--format json` prints exactly one object at every end of every command, including errors."""
+"""With `--format json`, every command prints exactly one object however it ends, including
+errors.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ MORE: Final = {
     ("mirror",): ["--listen", "off"],
     ("transform", "try"): ["--topic", "orders"],
 }
-"""Further arguments that a command needs."""
+"""Further arguments that a command needs, by command."""
 
 CHECKPOINT: Final = {
     "metadata": "{}",
@@ -76,7 +78,7 @@ WITH_FILE: Final = [
     words
     for words in WITH_FORMAT
     if any(given.name in ("file", "files") for given in LEAVES[words].params)
-    and words != ("support-bundle",)  # it holds what a wrong file says
+    and words != ("support-bundle",)  # its bundle also contains invalid files
 ]
 
 
@@ -92,7 +94,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _answer(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """Return all of stdout, which is one object that matches the schema."""
+    """Return the object on stdout. It must be the only output, and must match the schema."""
     answer: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert violations(answer, SCHEMA) == []
     return answer
@@ -176,7 +178,7 @@ def test_a_cluster_that_cannot_be_reached(
     words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))  # and does not listen: a connection is refused
+        nobody.bind(("127.0.0.1", 0))  # without listening, so connections are refused
         at = f"127.0.0.1:{nobody.getsockname()[1]}"
         Path("mm2.properties").write_text("\n".join(BASE))
         file = Path("mm2.properties")
@@ -184,7 +186,7 @@ def test_a_cluster_that_cannot_be_reached(
         assert run([*words, "mm2.properties", *MORE.get(words, []), "--format", "json"]) != 0
     answer = _answer(capsys)
     assert (answer["command"], answer["ok"]) == (" ".join(words), False)
-    if words == ("doctor",):  # that is its answer
+    if words == ("doctor",):  # an unreachable cluster is a finding of this command
         (flow,) = answer["flows"]
         assert {one["cause"] for one in flow["findings"]} == {"unreachable"}
     else:

@@ -1,4 +1,4 @@
-"""The log of a mirror: its destination, format and rotation."""
+"""The log of a mirror: where it is written, its format and its rotation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("logs_as_before")
 
 @pytest.fixture
 def far_east(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Use a local time that is nine hours ahead."""
+    """Set the local time zone to nine hours ahead of UTC."""
     monkeypatch.setenv("TZ", "JST-9")
     time.tzset()
     yield

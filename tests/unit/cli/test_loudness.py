@@ -1,4 +1,6 @@
-"""-q leaves warnings and errors, and -v adds lines, at any position in the command."""
+"""With -q, a command prints only warnings and errors. With -v, it prints more lines. Both options
+work at any position in the command.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from twinlog.control.watch.status_file import StatusFile
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A configuration with one line that causes a warning, and no running mirror."""
+    """A configuration with one line that causes a warning. No mirror of it runs."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     path = tmp_path / "mm2.properties"
     path.write_text("\n".join([*BASE, "no.such.key = 1"]))

@@ -1,4 +1,4 @@
-"""Every kind of end of a command has its exit code, and errors are one line on stderr."""
+"""Every way in which a command can end has its own exit code. Errors are one line on stderr."""
 
 from __future__ import annotations
 

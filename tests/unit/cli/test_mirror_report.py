@@ -1,4 +1,4 @@
-"""The result of a run: exit code, JSON fields, lines."""
+"""The result of a run of a mirror: its exit code, JSON fields and lines."""
 
 from __future__ import annotations
 

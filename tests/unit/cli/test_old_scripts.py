@@ -1,4 +1,4 @@
-"""The start scripts of both MirrorMakers and `convert`, as called from a shell."""
+"""The start scripts of both MirrorMakers, and `convert`, as users call them from a shell."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ PRINTS_ITS_ARGUMENTS = "printf '%s\\n' \"$@\"\nexit 7\n"
 def a_script(
     name: str, folder: Path, *arguments: str, does: str = PRINTS_ITS_ARGUMENTS, **more: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the script of that name with a stub of `twinlog`. `more`: environment."""
+    """Run the script of that name with a stub of the `twinlog` command. `does`: shell code of the
+    stub. `more`: environment variables.
+    """
     folder.mkdir(exist_ok=True)
     echo = folder / "twinlog"
     echo.write_text(f"#!/bin/sh\n{does}\n")
     echo.chmod(0o755)
-    # users may have a link to the script
+    # users may call the script through a link
     link = folder / name
     link.symlink_to(ROOT / "bin" / name)
     return subprocess.run(

@@ -1,4 +1,4 @@
-"""Pictures of terminals in the docs are self-contained: no external font or image."""
+"""Pictures of terminals in the docs are self-contained: they use no external font or image."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHOWN = [f"{name}-{width}" for name in ("check", "mirror", "status") for width i
 @pytest.mark.parametrize("name", [*SHOWN, "demo"])
 def test_nothing_is_loaded(name: str) -> None:
     text = (FOLDER / f"{name}.svg").read_text(encoding="utf-8")
-    # in its attributes: what a terminal shows may be an address
+    # only in attributes, because the text of a terminal may contain addresses
     attributes = re.sub(r">[^<]*<", "><", text)
     assert re.findall(r"https?://[^\"\s]+", attributes) == ["http://www.w3.org/2000/svg"]
     assert re.findall(r"@font-face|@import|url\(|href=|<image|<script", text) == []

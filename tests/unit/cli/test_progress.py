@@ -1,4 +1,4 @@
-"""The progress of a running mirror in a log and on a terminal."""
+"""The progress of a running mirror, as it is shown in a log and on a terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from twinlog.control.watch.snapshot import FlowSnapshot
 
 
 class Log:
-    """A log, and a clock that the test moves."""
+    """A log of progress lines, with a clock that the test moves."""
 
     def __init__(self, *, once: bool) -> None:
         self.now = 1000.0
@@ -135,8 +135,8 @@ def test_a_start_reports_what_it_waits_for() -> None:
 
 
 def test_records_are_those_of_the_copy_or_are_not_known() -> None:
-    """The number of records copied by this process alone would look as if the copy had lost
-    records.
+    """If the number of copied records is unknown, it is shown as `?`. The number of records that
+    only this process has copied would look as if the copy had lost records.
     """
     behind = partition(records=1951, copied=None, lag=None)
     (row,) = [line for line in shown(flow(behind)).splitlines() if line.startswith("  orders")]
@@ -144,7 +144,9 @@ def test_records_are_those_of_the_copy_or_are_not_known() -> None:
 
 
 def test_lag_of_an_outage_is_the_least_that_waits() -> None:
-    """During an outage the source is not queried and may grow, so the lag is a lower bound."""
+    """During an outage the source is not queried and may grow. So the shown lag is a lower
+    bound.
+    """
     waits = [
         partition(topic, state="RETRYING", lag=500, code="UNREACHABLE", message="B: no answer")
         for topic in ("orders", "payments")
@@ -252,8 +254,8 @@ def test_a_closed_stdout_ends_no_mirror(what: str, caplog: pytest.LogCaptureFixt
         os.close(end)
         stream = os.fdopen(begin, "w")
     with display(once=False, stream=stream) as progress:
-        for name in ("A->B", "A->C", "A->D"):  # a line each
+        for name in ("A->B", "A->C", "A->D"):  # one line each
             progress.update([flow(partition(), flow=name)])
     (said,) = caplog.messages
     assert "the mirror continues" in said
-    stream.close()  # as at the end of a process: what it still held is no failure
+    stream.close()  # closed as at the end of a process, where unwritten data is no failure

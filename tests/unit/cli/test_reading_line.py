@@ -1,4 +1,4 @@
-"""The terminal line with the progress of a long read."""
+"""A line on the terminal shows the progress of a long read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ LONG = "us-east-1->eu-central-1, rechecking the differences"
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], Callable[[], str]]]:
-    """Return a terminal of this width, and its output since the last call."""
+    """A function that opens a terminal of the given width. It returns a function that returns the
+    output since its last call.
+    """
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("COLUMNS", raising=False)
     open_ones: list[int] = []
@@ -75,7 +77,7 @@ def test_the_end_is_shown_however_soon_it_comes(
     with ReadingLine("offsets", count) as reading:
         for done in range(100):
             reading.step("A->B", done, 99)
-        assert written().count("%") <= 3  # and not what lies between
+        assert written().count("%") <= 3  # only some of the steps are shown
         reading.step("B->A", 0, 0)
         assert "100 %, 0 of 0 offsets" in written()
 

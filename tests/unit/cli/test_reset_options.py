@@ -1,4 +1,4 @@
-"""The options of `twinlog offsets reset`, before any broker is queried."""
+"""The options of `twinlog offsets reset` are checked before any broker is queried."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def file(tmp_path: Path) -> str:
     ("options", "said"),
     [
         ((*GROUP, "--to-timestamp", "soon"), '--to-timestamp: "soon" is not a time'),
-        # seconds, which would be 1970: before every record
+        # seconds: as milliseconds, this would be a time in 1970, before every record
         (
             (*GROUP, "--to-timestamp", "1767225600"),
             "--to-timestamp: 1767225600 is not a plausible time",
@@ -55,7 +55,7 @@ def test_invalid_options_are_one_line(
     ("before", "alias", "line", "is_written"),
     [
         (30, "B", "sync.group.offsets.enabled = true", True),
-        (10, "B", "sync.group.offsets.enabled = true", False),  # forward
+        (10, "B", "sync.group.offsets.enabled = true", False),  # moves the group forward
         (30, "A", "sync.group.offsets.enabled = true", False),
         (30, "B", "", False),
         (30, "B", "sync.group.offsets.enabled = true\ngroups.exclude = shop", False),

@@ -1,4 +1,4 @@
-"""Options that select what runs: clusters, single settings, several files."""
+"""Options that select what runs: clusters, single settings, or several files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ XDCR = [
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run a command with arguments in a folder with mm2.properties."""
+    """A function that runs a command with arguments, in a folder that has mm2.properties."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mm2.properties").write_text("\n".join(BASE))
     (tmp_path / "xdcr.properties").write_text("\n".join(XDCR))

@@ -1,5 +1,5 @@
-"""Names and messages of others are neither interpreted by a terminal nor mistaken for Twinlog's
-lines.
+"""Names and messages that other clients have set are neither interpreted by a terminal nor mistaken
+for Twinlog's own lines.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def test_printed_events_are_harmless(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def evil_flow() -> FlowSnapshot:
-    """Return a flow with hostile text in every field that other clients may have set."""
+    """Return a flow with hostile text in every field that other clients can set."""
     bad = partition(
         f"a{EVIL}", state="FAILED", code="X", message=f"no {EVIL}", target_topic=MARKUP, since_ms=1
     )
@@ -155,9 +155,11 @@ def test_tables_of_offsets_are_harmless(
     offset = ResetOffset(topic=EVIL, partition=0, before=1, after=2, start=0, end=9)
     plan = [GroupReset(group=EVIL, offsets=(offset,), topic_ids={})]
     monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
-    monkeypatch.setenv("TERM", "dumb")  # without colors, every escape comes from the data
+    # without colors, all escape sequences would come from the data
+    monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setenv("COLUMNS", "400")
-    monkeypatch.setenv("LINES", "50")  # a dumb terminal has 80 columns unless both are set
+    # a dumb terminal has 80 columns unless both variables are set
+    monkeypatch.setenv("LINES", "50")
     found = TranslatedGroup(offsets=(one,))
     tables.write_all(offsets._translated(found, Flow(EVIL, EVIL), reverse=False))
     tables.write_all(offsets._reset_parts("B: to the log end offsets", plan))

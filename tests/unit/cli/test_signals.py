@@ -1,4 +1,4 @@
-"""The first signal requests a clean shutdown, the second ends the process."""
+"""The first signal requests a clean shutdown. The second signal ends the process immediately."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_signal_in_the_midst_of_a_wait_stops_nothing_permanently() -> None:
 
 @pytest.fixture
 def _interruptible() -> Iterator[None]:
-    """Let commands react to SIGINT, which shells ignore for what runs in the background."""
+    """Make commands react to SIGINT. Shells let processes in the background ignore it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -1,4 +1,4 @@
-"""`status` groups equal partitions, and shows since when."""
+"""`status` shows equal partitions in one row, and the time since when a state lasts."""
 
 from __future__ import annotations
 
@@ -87,7 +87,9 @@ def test_the_flows_problem_is_shown_once() -> None:
 
 
 def test_partitions_that_the_flow_speaks_for_do_not_part_from_the_others() -> None:
-    """In the first seconds of an outage only some partitions of a topic have noticed it."""
+    """At the start of an outage, only some partitions of a topic have noticed it. If their problem
+    is the flow's own, they are still in one row with the others.
+    """
     parts = partition(), partition(number=1, code="UNREACHABLE", message="B: refused")
     away = flow(*parts, state="DEGRADED", reason="B: refused", code="UNREACHABLE")
     assert [one.partitions for one in rows(away)] == ["all 2"]
@@ -119,7 +121,9 @@ def test_a_trouble_says_since_when() -> None:
 
 
 def test_the_lag_before_an_outage_is_a_lower_bound() -> None:
-    """The source is not queried in the meantime, and grows."""
+    """During an outage, the source is not queried and may grow. So the lag from before the outage
+    is shown as a lower bound.
+    """
     away = partition(
         state="RETRYING", lag=500, code="UNREACHABLE", message="B: refused", loss_ms=1000
     )
@@ -139,7 +143,9 @@ def test_the_lag_before_an_outage_is_a_lower_bound() -> None:
 
 
 def test_records_of_unknown_age_are_not_those_of_the_last_0_s() -> None:
-    """As after a start that has copied only some topics, if no mirror runs."""
+    """The age of waiting records is unknown, for example if no mirror runs after a start that has
+    copied only some topics. The age must not be shown as 0 s.
+    """
     parts = partition("payments"), partition(lag=43, lag_ms=None, state="BEHIND")
     text = shown(120, flow(*parts, loss_records=43, loss_ms=0, loss_unknown=1))
     assert "without the source, 43 records would be lost; unknown for 1 partition" in text
@@ -246,7 +252,7 @@ def test_exit_code_for_problems_of_partitions() -> None:
 
 @pytest.fixture
 def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Write a status file as if this process were a mirror."""
+    """Write a status file as if this process were a mirror. Return the configuration file."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     config = tmp_path / "mm2.properties"
     bad = partition("payments", state="FAILED", code="FOREIGN_DATA", message="A.payments-0: no")
@@ -273,7 +279,9 @@ def test_a_running_mirror_is_shown(running: Path, capsys: pytest.CaptureFixture[
 def test_flows_that_no_local_mirror_runs_are_queried(
     running: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The local mirror runs only some flows of the file, because of `--clusters`."""
+    """The mirror on this host runs only some flows of the file, because of `--clusters`. The
+    clusters of the other flows are queried.
+    """
     monkeypatch.setattr(offline_status, "GIVES_UP_S", 0.3)
     running.write_text(
         "clusters = A, B, C\nA.bootstrap.servers = 127.0.0.1:1\nB.bootstrap.servers = 127.0.0.1:2\n"
@@ -290,7 +298,7 @@ def test_flows_that_no_local_mirror_runs_are_queried(
 def test_one_flow_is_shown_and_judged(
     running: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    """A problem of another flow changes neither the output nor the exit code."""
+    """With `--flow`, a problem of another flow changes neither the output nor the exit code."""
     StatusFile(running).write([flow(partition("payments", state="FAILED")), flow(flow="A->C")])
     for arguments in ((), (str(running),)):
         assert run(["status", *arguments, "--flow", "A:B"]) == 1
@@ -322,8 +330,8 @@ def test_one_flow_that_no_local_mirror_runs_is_queried(
 def test_a_leader_and_a_standby_on_one_host_are_one_flow(
     running: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The leader's own numbers are available, so no cluster is queried, and nothing
-    counts twice.
+    """A leader and a standby run on one host. The leader's own numbers are available, so no cluster
+    is queried, and no number counts twice.
     """
     running.write_text(
         "clusters = A, B\nA.bootstrap.servers = 127.0.0.1:1\nB.bootstrap.servers = 127.0.0.1:2\n"
@@ -344,7 +352,7 @@ def test_a_leader_and_a_standby_on_one_host_are_one_flow(
 
 @pytest.mark.parametrize("state", [*FlowState, *PartitionState])
 def test_a_state_has_the_colour_of_how_much_it_matters(state: FlowState | PartitionState) -> None:
-    """States have the same colours as on the page: only errors are red."""
+    """A state has the same color as on the page. Only errors are red."""
     style = {"good": "green", "warn": "yellow", "bad": "red"}[severity_of(state)]
     assert state_style(state) == style
     is_error = "FAILED" in state or state is PartitionState.TAKEN_OVER
@@ -360,7 +368,7 @@ def test_a_mirror_is_silent_when_it_has_not_written_at_its_pace(
     value["written_ms"] -= 20_000
     value["every_ms"] = every_ms
     if every_ms is None:
-        del value["every_ms"]  # an earlier release
+        del value["every_ms"]  # earlier releases do not write it
     file.write_text(json.dumps(value))
     assert run(["status", str(running)]) == 1, "a partition of it has failed"
     assert ("silent for 20 s" in capsys.readouterr().out) == is_written

@@ -1,4 +1,4 @@
-"""Queries of clusters that do not respond end in time, with a message."""
+"""If clusters do not respond, commands that query them end in time with a message."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from twinlog.cli.main import run
 from twinlog.sandbox.layout import free_ports
 
 SOON_S = 10.0
-"""Far less than the minute for which a silent cluster is waited for."""
+"""Time limit in seconds, far below the minute after which a silent cluster is given up."""
 
 
 @pytest.fixture
 def nobody(tmp_path: Path) -> Path:
-    """Two flows between clusters at whose addresses no process listens."""
+    """A configuration of two flows between clusters at whose addresses no process listens."""
     one, two, three = free_ports(3)
     path = tmp_path / "mm2.properties"
     path.write_text(
@@ -32,7 +32,7 @@ def nobody(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def frozen(tmp_path: Path) -> Iterator[Path]:
-    """Clusters whose hosts accept connections and never respond."""
+    """A configuration of clusters whose hosts accept connections but never respond."""
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("", 0)) as two:
         ports = [each.getsockname()[1] for each in (one, two)]
         path = tmp_path / "mm2.properties"

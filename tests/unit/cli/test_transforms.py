@@ -74,7 +74,9 @@ def test_a_trial_that_cannot_begin(
 def test_a_trial_of_a_cluster_that_cannot_be_reached(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The command ends before Spark starts. No process listens at port 1."""
+    """The cluster is unreachable, because no process listens at port 1. The trial fails before
+    Spark is started.
+    """
     assert run(["transform", "try", str(file), "--topic", "orders", "--format", "json"]) == 1
     (error,) = json.loads(capsys.readouterr().out)["errors"]
     assert error["code"] == "UNREACHABLE"

@@ -1,4 +1,4 @@
-"""Traps of Java's properties cause warnings, and secrets are never shown."""
+"""Traps of Java's properties format cause warnings, and secrets are never printed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ LOGIN = f'A.sasl.jaas.config = {MODULE} required username="me" password="s3cr3t-
 def said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Said:
-    """Return the output of a command for a file with these lines after four others."""
+    """Return a function that returns a command's output for a file with these lines, which follow
+    four others.
+    """
     monkeypatch.setenv("COLUMNS", WIDE)
 
     def of(command: str, *lines: str) -> str:
@@ -38,7 +40,7 @@ def said(
 
 
 WIDE = "400"
-"""Terminal width at which no name is broken."""
+"""A terminal width at which no name is broken into two lines."""
 
 COMMANDS = ("check", "check --explain", "check --quiet")
 

@@ -1,6 +1,4 @@
-"""The output of commands and of a mirror for a cluster that rejects the login, or
-does not exist.
-"""
+"""What commands and a mirror print if a cluster rejects the login or does not exist."""
 
 from __future__ import annotations
 
@@ -27,7 +25,9 @@ def refusing_port() -> Iterator[int]:
 
 @pytest.fixture
 def file(tmp_path: Path, refusing_port: int) -> Path:
-    """A rejects the login, and no process listens at the address of B."""
+    """A configuration in which cluster A rejects the login, and no process listens at B's
+    address.
+    """
     path = tmp_path / "mm2.properties"
     path.write_text(
         f"clusters = A, B\nA.bootstrap.servers = 127.0.0.1:{refusing_port}\n"
@@ -140,7 +140,9 @@ def test_a_token_endpoint_that_is_not_there(
     *,
     is_in_jaas: bool,
 ) -> None:
-    """The brokers respond, so their addresses are not the cause."""
+    """The token endpoint does not exist, but the brokers respond. The message names the endpoint
+    and not the brokers' addresses.
+    """
     endpoint, key = "http://127.0.0.1:1/token", "sasl.oauthbearer.token.endpoint.url"
     handler = "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler"
     login, more = 'clientId="c" clientSecret="hunter2"', f"A.{key} = {endpoint}"

@@ -1,4 +1,4 @@
-"""Settings without effect are printed by `check`, and logged by `mirror`."""
+"""Settings without effect are printed by `check` and logged by `mirror`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TASKS = "spec.mirrors[0].checkpointConnector.tasksMax"
 
 @pytest.fixture(params=["properties", "resource"])
 def case(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, list[str]]:
-    """A file, and the keys of its lines that have no effect."""
+    """A configuration file, and the keys of its lines that have no effect."""
     if request.param == "resource":
         file = tmp_path / "mirror.yaml"
         file.write_text(RESOURCE)

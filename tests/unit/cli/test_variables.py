@@ -1,4 +1,6 @@
-"""Options from the environment count like those on the command line. Errors name the variable."""
+"""Options from the environment have the same effect as on the command line. Errors name the
+variable.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ def file(tmp_path: Path) -> str:
 
 
 def variables(group: click.Group, context: click.Context) -> Iterator[str]:
-    """Return the variable of every option of every command."""
+    """Yield the environment variable of every option of every command."""
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         assert command is not None
@@ -77,7 +79,7 @@ def test_names_that_are_no_options_change_nothing(
 
 
 def explained(file: str, capsys: pytest.CaptureFixture[str]) -> dict[str, tuple[str, str]]:
-    """Return by key its value, and its origin."""
+    """Return the value and the origin of each key."""
     assert run(["check", file, "--explain", "--format", "json"]) == 0
     (flow,) = json.loads(capsys.readouterr().out)["explained"]
     return {one["key"]: (one["value"], one["file"]) for one in flow["keys"]}
@@ -200,7 +202,9 @@ def test_variables_of_mirror_maker_are_not_misspelt_ones_of_mirror(
 def test_variables_that_kubernetes_makes_of_a_service_are_nobodys_options(
     end: str, file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Kubernetes sets them in every pod beside a service `twinlog-mirror`."""
+    """In every pod next to a service `twinlog-mirror`, Kubernetes sets variables that look like
+    Twinlog's options. They must be ignored.
+    """
     monkeypatch.setenv(f"TWINLOG_MIRROR_{end}", "tcp://10.0.0.1:9405")
     assert run(["mirror", file, "--listen", "nowhere"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -209,7 +213,7 @@ def test_variables_that_kubernetes_makes_of_a_service_are_nobodys_options(
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file with the flow C->D, to which TWINLOG_CONFIG is set."""
+    """A file with the flow C->D, which is set as TWINLOG_CONFIG."""
     path = tmp_path / "named.properties"
     path.write_text("\n".join(BASE).replace("A", "C").replace("B", "D"))
     monkeypatch.setenv("TWINLOG_CONFIG", str(path))

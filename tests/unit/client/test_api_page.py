@@ -1,4 +1,4 @@
-"""docs/api.md has the whole Python API, and the imports of its example work."""
+"""docs/api.md describes the whole Python API, and the imports of its example work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chains of clusters from the names of heartbeats topics."""
+"""Chains of clusters are derived from the names of heartbeats topics."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def test_the_shortest_way_counts() -> None:
 
 
 def test_a_chain_ends_where_a_cluster_comes_again() -> None:
-    """Under the identity policy a topic would come from the same cluster forever."""
+    """A chain ends at a cluster that occurs again. Under the identity policy, a topic would
+    otherwise come from the same cluster forever.
+    """
     assert list(chain(IDENTITY, "orders")) == ["us"]
     assert hops(IDENTITY, "orders", "eu") == -1
     assert list(chain(DEFAULT, "a.b.a.heartbeats")) == ["a", "b"]

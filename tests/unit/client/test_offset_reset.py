@@ -1,4 +1,4 @@
-"""The offsets of a reset, and its result if single partitions are rejected."""
+"""The offsets that a reset sets, and its result if single partitions are rejected."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ def test_time_is_where_the_broker_found_it() -> None:
     ("log", "expected"),
     [
         (LOG, (20, Fit.AS_ASKED)),
-        (ResetBounds(start=30, end=50), (30, Fit.AT_START)),  # retention took what was before
+        # retention has deleted the earlier records
+        (ResetBounds(start=30, end=50), (30, Fit.AT_START)),
         (ResetBounds(start=0, end=15), (15, Fit.AT_END)),
     ],
     ids=["same", "shorter", "truncated"],

@@ -1,4 +1,6 @@
-"""The quarantine topic gets each record once, whoever writes to it in between. Without brokers."""
+"""The quarantine topic gets each record once, even if another command writes to it at the same
+time. The log is in memory.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ HOME = TopicPartition("quarantine", 0)
 TP = TopicPartition("orders", 0)
 RECORD = Record(offset=11, timestamp=5, key=b"k", value=b"v", headers=())
 STEPS = 8
-"""More steps than the queries and writes of an undisturbed command."""
+"""More steps than an undisturbed command has queries and writes."""
 
 
 def wanted(skip: Skip) -> WantedSkip:
@@ -47,7 +49,9 @@ ONE = wanted(Skip(first=11, next=12))
 
 
 class Log:
-    """A partition, and its leader's state. The other command's request arrives at a given step."""
+    """A partition and the state of its leader. The request of another command arrives at a given
+    step.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, others_step: int, *, deleted: int) -> None:
         self.batches, self.next_sequence, self.start = list[bytes](), deleted, deleted
@@ -74,13 +78,13 @@ class Log:
     def _step(self) -> None:
         self._steps -= 1
         if not self._steps:
-            with suppress(BrokerRefused):  # that command looks again
+            with suppress(BrokerRefused):  # the other command would query the log again
                 self._append(self._other)
 
     def _append(self, batch: bytes) -> None:
         ((header, _),) = read_headers(memoryview(batch))
         if header.base_sequence == self.next_sequence - 1:
-            return  # a repeat
+            return  # a repeat, which is not appended
         if header.base_sequence != self.next_sequence:
             raise BrokerRefused("no", kafka_error=OUT_OF_ORDER_SEQUENCE_NUMBER)
         at = self.start + len(self.batches)
@@ -130,8 +134,8 @@ def test_of_two_commands_that_put_the_same_record_one_does(
 def test_of_several_batches_that_are_left_out_as_a_whole_each_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The batch that the target rejected as corrupt was joined from small source batches, each of
-    which is kept.
+    """The target rejected a batch that was joined from several small source batches as corrupt. All
+    of these source batches are left out, and each is written to the quarantine topic.
     """
     held = [
         bytes(

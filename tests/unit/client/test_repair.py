@@ -1,4 +1,4 @@
-"""The remote topics of a repair plan. Without brokers."""
+"""The remote topics of a repair plan, without brokers."""
 
 from __future__ import annotations
 

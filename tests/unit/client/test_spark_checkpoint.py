@@ -1,4 +1,6 @@
-"""The files of a checkpoint that determine where a query resumes, and how they are rewritten."""
+"""The files of a Spark checkpoint that determine where a query resumes, and how they are
+rewritten.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ OTHER = '{"logOffset":4}'
 
 
 class Tenfold(FlowTranslation):
-    """Translates each offset of `orders` to its tenfold, up to 30. Nothing else was copied."""
+    """Multiplies each offset of `orders` by ten, up to 30. Nothing else was copied."""
 
     def __init__(self) -> None:
         pass
@@ -65,7 +67,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def rewritten(old: Path, *, may_repeat: bool = False) -> dict[str, bytes]:
-    """Return the content of `new`."""
+    """Rewrite the checkpoint to the folder `new`, and return the content of the files in `new`."""
     new = old.with_name("new")
     rewrite_checkpoint(Tenfold(), FLOW, old, new, may_repeat=may_repeat)
     return files(new)
@@ -84,7 +86,9 @@ def test_the_newest_offsets_are_where_it_resumes(tmp_path: Path) -> None:
 
 
 def test_a_micro_batch_that_is_repeated_has_its_rows(tmp_path: Path) -> None:
-    """The start and the end of a repeated micro-batch are translated, so it has the same rows."""
+    """The start and the end of a micro-batch that Spark will repeat are both translated, so it has
+    the same rows.
+    """
     old = checkpoint(tmp_path, {4: kafka(p0=3), 5: kafka(p0=7, p1=2)}, committed=4)
     new = rewritten(old)
     assert new["offsets/4"].decode().splitlines()[2] == '{"A.orders":{"0":30}}'

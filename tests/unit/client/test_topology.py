@@ -1,4 +1,4 @@
-"""Flows and hops from names and records of heartbeats topics."""
+"""Flows and hops are derived from the names and the records of heartbeats topics."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def test_records_tell_when_a_flow_was_last_alive() -> None:
 
 
 def test_a_flow_that_only_beats_is_no_way() -> None:
-    """MirrorMaker 2's B->A writes heartbeats to A although only A->B is enabled. B gets them
-    through A.
+    """MirrorMaker 2 writes heartbeats for B->A to A although only A->B is enabled, and B gets them
+    through A. Such a flow copies nothing, so it is not counted as a path.
     """
     seen = topology(POLICY, "B", ["heartbeats", "A.heartbeats"], {Flow("B", "A"): 5})
     assert [one.alias for one in seen.clusters] == ["A"]

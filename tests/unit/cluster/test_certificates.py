@@ -41,7 +41,7 @@ def end_of(issued: Issued) -> int:
         (CA.pem + NEXT_CA.pem, CA, NEXT_CA),
         (NEXT_CA.pem + CA.pem, CA, NEXT_CA),
     ],
-    ids=["one", "in-order", "reversed"],  # the texts differ from process to process
+    ids=["one", "in-order", "reversed"],  # explicit IDs, because the texts differ between processes
 )
 def test_earliest_expiry_of_a_truststore_is_reported(pem: str, first: Issued, last: Issued) -> None:
     (found,) = certificate_ends([entered_with(ca_pem=pem)])
@@ -104,7 +104,7 @@ def an_end(in_days: float, last_in_days: float | None = None) -> CertificateEnd:
         (an_end(0), Ending.SOON),
         (an_end(-0.1), Ending.OVER),
         (an_end(13, 300), Ending.SOON),
-        (an_end(-1, 300), Ending.SOON),  # during a change of issuers, the other one is valid
+        (an_end(-1, 300), Ending.SOON),  # while issuers are changed, the other certificate is valid
         (an_end(-2, -1), Ending.OVER),
     ],
 )

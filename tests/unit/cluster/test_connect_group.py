@@ -1,4 +1,4 @@
-"""Which connectors the workers of Kafka Connect run, according to their group."""
+"""Which connectors the workers of Kafka Connect run, according to the workers' group."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from twinlog.cluster.groups.group_members import group_of
 
-# written by a MirrorMaker 2 of Kafka 4.3 in dedicated mode; only the worker's name is shortened
+# written by MirrorMaker 2 of Kafka 4.3 in dedicated mode; only the worker's name was shortened
 WORKER = b"\x00\x06worker"
 METADATA = (
     b"\x00\x02\x00\x07NOTUSED\x00\x00\x00\x00\x00\x00\x00\n\x00\x00\x00\x91"

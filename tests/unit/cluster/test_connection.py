@@ -1,4 +1,4 @@
-"""How connections fail at peers that are silent, gone, or not Kafka."""
+"""How connections fail if a peer is silent, is gone, or is not Kafka."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ def test_peer_that_does_not_use_kafkas_protocol(
 
 
 def claiming(size: int, *, answers_handshake: bool) -> Peer:
-    """A broker with SASL that announces this response size to the handshake or the first token."""
+    """A broker with SASL that announces a response of this size, to the handshake or to the first
+    token.
+    """
 
     def behave(sock: socket.socket) -> None:
         def correlation_id() -> int:
@@ -89,7 +91,9 @@ def claiming(size: int, *, answers_handshake: bool) -> Peer:
 
 @pytest.mark.parametrize("answers_handshake", [False, True])
 def test_a_large_size_before_authentication_allocates_no_memory(answers_handshake: bool) -> None:
-    """Otherwise four bytes of any server would make the client allocate half a gigabyte."""
+    """A peer announces a large response before the authentication, and no memory is allocated for
+    it. Otherwise four bytes of any server would make the client allocate half a gigabyte.
+    """
     login = "org.apache.kafka.common.security.plain.PlainLoginModule"
     security = load_security(
         {
@@ -136,7 +140,9 @@ IMPOSSIBLE = [
 def test_impossible_address_is_an_error_of_the_connection(
     host: str, port: int, protocol: str
 ) -> None:
-    """For such addresses, Python raises UnicodeError, ValueError or OverflowError."""
+    """An invalid address is reported as an error of the connection, although Python raises
+    UnicodeError, ValueError or OverflowError.
+    """
     security = load_security({"security.protocol": protocol}, where="A")
     settings = ClusterSettings(alias="A", bootstrap=((host, port),), security=security)
     with ClusterClient(settings, refused_s=0.0) as client, pytest.raises(Refused) as caught:
@@ -218,7 +224,9 @@ STEPS = 20
 
 
 def slow(step_s: float, steps: int = STEPS) -> Peer:
-    """A broker behind a slow line: its Metadata comes in 20 parts, or as many of them as given."""
+    """A broker on a slow line. Its Metadata response arrives in 20 parts, of which only the first
+    `steps` are sent.
+    """
 
     def behave(sock: socket.socket) -> None:
         def answer(body: bytes) -> bytes:
@@ -235,14 +243,14 @@ def slow(step_s: float, steps: int = STEPS) -> Peer:
         size = -(-len(frame) // STEPS)
         with suppress(OSError):
             for at in range(0, steps * size, size):
-                time.sleep(step_s)  # the pace of the line
+                time.sleep(step_s)  # the speed of the line
                 sock.sendall(frame[at : at + size])
 
     return behave
 
 
 IMPATIENT = replace(CALL_PATIENCE, uniform=lambda *_: 1e9)
-"""Patience for a single attempt."""
+"""Patience for only one attempt."""
 
 
 def slow_client(port: int, request_timeout_ms: int) -> ClusterClient:
@@ -254,7 +262,9 @@ def slow_client(port: int, request_timeout_ms: int) -> ClusterClient:
 
 @pytest.fixture
 def silent_s(monkeypatch: pytest.MonkeyPatch) -> float:
-    """How long a broker may send nothing of its Metadata, instead of 5 s."""
+    """Set the time during which a broker may send nothing of its Metadata response to 0.4 s instead
+    of 5 s. Return it.
+    """
     monkeypatch.setattr("twinlog.cluster.client.METADATA_TIMEOUT_S", 0.4)
     return 0.4
 
@@ -347,7 +357,9 @@ def test_refused_login_names_address_mechanism_line_and_likely_cause(
 
 
 def test_listener_that_expects_a_login_is_named() -> None:
-    """Such a listener closes the connection at the first request that needs a login."""
+    """A listener that requires a login closes the connection at the first other request. The
+    message says so.
+    """
 
     def behave(sock: socket.socket) -> None:
         apis = struct.pack(">hi", 0, 1) + struct.pack(">hhh", 3, 4, 4)

@@ -1,4 +1,4 @@
-"""Group messages that the client library lacks, compared with bytes written by hand."""
+"""Group messages that the client library lacks equal bytes that were written by hand."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from twinlog.cluster.net import protocol
 from twinlog.errors import CorruptData
 
 HEAD = b"\0\0\0\7" + b"\0\1c" + b"\0"
-"""The header after key and version: correlation ID 7, client c, no tags."""
+"""The rest of a header after key and version: correlation ID 7, client "c", no tags."""
 
 TOPIC_ID = bytes(range(16))
 PARTITION = b"\2" + b"\0\0\0\3" + b"\0\0\0\0\0\0\1\1" + b"\0\0\0\5"
-"""One partition: number 3, starts at 257, leader epoch 5."""
+"""One partition: number 3, start offset 257, leader epoch 5."""
 LAG = b"\0\0\0\0\0\0\0\2"
 NO_ERROR = b"\0\0" + b"\0" + b"\0"
 
@@ -28,7 +28,7 @@ def sized(frame: bytes) -> bytes:
 def test_requests_have_these_bytes() -> None:
     of_group = DescribeShareGroupOffsetsRequest.DescribedGroup
     describe = DescribeShareGroupOffsetsRequest(groups=[of_group(group_id="g", topics=None)])
-    group = b"\2" + b"\2g" + b"\0" + b"\0"  # one, its name, all topics, no tags
+    group = b"\2" + b"\2g" + b"\0" + b"\0"  # one group, its name, all topics, no tags
     for version in (0, 1):
         expected = sized(b"\0\x5a\0" + bytes([version]) + HEAD + group + b"\0")
         assert protocol.encode_request(describe, version, 7, "c") == expected
@@ -76,7 +76,7 @@ def test_members_of_a_group_are_decoded(number: int) -> None:
     assigned = b"\2" + TOPIC_ID + b"\2t" + b"\2" + b"\0\0\0\3" + b"\0" + b"\0"
     member = b"\2m" + (b"" if is_share else b"\0") + b"\0" + b"\0\0\0\1" + b"\5shop" + b"\3/h"
     member += b"\2\2t" + (b"" if is_share else b"\0") + assigned
-    member += b"" if is_share else assigned + b"\1"  # its type, from version 1 on
+    member += b"" if is_share else assigned + b"\1"  # the assignment's type, from version 1 on
     members = b"\2" + member + b"\0"
     group = b"\0\0\0" + b"\2g" + b"\7Stable" + b"\0\0\0\1" * 2 + b"\2u" + members
     body = b"\0\0\0\0" + b"\2" + group + b"\0\0\0\0" + b"\0" + b"\0"

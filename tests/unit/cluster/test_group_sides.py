@@ -1,4 +1,6 @@
-"""The state of a group on one cluster, also if it is missing or may not be described."""
+"""The state of a group on one cluster, also if the group does not exist or the user is not
+permitted to describe it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Responses of a connection that breaks or sends invalid bytes, and quotas."""
+"""Responses on a connection that breaks or gets invalid bytes, and quotas."""
 
 from __future__ import annotations
 
@@ -71,8 +71,10 @@ def test_responses_before_the_end_are_returned_before_the_error(peer: Peer, cut:
 
 
 def test_the_reason_of_a_broken_connection_is_text(peer: Peer) -> None:
-    """The text has no error number in brackets, because brackets contain a code."""
-    peer.sock.close()  # with questions that it has not read
+    """The reason of a broken connection has no error number in brackets, because brackets contain a
+    code.
+    """
+    peer.sock.close()  # closed with unread requests
     with pytest.raises(Disconnected, match=r"broke: connection reset by peer \[DISCONNECTED\]$"):
         peer.received()
     peer.hot.submit(0, 9, [b"question"], "d")
@@ -85,8 +87,8 @@ def test_the_reason_of_a_broken_connection_is_text(peer: Peer) -> None:
     [
         struct.pack(">i", -1),
         struct.pack(">i", 1 << 30),
-        struct.pack(">iib", 5, 77, 0),  # the answer to another question
-        struct.pack(">iib", 5, 2, 9),  # a header that we cannot read
+        struct.pack(">iib", 5, 77, 0),  # the response to another request
+        struct.pack(">iib", 5, 2, 9),  # a header that this client cannot read
     ],
 )
 def test_answers_before_nonsense_are_given_and_nothing_counts_as_answered_by_it(

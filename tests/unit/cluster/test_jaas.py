@@ -1,4 +1,6 @@
-"""JAAS configurations as Kafka's JaasConfig reads them. Accepted cases were run through it."""
+"""JAAS configurations are parsed as by Kafka's JaasConfig, with which the accepted cases were
+tested.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which modules of the client library are loaded, and what an application can import."""
+"""Which modules of the client library are imported, and which of them an application can import."""
 
 from __future__ import annotations
 

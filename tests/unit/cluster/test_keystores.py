@@ -1,4 +1,6 @@
-"""Stores written by keytool, OpenSSL and the JVM, with and without passwords, and damaged."""
+"""Key stores that keytool, OpenSSL and the JVM have written, with and without passwords, and
+damaged ones.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ def _keytool() -> str | None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Stores that keytool wrote. JREs and JDKs have keytool."""
+    """A folder with stores that keytool has written. JREs and JDKs have keytool."""
     keytool = _keytool()
     if keytool is None:
         pytest.skip("no keytool on this machine")
@@ -202,7 +204,8 @@ def test_pem_file_with_another_store_type() -> None:
         keystores.trusted_from_store(shared_authority().pem.encode(), None)
 
 
-# not the encrypted PKCS#12 files: a flipped bit there may ask for billions of hash rounds
+# without the encrypted PKCS#12 files, because a flipped bit in them may demand billions of hash
+# rounds
 @settings(deadline=None)
 @given(data=st.data())
 def test_damaged_files_are_rejected_with_a_reason(folder: Path, data: st.DataObject) -> None:

@@ -1,4 +1,4 @@
-"""Responses that several threads decode at the same time, each for the first time."""
+"""Several threads decode responses at the same time, each for the first time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_first_responses_of_a_kind_are_decoded_one_at_a_time() -> None:
 
     with ThreadPoolExecutor(THREADS) as pool:
         for _ in range(TIMES):
-            # as in a process that has just begun
+            # the state of a process that has just started
             MetadataResponse._struct._compiled_encoders.clear()
             MetadataResponse._struct._data_class = weakref.proxy(MetadataResponse)
             protocol._decoded.clear()

@@ -1,4 +1,6 @@
-"""Key files that change under the same path: which content new connections use, and log lines."""
+"""Key files that are replaced under the same path: which content new connections use, and what is
+logged.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ OLD, NEW = (shared_authority().issue(name) for name in ("old", "new"))
 
 
 class Keys:
-    """A keystore and a truststore in PEM, and the object that follows them."""
+    """A keystore and a truststore in PEM, and the object that detects their changes."""
 
     def __init__(self, folder: Path) -> None:
         self.identity, self.trust = folder / "me.pem", folder / "ca.pem"
@@ -77,14 +79,14 @@ def by_rename(path: Path) -> None:
 
 
 def by_rename_with_the_old_time(path: Path) -> None:
-    """Replace a file like `cp -p` and some backup tools."""
+    """Replace a file and preserve its modification time, as `cp -p` and some backup tools do."""
     before = path.stat()
     by_rename(path)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 def by_link(path: Path) -> None:
-    """Replace a file like Kubernetes: by a link to another folder."""
+    """Replace a file by a link to a file in another folder, as Kubernetes does."""
     data = path.parent / "..data"
     data.mkdir()
     (data / path.name).write_text(pem_of(NEW))
@@ -193,7 +195,7 @@ def test_files_of_config_providers_are_followed(
     folder.mkdir()
 
     def write(issued: Issued) -> None:
-        if kind == "DirectoryConfigProvider":  # two files, as Strimzi's operator has them
+        if kind == "DirectoryConfigProvider":  # two files, as Strimzi's operator creates them
             (folder / "user.key").write_text(issued.key_pem)
             (folder / "user.crt").write_text(issued.pem)
         else:
@@ -273,7 +275,7 @@ def test_the_truststore_of_a_token_endpoint_is_among_the_files(tmp_path: Path) -
 
 
 class Clock:
-    """A clock that only the test moves."""
+    """A clock that moves only when the test moves it."""
 
     def __init__(self) -> None:
         self.now = 1000.0

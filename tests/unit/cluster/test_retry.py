@@ -1,4 +1,4 @@
-"""Retries: growing pauses with full jitter, a deadline, and errors that are not retried."""
+"""Retries with growing pauses and full jitter, a deadline, and errors that are not retried."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from twinlog.errors import AuthenticationFailed, Disconnected, TwinlogError, Unr
 
 
 class Time:
-    """A clock that advances only by calls of `sleep`."""
+    """A clock that moves only by calls of `sleep`."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -34,7 +34,7 @@ def patience(time: Time, **backoff: int) -> Patience:
 
 
 def failing(times: int, error: TwinlogError) -> Callable[[], str]:
-    """Return an operation that fails this many times before it succeeds."""
+    """Return an operation that raises the error `times` times before it succeeds."""
     left = times
 
     def operation() -> str:

@@ -1,4 +1,4 @@
-"""The number of requests in flight on links of any length and rate."""
+"""The number of requests in flight, on links of any length and rate."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ SIZE = 2 << 20
 
 
 def rates(trip_s: float, bytes_per_s: float, *, most: int = 64) -> tuple[float, float]:
-    """Return the share of the link that requests of SIZE bytes use, and the longest response time
-    in round trips, both after a while.
+    """Return the share of the link's rate that requests of SIZE bytes use after a while, and the
+    longest response time in round trips.
     """
     window = RequestsInFlight(2, most)
     now = free_at = 0.0
-    in_flight: deque[tuple[float, float]] = deque()  # sent, arrives
+    in_flight: deque[tuple[float, float]] = deque()  # (time sent, time of arrival)
     passed, longest, began = 0, 0.0, 0.0
     for number in range(3_000):
         while len(in_flight) < window.size:

@@ -1,4 +1,6 @@
-"""Java's security keys as settings: accepted and rejected values, and hidden secrets."""
+"""Java's security keys are converted to settings: accepted values, rejected values, and hidden
+secrets.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def sasl_problem(mechanism: str, jaas: str, **others: str) -> str:
 
 @pytest.fixture
 def stores(tmp_path: Path) -> Path:
-    """ca.pem, me.pem (key and chain), ca.p12, me.p12; the password is "secret"."""
+    """A folder with the files ca.pem, me.pem (key and chain), me-locked.pem, ca.p12 and me.p12.
+    Their password is "secret".
+    """
     leaf = shared_authority().issue("me")
     (tmp_path / "ca.pem").write_text(shared_authority().pem)
     (tmp_path / "me.pem").write_text(leaf.key_pem + leaf.pem)
@@ -416,7 +420,9 @@ class TestOAuth:
 
     @pytest.mark.parametrize("shaded", ["", "kafkashaded."])
     def test_classes_of_databricks(self, shaded: str) -> None:
-        """Class names of Databricks' clients have a prefix, which has no effect."""
+        """In Databricks' clients, class names have a prefix. They mean the same as Kafka's own
+        classes.
+        """
         password = 'username="u" password="p";'
         for mechanism, module in (("PLAIN", PLAIN_MODULE), ("SCRAM-SHA-512", SCRAM_MODULE)):
             found = sasl(mechanism, f"{shaded}{module} required {password}")

@@ -1,4 +1,6 @@
-"""Tokens: requests as Java sends them, their failures, and when a token is kept or renewed."""
+"""OAuth tokens: requests as Java sends them, their failures, and when a token is kept or
+renewed.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ from twinlog.errors import AuthenticationFailed, ConfigError, Unreachable
 
 NOW = 1_000_000.0
 LENGTHS = [first + 9 * at for first in (160, 163, 166) for at in range(5)]
-"""Lengths of a text before a secret. The text is cut at each part of the secret."""
+"""Lengths of a text before a secret, chosen so that the text is truncated within each part of the
+secret.
+"""
 
 
 def jwt(**claims: object) -> str:
@@ -40,7 +44,7 @@ def jwt(**claims: object) -> str:
 
 @dataclass
 class Endpoint:
-    """A token endpoint with prepared responses, which records its requests."""
+    """A token endpoint that returns prepared responses and records its requests."""
 
     url: str = ""
     status: int = 200
@@ -60,7 +64,8 @@ class Endpoint:
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
     monkeypatch.setenv("no_proxy", "*")
-    # http here, and a context for https reads all certificates of the machine: 30 ms per request
+    # The tests use http. A context for https would read all certificates of the machine, which
+    # takes 30 ms per request.
     monkeypatch.setattr(oauth, "_context", lambda _: None)
     endpoint = Endpoint()
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(endpoint))
@@ -218,7 +223,7 @@ def test_certificate_of_the_endpoint_is_checked(
 
 
 class Clockwork:
-    """A clock and an endpoint that the test controls."""
+    """A clock and a token endpoint that the test controls."""
 
     def __init__(self) -> None:
         self.now = NOW
@@ -331,7 +336,7 @@ def test_unsecured_token() -> None:
 
 
 class TestAllowedAddresses:
-    """The user who starts the process can restrict the addresses in a file."""
+    """The user who starts the process can restrict the addresses that a file may contain."""
 
     LOGIN = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
 

@@ -1,4 +1,4 @@
-"""SASL messages byte by byte: the RFCs' examples, and brokers that misbehave."""
+"""SASL messages byte by byte: the examples of the RFCs, and brokers that misbehave."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def failure(settings: SecuritySettings, exchange: Callable[[bytes], bytes]) -> s
 
 
 def accepting() -> tuple[list[bytes], Callable[[bytes], bytes]]:
-    """Return a broker that accepts everything, and the list of its messages."""
+    """Return the list of received messages, and a broker that accepts every message and adds it to
+    the list.
+    """
     received: list[bytes] = []
 
     def exchange(message: bytes) -> bytes:
@@ -50,7 +52,7 @@ def accepting() -> tuple[list[bytes], Callable[[bytes], bytes]]:
 
 
 class ScramServer:
-    """The broker's side for one user, implemented independently of `sasl.py`."""
+    """The broker's side of SCRAM for one user, implemented independently of `sasl.py`."""
 
     def __init__(
         self, mechanism: str, username: str, password: str, iterations: int = 4096

@@ -1,4 +1,6 @@
-"""Handshakes with a small TLS server: trusted and rejected certificates, and messages."""
+"""Handshakes with a small TLS server: trusted certificates, rejected certificates, and the messages
+about them.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ LOCAL = ("localhost", "127.0.0.1", "::1")
 
 @contextmanager
 def serving(answer: Callable[[socket.socket], object]) -> Iterator[socket.socket]:
-    """Yield a connected client socket, whose other end is handled in a thread."""
+    """Yield a connected client socket. `answer` handles its other end in a thread."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def run() -> None:
@@ -48,7 +50,7 @@ def serving(answer: Callable[[socket.socket], object]) -> Iterator[socket.socket
 def tls_server(
     tmp_path: Path,
 ) -> Callable[..., AbstractContextManager[socket.socket]]:
-    """A TLS server with this certificate, which echoes one byte."""
+    """A function that starts a TLS server with a given certificate. The server echoes one byte."""
 
     def start(
         issued: Issued,
@@ -81,7 +83,7 @@ Server = Callable[..., AbstractContextManager[socket.socket]]
 
 
 def talk(sock: socket.socket, settings: SecuritySettings, host: str = "localhost") -> ssl.SSLSocket:
-    """Do a handshake, send one byte and receive it."""
+    """Do a handshake, send one byte, and receive it again."""
     secured = wrap_socket(sock, host, settings)
     assert isinstance(secured, ssl.SSLSocket)
     with secured:
@@ -192,7 +194,8 @@ def test_client_certificate_is_missing_or_rejected(
     with tls_server(server, client_trust=shared_authority().pem, setup=cap) as sock:
         try:
             secured = wrap_socket(sock, "localhost", settings)
-            with secured, pytest.raises(OSError) as caught:  # TLS 1.3: the first read tells
+            # with TLS 1.3, only the first read reports the rejection
+            with secured, pytest.raises(OSError) as caught:
                 secured.recv(1)
             error = explain_tls_error(caught.value, "localhost", settings)
         except ClusterError as refused:

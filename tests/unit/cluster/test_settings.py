@@ -1,4 +1,4 @@
-"""Bootstrap addresses as users write them."""
+"""Bootstrap addresses in the forms in which users write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The blocking client under a quota: it waits, and reads everything."""
+"""The blocking client under a quota waits, and reads everything."""
 
 from __future__ import annotations
 
@@ -35,11 +35,12 @@ def batch(offset: int) -> bytes:
 
 @dataclass
 class Quota:
-    """A broker with logs of batches of one record, and a quota in bytes per second, averaged over
-    ten.
+    """A broker with logs of batches of one record each, and a quota in bytes per second, which it
+    averages over ten seconds.
 
-    It answers as Kafka's does: with no topic at all where the answer does not fit into what is left
-    (`ClientQuotaManager`, `FetchContext.getThrottledResponse`), then mutes the connection.
+    It responds as Kafka's brokers do: if the response would exceed the rest of the quota, the
+    response has no topics (`ClientQuotaManager`, `FetchContext.getThrottledResponse`). Then it
+    mutes the connection.
     """
 
     bytes_s: float
@@ -91,7 +92,7 @@ class Quota:
 
 
 class OneBroker(ClusterClient):
-    """A client whose only broker is in memory, and whose only connection the broker may mute."""
+    """A client whose only broker is in memory. The broker can mute the only connection."""
 
     def __init__(self, quota: Quota, partitions: int = 1) -> None:
         self.quota = quota

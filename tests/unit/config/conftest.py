@@ -1,4 +1,4 @@
-"""A loader that writes into the test's own folder."""
+"""A fixture that loads configurations from the test's own folder."""
 
 from __future__ import annotations
 

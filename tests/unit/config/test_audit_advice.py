@@ -1,4 +1,4 @@
-"""A key or value that a message recommends is accepted."""
+"""Every key or value that a message recommends is accepted."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ MISSPELT: tuple[Callable[[str], str], ...] = (
 
 
 def said(key: str) -> str | None:
-    """Return the warning about a key without effect, or None if it is accepted."""
-    # no class that is warned of under any key
+    """Return the warning about a key without effect, or None if the key is accepted."""
+    # a class that causes no warning under any key
     value = "org.apache.kafka.connect.converters.ByteArrayConverter"
     raw = Settings({key: Setting(key=key, value=value, file="f", line=1)})
     try:
@@ -86,7 +86,8 @@ def advised(message: str) -> list[str]:
 @pytest.mark.parametrize("place", PLACES)
 def test_a_key_that_is_advised_is_accepted(place: str) -> None:
     wrong, tried = [], 0
-    # each way of misspelling has other keys: the nearest name takes some milliseconds
+    # each way of misspelling gets other keys, because the search for the nearest name takes some
+    # milliseconds
     step = 4 * len(MISSPELT)
     bad = [spell(key) for at, spell in enumerate(MISSPELT) for key in KEYS[at::step]]
     for key in (f"{place}{name}" for name in [*KEYS, *bad]):

@@ -1,5 +1,5 @@
-"""Invalid files cause one line with the problem, its position and the remedy, and
-without a secret.
+"""An invalid file causes one line with the problem, its position and the remedy. The line contains
+no secret.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def test_a_repr_shows_no_secret(read: Loader) -> None:
     assert SECRET not in repr(flow.settings)
     assert SECRET not in repr(flow.clients.target_producer)
     assert SECRET not in repr(config.cluster("A").settings)
-    # and is there all the same
+    # but the setting itself has the secret
     assert flow.clients.target_producer["ssl.truststore.password"] == SECRET
 
 

@@ -1,4 +1,4 @@
-"""Any accepted file means the same when it is converted to mm2.properties and read again."""
+"""Any accepted file means the same after it was converted to mm2.properties and read again."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_properties_file_means_the_same_once_converted(name: str, tmp_path: Pa
     aliases = [one.alias for one in before.clusters]
     out = converted(path, aliases, tmp_path)
     assert effective(load(out, environment={})) == effective(before)
-    # converting twice must change nothing
+    # a second conversion changes nothing
     assert canonical(read_raw(out).settings, aliases) == out.read_text()
 
 
@@ -58,7 +58,7 @@ def test_old_names_become_todays_unless_both_are_set(tmp_path: Path) -> None:
 
 
 KEYS = st.text(min_size=1).filter(lambda key: not key.endswith((*RENAMED, *DEFINITIONS)))
-"""A strategy for unknown keys. Known keys are left out, because `convert` may write them
+"""A strategy that generates unknown keys. Known keys are left out, because `convert` may write them
 differently: under a new name, or with a pattern for a single star.
 """
 

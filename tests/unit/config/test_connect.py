@@ -1,5 +1,5 @@
-"""`transforms` and `predicates` of Kafka Connect in every form of a file: what runs, and what is
-refused by its name.
+"""`transforms` and `predicates` of Kafka Connect, in every form of a file. The supported ones run,
+and the others are refused by name.
 """
 
 from __future__ import annotations
@@ -150,7 +150,9 @@ OF_RECORDS: dict[str, tuple[Keys, Keys, str]] = {
         "if its predicate is true for them, and not others",
     ),
 }
-"""Routers by which the records of one topic may go to several: its options and its predicate's."""
+"""Routers that may send the records of one topic to several topics: the options of the router and
+of its predicate.
+"""
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -209,10 +211,10 @@ def test_a_router_names_remote_topics_in_each_form(
 ROUTED_NAMES = {
     "orders": "orders",
     "C.orders": "C.orders",
-    # clients find clusters by these
+    # clients find clusters by these names, so they keep their alias
     "heartbeats": "A.heartbeats",
     "C.heartbeats": "A.C.heartbeats",
-    # of ACLs: `*` on the target would be a right to every topic
+    # an ACL on `*` would grant a right on every topic of the target
     "*": "A.*",
 }
 

@@ -1,4 +1,6 @@
-"""A connector of MirrorMaker 2 on Kafka Connect, in every common form of its keys."""
+"""The configuration of a MirrorMaker 2 connector on Kafka Connect, in every common form of its
+keys.
+"""
 
 from __future__ import annotations
 
@@ -182,7 +184,7 @@ def test_an_error_names_the_line(tmp_path: Path) -> None:
 
 
 def files(folder: Path, **changed: dict[str, str]) -> list[Path]:
-    """Write the connectors of one flow, each as a file, and return the paths."""
+    """Write each connector of one flow to its own file, and return the paths."""
     shared = {key: value for key, value in CONFIG.items() if key.startswith(("source.", "target."))}
     own = {
         "Source": {"topics": "orders", "tasks.max": "4", "consumer.fetch.max.bytes": "1048576"},

@@ -1,4 +1,4 @@
-"""A replication policy written in Python is imported by its name and used, or refused."""
+"""A replication policy that is written in Python is imported by its name and used, or refused."""
 
 from __future__ import annotations
 

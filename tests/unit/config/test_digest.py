@@ -1,5 +1,5 @@
-"""The digest by which two processes compare their configurations: every effective value, and no
-secret.
+"""The digest by which two processes compare their configurations. It covers every effective value,
+and reveals no secret.
 """
 
 from __future__ import annotations
@@ -106,5 +106,7 @@ def test_the_digest_in_a_members_metadata_is_read_back() -> None:
     "metadata", [b"", b"somebody", b"[]", b'{"config":1}', process_metadata()], ids=range(5)
 )
 def test_a_member_that_tells_nothing_of_it(metadata: bytes) -> None:
-    """The member is of an older release, or no Twinlog process, so there is nothing to compare."""
+    """A member of the group is of an older release or is no Twinlog process, so its metadata has no
+    digest to compare.
+    """
     assert config_of(metadata) is None

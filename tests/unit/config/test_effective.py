@@ -1,4 +1,6 @@
-"""Changes of a configuration are all differences in behaviour, but not in spelling."""
+"""The changes between two configurations are exactly the differences in behavior. A difference in
+spelling is no change.
+"""
 
 from __future__ import annotations
 
@@ -108,10 +110,10 @@ ANOTHER = {
     "clients.target_consumer": {"B.consumer.request.timeout.ms": "7000"},
     "clients.target_producer": {"B.producer.request.timeout.ms": "7000"},
 }  # fmt: skip
-"""For each value of a flow, lines that change it."""
+"""For each value of a flow, lines that change this value."""
 
 OF_NO_VALUE = {"flow", "settings", "released"}
-"""Fields that no line of a file sets."""
+"""Fields of a flow that no line of a file sets."""
 
 OF_ONE_PURPOSE = {
     *("policy", "groups", "offset_syncs", "tuning", "refresh", "new_topics", "config_sync"),
@@ -132,7 +134,7 @@ def loaded(tmp_path: Path) -> Loaded:
 
 
 def values_of(value: object, name: str = "") -> Iterator[str]:
-    """Return every value of a flow by its path, including those of nested settings."""
+    """Yield the path of every value of a flow, including the values of nested settings."""
     for field in fields(value) if is_dataclass(value) else ():
         below = getattr(value, field.name)
         path = f"{name}{field.name}"
@@ -191,7 +193,7 @@ def test_a_default_that_is_spelled_out_changes_nothing(
     loaded: Loaded, key: str, more: Mapping[str, str]
 ) -> None:
     if key in ("enabled", "topics", *more):
-        return  # the file has another value
+        return  # the test's file sets another value for this key
     line = {f"A->B.{key}": (DEFINITIONS[key].default or "").replace("\\", "\\\\")}
     before, after = loaded(more), loaded({**more, **line})
     is_same = key not in ACT_WHEN_GIVEN

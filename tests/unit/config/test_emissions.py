@@ -1,4 +1,4 @@
-"""Heartbeats and offset syncs of a file, by MirrorMaker 2's rules."""
+"""The heartbeats and offset syncs of a configuration file, by MirrorMaker 2's rules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read(tmp_path: Path, *lines: str, clusters: Sequence[str] = ()) -> MirrorCon
 
 
 def beats(config: FlowConfig) -> list[str]:
-    """Return heartbeats like `S->T into target`."""
+    """Return the flow's heartbeats as texts such as `S->T into target`."""
     return [
         f"{one.source_alias}->{one.target_alias} into {'target' if one.into_target else 'source'}"
         for one in config.heartbeats
@@ -29,7 +29,9 @@ def beats(config: FlowConfig) -> list[str]:
 
 
 def test_a_pair_that_is_not_enabled_beats_too(tmp_path: Path) -> None:
-    """The heartbeats show the target that the source is running."""
+    """Heartbeats are written for B->A, too, although only A->B is enabled. They show the target
+    that the source is running.
+    """
     (flow,) = read(tmp_path).flows
     assert beats(flow) == ["A->B into target", "B->A into source"]
     assert {one.interval_seconds for one in flow.heartbeats} == {1}

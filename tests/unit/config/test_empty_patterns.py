@@ -1,4 +1,4 @@
-"""Patterns that provably match nothing, and patterns for which that is unknown."""
+"""Patterns that provably match no name, and patterns for which this is unknown."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_nothing_matches(pattern: str) -> None:
     [
         "^(?!.*heartbeats).*$",
         "(?!a+).*",
-        "(?!^$).*",  # the empty text is not ahead of every name: only of the empty one
+        "(?!^$).*",  # excludes only the empty name, because `^$` matches only there
         r"(?!a*\z).*",
         "(?!.*)a|b",
         "(?!(a*))?.*",

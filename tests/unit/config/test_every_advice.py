@@ -1,4 +1,6 @@
-"""Each piece of advice in the source is followed, and the file is then accepted."""
+"""For each piece of advice in the source about a configuration, a test follows it, and the file is
+accepted.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from twinlog.errors import ConfigError
 CASES: Final = [*OF_PROPERTIES, *OF_OTHERS]
 
 LEFT_OUT: Final = ("keys/", "pages/")
-"""Tables of keys, whose texts describe them."""
+"""Folders with tables of keys and pages, whose texts are descriptions and not advice."""
 
 FOLLOWED_ELSEWHERE: Final = {
     "no such file; name {}": "test_bad_input.py",
@@ -50,14 +52,16 @@ ALLOWED: Final = {
     WarningCode.CUSTOM_CODE,
     WarningCode.SECRET_IN_FILE,
 }
-"""Codes of warnings about a valid file."""
+"""Codes of warnings that a valid file may cause."""
 
 Said = Callable[[File], tuple[list[str], list[str]]]
 
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> Said:
-    """Return the errors, and all other messages about a file, which is read once."""
+    """A function that returns the errors, and all other messages about a file. Each file is read
+    only once.
+    """
     return cache(lambda file: messages(file, tmp_path_factory.mktemp("advice")))
 
 

@@ -1,4 +1,4 @@
-"""Every key of every table can be set in its place, and `check` shows its effect with its line."""
+"""Every key of every table can be set at its place, and `check` shows its effect with its line."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ OF_CLASSES = (
 )
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 CLASSES = dict.fromkeys(OF_CLASSES, BYTES)
-"""Other Java classes are refused or cause a warning (test_warnings.py)."""
+"""Values of the keys whose value is a Java class. Other classes are refused or cause a warning
+(test_warnings.py).
+"""
 OF_FEW_VALUES = {"twinlog.transforms.quarantine.topic": "__x"}
 VALUES_OF_OLD = {"twinlog.source.start": "latest"}
 ALIAS_OF = {Role.PRODUCER: "B", Role.CONSUMER: "A", Role.ADMIN: "A"}
@@ -66,7 +68,7 @@ def useless(config: MirrorConfig) -> list[str]:
 @pytest.mark.parametrize("prefix", ["", "A->B."])
 def test_a_key_of_flows(read: Loader, definition: KeyDefinition, prefix: str) -> None:
     if definition.name == "enabled":
-        prefix = "A->B."  # without a prefix, B->A would run too
+        prefix = "A->B."  # without a prefix, B->A would also be enabled
     config = read(f"{prefix}{definition.name} = {value_of(definition)}")
     assert useless(config) == []
     (explained,) = [one for one in explain(flow_of(config)).keys if one.line == 5]

@@ -1,5 +1,5 @@
-"""Files from documentation and articles, with their mistakes. Each loads with warnings that name
-the lines, or is rejected with the line.
+"""Configuration files from documentation and articles, including their mistakes. Each is loaded
+with warnings that name the lines, or refused with the line.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The description of a configuration by `check`: every key with its value and line, and
-differences.
+"""`check` describes a configuration: every key with its value and line, and the differences from
+another file.
 """
 
 from __future__ import annotations

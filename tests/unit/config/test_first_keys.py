@@ -1,4 +1,4 @@
-"""The beginning of the configuration page: its file is valid, and its keys exist."""
+"""The file at the beginning of the configuration page is valid, and its keys exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The groups that a flow translates, and how often, by MirrorMaker 2's keys."""
+"""MirrorMaker 2's keys determine which groups a flow translates, and how often."""
 
 from __future__ import annotations
 

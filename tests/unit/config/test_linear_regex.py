@@ -1,4 +1,4 @@
-"""The matcher for clients' expressions has the results of `re`, and is never slow."""
+"""The matcher for clients' expressions has the same results as `re`, and is never slow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`listeners` of a MirrorMaker 2 file is the address of HTTP."""
+"""`listeners` in a file of MirrorMaker 2 sets the address of HTTP."""
 
 import pytest
 

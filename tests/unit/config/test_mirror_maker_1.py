@@ -1,4 +1,4 @@
-"""MirrorMaker 1's files and flags become one flow. Errors name their line."""
+"""MirrorMaker 1's files and flags are converted to one flow. Errors name their line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from twinlog.config.values.warnings import WarningCode
 from twinlog.control.flow.wiring import cluster_settings
 from twinlog.errors import ConfigError, Refused
 
-# as training material has them, the misspelling included
+# a typical file of training material, including its misspelling
 CONSUMER = """\
 bootstrap.servers=localhost:9092
 client.id=mm1.Consumer
@@ -38,7 +38,7 @@ batch.size=65536
 
 
 class Pair:
-    """Both files in a folder."""
+    """MirrorMaker 1's consumer file and producer file in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

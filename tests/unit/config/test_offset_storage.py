@@ -1,4 +1,4 @@
-"""The topic in which a MirrorMaker 2 of the same configuration stores its positions."""
+"""The topic in which a MirrorMaker 2 with the same configuration stores its positions."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_workers_keys_and_the_name_in_keys(tmp_path: Path) -> None:
 
 
 def test_the_key_without_an_alias_wins(tmp_path: Path) -> None:
-    # MirrorMakerConfig.workerConfig puts it over that of the cluster
+    # MirrorMakerConfig.workerConfig overrides the cluster's key by this one
     lines = ("B.offset.storage.topic = theirs", "offset.storage.topic = all")
     assert storage(tmp_path, *lines).topic == "all"
     assert storage(tmp_path, "A.offset.storage.topic = of-the-source").topic == (

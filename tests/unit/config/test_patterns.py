@@ -1,4 +1,6 @@
-"""Java's regular expressions in filters: joined, and matched against whole names."""
+"""Java's regular expressions in filters. The expressions of a list are joined, and must match whole
+names.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +109,7 @@ def test_untranslatable_patterns_are_refused_with_their_column(
 
 
 def test_a_list_is_one_expression() -> None:
-    # split at its comma, as MM2 splits it, the group still closes
+    # MirrorMaker 2 joins the parts again, so a group may contain the comma at which it splits
     assert compile_names(["(foo", "bar)"]).matches("bar")
     both = compile_names(["topic-1", "topic-2"])
     assert [both.matches(name) for name in ("topic-1", "topic-2", "topic-12")] == [
@@ -135,7 +137,7 @@ TOKENS = [
     *("\\b", "\\B", "\\z", "\\Z", "\\A", "\\Q", "\\E", "\\.", "\\]", "\\p{Alpha}", "\\P{Lower}"),
     *("\\x41", "\\u0041", "\\t", "a-b", "A-z", "[a-b]", "[^a]", ".*", "\\1", "(a)", "+?", "*+"),
 ]
-# US-ASCII: next to other characters \b differs between versions of Java
+# only US-ASCII, because versions of Java differ in \b next to other characters
 NAMES = [
     *("", "a", "b", "A", "B", "1", ".", "-", "_", "ab", "aB", "aa", "aab", "bab", "a.b", "a-b"),
     *("abab", "aaaa", "\n", "a\n", "a\r\n", "\r\n", "a\nb", "\t", "A1", "&", "^", "]", "[", " "),
@@ -219,5 +221,5 @@ def test_accepted_patterns_match_in_bounded_time(parts: list[str], name: str) ->
         pattern = compile_java(f"({''.join(parts)})*c")
     except RegexProblem:
         return
-    # within pytest's timeout: an exponential one of 21 characters and more takes minutes
+    # ends within pytest's timeout: an exponential match of 21 characters takes minutes
     pattern.fullmatch(name * 3 + "d")

@@ -1,4 +1,4 @@
-"""Prefixes and precedence of keys in MirrorMaker 2's dedicated mode."""
+"""The prefixes of keys and their precedence, as in MirrorMaker 2's dedicated mode."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ def test_the_flows_producer_setting_does_not_reach_the_copied_records(read: Load
 
 
 def test_a_flow_may_override_the_address_of_its_clusters(read: Loader) -> None:
-    # without effect, because each role already has the cluster's address, and roles win
+    # has no effect, because each role already has the cluster's address, and the role's address
+    # takes precedence
     flow = flow_of(read("A->B.source.cluster.bootstrap.servers = near:1"))
     assert flow.clients.source_admin["bootstrap.servers"] == "a:9092"
     flow = flow_of(read("A->B.source.admin.bootstrap.servers = near:1"))
@@ -221,7 +222,7 @@ def test_the_alias_in_topic_names_may_be_another(read: Loader) -> None:
     [
         ([], ["A->B"]),
         (["B->A.enabled = TRUE"], ["A->B", "B->A"]),
-        # parseBoolean does not accept the blank, but the herder for heartbeats runs anyway
+        # parseBoolean does not accept the trailing blank, but the herder for heartbeats runs anyway
         (["B->A.enabled = true "], ["A->B", "B->A"]),
         (["B->A.enabled = true ", "emit.heartbeats.enabled = false"], ["A->B"]),
         (["B->A.enabled = true ", "B->A.emit.heartbeats.enabled = false"], ["A->B"]),

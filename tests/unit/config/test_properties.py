@@ -1,4 +1,4 @@
-"""The .properties format, by Java's rules."""
+"""The .properties format is parsed by Java's rules."""
 
 from __future__ import annotations
 

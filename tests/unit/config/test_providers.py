@@ -1,4 +1,4 @@
-"""Config providers: values from files, folders and the environment."""
+"""Config providers get values from files, folders and the environment."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def password(read: Loader, *lines: str, environment: dict[str, str] | None = Non
 def test_from_the_environment(read: Loader) -> None:
     line = "A.ssl.truststore.password = <${env:PASS}-${env:MORE}>"
     environment = {"PASS": "p", "MORE": "${env:PASS}"}
-    # what was looked up is not searched again
+    # variables within a value that was looked up are not replaced
     assert password(read, *ENV, line, environment=environment) == "<p-${env:PASS}>"
 
 
@@ -75,7 +75,9 @@ def test_a_provider_that_is_not_named_does_nothing(read: Loader) -> None:
 def test_a_provider_may_be_named_for_a_cluster_a_flow_or_a_client(
     read: Loader, prefix: str
 ) -> None:
-    """MirrorMaker 2's connectors and workers resolve variables by their own providers."""
+    """The providers of MirrorMaker 2's connectors and workers have prefixes of a cluster, a flow or
+    a client. Variables are resolved by a provider with any of these prefixes.
+    """
     lines = [f"{prefix}{line}" for line in ENV]
     config = read(
         *lines,

@@ -1,4 +1,4 @@
-"""`twinlog.rename`: the names by a rule, and rejected rules."""
+"""`twinlog.rename`: the names that rules give to topics, and rules that are refused."""
 
 from __future__ import annotations
 

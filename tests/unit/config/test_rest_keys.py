@@ -1,4 +1,4 @@
-"""`twinlog.rest.*`: authentication over HTTP."""
+"""`twinlog.rest.*`: the keys about authentication over HTTP."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""`twinlog.metrics.*`: labels of every series, and whether there are series of single
-partitions.
-"""
+"""`twinlog.metrics.*`: labels of every series, and whether single partitions have series."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`twinlog.start`: the meaning of its entries, and messages about wrong ones."""
+"""`twinlog.start`: the meaning of its entries, and the messages about wrong entries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def offset(value: int) -> StartAt:
         ("2026-11-01T00:00:00Z", NOVEMBER),
         ("2026-11-01 01:00:00+01:00", NOVEMBER),
         ("1793491200000", NOVEMBER),
-        # nothing older may pass: what is below a millisecond is rounded up
+        # fractions of a millisecond are rounded up, so that no older record is copied
         ("2026-10-31T23:59:59.999001Z", NOVEMBER),
         ("0=120;1=77", EARLIEST),
         ("3=120", offset(120)),

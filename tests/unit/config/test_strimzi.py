@@ -1,4 +1,4 @@
-"""A KafkaMirrorMaker2 resource, field by field, and its possible errors."""
+"""A KafkaMirrorMaker2 resource, field by field, and the errors that it may cause."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def test_every_version_is_read(tmp_path: Path, version: str) -> None:
 
 
 def test_another_group_has_the_same_resource(tmp_path: Path) -> None:
-    """IBM Event Streams is Strimzi with another API group."""
+    """IBM Event Streams has the same resource as Strimzi, with another API group. It is read with a
+    note.
+    """
     raw = read(tmp_path, a_resource().replace("kafka.strimzi.io", "eventstreams.ibm.com"))
     assert values(raw)["A->B.enabled"] == "true"
     (note,) = raw.warnings
@@ -253,7 +255,7 @@ FIELDS = {
         "tasksMax config state pause version autoRestart listOffsets alterOffsets"
     ),
 }
-"""The fields in Strimzi's reference, of all versions."""
+"""The fields in Strimzi's reference, of all its versions."""
 
 
 @pytest.mark.parametrize("section", FIELDS)
@@ -381,7 +383,9 @@ def test_errors_are_named_with_their_line(name: str, tmp_path: Path) -> None:
 
 
 def test_all_that_is_wrong_is_named_in_one_run(tmp_path: Path) -> None:
-    """This includes fields, secrets and values, but not consequences of a misspelt field."""
+    """One run reports all errors of fields, secrets and values. It does not report consequences of
+    a misspelled field.
+    """
     mirror = f"{COPY}\n      topicsPatern: x\n      topicsPattern: a["
     a = "      tls: {trustedCertificates: [{secretName: s, certificate: c}]}"
     with pytest.raises(ConfigError) as caught:
@@ -543,7 +547,9 @@ TEMPLATE = """\
 
 
 def strimzis(folder: Path, variable: str, text: str = "", **given: Any) -> Any:
-    """`client.id` of A, which is a variable of one of the operator's providers."""
+    """Return the setting `client.id` of cluster A. `variable`: its value in the resource, a
+    variable of one of the operator's providers.
+    """
     file = folder / "mirror.yaml"
     file.write_text(a_resource(a=f"      config: {{client.id: '{variable}'}}") + text)
     return load(file, **{"environment": {}, **given}).cluster("A").settings["client.id"]

@@ -1,4 +1,6 @@
-"""Typical Strimzi resources with mistakes: each runs, or the error names its line."""
+"""Typical Strimzi resources with mistakes. Each one runs, or is refused with an error that names
+its line.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +93,7 @@ def test_v1_has_its_clusters_in_mirrors_and_target(tmp_path: Path) -> None:
     assert not east.refresh.enabled
     assert east.isolation_level == "read_uncommitted"
     assert str(east.start) == "latest"
-    # its source connector is paused: nothing is copied
+    # the source connector of this flow is paused, so nothing is copied
     assert not west.topics.matches("anything")
     assert not west.heartbeats_replication_enabled
     assert west.policy.separator == "_"

@@ -53,8 +53,8 @@ def test_an_interval_of_nothing_is_refused(tmp_path: Path, what: str) -> None:
     ],
 )
 def test_whether_topics_are_made(tmp_path: Path, lines: tuple[str, ...], expected: bool) -> None:
-    """`topic.creation.enable` is a key of Connect's workers, which MirrorMaker 2 runs for the
-    target, so usually the target's line decides.
+    """`topic.creation.enable` is a key of Kafka Connect's workers. MirrorMaker 2 runs a worker for
+    the target, so usually the target's line decides.
     """
     assert flow_of(loader(tmp_path)(*lines)).new_topics.enabled is expected
 

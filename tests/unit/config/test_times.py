@@ -1,4 +1,4 @@
-"""Valid forms of a time, and messages about invalid ones."""
+"""Valid forms of a time, and the messages about invalid forms."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def test_times(text: str) -> None:
         ("soon", '"soon" is not a time', "write 2026-01-31T12:00:00Z (with a zone)"),
         ("", '"" is not a time', "write 2026-"),
         ("2026-01-31", "has no time zone", "write 2026-01-31T00:00:00Z"),
-        # of these somebody would take 1970 for the answer, and every record for a newer one
+        # Seconds or negative numbers would be read as a time around 1970, so every record would
+        # count as newer.
         ("1769860800", "not a plausible time in milliseconds", "write milliseconds"),
         ("-5", "not a plausible time in milliseconds", "write milliseconds"),
         ("1969-01-31T00:00:00Z", "before 1974", "later"),

@@ -1,4 +1,4 @@
-"""`twinlog.transforms`: accepted settings, and errors with their line."""
+"""`twinlog.transforms`: the accepted settings, and errors with their line."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_a_flow_with_transforms_places_no_records_by_key(read: Loader) -> None:
         "records that this flow transforms keep their partitions, so it places none by key; remove "
         "the line, and place the records in a second flow (docs/transforms.md#new-keys)"
     )
-    # its topics may have equal counts, and a flow without transforms places them
+    # accepted: `keyed`, because partition counts may be equal, and a flow without transforms
     for accepted in (read(*MASK, keyed.replace("all-", "")), read(keyed)):
         assert refuse_transforms(accepted) is accepted
 
@@ -208,8 +208,8 @@ def test_topics_whose_transforms_were_removed(read: Loader) -> None:
 
 @pytest.mark.parametrize("flow", ["A->b", "A->C"])
 def test_a_mirror_refuses_transforms_of_a_flow_that_does_not_exist(read: Loader, flow: str) -> None:
-    """A line for a misspelt flow usually causes only a warning, but its records would be copied in
-    the clear.
+    """The transform's lines name a misspelled flow, which usually causes only a warning. With
+    transforms it is an error, because the records would be copied without being masked.
     """
     config = read(*(line.replace("A->B", flow) for line in MASK))
     assert flow_of(config).transforms.entries == ()

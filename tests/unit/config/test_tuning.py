@@ -1,4 +1,6 @@
-"""Client settings that tune the copy: their positions, bounds, and errors."""
+"""Client settings that tune the copy: the prefixes under which they take effect, their bounds, and
+errors.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def test_a_file_that_tunes_nothing(read: Loader) -> None:
         ("A->B.producer.override.max.request.size = 9", "request_bytes", 9),
         ("B.producer.batch.size = 50000", "join_bytes", 50_000),
         ("B.producer.batch.size = 0", "join_bytes", 1),
-        # traps: nothing of these reaches the copy from A to B
+        # none of these settings affects the copy from A to B
         ("B.consumer.fetch.max.bytes = 1000000", "fetch_bytes", 8 * MEBIBYTE),
         ("A.producer.max.request.size = 9", "request_bytes", MEBIBYTE),
         ("A->B.producer.max.request.size = 9", "request_bytes", MEBIBYTE),

@@ -1,4 +1,4 @@
-"""Values of an enabled flow: defaults, types, and errors."""
+"""Values of an enabled flow: their defaults, types, and errors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_defaults_are_those_of_mirrormaker_2(read: Loader) -> None:
     assert flow.heartbeats_replication_enabled
     assert flow.policy.kind is PolicyKind.DEFAULT
     assert flow.policy.separator == "."
-    # one task by default is MM2's; not set means here as many lanes as fit
+    # MirrorMaker 2's default is one task; here a missing value means as many lanes as fit
     assert flow.lanes.tasks_max is None
 
 
@@ -102,7 +102,7 @@ def test_malformed_bootstrap_servers(read: Loader, value: str) -> None:
         ("refresh.topics.interval.seconds = 0", "the interval must not be 0"),
         ("refresh.topics.enabled = yes", '"yes" is not a boolean; write true or false'),
         ("heartbeats.replication.enabled = 1", "not a boolean"),
-        # nothing reads these yet, but MM2 would not start with them
+        # Twinlog does not use these keys, but MirrorMaker 2 would not start with them
         ("emit.checkpoints.enabled = on", "not a boolean"),
         ("offset.lag.max = many", "not a whole number (long)"),
         ("checkpoints.topic.replication.factor = 40000", "not a whole number (short)"),

@@ -1,4 +1,6 @@
-"""Lines with less effect than intended cause a warning with the line that has it."""
+"""A line that has less effect than intended causes a warning, which names the line that takes
+effect instead.
+"""
 
 from __future__ import annotations
 
@@ -569,7 +571,9 @@ def test_a_blank_alias_and_separator_are_judged_together(
 
 
 def test_without_a_separator_heartbeats_are_undone_nevertheless(read: Loader) -> None:
-    """A name without a separator would be copied back and forth, longer each time."""
+    """Without a separator, heartbeats topics still get one, so that their source is recognized.
+    Otherwise a name would be copied back and forth, longer each time.
+    """
     policy = policy_of(flow_of(read(NO_SEPARATOR, IDENTITY)))
     remote = policy.format_remote_topic("west", "heartbeats")
     assert (policy.topic_source(remote), policy.upstream_topic(remote)) == ("west", "heartbeats")

@@ -1,4 +1,6 @@
-"""A YAML file that expands to far more than it contains is refused soon, with its line."""
+"""A YAML file that expands to far more than it contains is refused within seconds, with its
+line.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from twinlog.config.strimzi.yaml_nodes import DEEPEST, MOST_CHARACTERS, parse_ya
 from twinlog.errors import ConfigError
 
 SOON_S = 20.0
-"""Seconds of CPU. Without a limit these take minutes."""
+"""Time limit in seconds of CPU. Without a limit of nodes, these files take minutes."""
 
 
 def refusal(text: str) -> str:

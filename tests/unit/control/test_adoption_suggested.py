@@ -1,4 +1,4 @@
-"""`check` suggests the take-over only if a MirrorMaker 2 may have copied."""
+"""`check` suggests a takeover only if a MirrorMaker 2 may have copied the topics."""
 
 from __future__ import annotations
 

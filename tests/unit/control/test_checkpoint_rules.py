@@ -1,4 +1,4 @@
-"""Which checkpoints are written and which offsets are set, by tables of cases."""
+"""Which checkpoints are written and which offsets are set, as tables of cases."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def checkpoint(upstream: int, downstream: int, tp: TopicPartition = TP) -> Check
         (None, (5, 5), True, True),
         ((5, 5), (5, 5), True, False),
         ((5, 5), (7, 7), True, True),
-        ((5, 5), (7, 5), True, True),  # the group is in a gap now
-        ((5, 5), (5, 7), True, True),  # MirrorMaker 2 wrote a place before it
-        ((5, 5), (3, 3), True, True),  # it went back on the source
+        ((5, 5), (7, 5), True, True),  # the group is now in a gap
+        ((5, 5), (5, 7), True, True),  # the last one is from MirrorMaker 2
+        ((5, 5), (3, 3), True, True),  # the group went back
         ((5, 5), (3, 3), False, True),
-        ((5, 5), (7, 2), True, True),  # the target topic was made anew
-        ((5, 5), (7, 2), False, False),  # the copy only looks shorter
+        ((5, 5), (7, 2), True, True),  # the target topic was re-created
+        ((5, 5), (7, 2), False, False),  # the copy only appears to be shorter
     ],
 )
 def test_checkpoint_is_written_when_it_says_something_new(

@@ -1,4 +1,6 @@
-"""How long a changed configuration waits for lanes of a process that did not shut down cleanly."""
+"""How long a changed configuration waits for the lanes of a process that was not shut down
+cleanly.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The output of `twinlog diff` for many topics: totals first, then a limited number of rows."""
+"""The output of `twinlog diff` for many topics has totals first, and then a limited number of
+rows.
+"""
 
 from __future__ import annotations
 

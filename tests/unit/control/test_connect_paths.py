@@ -1,4 +1,4 @@
-"""Kafka Connect's paths, as used by scripts for MirrorMaker 2."""
+"""The paths of Kafka Connect's REST interface, as scripts for MirrorMaker 2 use them."""
 
 from __future__ import annotations
 
@@ -100,7 +100,9 @@ def test_states_in_the_words_of_connect(
 
 
 def test_a_stopped_partition_is_a_failed_task(rest: Rest, monitor: Monitor) -> None:
-    """In Connect, too, the connector keeps running, and alarms watch the tasks."""
+    """A stopped partition is shown as a failed task. As in Kafka Connect, the connector keeps
+    running, and alarms watch the tasks.
+    """
     monitor.update([flow(state="PARTLY_FAILED", reason="1 partition has stopped")])
     found = rest.get(f"{SOURCE}/status")
     assert found["connector"]["state"] == "RUNNING"

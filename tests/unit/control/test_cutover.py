@@ -1,4 +1,4 @@
-"""Decisions of a cut-over from its observations, without brokers."""
+"""The decisions of a cutover command, derived from its observations without brokers."""
 
 from __future__ import annotations
 
@@ -143,10 +143,13 @@ def test_missing_records_are_counted_by_the_source_or_its_last_observer() -> Non
 def test_a_row_of_another_clock_is_current_for_as_long_as_it_may_be_old(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The row's age is measured by this host's clock, since the command first read the row."""
+    """The clock of the leader's host differs from this host's. The age of a row is measured by this
+    host's clock from the moment when the command first read the row. When it is older than a row
+    may be, it no longer counts as current.
+    """
     scope = cast("CutoverScope", SimpleNamespace(seen_row=None, target=None, name="A->B"))
     hour_ago = int(time.time() * 1000) - 3_600_000
-    # the first one waits for no other
+    # `every_ms` is -1, so the command does not wait for another row
     rows = [structs.replace(PUBLISHED, at_ms=hour_ago + more, every_ms=-1) for more in (0, 1)]
     now = [100.0]
 
@@ -220,7 +223,7 @@ def test_only_the_flows_name_confirms(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("click.prompt", lambda *_, typed=typed, **__: typed)
         assert is_confirmed("A->B", "Records that were not copied stay missing.") is is_meant
     with pytest.raises(UsageError, match="give --yes"):
-        require_an_answer(yes=False, dry_run=False)  # nobody sits at a test's stdin
+        require_an_answer(yes=False, dry_run=False)  # stdin of a test is no terminal
     require_an_answer(yes=False, dry_run=True)
 
 
@@ -240,7 +243,7 @@ def test_heartbeats_are_copied_and_do_not_go_over(tmp_path: Path) -> None:
         "A->B.enabled = true\nA->B.topics = orders\n"
     )
     (flow,) = load(file, environment={}).flows
-    scope = CutoverScope.__new__(CutoverScope)  # one that asks no cluster
+    scope = CutoverScope.__new__(CutoverScope)  # a scope that queries no cluster
     scope.policy, scope._selector = policy_of(flow), TopicSelector.of(flow)
     scope._topics, scope._released, scope._promoted = None, {"gone"}, set()
     scope._covered = {}
@@ -252,7 +255,9 @@ def test_heartbeats_are_copied_and_do_not_go_over(tmp_path: Path) -> None:
 def test_an_error_that_does_not_repeat_makes_no_source_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The error may be the target's. The source's commits would then be missing from the plan."""
+    """An error does not repeat, so it may have been the target's. The source must not count as lost
+    because of it, or its commits would be missing from the plan.
+    """
     one = Failover.__new__(Failover)
     one._scope = cast("CutoverScope", SimpleNamespace(source_problem=None))
     one._groups = cast("Any", SimpleNamespace(plan=lambda found: ["its groups"]))

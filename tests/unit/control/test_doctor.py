@@ -1,4 +1,4 @@
-"""Every finding of `twinlog doctor`, each from an observation of a flow."""
+"""Every finding of `twinlog doctor`, each derived from an observation of a flow."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def lagging(number: int = 0, lag: int = 1000, **changes: Any) -> PartitionSnapsh
 
 
 def seen(*partitions: PartitionSnapshot, state: str = "RUNNING", **changes: Any) -> Observation:
-    """Return a flow with these partitions. `reason`, `lanes` and `code` are the flow's."""
+    """Return the observation of a flow with these partitions. `reason`, `lanes` and `code` are
+    fields of the flow.
+    """
     of_flow = {name: changes.pop(name) for name in ("reason", "lanes", "code") if name in changes}
     base = Observation(
         snapshot=snapshots.flow(*partitions, state=state, **of_flow),
@@ -57,7 +59,7 @@ def seen(*partitions: PartitionSnapshot, state: str = "RUNNING", **changes: Any)
 
 
 def only(observation: Observation, cause: str) -> Finding:
-    """Return the first finding, which must be this one."""
+    """Return the first finding, which must have this cause."""
     found = findings(observation)
     assert found, cause
     assert found[0].cause == cause, found
@@ -101,7 +103,9 @@ def test_degraded_flow_says_why() -> None:
 
 
 def test_a_reason_is_no_place_to_look_for_codes() -> None:
-    """A reason may contain text of users, such as a topic in brackets, which is no code."""
+    """The reason of a state may contain text of users, such as a topic name in brackets. It must
+    not be treated as a code.
+    """
     found = only(seen(state="DEGRADED", reason="it is away since [MAP_MISSING]"), "degraded")
     assert "the flow resumes by itself" in found.todo
 
@@ -195,7 +199,7 @@ def test_limit_with_its_author(is_key: bool) -> None:
     found = only(seen(lagging(), state="THROTTLED", limit=limit, rates=rates), "limit")
     assert found.what == f"it is limited to 30.0 KB/s by {who}, and it copies 29.0 KB/s"
     assert ("--none" in found.todo) is not is_key
-    # a limit that is far away holds nothing back
+    # a limit that is far higher does not slow the flow down
     far = replace(limit, bytes_per_second=100 * MB)
     assert "limit" not in [each.cause for each in findings(seen(lagging(), limit=far, rates=rates))]
 
@@ -208,7 +212,7 @@ def test_quota_of_the_brokers() -> None:
     assert "--add-config producer_byte_rate=..." in found.todo
     rates = {TopicPartition("orders", 0): 28_000.0}
     assert only(seen(lagging(), target=target, rates=rates), "quota")
-    # on another host, of whose rate nothing is known
+    # the flow runs on another host, so its rate is unknown
     assert only(seen(lagging(), target=target), "quota").likelihood is Likelihood.POSSIBLE
     assert mine.may_bind("twinlog-A->B")
     assert not mine.may_bind("twinlog-B->A")
@@ -223,7 +227,7 @@ def test_transaction_that_is_open_at_the_source() -> None:
     held = snapshots.partition(lag=0, loss_records=40, loss_ms=60_000)
     found = only(seen(held), "open_transaction")
     assert "blocks 1 partition: 40 offsets after it in orders-0" in found.what
-    # copied to where it ended a moment ago: one more record has come since
+    # everything up to the former end is copied, and one record has arrived since
     assert findings(seen(snapshots.partition(lag=0, loss_records=1, loss_ms=1_300))) == []
 
 
@@ -374,7 +378,9 @@ def test_a_status_file_is_read_as_it_was_written(
 def test_a_status_file_of_an_older_release_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An older release writes fewer fields, and -1 for unknown numbers."""
+    """A status file of an older release has fewer fields, and -1 for unknown numbers. It is read
+    like a new one.
+    """
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     config = tmp_path / "mm2.properties"
     StatusFile(config).write([snapshots.flow(lagging(), generation=None)])

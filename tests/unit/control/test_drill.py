@@ -124,7 +124,9 @@ def test_it_is_red_where_it_ended_early_or_left_something(broken: dict[str, obje
 def test_an_unreachable_cluster_during_the_cleanup_is_no_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Otherwise the other cluster would not be cleaned up, and there would be no report."""
+    """A cluster is unreachable while a drill cleans up. This is no error, because otherwise the
+    other cluster would not be cleaned up, and there would be no report.
+    """
     monkeypatch.setattr(cleaning, "WITHIN_S", 0.0)
     said: list[str] = []
     with ClusterClient(settings_for("127.0.0.1:1"), api_timeout_s=0.3) as client:
@@ -133,7 +135,7 @@ def test_an_unreachable_cluster_during_the_cleanup_is_no_error(
 
 
 def test_a_terminal_that_is_closed_ends_it_as_an_interrupt_does() -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # with nohup, SIGHUP would be ignored
     try:
         with pytest.raises(KeyboardInterrupt), interrupting():
             signal.raise_signal(signal.SIGHUP)

@@ -1,4 +1,4 @@
-"""The process of a drill's mirror reports why it ended, and ends with its drill."""
+"""The mirror process of a drill reports why it ended, and ends with its drill."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def is_over(mirror: MirrorProcess) -> str:
-    """Return its report about its end, once it has ended."""
+    """Return the mirror's report about its end. Raises AssertionError while the mirror runs."""
     try:
         mirror.check()
     except FlowError as error:

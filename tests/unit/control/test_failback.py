@@ -1,4 +1,4 @@
-"""Decisions of a failback from its observations, without brokers."""
+"""The decisions of a failback, derived from its observations without brokers."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def records(*offsets: int) -> list[ExportedRecord]:
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> list[ExportedRecord]:
-    """Return the log of A."""
+    """The log of A: the records of its tail, which a test may change."""
     held = records(20, 21, 23)
     monkeypatch.setattr(saved, "read_tail", lambda *_: iter(held))
     return held
@@ -144,8 +144,8 @@ def test_a_folder_of_another_flow_or_one_that_was_changed_is_left(
 
 
 def test_files_without_a_manifest_are_nobodys(tmp_path: Path, log: list[ExportedRecord]) -> None:
-    """A run of another flow may have died before the manifest, or another user has
-    put them there.
+    """Files without a manifest belong to no run: a run of another flow may have died before it
+    wrote its manifest, or a user has put them there. They are not overwritten.
     """
     assert log
     with SavedTail(tmp_path, OWNER).locked():
@@ -317,7 +317,7 @@ def test_a_source_that_grows_while_it_is_saved_ends_the_run(
         with pytest.raises(FlowError, match="does not end where it ended") as caught:
             work._require_unchanged_logs([replace(found[0], copy=before)])
         assert caught.value.code == "COPY_RUNS"
-    ends[TP] = replace(copy, foreign_offsets=7)  # new owners write there
+    ends[TP] = replace(copy, foreign_offsets=7)  # new owners write to the remote topic
     work._require_unchanged_logs([replace(found[0], copy=copy)])
 
 
@@ -340,7 +340,7 @@ def batch(first: int, next_: int, producer: int) -> BatchHeader:
 
 
 class Ends(CopyEnds):
-    """Finds ends in a log of batches whose brokers have forgotten every producer ID."""
+    """Finds the end of the copy in a log of batches. Its brokers have expired every producer ID."""
 
     def __init__(self, *log: BatchHeader) -> None:
         self._log = log
@@ -377,7 +377,9 @@ class Ends(CopyEnds):
 
 
 def cuts(total: int) -> Iterator[tuple[int, list[BatchHeader]]]:
-    """Return every border between the flow's batches of three and foreign ones."""
+    """Yield every border between batches of three records of the flow and foreign ones, with the
+    batches.
+    """
     for border in range(0, total + 1, 3):
         ours = [batch(n, n + 3, 7) for n in range(0, border, 3)]
         yield border, ours + [batch(n, n + 3, 9) for n in range(border, total, 3)]
@@ -392,7 +394,7 @@ def test_an_earlier_producer_id_does_not_hide_records_of_the_last_one() -> None:
     log = Ends(batch(0, 6, 6), batch(6, 9, 7), batch(9, 12, 9))
     log.remember(7, 8)
     assert log.end(0, 12) == (9, 9)
-    log.remember(6, 5)  # the brokers have forgotten 7
+    log.remember(6, 5)  # the brokers have expired producer ID 7
     assert log.end(0, 12) == (9, 9)
 
 
@@ -409,7 +411,7 @@ OURS, OTHER_FLOW, STRANGER = 7, 8, 9
 
 
 class SharedEnds(CopyEnds):
-    """Finds ends in an in-memory log to which other clients write, too."""
+    """Finds the end of the copy in an in-memory log to which other clients write, too."""
 
     def __init__(self, mark: Mark) -> None:
         self.log = MemoryLog()
@@ -552,8 +554,9 @@ def test_the_first_offset_is_there_before_the_row_that_says_it_was(
 def test_a_partition_whose_tail_comes_later_is_begun_with_its_topic(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its tail is empty now. If the topic's first run wrote no position for it, a later run would
-    find the replay of the topic begun, but not how far this partition is.
+    """One partition's tail is empty in the first run. The run must also write a position for this
+    partition. Otherwise a later run would find that the replay of the topic has begun, but not
+    where this partition begins.
     """
     other = TopicPartition("orders", 1)
     empty = LogDivergence(
@@ -568,7 +571,7 @@ def test_a_partition_whose_tail_comes_later_is_begun_with_its_topic(
     rows = Rows()
     rows.replay(monkeypatch)._begun(some)
     assert rows.written == [((), {REMOTE: 20}), ((), {empty.target: 7}), ["a row"]]
-    begun = Committed(7, "begun")  # its source lost its end since: the tail begins before that
+    begun = Committed(7, "begun")  # the source has since lost its end, so the tail begins earlier
     later = Rows("orders").replay(monkeypatch, at=begun)._begun([work((3, 9), first=3)])
     assert later == {REMOTE: Committed(3, "begun")}
 
@@ -580,14 +583,14 @@ def test_a_replay_continues_only_with_the_files_of_the_last_appended_record(
     at = Committed(22, replay.last_appended(log[1].record))
     some = work()._replace(files=tuple(save(ours)))
     assert Rows("orders").replay(monkeypatch, ours, at)._begun([some]) == {REMOTE: at}
-    # of a later tail nothing was appended yet
+    # nothing of a later tail was appended yet
     later = some._replace(tail=replace(some.tail, at=22))
     assert Rows("orders").replay(monkeypatch, ours, at)._begun([later])[REMOTE].offset == 22
 
-    # retention has deleted 20 to 22 since, which the other folder has
+    # retention has deleted 20 to 22 since then, but the other folder has them
     log[:] = records(23)
     rest = work()._replace(files=tuple(save(other, 23)))
-    # or the source lost them, and others were written there
+    # or the source lost its records, and others were written at their offsets
     log[:] = [replace(one, record=one.record._replace(value=b"new")) for one in records(20, 21, 23)]
     again = work()._replace(files=tuple(save(tmp_path / "again")))
     for folder, wrong in ((other, rest), (tmp_path / "again", again)):
@@ -644,13 +647,13 @@ def test_saved_records_that_the_source_rewrote_since_are_detected(
     work, folder = Failback(scope(), print), SavedTail(tmp_path, OWNER)
     divergence = plan().tails[0]
     work._require_matching_files(folder, files, divergence)
-    del there[23]  # cleaned away
+    del there[23]  # record 23 was compacted away
     work._require_matching_files(folder, files, divergence)
     there[21] = there[21]._replace(value=b"new")
     with pytest.raises(FlowError, match="another record at offset 21") as caught:
         work._require_matching_files(folder, files, divergence)
     assert caught.value.code == "SAVED_OTHERWISE"
-    # lost, and not written anew yet: the next records of the source will have these offsets
+    # the source lost these records, and its next records will get their offsets
     with pytest.raises(FlowError, match="ends at offset 24, and orders-0 at 21") as caught:
         work._require_matching_files(folder, files, replace(divergence, log=(0, 21)))
     assert caught.value.code == "SAVED_OTHERWISE"
@@ -692,7 +695,9 @@ def test_a_transaction_is_bounded_and_a_large_record_goes_alone() -> None:
 
 @pytest.mark.parametrize(("has_line", "was_transformed"), [(True, False), (False, True)])
 def test_transformed_topics_are_not_replayed(has_line: bool, was_transformed: bool) -> None:
-    """A replay appends the source's bytes, which a transform would mask."""
+    """Topics with transforms are not replayed, because a replay appends the source's bytes, which a
+    transform would mask.
+    """
     row = ChunkRow(
         key=PartitionKey(TopicId("a"), TopicId("b"), 0),
         term=Term(1, 0),

@@ -1,4 +1,4 @@
-"""The point where two logs part, and where the reverse flow begins, without brokers."""
+"""Where two logs diverge, and where the reverse flow begins, without brokers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ HERE, THERE = TopicId("a" * 32), TopicId("b" * 32)
 KEY = PartitionKey(HERE, THERE, 0)
 BACK = PartitionKey(THERE, HERE, 0)
 RUNS = (Run(0, 100, 0), Run(3, 104, 3))
-"""Five records: 100, 101, 102, 104, 105 of A are 0 to 4 of B."""
+"""The runs of five copied records: offsets 100, 101, 102, 104 and 105 of A are offsets 0 to 4
+of B.
+"""
 A_HELD, B_HELD = (100, 101, 102, 104, 105), (0, 1, 2, 3, 4)
 
 
@@ -134,7 +136,7 @@ def test_rows_of_a_flow_that_was_ever_started_are_left(monkeypatch: pytest.Monke
 
 
 def comparing(end: int = 106) -> Comparing:
-    """Compare the five records. A's log ends there."""
+    """Return a comparison of the five records. `end`: the end of A's log."""
     sides = BothReads(*cast("Any", ("A", "B")))
     return Comparing("A->B", sides, partition(log=(0, end)), copied(*RUNS))
 
@@ -142,7 +144,7 @@ def comparing(end: int = 106) -> Comparing:
 def test_where_a_was_written_to_again_under_the_same_offsets_the_place_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for wrong_from in range(6):  # of the five records of the copy
+    for wrong_from in range(6):  # one of the five copied records, or none
         monkeypatch.setattr(divergence, "record_at", written_anew(wrong_from))
         assert comparing().common() == (min(wrong_from, 5), True)
 
@@ -152,7 +154,10 @@ def test_where_a_was_written_to_again_under_the_same_offsets_the_place_is_found(
 def test_where_that_place_is_cleaned_away_no_new_record_is_taken_for_a_common_one(
     monkeypatch: pytest.MonkeyPatch, cleaned: int, side: str
 ) -> None:
-    """All records from the second one on were rewritten. Some are on one side only."""
+    """All records of A from the second one on were rewritten, and some were compacted away on one
+    cluster. A rewritten record must not be treated as common. If B's records are missing, the place
+    is unknown (TAIL_UNKNOWN).
+    """
     anew, gone = written_anew(1), range(1, 1 + cleaned)
 
     def record(client: str, tp: TopicPartition, offset: int) -> Any:
@@ -169,7 +174,7 @@ def test_where_that_place_is_cleaned_away_no_new_record_is_taken_for_a_common_on
     monkeypatch.setattr(divergence, "_batches", batches)
     monkeypatch.setattr(divergence, "decode", lambda _, batch: batch)
     work = comparing()
-    if side == "A":  # it has nothing there that could be missed
+    if side == "A":  # A has no record at these offsets, so no record of A can be missed
         assert work.common() == (1 + cleaned, True)
         return
     with pytest.raises(FlowError, match="on it has other records than were copied") as caught:
@@ -180,8 +185,8 @@ def test_where_that_place_is_cleaned_away_no_new_record_is_taken_for_a_common_on
 def test_the_end_of_a_transaction_in_place_of_a_record_was_written_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A lost its last two records. At their offsets are the marker of a new transaction, and
-    another record.
+    """A lost its last two records. The marker of a new transaction and another record are at their
+    offsets. The logs diverge at the first of them.
     """
     anew = written_anew(3)
 
@@ -189,12 +194,14 @@ def test_the_end_of_a_transaction_in_place_of_a_record_was_written_again(
         return MARKER if (client, offset) == ("A", 104) else anew(client, tp, offset)
 
     monkeypatch.setattr(divergence, "record_at", record)
-    for end in (106, 105):  # the marker is in between, and at the end
+    for end in (106, 105):  # the marker is before the other record, or at the end of the log
         assert comparing(end).common() == (3, True)
 
 
 def written_anew(wrong_from: int) -> Any:
-    """Rewrite A's records from that ordinal on."""
+    """Return a function that reads records. Those of A from the ordinal `wrong_from` on are
+    rewritten.
+    """
 
     def record(client: str, _: TopicPartition, offset: int) -> tuple[Record, bool] | None:
         held = A_HELD if client == "A" else B_HELD

@@ -1,4 +1,6 @@
-"""A flow that a process cannot set up: its rows for other hosts, and when these count."""
+"""A process that cannot set up a flow writes a row about it for other hosts. The tests check when
+such a row counts.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,7 @@ def config(tmp_path: Path) -> MirrorConfig:
     return load(file, environment={})
 
 
-# -- who looks
+# -- readers of the rows
 
 
 def report(*status: PublishedStatus, state: Rows = (), now_ms: int = NOW_MS) -> ReportedFlow:
@@ -141,7 +143,9 @@ def test_it_is_not_shown_if_the_leader_is_unknown() -> None:
 
 
 def test_an_unreadable_row_is_a_problem_only_without_a_leader() -> None:
-    """A process of a later release fails beside a leader that copies."""
+    """A process of a later release has failed to set up the flow, so its row is unreadable. While a
+    leader copies, this is no problem of the flow.
+    """
     key, value = FAILED.encode()
     rows = [LED.encode(), (key, value.replace(b'"v":1', b'"v":2'))]
     led = _report("A->B", [CLAIM.encode()], rows, NOW_MS, reports=True)
@@ -172,11 +176,11 @@ def test_rest_shows_it_with_process_and_age_unless_it_has_newer_data(config: Mir
     assert found.age_ms >= 3000
 
 
-# -- who writes
+# -- writers of the rows
 
 
 class Target:
-    """Records what is written."""
+    """A target that records the rows that are written."""
 
     def __init__(self) -> None:
         self.has_state = True
@@ -185,7 +189,7 @@ class Target:
         self.made: list[str] = []
         self.rows: list[tuple[bytes, bytes]] = []
         self.last: threading.Event | None = None
-        """A row about an end waits for it."""
+        """An event that the row about an end waits for; None if it does not wait."""
 
     def asked_for_state(self, *_: object, **__: object) -> bool:
         self.asked += 1

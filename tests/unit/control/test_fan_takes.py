@@ -1,4 +1,4 @@
-"""Takes of a keyed topic, from its map."""
+"""Takes of partitions of a keyed topic, made from its map."""
 
 from __future__ import annotations
 
@@ -109,7 +109,8 @@ def test_it_never_comes_from_a_map_of_another_number_of_partitions() -> None:
 @pytest.mark.parametrize(("began", "now", "stays"), [(2, 2, True), (2, 3, False), (2, 0, False)])
 def test_a_topic_stays_placed_as_it_began(began: int, now: int, stays: bool) -> None:
     known = a_map((branch(0, began), (read_to(0, 100),), None))
-    others = [a_partition(now), a_partition(now, number=9)]  # also those that were added since
+    # including partitions that were added since the copy began
+    others = [a_partition(now), a_partition(now, number=9)]
     assert partitioned_as_before(others, known, "A->B") == (others if stays else [])
     expected = Placement.PENDING if stays else Placement.FAILED
     assert {one.placement for one in others} == {expected}

@@ -1,4 +1,4 @@
-"""A flow's run with a manual clock: leases, hand-over, silence, `--once`, reload."""
+"""A flow's run with a manual clock: leases, hand-overs, silent lanes, `--once` and reloads."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def test_lease_whose_lanes_never_come_is_given_up(driver: Driver) -> None:
     assert [lease.state for lease in driver.run.leases] == [LeaseState.RETIRING, LeaseState.WARMING]
 
 
-# -- lanes that go
+# -- lanes that end
 
 
 def test_partitions_of_a_disconnected_lane_go_to_the_other_lane(
@@ -279,8 +279,8 @@ def test_partitions_of_a_disconnected_lane_go_to_the_other_lane(
 def test_an_unstarted_partition_waits_until_no_request_of_the_lost_lane_can_arrive(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
-    """The lost lane may have begun the partition: its first row may still arrive, and records after
-    it.
+    """The lost lane may have begun the partition, so its first row and the records after it may
+    still arrive. The partition waits until that is no longer possible.
     """
     driver, (first, second) = running
     lost = list(first.taken)
@@ -363,7 +363,7 @@ def test_lane_of_an_unknown_lease_is_ended(
     assert stranger.is_stopped
 
 
-# -- troubles
+# -- failures
 
 
 def test_failed_partition_is_retried_within_30_s(
@@ -447,7 +447,9 @@ def test_once_does_not_retry_failed_partitions() -> None:
 
 @pytest.mark.parametrize(("wait_ms", "most_s"), [(0, 0.0), (10_000, LEFT_OUT_S)])
 def test_once_gives_up_a_problem_that_lasts_a_minute(wait_ms: int, most_s: float) -> None:
-    """This includes a problem after which each attempt leaves requests that may still arrive."""
+    """With `--once`, a problem that lasts a minute ends the run. This includes a problem after
+    which each attempt leaves requests that may still arrive.
+    """
     driver = Driver(FOUR[:1], once=True, lanes=1)
     driver.run.tick()
     (lane,) = driver.lanes_of(1, 1)
@@ -476,8 +478,8 @@ def test_once_gives_up_by_the_monotonic_clock(step_s: int) -> None:
 
 
 def test_once_waits_for_batches_that_are_held_back_after_a_lane_was_lost() -> None:
-    """The problem began earlier, and records are held back until late requests can no longer
-    arrive.
+    """With `--once`, a lane was lost, and records are held back until late requests can no longer
+    arrive. The run waits for them, although the problem began earlier.
     """
     driver = Driver(FOUR[:2], once=True)
     driver.run.tick()
@@ -575,7 +577,7 @@ def test_late_requests_count_for_a_topic_that_was_hidden_for_a_moment(
 ) -> None:
     driver, lanes = running
     driver.has_begun(*FOUR)
-    driver.run.set_plans(FOUR[:3])  # a look at a broker that does not know all topics yet
+    driver.run.set_plans(FOUR[:3])  # a discovery on a broker that does not know all topics yet
     holder = next(lane for lane in lanes if here(3) in lane.taken)
     holder.troubled(here(3), "TARGET_DISCONNECTED", retriable=True, wait_ms=10_000)
     driver.run.set_plans(FOUR)

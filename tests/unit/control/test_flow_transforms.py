@@ -1,4 +1,4 @@
-"""The application of a flow's transforms in its driver, and topics that lose their transforms."""
+"""The driver runs the application of a flow's transforms. Topics may lose their transforms."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ RAW: Final = plan_of(0, "payments")
 
 
 class ApplicationStub:
-    """An application that is controlled by the test."""
+    """An application that the test controls."""
 
     def __init__(self) -> None:
         self._said: queue.SimpleQueue[object] = queue.SimpleQueue()
@@ -102,7 +102,7 @@ class Applications:
         return self.started[-1]
 
     def turn(self) -> None:
-        """Let the supervisor process one call of another thread."""
+        """Process one call that another thread has sent to the supervisor."""
         self._calls.get(timeout=30)()
 
     def tend(self, *ports: ChannelAddress, after: float = 0.0) -> None:
@@ -200,7 +200,7 @@ def test_it_is_started_again_if_a_range_has_no_answer(applications: Applications
     applications.transforms.on_unanswered("not yet")
     assert application.kills == 0, "lanes may have waited for the one before it"
     applications.clock.now += 1
-    for _ in range(2):  # several partitions
+    for _ in range(2):  # several partitions report the missing answer
         applications.transforms.on_unanswered("orders-0: no answer")
     assert application.kills == 1
     applications.tend()
@@ -249,7 +249,7 @@ def test_an_application_that_does_not_become_ready_is_ended(applications: Applic
 def test_a_stopped_application_stays_stopped(applications: Applications) -> None:
     applications.tend()
     applications.transforms.stop()
-    applications.turn()  # its thread has seen the end
+    applications.turn()  # the application's thread has noticed the end
     assert applications.transforms.problem is None
     applications.tend(after=60)
     assert len(applications.started) == 1

@@ -1,4 +1,4 @@
-"""Groups that are left alone, with the reason, as in `twinlog status`."""
+"""Groups that are left alone are reported with the reason, as in `twinlog status`."""
 
 from __future__ import annotations
 

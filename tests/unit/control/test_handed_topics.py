@@ -1,4 +1,4 @@
-"""The topics that a duty may change, and when."""
+"""The topics whose configs and ACLs a duty may change, and when."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_while_partitions_are_of_two_topics_of_one_name_each_counts_by_itself() 
 
 
 class Rounds:
-    """Rounds for a flow whose partitions a test sets."""
+    """Runs rounds of duties for a flow whose partitions a test sets."""
 
     def __init__(self) -> None:
         self.views: tuple[PartitionView, ...] = ()

@@ -1,4 +1,4 @@
-"""The last hour is kept, for flows that this process leads."""
+"""Numbers of the last hour are stored for the flows that this process leads."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_topic_has_a_row_every_half_minute_for_an_hour() -> None:
 
 
 def busy(topics: BusyTopics, *moved: int) -> list[str]:
-    """Return the topics that are kept after each has copied this many bytes in total."""
+    """Return the topics that are stored after each topic has copied this many bytes in total."""
     parts = [partition(f"t{number}", bytes=total) for number, total in enumerate(moved)]
     topics.update(1, [flow(*parts)])
     return [f"t{number}" for number in range(len(moved)) if topics.rows("A->B", f"t{number}")]

@@ -1,4 +1,4 @@
-"""Hooks of a switchover run in a shell, whose exit code decides."""
+"""Hooks of a switchover run in a shell. The exit code of a hook decides whether it succeeded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from twinlog.errors import FlowError
 
 
 def scope(tmp_path: Path) -> CutoverScope:
-    """The scope of a flow whose topic names call its clusters `x` and `y`."""
+    """The scope of a flow in whose topic names the clusters are called `x` and `y`."""
     (flow,) = loader(tmp_path)("source.cluster.alias = x", "target.cluster.alias = y").flows
     return cast("CutoverScope", SimpleNamespace(config=flow, setup=flow_setup(flow), name="A->B"))
 
@@ -60,7 +60,9 @@ def test_a_command_that_no_shell_can_be_given_is_a_failed_hook(tmp_path: Path) -
 
 
 def test_a_hook_gets_the_names_of_clusters_that_commands_take(tmp_path: Path) -> None:
-    """These are the names in the file, whatever aliases topic names have."""
+    """A hook gets the clusters' names in the file, which commands accept, whatever aliases topic
+    names have.
+    """
     said = tmp_path / "said"
     run_hook(scope(tmp_path), f'echo "$TWINLOG_SOURCE $TWINLOG_TARGET" > {said}', "switch")
     assert said.read_text() == "A B\n"

@@ -1,4 +1,6 @@
-"""Certificates of a running mirror: log lines, a series, and messages to lanes."""
+"""Certificates of a running mirror: log lines about them, their series, and the messages to
+lanes.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def end_of(issued: Issued) -> int:
 
 
 class Keys:
-    """A key file of cluster A's credentials."""
+    """A key file with the credentials for cluster A."""
 
     def __init__(self, folder: Path, issued: Issued = SOON) -> None:
         self.path = folder / "me.pem"

@@ -1,4 +1,6 @@
-"""The number of a flow's lanes: from its configuration, this machine, and a given Spark master."""
+"""The number of lanes of a flow, derived from its configuration, this machine, and a given Spark
+master.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +41,11 @@ def flow(tmp_path: Path) -> FlowConfig:
     [
         (None, 8, None, 100, 8),  # not MirrorMaker 2's default of one task
         (None, 8, None, 3, 3),
-        (32, 2, None, 100, 2),  # an idle lane costs memory, and more than cores bring nothing
+        (32, 2, None, 100, 2),  # more lanes than cores would cost memory and gain nothing
         (4, 8, None, 100, 4),
         (1, 8, None, 100, 1),
         (4, 8, None, 0, 1),
-        (4, 2, 6, 100, 6),  # --lanes has the last word
+        (4, 2, 6, 100, 6),  # --lanes overrides all others
         (4, 2, 6, 3, 3),
     ],
 )
@@ -81,7 +83,7 @@ def test_a_given_master_has_room_for_every_lease_and_a_lane_of_the_next(
 def test_lanes_follow_the_slots_of_a_cluster(flow: FlowConfig) -> None:
     engine = an_engine([flow], master="spark://somewhere:7077", lanes=4)
     found = []
-    for slots in (4, 8, 4, 0):  # 0: its executors are lost, and others will come
+    for slots in (4, 8, 4, 0):  # with 0 slots, the executors are lost, and new ones will be started
         engine._count(slots)
         found.append(engine.lanes_for(flow, 100, flows=1))
     assert found == [3, 4, 3, 3]
@@ -100,7 +102,7 @@ def test_a_standalone_master_may_have_forgotten_an_application_without_executors
         engine._without_since = long_ago
         with pytest.raises(Disconnected, match="it has had no executor for 1 min"):
             engine._require_known()
-        engine._require_known()  # the next one waits twice as long
+        engine._require_known()  # the next lease waits twice as long
         engine._count(4)
         engine._require_known()
     engine._without_since, engine._began = long_ago, time.monotonic()
@@ -159,7 +161,7 @@ def test_without_a_limit_memory_does_not_count(
         ("spark://somewhere:7077", False, False),
         ("spark://somewhere:7077", True, True),
         ("yarn", True, True),
-        (None, True, True),  # Spark of this machine always starts with the process
+        (None, True, True),  # this machine's Spark always starts with the process
     ],
 )
 def test_a_warm_standby_starts_spark_with_the_process(
@@ -182,7 +184,9 @@ def test_a_driver_that_yarn_has_started_starts_an_application(
 
 
 def test_lanes_of_this_machine_stay_on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On other addresses the channel uses TLS. The server decides by its address."""
+    """With Spark on this machine, the channel listens on loopback only. On other addresses the
+    server uses TLS.
+    """
     monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
     assert address_for_executors("local[4,2]") == "127.0.0.1"
     assert address_for_executors("spark://a:7077") != ""

@@ -1,4 +1,4 @@
-"""A flow with little traffic uses one lane, and all of them when the traffic grows."""
+"""A flow with little traffic uses only one lane. When the traffic grows, it uses all lanes."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def reports(*lanes: LaneStub, cpu_ms: int = 20, received: int = 0) -> None:
 
 
 def pass_with(driver: Driver, seconds: float, *lanes: LaneStub, **used: int) -> None:
-    """Let lanes report this use of CPU or network once a second."""
+    """Move the clock by some seconds. Each second, the lanes report this use of CPU or network."""
     for _ in range(int(seconds)):
         reports(*lanes, **used)
         driver.pass_time(1)
 
 
 def give_back_all(*lanes: LaneStub) -> None:
-    """Let lanes release what they were asked for and still have."""
+    """Make lanes give back the partitions that they were asked for and still have."""
     for lane in lanes:
         if back := [tp for tp in dict.fromkeys(lane.asked_back) if lane.holds(tp)]:
             lane.gives_back(*back)
@@ -41,7 +41,9 @@ def give_back_all(*lanes: LaneStub) -> None:
 
 @pytest.fixture
 def light() -> tuple[Driver, LaneStub, LaneStub]:
-    """Return a flow whose partitions have moved to one lane: that lane and the idle one."""
+    """A flow whose partitions have moved to one lane. Returns the driver, this lane, and the idle
+    lane.
+    """
     driver = Driver(FOUR)
     driver.run.tick()
     lanes = driver.lanes_of(1)
@@ -72,7 +74,7 @@ def test_busy_lane_shares_its_partitions(
     pass_with(driver, 2 * PERIOD_S, busy, **used)
     give_back_all(busy)
     assert len(held(busy)) == len(held(idle)) == 2
-    # and stay there, although it is light again for as long as before
+    # the partitions stay on both lanes, although the traffic is light again for as long as before
     pass_with(driver, LIGHT_FOR_S + PERIOD_S, busy, idle)
     assert len(idle.asked_back + busy.asked_back) == 4
     pass_with(driver, LIGHT_FOR_S + PERIOD_S, busy, idle)
@@ -90,7 +92,7 @@ def test_busy_lanes_keep_their_partitions(used: dict[str, int]) -> None:
 
 @pytest.fixture
 def light_lease(light: tuple[Driver, LaneStub, LaneStub]) -> tuple[Driver, LaneStub]:
-    """Return a flow whose next lease has one lane, because it had little traffic."""
+    """A flow whose next lease has only one lane, because it had little traffic."""
     driver, used, idle = light
     pass_with(driver, 300, used, idle)
     assert [lease.size for lease in driver.run.leases] == [2, 1]

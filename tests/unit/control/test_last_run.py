@@ -1,4 +1,4 @@
-"""Whether a flow runs, by its rows on the target and by its process on this host."""
+"""Whether a flow runs, derived from its rows on the target and from the processes on this host."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def history(*, host: str = "east-1", pid: int = 77, is_closed: bool = False) -> 
 
 @pytest.fixture
 def gone() -> int:
-    """Return the pid of a process that has ended."""
+    """Return the ID of a process that has ended."""
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     return process.pid
@@ -81,7 +81,7 @@ def test_of_another_host(
     assert found.state == state
     assert said in found.text
     assert "it runs on" not in found.text
-    # whoever shut down cleanly, or never began, needs no attention
+    # a process that was shut down cleanly, or never began, needs no attention
     assert (found.code == "PROCESS_GONE") == ("without a report" in found.text)
 
 

@@ -1,4 +1,6 @@
-"""The possible loss without the source, while a flow is copied, paused, throttled, or stopped."""
+"""The records that would be lost without the source, while a flow is copied, paused, throttled or
+stopped.
+"""
 
 from __future__ import annotations
 
@@ -59,21 +61,21 @@ RPO_S = 30
 
 @dataclass
 class Source(SourceQuestions):
-    """A source's log ends, as queried by the watch. Time passes with each query."""
+    """The log ends of a source, as the watch queries them. Each query takes some time."""
 
     driver: Driver
     at: dict[TopicPartition, int] = field(default_factory=dict)
     begins: dict[TopicPartition, int] = field(default_factory=dict)
     kept_ms: int | None = None
     stable: dict[TopicPartition, int] | None = None
-    """Last stable offsets, if they differ from the ends."""
+    """The last stable offsets, if they differ from the log ends."""
     asked: list[float] = field(default_factory=list)
     error: TwinlogError | None = None
     takes_s: float = 0.0
     open_transactions_are: OpenTransactions | None = None
     made_anew: set[str] = field(default_factory=set)
     rests: dict[TopicPartition, IdlePosition] = field(default_factory=dict)
-    """Positions of partitions that no lane has begun."""
+    """Positions of the partitions that no lane has begun."""
     rests_asked: list[TopicPartition] = field(default_factory=list)
 
     def answers(
@@ -121,7 +123,7 @@ class Source(SourceQuestions):
 
 
 class Flow:
-    """A run with two partitions, and its snapshot."""
+    """A run with two partitions, and its snapshots."""
 
     def __init__(
         self, rpo_seconds: int | None = RPO_S, second: str = "orders", *, begun: bool = True
@@ -211,8 +213,8 @@ def test_loss_grows_while_the_flow_is_paused() -> None:
 
 @pytest.mark.parametrize("count", [50, 100, 150])
 def test_the_possible_loss_of_a_recreated_source_topic_is_unknown(count: int) -> None:
-    """If the recreated topic has as many records as were copied, the offsets suggest that none is
-    missing, although none was copied.
+    """The source topic was re-created, so the possible loss is unknown. The new topic may have as
+    many records as were copied, so offsets alone would suggest that nothing is missing.
     """
     flow = Flow()
     flow.pass_time(5)
@@ -269,7 +271,9 @@ def test_a_source_that_does_not_answer_proves_nothing() -> None:
 
 
 def test_records_after_an_open_transaction_would_be_lost() -> None:
-    """Everything up to the last stable offset is copied, so there is no lag, but much to lose."""
+    """All records up to the last stable offset are copied, so there is no lag. The records after
+    it, which an open transaction holds back, would be lost.
+    """
     flow = Flow()
     flow.pass_time(1)
     flow.source.stable = dict(flow.source.at)
@@ -451,7 +455,9 @@ KEPT_MS: Final = 4 * HOUR_S * 1000
 
 
 def far_behind(flow: Flow) -> None:
-    """The last copied record is 3 hours old, and 10,000 more wait in each partition."""
+    """Make the last copied record 3 hours old, with 10,000 more records waiting in each
+    partition.
+    """
     flow.source.kept_ms = KEPT_MS
     flow.source.at = {FIRST: 10_000, SECOND: 10_000}
     flow.at_ms = flow.driver.clock.wall_ms() - 3 * HOUR_S * 1000
@@ -511,7 +517,9 @@ def test_a_topic_that_lags_later_gets_its_outlook_as_soon() -> None:
 
 
 def test_a_partition_that_is_retried_in_vain_keeps_its_outlook() -> None:
-    """Each attempt begins in a lane that has read no record yet."""
+    """A stopped partition is retried, and each attempt begins in a lane that has read no record
+    yet. The time until its records are deleted is shown nevertheless.
+    """
     flow = Flow(rpo_seconds=None)
     far_behind(flow)
     stopped(flow)
@@ -527,8 +535,8 @@ def test_a_partition_that_is_retried_in_vain_keeps_its_outlook() -> None:
 
 @pytest.mark.parametrize("why", ["paused", "stopped"])
 def test_a_partition_that_no_lane_of_this_run_has_begun_has_its_outlook(why: str) -> None:
-    """The partition was paused or had failed when the mirror started. At first two of the four
-    hours of its retention are left, later one.
+    """The partition was paused or had failed when the mirror started, so no lane has begun it. The
+    time until its records are deleted is still known: first two hours, later one.
     """
     flow = Flow(rpo_seconds=None, begun=False)
     flow.source.kept_ms = KEPT_MS
@@ -587,7 +595,7 @@ def test_a_copied_partition_is_at_the_position_of_the_map(targets: int) -> None:
 
 
 def begins(plan: PartitionPlan, maps: Maps, starts: Starts) -> int | None:
-    """Return the starts of clusters that are not queried."""
+    """Return the source offset at which the partition would begin. No cluster is queried."""
     asked = IdleQuestions(
         read_map=lambda: maps,
         target=cast("Any", None),
@@ -603,7 +611,7 @@ def begins(plan: PartitionPlan, maps: Maps, starts: Starts) -> int | None:
 def test_a_stopped_copy_is_reported_when_a_quarter_of_the_retention_is_left() -> None:
     flow = Flow(rpo_seconds=None)
     far_behind(flow)
-    flow.at_ms += HOUR_S * 1000  # two hours are left
+    flow.at_ms += HOUR_S * 1000  # two hours are left until records are deleted
     flow.copied(100, end=10_000)
     assert flow.pass_time(HOUR_S - 60).state is FlowState.RUNNING
     found = flow.pass_time(120)
@@ -639,7 +647,7 @@ def test_unlimited_retention_is_never_near_and_hidden_retention_is_unknown() -> 
 
 
 def test_a_flow_whose_source_is_not_queried_reports_no_loss() -> None:
-    """With `--once` the source is not queried."""
+    """With `--once` the source is not queried, so the flow reports no possible loss."""
     flow = Flow()
     far_behind(flow)
     found = flow_snapshot(flow.driver.run, "exact", None, [], Counter(), FlowSince())

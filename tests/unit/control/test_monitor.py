@@ -1,4 +1,4 @@
-"""The three paths over HTTP, with flows whose numbers a test sets."""
+"""The metrics and the two probes over HTTP, for flows whose numbers a test sets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from twinlog.spark.jvm_use import JvmUse
 
 
 class Clock:
-    """A clock that only the test moves."""
+    """A clock that moves only when the test moves it."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -156,7 +156,7 @@ def test_every_metric_that_is_named_is_served_and_no_other() -> None:
         )
     }
     ours = {name for name in names if not name.startswith(("process_", "python_"))}
-    # served only where a flow asks for it
+    # these series are served only if a flow requests them
     plugins = {metric.name for metric in metrics.PLUGIN_NAMES.values()}
     histogram = metrics.FLOW_BATCH_LATENCY.name
     parts = {f"{histogram}_{end}" for end in ("bucket", "sum", "count")}
@@ -215,7 +215,7 @@ def test_rates_are_those_of_the_last_minute() -> None:
     monitor = Monitor(clock=clock)
     for second in range(121):
         clock.now = 1000.0 + second
-        # 10 records a second for a minute, then 50
+        # 10 records per second for a minute, then 50
         records = 10 * second if second <= 60 else 600 + 50 * (second - 60)
         monitor.update([flow(partition(records=records, bytes=100 * records))])
     answer = monitor.answer("/metrics")
@@ -358,7 +358,7 @@ def test_the_server_is_loaded_by_the_first_client_or_after_the_mirrors_start(
         assert ask(server.address, "/healthz").status == 200
         assert is_loaded(server)
     with served(Monitor()) as server:
-        pass  # nobody came, and its end does not wait for anybody
+        pass  # the server had no client, so nothing was loaded
     assert not is_loaded(server)
     monkeypatch.setattr(web_server, "LOADS_AFTER_S", 0.01)
     with served(Monitor()) as server:

@@ -1,4 +1,4 @@
-"""Clients that hold connections open, or use another host name, over real connections."""
+"""Clients that keep connections open, or use another host name, over real connections."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_clients_that_drip_do_not_keep_probes_out(number: int) -> None:
 def test_a_request_has_one_deadline_however_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_requests, "WITHIN_S", 1.0)
     with served(Monitor()) as server, dripping(server.address, 1) as drippers:
-        # each byte comes well within the time that one may take
+        # each byte is sent well within the time limit of a byte
         eventually(lambda: drippers.closed >= 2, what="it is closed, again and again")
 
 
@@ -91,7 +91,7 @@ def test_an_address_takes_places_from_itself_alone(now: list[float]) -> None:
 def test_an_address_that_reads_no_answer_takes_places_from_itself_alone(now: list[float]) -> None:
     requests = OpenRequests(clock=lambda: now[0])
     other, others_peer = socket.socketpair()
-    requests.add(other, "10.0.0.1")  # a probe that has not said its request yet
+    requests.add(other, "10.0.0.1")  # a probe that has not sent its request yet
     made = list(pairs(open_requests.AT_MOST + 3))
     for ours, _ in made:
         now[0] += 0.01
@@ -129,14 +129,14 @@ def test_an_answered_client_is_closed_before_a_new_unread_one(now: list[float]) 
             requests.on_request(ours)
             requests.on_answer(ours)
         if number == 2:
-            requests.on_request(ours)  # and the next one over the same connection
+            requests.on_request(ours)  # the next request on the same connection
     assert [is_closed(peer) for _, peer in made[:4]] == [True, True, False, False]
     for one in (end for pair in made for end in pair):
         one.close()
 
 
 def answer_to(server: WebServer, request: str) -> int:
-    """Return the status of the response to a hand-written request."""
+    """Send a request that is written by hand, and return the status of the response."""
     with socket.create_connection(server.address) as connection:
         connection.settimeout(30)
         connection.sendall(request.encode())
@@ -151,7 +151,7 @@ def answer_to(server: WebServer, request: str) -> int:
         (["127.0.0.1:9405"], 200),
         (["127.3.2.1"], 200),
         (["[::1]:9405"], 200),
-        ([], 400),  # HTTP/1.1 wants one
+        ([], 400),  # HTTP/1.1 requires a Host header
         (["evil.example"], 421),
         (["evil.example:9405"], 421),
         (["localhost.evil.example"], 421),

@@ -1,4 +1,4 @@
-"""The paths formed by the flows of one configuration."""
+"""The paths that the flows of one configuration form together."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def test_aliases_of_one_cluster_are_one(tmp_path: Path) -> None:
 
 
 def test_one_that_keeps_names_and_one_that_does_not(tmp_path: Path) -> None:
-    """On B, records of A are in a topic whose name has the alias A, whatever policy the reverse
-    flow has.
+    """A->B keeps the alias in names, and B->A does not. On B, records of A are in a topic whose
+    name has the alias A, so B->A recognizes them, whatever its own policy is.
     """
     flows = flows_of(tmp_path, "A->B.topics = .*", "B->A.topics = .*", f"B->A.{IDENTITY}")
     assert way(flows, "A->B", "A.pay") == ()
@@ -105,7 +105,9 @@ def test_two_flows_beside_each_other(tmp_path: Path, line: str) -> None:
 
 
 def test_a_name_without_its_alias_comes_back_by_the_default_policy_too(tmp_path: Path) -> None:
-    """`B.pay` on A came from B. Renamed to `pay`, its name on C shows only A."""
+    """`B.pay` on A is a copy from B. If A->C renames it to `pay`, its name on C shows only A, so it
+    could come back to B. Such a path is found, also with the default policy.
+    """
     ring = ["A->C.topics = B.pay", "C->B.topics = .*"]
     whole = flows_of(tmp_path, *ring)
     assert not way(whole, "A->C", "A.B.pay")
@@ -115,7 +117,7 @@ def test_a_name_without_its_alias_comes_back_by_the_default_policy_too(tmp_path:
 
 
 def strip(flow: str) -> list[str]:
-    """A router of Kafka Connect that removes the alias of the flow's source."""
+    """Return the lines of a Kafka Connect router that removes the alias of the flow's source."""
     lines = ("transforms = x", "transforms.x.type = RegexRouter", "transforms.x.replacement = $1")
     return [*(f"{flow}.{one}" for one in lines), f"{flow}.transforms.x.regex = {flow[0]}\\\\.(.*)"]
 

@@ -1,4 +1,4 @@
-"""Reasons why a group's offset has no counterpart on the target, as text."""
+"""The texts of the reasons why a group's offset has no counterpart on the target."""
 
 from __future__ import annotations
 

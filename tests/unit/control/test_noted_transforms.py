@@ -1,4 +1,4 @@
-"""Rows that note which topics have transforms. Without brokers."""
+"""The state topic's rows that note which topics have transforms, without brokers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TARGET = cast("ClusterClient", None)
 
 
 class Log:
-    """The rows of the state topic."""
+    """The rows of an in-memory state topic."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.rows: list[tuple[bytes, bytes]] = []

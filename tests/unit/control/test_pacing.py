@@ -1,4 +1,4 @@
-"""A flow's byte budget is shared by demand and weight, and balanced over the seconds."""
+"""The byte budget of a flow is shared by demand and weight, and balanced over some seconds."""
 
 import math
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ def test_topics_with_a_small_demand_are_served_and_the_rest_is_shared_by_weight(
 
 @dataclass(kw_only=True)
 class World:
-    """A flow of one busy topic and many idle ones, which copies what it may, some of the time."""
+    """A flow of one busy topic and many idle ones. It copies as much as its shares permit."""
 
     limit: int
     clock: float = 100.0
@@ -26,7 +26,7 @@ class World:
     rate: float = 0.0
     history: list[float] = field(default_factory=list)
     seen: list[float] = field(default_factory=lambda: [0.0, 0.0])
-    """Numbers in reports, which are two seconds old."""
+    """Total bytes in the lanes' reports, which are two seconds old when they are used."""
 
     def run(self, pacer: Pacer, seconds: int, efficiency: float = 1.0) -> None:
         for _ in range(seconds):

@@ -1,4 +1,6 @@
-"""Files of the page over a real socket: a browser's permissions, and missing files."""
+"""The files of the page over a real socket: what a browser is permitted to do, and missing
+files.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a failed partition is retried."""
+"""When a failed partition is retried, and what it reports."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def a_partition(clock: Clock = CLOCK) -> Partition:
 
 @pytest.mark.parametrize("retriable", [True, False])
 def test_every_try_comes_within_half_a_minute(*, retriable: bool) -> None:
-    """The pause leaves a few seconds of the half minute for the attempt, which begins with a check
-    of both clusters.
+    """A failed partition is retried within half a minute. The pause leaves some seconds of this
+    time for the attempt, which begins with a check of both clusters.
     """
     partition = a_partition()
     pauses = []
@@ -70,7 +70,7 @@ def test_every_try_comes_within_half_a_minute(*, retriable: bool) -> None:
         pauses.append(partition.retry_at - time.monotonic())
         assert not partition.is_due(time.monotonic() - 1)
         assert partition.is_due(time.monotonic() + PROMISED_S - 2)
-    if retriable:  # one that passes by itself is tried at once, one that lasts is not hammered
+    if retriable:  # a retriable failure is first retried immediately, and later with growing pauses
         assert pauses[0] < 1
         assert pauses[-1] == pytest.approx(RETRY_FAILED_S, abs=1)
 
@@ -86,7 +86,9 @@ def test_every_try_comes_within_half_a_minute(*, retriable: bool) -> None:
 def test_an_unreachable_cluster_has_one_code_however_its_lane_noticed(
     code: str, shown: str
 ) -> None:
-    """A broker that dies refuses connections, or drops the one with the request."""
+    """When a broker dies, a lane's connection is refused or is closed with the request in flight.
+    The partition's code is UNREACHABLE in both cases.
+    """
     partition = a_partition()
     partition.note_away(Away(code=code, message="cluster B: refused"))
     assert partition.failure is not None
@@ -114,7 +116,9 @@ def test_trouble_keeps_the_time_since_when_it_lasts() -> None:
 def test_trouble_with_the_map_is_over_when_nothing_waits_for_it(
     *, waits_for_map: bool, code: str | None
 ) -> None:
-    """Everything was copied before, so no arriving record shows that the map is available again."""
+    """All records were copied when the map became unavailable, so no arriving record shows that it
+    is available again. The failure ends as soon as the partition does not wait for its map.
+    """
     partition = a_partition()
     at_end = structs.replace(REPORT, source_end=REPORT.upstream, waits_for_map=waits_for_map)
     partition.on_progress(structs.replace(at_end, waits_for_map=False))
@@ -127,12 +131,15 @@ def test_trouble_with_the_map_is_over_when_nothing_waits_for_it(
     ("code", "is_broken"),
     [
         *((code, True) for code in sorted(with_trait(Trait.NOT_OURS) - {"TAKEN_OVER"})),
-        ("TAKEN_OVER", False),  # what was copied before lies where it lay
+        # records that were copied before the other client wrote are still at their offsets
+        ("TAKEN_OVER", False),
         ("TARGET_UNDER_MIN_ISR", False),
     ],
 )
 def test_offsets_of_a_damaged_log_are_not_used(*, code: str, is_broken: bool) -> None:
-    """Groups, offset syncs and MirrorMaker 2's positions get no offset of a damaged log."""
+    """The log of a partition is damaged, so groups, offset syncs and MirrorMaker 2's positions must
+    not use its offsets.
+    """
     partition = a_partition()
     partition.on_progress(REPORT)
     before = view_of(partition)
@@ -174,7 +181,9 @@ def test_where_a_lane_stopped_is_no_position_in_a_topic_created_since(*, at_sour
 
 @pytest.mark.parametrize("is_planned", [True, False])
 def test_a_recreated_topic_has_no_reported_position(*, is_planned: bool) -> None:
-    """A group's offset at the source would be in the middle of the new topic."""
+    """The source topic was re-created, so the position that the lane reported belongs to the
+    deleted topic. A group's offset would be in the middle of the new topic.
+    """
     partition = a_partition()
     partition.taken = partition.plan
     partition.on_progress(REPORT)
@@ -182,14 +191,16 @@ def test_a_recreated_topic_has_no_reported_position(*, is_planned: bool) -> None
     if is_planned:
         new_id = TopicId("1" * 32)
         partition.replan(replace(partition.plan, source_topic_id=new_id))
-        partition.on_progress(REPORT)  # of the lane that has it still
+        partition.on_progress(REPORT)  # reported by the lane that still has the deleted topic
     else:
         partition.note_failure("SOURCE_RECREATED", "another topic", retriable=True)
     assert view_of(partition).reach is None
 
 
 def test_a_begun_partition_is_the_flows_while_a_lane_has_it() -> None:
-    """While no lane has the partition, nothing detects that clients have moved to the target."""
+    """While a lane has the partition, the partition counts as the flow's. Otherwise nothing would
+    detect that clients have moved to the target.
+    """
     clock = HandClock()
     partition = replace(a_partition(), clock=clock)
     assert not view_of(partition).is_begun, "nobody has looked yet"
@@ -201,7 +212,7 @@ def test_a_begun_partition_is_the_flows_while_a_lane_has_it() -> None:
         assert view_of(partition).is_begun
 
     begin()
-    partition.leave_lane(Placement.PENDING)  # a lease change
+    partition.leave_lane(Placement.PENDING)  # the lease changes
     assert not view_of(partition).is_begun
 
     begin()
@@ -209,7 +220,7 @@ def test_a_begun_partition_is_the_flows_while_a_lane_has_it() -> None:
     assert not view_of(partition).is_begun
 
     begin()
-    partition.leave_lane(Placement.DONE)  # `--once` syncs behind its end
+    partition.leave_lane(Placement.DONE)  # `--once` syncs groups after the partition is done
     assert view_of(partition).is_begun
 
     begin()
@@ -236,7 +247,9 @@ def test_a_begun_partition_is_the_flows_while_a_lane_has_it() -> None:
 
 
 def test_trouble_does_not_last_while_late_requests_are_waited_for() -> None:
-    """`--once` gives up if a problem lasts. Records that a lane holds back are no problem."""
+    """`--once` gives up if a problem lasts. Holding back records until late requests have arrived
+    is no problem.
+    """
     partition = a_partition()
     assert partition.troubled_s() == 0
     partition.failure = Failure(
@@ -253,7 +266,9 @@ def test_trouble_does_not_last_while_late_requests_are_waited_for() -> None:
 
 
 def test_end_that_the_leader_reports_counts_if_the_lane_reads_a_stale_replica() -> None:
-    """A stale replica returns valid but empty responses, so the lane has nothing to report."""
+    """The lane reads from a stale replica, which returns valid but empty responses. The lane then
+    reports an old end, so the end that the leader reports is used.
+    """
     clock = HandClock()
     partition = a_partition(clock)
     partition.on_progress(structs.replace(REPORT, source_end=REPORT.upstream, sees_end=True))

@@ -1,4 +1,6 @@
-"""Every step of a flow's life from every phase: the table of `phases` equals the code."""
+"""The table in the docstring of `phases` has every step from every phase of a flow's life, as the
+code does.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ ENDS_RUNS = ENDS - {Step.HANDED_OVER}
 
 
 def table() -> dict[Phase, dict[Step, Phase]]:
-    """Return the table of the docstring."""
+    """Return the table in the docstring of `phases`."""
     found: dict[Phase, dict[Step, Phase]] = {}
     for name, steps in re.findall(r"^\| ([A-Z_]+) \| .* \| (.*) \|$", phases.__doc__ or "", re.M):
         here = Phase[name]

@@ -1,4 +1,4 @@
-"""The quota of producers while an RPO is exceeded, by a manual clock."""
+"""The quota of producers while the RPO is exceeded, with a manual clock."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from twinlog.control.duties.producer_rate import (
 
 RPO_MS = 30_000
 SPEED = 10_000_000
-"""Bytes per second of the copy."""
+"""Speed of the copy in bytes per second."""
 
 
 class Copy:
-    """A copy in progress, observed every two seconds."""
+    """A copy in progress, which is observed every two seconds."""
 
     def __init__(self, waiting: int = 0) -> None:
         self.rate = ProducerRate(RPO_MS)
@@ -81,8 +81,8 @@ def test_they_get_less_where_the_loss_grows_on_and_never_nothing() -> None:
 
 
 def test_an_ineffective_quota_is_removed() -> None:
-    """Users with their own quotas continue to write, and the others must not be stopped because of
-    that.
+    """The quota has no effect, because some users have their own quotas and continue to write. It
+    is removed, so that other users are not stopped in vain.
     """
     copy = Copy()
     copy.held()
@@ -95,7 +95,7 @@ def test_an_ineffective_quota_is_removed() -> None:
 
 
 def test_a_copy_that_catches_up_throttles_no_producer() -> None:
-    copy = Copy(waiting=100_000)  # a topic's history: the records are a day old
+    copy = Copy(waiting=100_000)  # the history of a topic: its records are a day old
     found = [copy.see(86_400_000 + at, more=-100) for at in range(100)]
     assert {*found} == {None}
     assert [copy.see(86_400_000, more=200) for _ in range(20)][-1] is not None
@@ -162,7 +162,7 @@ def test_bytes_of_partitions_that_left_are_no_speed() -> None:
     ("what", "expected"),
     [
         ({"state": PartitionState.COPYING}, 9000),
-        ({"state": PartitionState.AT_END, "lag": 0}, 0),  # an open transaction
+        ({"state": PartitionState.AT_END, "lag": 0}, 0),  # only an open transaction is not copied
         ({"state": PartitionState.COPYING, "code": "RECORD_TOO_LARGE"}, 0),
         ({"state": PartitionState.PAUSED}, 0),
     ],

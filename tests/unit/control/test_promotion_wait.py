@@ -20,7 +20,7 @@ Answer = int | TwinlogError
 
 
 class Cluster:
-    """A target with delayed responses, and a leading mirror."""
+    """A target that responds with delays, and a mirror that leads a flow."""
 
     def __init__(self, end: Callable[[float], Answer], *, end_s: float, state_s: float) -> None:
         self.now, self.end, self.end_s, self.state_s = 0.0, end, end_s, state_s
@@ -64,8 +64,8 @@ TOPICS = {"A.orders": SimpleNamespace(tps=[TopicPartition("A.orders", n) for n i
 def test_it_is_still_between_the_end_of_one_look_and_the_beginning_of_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """However long the state topic or a check takes, records that were appended in between are
-    detected.
+    """The copy counts as ended after the log ends were unchanged between the end of one check and
+    the start of another. Records appended in between are detected, however long a query takes.
     """
     appends_until = 9.0
     for end_s, state_s in ((0.0, 0.0), (5.0, 0.0), (0.0, 5.0), (3.0, 3.0)):
@@ -90,6 +90,8 @@ def test_a_log_that_cannot_be_checked_does_not_count_as_unchanged(
 def test_a_source_that_may_be_written_to_is_waited_for_longer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The flow's leader may only be frozen. Its lanes would then copy the next record."""
+    """The source may still be written to, and the flow's leader may only be frozen, so its lanes
+    could copy the next record. The command waits longer than with a fence.
+    """
     cluster = Cluster(lambda _: 5, end_s=0.0, state_s=0.0)
     assert cluster.wait(monkeypatch, is_fenced=False) > promotion.OPEN_STILL_S

@@ -1,4 +1,4 @@
-"""The published status of a flow: totals and unusual partitions, within size limits."""
+"""The published status of a flow has totals and unusual partitions, within limits of its size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events are published for other processes, and read from them."""
+"""Events are published for other processes, and read from other processes' rows."""
 
 from __future__ import annotations
 
@@ -83,7 +83,10 @@ def test_each_foreign_event_is_read_once_and_own_ones_are_not(kept: EventLog) ->
 
 
 def test_a_restarted_container_shows_the_events_of_its_last_process(kept: EventLog) -> None:
-    """Host and pid are the same, and a row of an earlier release has nothing else."""
+    """The new process of a restarted container has the same host name and process ID as the former
+    one. It must show the former process's events. A row of an earlier release has no other
+    identification of a process.
+    """
     FlowLog(logging.getLogger("twinlog.test"), "A->B").warning("of now")
     own = kept.of_flow("A->B")
     before = structs.replace(
@@ -102,7 +105,7 @@ def test_a_restarted_container_shows_the_events_of_its_last_process(kept: EventL
 
 
 def happens(writer: EventLog, text: str, at: float) -> PublishedEvents:
-    """Return what it publishes after these events."""
+    """Write a log line at this time. Return the events that the process then publishes."""
     fields = {"created": at, "levelno": logging.WARNING, "levelname": "WARNING", "flow": "A->B"}
     writer.handle(logging.makeLogRecord({**fields, "msg": text}))
     return writer.of_flow("A->B")
@@ -111,11 +114,13 @@ def happens(writer: EventLog, text: str, at: float) -> PublishedEvents:
 def test_a_process_whose_predecessors_clock_was_ahead_is_read_immediately(
     kept: EventLog, tmp_path: Path
 ) -> None:
-    """A container's process has pid 1 again, and its clock was set in the meantime."""
+    """The former process of a container had a clock that was ahead, and its process ID was the
+    same. Events of the new process must be shown immediately.
+    """
     ahead, now = (EventLog(tmp_path / "mm2.properties") for _ in range(2))
     kept.add_published([happens(ahead, "of tomorrow", time.time() + 86_400)])
     rows = [ahead.of_flow("A->B"), happens(now, "of now", time.time())]
-    # the previous process publishes a last event
+    # the former process publishes a last event
     rows += [happens(ahead, "the last of it", 0.0), happens(now, "and again", time.time())]
     for _ in range(2):
         kept.add_published(rows)
@@ -174,7 +179,7 @@ def test_a_file_of_an_earlier_release_is_read(kept: EventLog, tmp_path: Path) ->
 
 @pytest.fixture
 def rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rest]:
-    """A REST server whose flow is led elsewhere."""
+    """A REST server whose flow is led by another process."""
     found = {"A->B": ReportedFlow(status=None, intents=None, events=(HAPPENED,))}
     monkeypatch.setattr(leaders, "reports_of", lambda *_: found)
     file = tmp_path / "mm2.properties"
@@ -206,7 +211,9 @@ def test_rest_tells_those_of_a_flow_that_is_led_elsewhere_by_time(rest: Rest) ->
 def test_halves_of_surrogate_pairs_hide_no_flow_and_no_event(
     rest: Rest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A row may contain them, as may an argument or a user's name that is not UTF-8."""
+    """A row, an argument or a user's name that is not UTF-8 may contain half of a surrogate pair.
+    It must not make a flow or an event disappear.
+    """
     half = "\ud800"
     pause = Intent(
         bytes_per_second=None,

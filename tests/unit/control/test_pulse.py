@@ -1,4 +1,4 @@
-"""A source that does not respond is silent, a slow one is not."""
+"""A source that does not respond at all counts as silent. A slow source does not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SILENCE_S = 2 * PULSE_WITHIN_S
 
 @dataclass
 class Asked:
-    """One query at a time, which the test answers."""
+    """Sends one query to the source at a time. The test answers it."""
 
     driver: Driver = field(default_factory=lambda: Driver([plan_of(0), plan_of(1)], lanes=2))
     times: list[float] = field(default_factory=list)
@@ -87,7 +87,7 @@ def test_it_is_not_asked_while_it_answers_another_question_every_second() -> Non
 def test_silence_begins_with_a_question_without_an_answer_and_ends_with_an_answer() -> None:
     asked = Asked()
     asked.wait(SILENCE_S)
-    seen = [asked.is_silent]  # it may be slow
+    seen = [asked.is_silent]  # the source may only be slow
     asked.fail(no_answer())
     seen.append(asked.is_silent)
     asked.wait(2)

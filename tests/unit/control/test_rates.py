@@ -1,4 +1,4 @@
-"""Rates from the last few seconds of counts."""
+"""Rates are calculated from the counts of the last few seconds."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ def test_rates_of_partitions_are_computed_over_the_last_minute() -> None:
 
 
 def test_topics_that_left_are_forgotten() -> None:
-    """Topics come and go as long as a process runs."""
+    """Topics are created and deleted as long as a process runs. Data about deleted topics is
+    removed.
+    """
     rates, by_partition, readiness = Rates(), PartitionRates(), Readiness()
     for number in range(50):
         flows = [flow(partition(f"t{number}", upstream=5), partition("stays", upstream=5))]

@@ -1,4 +1,6 @@
-"""Readiness by progress, not by state: situations of flows over time."""
+"""A flow's readiness depends on its progress and not on its state. The tests follow flows over
+time.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,14 @@ from twinlog.control.watch.snapshot import FlowSnapshot
 
 
 class Watch:
-    """One flow, with one update per second."""
+    """One flow that is updated once per second."""
 
     def __init__(self) -> None:
         self._readiness = Readiness()
         self._now = 0.0
 
     def after(self, seconds: int, snapshot: FlowSnapshot) -> bool:
-        """Return whether the flow is ready after this many seconds in this state."""
+        """Update the flow for this many seconds. Return True if it is ready after that."""
         ready = False
         for _ in range(seconds):
             self._now += 1
@@ -94,7 +96,7 @@ def test_degraded_while_it_moves_is_ready() -> None:
         ("DEGRADED", "UNREACHABLE", 10),
         ("DEGRADED", "DISCONNECTED", 10),
         ("FAILED", "CLUSTER_CHANGED", 10),
-        # it waits for what ends by itself, or for something that does not hinder the copy
+        # the flow waits for a condition that ends by itself, or that does not hinder the copy
         ("DEGRADED", "NOT_LEADER", 60),
         ("DEGRADED", "", 60),
     ],
@@ -131,8 +133,8 @@ def test_the_reason_is_reported() -> None:
 
 
 def test_a_flow_that_another_process_leads_is_ready() -> None:
-    """Standing by is the intended state. After taking over, the flow has a minute to
-    become ready.
+    """Another process leads the flow, which is the intended state of a standby, so the flow is
+    ready. After a takeover, it has a minute to become ready.
     """
     watch = Watch()
     standby = flow(state="STANDBY", generation=None, reason="standing by [CONFIG_MISMATCH]")

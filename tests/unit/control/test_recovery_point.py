@@ -1,4 +1,6 @@
-"""The recovery point is never too late, and as late as the observations permit."""
+"""The recovery point is never too late. Within this limit, it is as late as the observations
+permit.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,7 @@ def test_an_answer_that_the_copy_has_overtaken_is_no_doubt() -> None:
     point = RecoveryPoint()
     point.note_copied(100)
     point.note_copied(150)
-    point.note_end(120, 1000, 100)  # asked before
+    point.note_end(120, 1000, 100)  # sent before the copy reached 150
     assert (point.at, point.doubtful_since) == (1000, None)
 
 
@@ -112,7 +114,7 @@ STEPS = st.lists(
 @given(STEPS)
 def test_it_is_never_after_the_copied_records(steps: list[tuple[str, int]]) -> None:
     point, end, upstream, now_ms = RecoveryPoint(), 0, 0, 1
-    history: list[tuple[int, int]] = []  # of the source's end, exactly
+    history: list[tuple[int, int]] = []  # the exact history of the source's end
     seen: list[tuple[int, int]] = []
     point.note_copied(0)
     for kind, number in steps:

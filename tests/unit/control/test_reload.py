@@ -1,4 +1,6 @@
-"""The configuration is read again: its changes, and the effect of an unreadable file."""
+"""The configuration is read again: the changes that are found, and what happens if a file cannot be
+read.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from twinlog.errors import ConfigError, TwinlogError
 
 
 class Rereading:
-    """A file, its reloader, and the adopted configurations."""
+    """A file, its reloader, and the configurations that were adopted so far."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "mm2.properties"

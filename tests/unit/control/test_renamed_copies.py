@@ -1,4 +1,4 @@
-"""The names under which a flow has begun copies, at a discovery and at a cut-over."""
+"""The names under which a flow has begun its copies are used by a discovery and by a cutover."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A request with the same bytes is answered without parsing, and with the same answer: over
-connections that close after an answer, and over one that stays open.
+"""A repeated request with the same bytes is answered without parsing it, with the same response.
+This applies to connections that close after a response and to those that stay open.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FLOWS = "/api/v1/flows"
 
 
 class Server(NamedTuple):
-    """A server's address, and its clients' credentials."""
+    """The address of a server, and the TLS context of its clients."""
 
     address: Address
     tls: ssl.SSLContext | None
@@ -57,7 +57,7 @@ def rest(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Server]:
-    """A server that caches its answers for a minute if nothing changes."""
+    """A server that caches its responses for a minute if nothing changes."""
     monkeypatch.setattr(leaders, "GIVES_UP_S", 0.5)
     monkeypatch.setattr(leaders, "WAITED_S", 0.05)
     monkeypatch.setattr(leaders, "ASKED_AGAIN_S", 60.0)
@@ -76,7 +76,7 @@ def rest(
     )
     with rest_of(load(file, environment={}), file, monitor) as served:
         server = Server(served.address, tls)
-        # it is not asked again before the test is over
+        # the cluster is not queried again during the test
         eventually(
             lambda: b"could not be queried" in asked(server, get(token)), what="its target is away"
         )
@@ -85,7 +85,7 @@ def rest(
 
 @pytest.fixture
 def parsed(rest: Server, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Paths that were requested from the front, in order."""
+    """A list of the requests that were parsed, in order, as method and path."""
     calls, paths = Front.__call__, []
 
     async def counted(self: Front, scope: Any, *given: Any, **more: Any) -> None:
@@ -117,7 +117,7 @@ def connected(rest: Server) -> Iterator[socket.socket]:
 
 
 def next_answer(reader: BinaryIO) -> bytes:
-    """Return one of several answers, by its length."""
+    """Return the next of several responses on a connection. Its end is known by its length."""
     head = b""
     while not head.endswith(b"\r\n\r\n"):
         line = reader.readline()
@@ -128,7 +128,9 @@ def next_answer(reader: BinaryIO) -> bytes:
 
 
 def asked(rest: Server, *pieces: bytes) -> bytes:
-    """Return everything until the server closes the connection."""
+    """Send the pieces with pauses between them. Return all bytes until the server closes the
+    connection.
+    """
     with connected(rest) as client:
         for number, piece in enumerate(pieces):
             if number:
@@ -144,8 +146,8 @@ def asked(rest: Server, *pieces: bytes) -> bytes:
 
 
 def warmed(rest: Server, wanted: bytes) -> bytes:
-    """Repeat the request until it is cached: the answer is made, then repeated, then found by its
-    bytes.
+    """Repeat the request until it is cached, and return the last response. The first response is
+    created, the second is repeated, and the third is found by the request's bytes.
     """
     return [asked(rest, wanted) for _ in range(3)][-1]
 
@@ -249,7 +251,9 @@ def test_requests_in_one_piece_are_all_answered_in_their_order(rest: Server, tok
 def test_a_client_that_reads_late_gets_every_answer(
     rest: Server, token: str, monitor: Monitor
 ) -> None:
-    """Unread data is limited: the server then reads no further request of the client."""
+    """A client reads late. The server limits its unread data by not reading further requests of
+    this client, and the client still gets every response.
+    """
     monitor.update([flow(partition(), reason="x" * 20_000)])
     same, many = get(token, f"X-Long: {'x' * 3000}", closes=False), 5_000
     with connected(rest) as client, client.makefile("rb") as reader:
@@ -259,7 +263,7 @@ def test_a_client_that_reads_late_gets_every_answer(
         sent, rest_of_one = 0, same
 
         def send_until_it_blocks(within_s: float) -> None:
-            # by the thread that reads: one TLS connection is not for two threads
+            # by the thread that also reads, because two threads cannot share a TLS connection
             nonlocal sent, rest_of_one
             client.settimeout(within_s)
             with suppress(TimeoutError, BlockingIOError, ssl.SSLWantWriteError):
@@ -269,7 +273,7 @@ def test_a_client_that_reads_late_gets_every_answer(
                         sent, rest_of_one = sent + 1, same
             client.settimeout(PATIENCE_S)
 
-        send_until_it_blocks(1)  # a second without a further byte: it waits for the server
+        send_until_it_blocks(1)  # if no byte can be sent for a second, the server no longer reads
         assert sent < many
         for _ in range(many):
             assert b'"flows":' in next_answer(reader)

@@ -1,5 +1,5 @@
-"""REST answers that are made from rows on the target: of leaders on other hosts, of no leader, and
-of this process before it lost the lead.
+"""REST responses that are made from rows on the target: rows of leaders on other hosts, of no
+leader, and of this process before it lost the lead.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ def test_its_own_last_row_hides_no_outage(config: MirrorConfig) -> None:
             "B: no broker",
             "here",
         )
-    # processes of two containers may have one host name and number: a standby shows its leader
+    # processes of two containers may have the same host name and process ID, so a standby shows its
+    # leader's row
     assert shown_flow(config, flow(state="STANDBY", generation=None), last).state == "RUNNING"
 
 
@@ -262,7 +263,7 @@ def test_rows_are_those_of_the_flow_that_their_key_names() -> None:
     ]
     rows_of = _by_flow([a, of_none, *unread, b, odd])
     found = {flow: rows_of(flow) for flow in ("A->B", "B->A", 'A "1"\u00e9->B', "C->B")}
-    # whoever reads those without a name reports them
+    # unreadable rows without a flow are reported for every flow
     assert found == {
         "A->B": [a, *unread],
         "B->A": [b, *unread],

@@ -1,4 +1,6 @@
-"""`/api/v1` over a real socket: flows whose numbers a test sets, and unreachable clusters."""
+"""`/api/v1` over a real socket, with flows whose numbers a test sets, and with unreachable
+clusters.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ FILE = (
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give up unreachable clusters immediately."""
+    """Shorten the time limits, so that unreachable clusters are given up almost immediately."""
     monkeypatch.setattr(steering, "GIVES_UP_S", 0.5)
     monkeypatch.setattr(leaders, "GIVES_UP_S", 0.5)
     monkeypatch.setattr(offline_status, "GIVES_UP_S", 0.5)
@@ -244,8 +246,8 @@ def test_of_ten_thousand_topics_a_page_is_made_at_once(rest: Rest, monitor: Moni
 def test_a_standby_of_ten_thousand_topics_answers_at_once(
     rest: Rest, monitor: Monitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The answer uses the row that the leader publishes, and the last read of both clusters,
-    because querying them takes seconds.
+    """A standby's response uses the row that the leader publishes and the last read of both
+    clusters. It does not wait for new queries, which take seconds.
     """
     parts = [partition(f"topic-{n // 10:05}", n % 10, lag=n % 977) for n in range(100_000)]
     now_ms = int(time.time() * 1000)
@@ -318,7 +320,9 @@ def test_unknown_values_are_shown_and_sorted_as_the_worst() -> None:
 
 
 def answered(fields: dict[str, Any]) -> answers.Flow:
-    """Return a flow by its snapshot or its leader's row."""
+    """Return a flow's response with these fields. They are from its snapshot or its leader's
+    row.
+    """
     names: dict[str, Any] = {"flow": "A->B", "source": "A", "target": "B", "problem": ""}
     unknown = dict.fromkeys(answers.Flow.model_fields)
     return answers.Flow.model_validate({**unknown, **names, **fields})

@@ -1,4 +1,4 @@
-"""The OpenAPI document, and requests that schemathesis makes from it."""
+"""The OpenAPI document, and requests that schemathesis generates from it."""
 
 from __future__ import annotations
 
@@ -48,11 +48,12 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rest]:
 @pytest.fixture(scope="module")
 def document(served: Rest) -> Any:
     found = json.loads((DOCS / openapi.FILE).read_text())
-    del found["paths"][STREAM]  # it has no end
+    del found["paths"][STREAM]  # this response does not end, so it cannot be tested here
     schema = schemathesis.openapi.from_dict(found)
     schema.config.update(base_url=f"http://{served.address}")
     refused = schema.config.checks.negative_data_rejection
-    refused.expected_statuses = [*refused.expected_statuses, "413"]  # too large, before it is read
+    # 413 is a valid rejection, too: a request that is too large is rejected before it is read
+    refused.expected_statuses = [*refused.expected_statuses, "413"]
     return schema
 
 

@@ -1,4 +1,6 @@
-"""Which clients are admitted over HTTP: tokens, certificates, roles, origins, many connections."""
+"""Which clients are admitted over HTTP: their tokens, certificates, roles and origins, and the
+number of their connections.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,7 @@ def token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Token:
 
 
 def here(rest: Rest) -> Rest:
-    """Return the same server under an address to which clients can connect."""
+    """Return the server under an address to which clients on this host can connect."""
     address = Address("127.0.0.1", rest.address.port)
     return Rest(address=address, events=rest.events, current=rest.current)
 
@@ -311,7 +313,9 @@ def test_long_headers_are_refused(serve: Serve) -> None:
 
 
 def trusting(authority: str) -> ssl.SSLContext:
-    """Return a client that does not require key identifiers, unlike Python 3.13's own."""
+    """Return the TLS context of a client that, unlike Python 3.13's default, does not require key
+    identifiers in certificates.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(cadata=authority)
     return context

@@ -1,4 +1,4 @@
-"""Duties run in rounds, survive errors, and end on request."""
+"""Duties run in rounds. They continue after errors, and end on request."""
 
 import logging
 import threading
@@ -13,12 +13,12 @@ from twinlog.errors import Disconnected, TwinlogError
 
 
 def nothing(_round: int) -> None:
-    """Fail no round."""
+    """Do not fail in any round."""
 
 
 @dataclass(kw_only=True)
 class Counting:
-    """A duty that counts its rounds; some of them fail."""
+    """A duty that counts its rounds. Some of them fail."""
 
     name: str = "counting"
     interval_s: float = 0.01
@@ -153,7 +153,7 @@ def test_once_runs_one_round_of_those_that_end_it_in_their_order() -> None:
 
 @dataclass(kw_only=True)
 class CountingTheEnd(Counting):
-    """A duty with a last round after the copy has drained."""
+    """A duty that has a last round after the copy has drained."""
 
     last_rounds: int = 0
 

@@ -1,4 +1,6 @@
-"""Secrets in texts that leave the machine, in every form in which they may be written."""
+"""Secrets are removed from texts that leave the machine, in every form in which a secret may be
+written.
+"""
 
 from __future__ import annotations
 
@@ -146,7 +148,7 @@ def test_any_password_in_any_form(password: str, form: str) -> None:
         password.encode()
     except UnicodeEncodeError:
         return
-    # four letters of base64 by themselves may be any word: see the test of short passwords
+    # four letters of base64 could be any word; the test of short passwords covers them
     assume(form != "in base64 for URLs" or len(password.encode()) >= 6)
     setting = Setting(key="A.ssl.key.password", value=password, file="f")
     user = Setting(key="A.sasl.jaas.config", value=f'x required username="{USER}";', file="f")
@@ -182,7 +184,9 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def bundle_of(config: Path, text: str, leaked: list[str]) -> dict[str, str]:
-    """Return the bundle of a file whose mirror and log contain all these."""
+    """Return the support bundle of a configuration file whose mirror and log contain all texts of
+    `leaked`.
+    """
     config.write_text(text)
     log = logging.getLogger("twinlog.careless")
     kept = EventLog(config)
@@ -282,7 +286,9 @@ def test_names_around_secrets_stay(config: Path) -> None:
 
 
 def test_a_snapshot_is_shown_without_the_clients_that_it_may_ask() -> None:
-    """A failed test prints it, and the clients' settings would take a page for each flow."""
+    """The repr of a snapshot leaves out its clients. A failed test prints the snapshot, and the
+    clients' settings would fill a page for each flow.
+    """
 
     def clients() -> tuple[ClusterSettings, ...]:
         raise AssertionError("asked")

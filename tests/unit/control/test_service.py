@@ -1,4 +1,6 @@
-"""Notifications as systemd receives them: datagrams on a socket of its own."""
+"""Notifications to systemd, which are datagrams on a socket. The test reads them from its own
+socket.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,7 @@ def test_the_watchdog_is_fed_by_each_report_where_it_is_on(
         )
         for _ in range(3):
             notifier.update([flow()])
-        notifier.on_turn()  # without a new report
+        notifier.on_turn()  # a turn without a new report
         assert received(sock).count("WATCHDOG=1") == (4 if wanted else 0)
 
 

@@ -1,4 +1,4 @@
-"""Which process hands a flow to which other one, and when, without a broker."""
+"""Which process hands a flow over to which other process, and when, without a broker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONFIG = {"topics": "0011"}
 
 
 class Group:
-    """The state of a membership, and its announcements."""
+    """The state of a group membership, and the process's announcements in the group."""
 
     def __init__(self, role: MemberRole, others: Sequence[bytes]) -> None:
         self.metadata = process_metadata(CONFIG)
@@ -58,7 +58,7 @@ def standby(
 
 
 class Process:
-    """A process that leads flows, each with the same other processes standing by."""
+    """A process that leads flows. For each flow, the same other processes are standbys."""
 
     def __init__(self, leads: int, *others: bytes, stands_by_for: int = 0) -> None:
         self.now = 1000.0
@@ -83,7 +83,7 @@ class Process:
             group.state = MembershipState(role=group.state.role, others=others)
 
     def after(self, seconds: float) -> int:
-        """Let this much time pass, and return the number of flows that are being handed over."""
+        """Move the clock, and return the number of flows that are being handed over."""
         end = self.now + seconds
         while self.now < end:
             self.now += 0.5
@@ -91,7 +91,7 @@ class Process:
         return sum(flow.offer is not None for flow in self.flows)
 
     def moved(self) -> None:
-        """Let another process lead those flows."""
+        """Make another process the leader of the flows that are being handed over."""
         for flow in self.flows:
             if flow.offer is not None:
                 flow.offer = flow.generation = None

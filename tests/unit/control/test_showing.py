@@ -1,4 +1,4 @@
-"""The cost of snapshots: a small part of the time, however many partitions there are."""
+"""Snapshots take only a small share of the time, however many partitions there are."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from twinlog.control.watch.status_file import StatusFile, running_mirrors
 
 PARTITIONS = 100_000
 MOST = 0.05
-"""Maximum share of a core with that many partitions."""
+"""Maximum share of a core for that many partitions."""
 
 
 class Times:
-    """A supervisor that turns ten times a second, and whose checks have the given cost."""
+    """A supervisor that runs ten turns per second. Its checks have the given cost."""
 
     def __init__(self, cost_s: float) -> None:
         self.now = self.cpu = 0.0
@@ -64,7 +64,7 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 def test_few_partitions_are_checked_every_second() -> None:
     times = Times(0.001)
     times.pass_s(60)
-    assert len(times.checks) >= 54  # a turn comes late by a tenth
+    assert len(times.checks) >= 54  # some turns are a tenth of a second late
     assert times.turns == []
 
 
@@ -103,7 +103,7 @@ def test_the_status_file_is_written_by_its_own_thread_and_removed(tmp_path: Path
 def test_a_large_status_file_is_written_seldom_and_reports_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(status_file, "SHARE_OF_TIME", 1e-9)  # as if it were very large
+    monkeypatch.setattr(status_file, "SHARE_OF_TIME", 1e-9)  # write as seldom as a very large file
     status = StatusFile(tmp_path / "mm2.properties")
     many = [partition(number=number) for number in range(2 * status_file.AT_ONCE + 1)]
     with status.writing():
@@ -121,10 +121,10 @@ def test_a_large_status_file_is_written_seldom_and_reports_it(
 @pytest.mark.alone
 @pytest.mark.usefixtures("_own_folder")
 def test_ten_thousand_topics_are_shown_for_a_twentieth_of_a_core(tmp_path: Path) -> None:
-    """With 10 partitions each: the check, the data kept for monitoring, and the file
-    for `status`.
+    """With 10,000 topics of 10 partitions each, showing costs at most a twentieth of a core. This
+    includes the check, the data for monitoring, and the file for `status`.
     """
-    gc.freeze()  # what other tests left is no part of a mirror's memory
+    gc.freeze()  # objects that other tests left do not belong to a mirror's memory
     driver = Driver([plan_of(one % 10, f"t-{one // 10:05d}") for one in range(PARTITIONS)])
     driver.run.tick()
     for lane in driver.lanes_of(1):
@@ -135,9 +135,10 @@ def test_ten_thousand_topics_are_shown_for_a_twentieth_of_a_core(tmp_path: Path)
     monitor, status = Monitor(), StatusFile(tmp_path / "mm2.properties")
     costs: list[tuple[float, float]] = []
     before = gc.get_threshold()
-    gc.set_threshold(*COLLECTED_AFTER)  # as `twinlog mirror` does
+    gc.set_threshold(*COLLECTED_AFTER)  # as `twinlog mirror` sets it
     try:
-        for _ in range(4):  # the first fills what is remembered; others of the machine disturb
+        # the first time fills caches, and other processes of the machine may disturb
+        for _ in range(4):
             began = time.thread_time()
             seen = flow_snapshot(driver.run, "exact", None, (), Counter(), since, limits)
             monitor.update([seen])

@@ -19,7 +19,7 @@ TPS = [TopicPartition("orders", number) for number in range(5)]
 
 @pytest.fixture
 def rounds(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
-    """The requests, each with its cluster and number of partitions."""
+    """A list of the requests that were sent, each as the cluster and the number of partitions."""
     asked: list[tuple[str, int]] = []
 
     def fetch(client: str, wanted: Mapping[TopicPartition, tuple[int, int]]) -> dict[Any, Any]:
@@ -34,7 +34,7 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
 
 def search(tp: TopicPartition, reads: BothReads) -> list[str]:
-    """Search such that the partition with number n takes n further reads."""
+    """Run a search in which the partition with number n needs n further reads."""
     found = [or_raise(reads.source.read(tp, 0, 1)), or_raise(reads.target.read(tp, 0, 1))]
     found += [or_raise(reads.target.read(tp, 10 + n, 1)) for n in range(tp.partition)]
     return cast("list[str]", found)

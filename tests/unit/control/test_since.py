@@ -73,8 +73,8 @@ def test_trouble_shows_when_it_began_however_often_it_is_tried_again(
 def test_partition_whose_source_answers_nothing_is_at_no_end(
     driver: Driver, lane: LaneStub, since: FlowSince
 ) -> None:
-    """The lane has reported that the source does not respond, so the end that it reported before
-    does not count.
+    """A partition was at its end, and then its lane reports that the source does not respond. The
+    partition must not be shown as AT_END any more.
     """
     lane.progress(HERE, ordinal=3)
     refused = Away(code="UNREACHABLE", message="A (a:9092): connection refused")
@@ -91,7 +91,9 @@ def test_partition_whose_source_answers_nothing_is_at_no_end(
 def test_no_secret_that_a_lane_or_an_error_quotes_is_shown(
     driver: Driver, lane: LaneStub, since: FlowSince
 ) -> None:
-    """Status, REST, page and the target's state topic show the text of a snapshot."""
+    """A lane's message or an error may quote a secret. The text of a snapshot is shown by status,
+    REST, the page and the target's state topic, so secrets are removed from it.
+    """
     with hiding(lambda text: text.replace("only-we-know", "<hidden>")):
         refused = Away(code="UNREACHABLE", message="A: echoes only-we-know")
         lane.say(Progress(partitions=(), degraded=refused))
@@ -162,7 +164,7 @@ def test_first_record_after_a_quiet_hour_shows_no_hour_of_lag(
     (part,) = shown(driver, since).partitions
     assert (part.lag, part.lag_ms) == (0, 0)
     last_ms = driver.clock.wall_ms()
-    driver.pass_time(3600)  # its lane has nothing to say
+    driver.pass_time(3600)  # its lane has nothing to report
     shown(driver, since)
     driver.pass_time(1)
     lane.progress(HERE, ordinal=10, end=11, last_timestamp=last_ms)

@@ -1,4 +1,4 @@
-"""No query is sent to a source after the end of its run."""
+"""After the end of a run, no query is sent to its source."""
 
 from __future__ import annotations
 

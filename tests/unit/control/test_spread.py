@@ -1,4 +1,4 @@
-"""Median and 99th percentile of the batches of the last minute."""
+"""The median and the 99th percentile of the batches of the last minute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A mirror's small files for `status` and `support-bundle`, on which nothing depends."""
+"""A mirror's small files for `status` and `support-bundle`. Nothing else depends on them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ def test_a_mirror_of_several_files_is_found_by_each(folder: Path) -> None:
 
 
 def test_a_killed_mirror_that_is_a_zombie_does_not_run(folder: Path) -> None:
-    """Below a container's first process that waits for no child, it stays a zombie forever."""
+    """A killed mirror stays a zombie forever if the first process of its container does not wait
+    for children. It must not be shown as running.
+    """
     code = (
         "import sys; from pathlib import Path; "
         "from twinlog.control.watch.status_file import StatusFile; "
@@ -71,7 +73,8 @@ def test_a_killed_mirror_that_is_a_zombie_does_not_run(folder: Path) -> None:
         process.stdout.readline()
         assert [one.pid for one in running_mirrors()] == [process.pid]
         process.kill()
-        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it is dead, and still listed
+        # the process is dead, but is still in the process table
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         assert [*running_mirrors()] == []
 
 

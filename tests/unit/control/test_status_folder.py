@@ -1,5 +1,5 @@
-"""The folder of status files belongs to this user only: files of other users there are neither
-written through nor read.
+"""The folder of status files belongs to this user only. Files that other users have put there are
+neither written nor read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder to ano
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder without XDG_RUNTIME_DIR, which does not exist yet."""
+    """The status folder of a user without XDG_RUNTIME_DIR. It does not exist yet."""
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path / f"twinlog-{os.getuid()}"
@@ -37,7 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def victim(tmp_path: Path) -> Path:
-    """A file that another user would like to overwrite."""
+    """A file that another user tries to make this user overwrite."""
     path = tmp_path / "victim"
     path.write_text("precious")
     return path
@@ -122,7 +122,7 @@ def test_a_user_who_takes_the_name_of_a_removed_folder_gets_nothing(
 
 
 def whole() -> dict[str, Any]:
-    """Write a status file as if this process were a mirror."""
+    """Write a status file as if this process were a mirror. Return its content."""
     StatusFile(CONFIG).write([flow(partition())])
     value: dict[str, Any] = json.loads((status_folder() / f"{os.getpid()}.json").read_text())
     return value

@@ -1,4 +1,4 @@
-"""A run follows intents (pause, resume, release, limit), by a manual clock."""
+"""A run applies intents (pause, resume, release, limit), with a manual clock."""
 
 from __future__ import annotations
 
@@ -170,8 +170,8 @@ def test_pause_while_the_first_lease_warms_up(driver: Driver) -> None:
 def test_partition_that_was_handed_over_when_the_pause_came(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
-    """A position that was handed over is valid now. By the time of the resume, the clusters may
-    have changed.
+    """A partition was handed over when the flow is paused. The handed-over position is dropped,
+    because the clusters may have changed by the time of the resume.
     """
     driver, lanes = running
     driver.pass_time(301)
@@ -274,7 +274,9 @@ def test_released_topic_is_mirrored_again_when_that_is_undone(
 def test_a_released_and_resumed_partition_starts_cold(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
-    """Other clients may have written to it in the meantime."""
+    """Other clients may have written to the topic while it was released. So a partition that is
+    resumed must start cold.
+    """
     driver, lanes = running
     driver.run.follow(wanted((IntentKind.RELEASE, "orders")))
     for lane in lanes:
@@ -292,8 +294,8 @@ def test_a_released_and_resumed_partition_starts_cold(
 def test_nothing_of_another_generation_holds_but_its_counts(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
-    """The next generation begins paused, and discovers topics later. Other processes led in
-    between.
+    """Other processes led the flow between two generations of this process. The later generation
+    uses no position that was handed over in the earlier one. It continues only the counts.
     """
     driver, lanes = running
     driver.pass_time(301)
@@ -344,7 +346,9 @@ def test_lag_of_a_paused_partition_grows_with_the_source(
 
 
 def test_lanes_are_renewed_until_they_are(running: tuple[Driver, list[LaneStub]]) -> None:
-    """If the new lease fails, another one is started, until all lanes have the new settings."""
+    """All lanes must get new settings. If the lease that has them fails, another one is started,
+    until all lanes have them.
+    """
     driver, _ = running
     driver.run.work = work_of(has_budget=True)
     driver.run.tick()
@@ -383,8 +387,8 @@ def test_limit_that_goes_holds_until_lanes_without_one_are_there(
 def test_limit_that_comes_while_a_lease_warms_up_is_kept(
     driver: Driver, steered: IntentFollower, when: str
 ) -> None:
-    """The lanes of this lease have no budget, but those of the next one do, and would copy nothing
-    without shares.
+    """A limit is set while a lease without a budget starts. The lanes of the next lease have a
+    budget, and would copy nothing without their shares of the limit, so the limit must be stored.
     """
     steered.begin(news(NOTHING))
     driver.run.work = work_of(has_budget=False)
@@ -411,12 +415,12 @@ def test_limit_that_comes_while_a_lease_warms_up_is_kept(
     assert all(lane.all_sent(Pace) for lane in lanes)
 
 
-# -- what cannot be read
+# -- intents that cannot be read
 
 
 @dataclass
 class Asked:
-    """Replaces the supervisor's threads. The test completes each call."""
+    """Replaces the supervisor's threads. The test itself completes each call."""
 
     then: Callable[[Any], None] = lambda _: None
     otherwise: Callable[[TwinlogError], None] = lambda _: None
@@ -434,7 +438,7 @@ class Asked:
 
 @dataclass
 class Lanes:
-    """The part of a configuration that concerns a limit."""
+    """The part of a configuration that concerns limits."""
 
     max_bytes_per_second: int | None = None
     priorities: Priorities = field(default_factory=lambda: Priorities(()))
@@ -590,7 +594,7 @@ def test_paused_flow_reports_unreadable_intents(
     assert "STATE_CORRUPT" in found.reason
 
 
-# -- topics that others write to
+# -- topics that other clients write to
 
 
 def test_lanes_hear_of_another_flow_s_producer_and_continue(
@@ -617,7 +621,7 @@ def test_foreign_data_is_checked_again_when_another_flow_becomes_known(
     driver.run.work = structs.replace(driver.run.work, is_ours_alone=False)
     partition = driver.run.partitions[ORDERS[0]]
     placements = []
-    for _ in range(2):  # at first it may not be known yet whose records they are
+    for _ in range(2):  # at first, it may be unknown whose records they are
         partition.note_failure("TAKEN_OVER", "others have written", retriable=False)
         placements.append(partition.placement)
     assert placements == [Placement.PENDING, Placement.FAILED]

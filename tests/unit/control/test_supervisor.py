@@ -1,4 +1,6 @@
-"""Flows of one process, from set-up to end, by a manual clock and without clusters."""
+"""Flows of one process, from their set-up to their end, with a manual clock and without
+clusters.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ def wanted(kind: IntentKind) -> FlowIntents:
 
 
 class Prepared:
-    """A completed set-up, and how its generation ended."""
+    """A completed set-up. It records how its generation was ended."""
 
     guarantee = "exact"
     generation = 3
@@ -94,7 +96,9 @@ class Prepared:
 
 
 class Away:
-    """A source that does not respond. Later it may answer queries that are not about partitions."""
+    """A source that does not respond. After `is_back`, it responds to queries that are not about
+    partitions.
+    """
 
     is_back = False
 
@@ -108,7 +112,7 @@ class Away:
 
 
 class Setup:
-    """Sets a flow up without clusters. Each attempt has the next outcome; the last
+    """Sets up a flow without clusters. Each attempt has the next outcome of a list, and the last
     one is repeated.
     """
 
@@ -158,7 +162,7 @@ class Setup:
 
 
 class Starter:
-    """A Spark whose jobs the test ends."""
+    """A Spark whose jobs end when the test ends them."""
 
     def __init__(self) -> None:
         self.jobs: list[JobStub] = []
@@ -169,7 +173,7 @@ class Starter:
 
 
 class Files:
-    """The result of a reload, or its error."""
+    """The files that a reload reads: the result of the reload, or its error."""
 
     def __init__(self) -> None:
         self.found: ReloadResult | TwinlogError = AWAY
@@ -186,14 +190,16 @@ class Files:
 
 
 def changing(*setups: Setup, removed: frozenset[str] = frozenset()) -> ReloadResult:
-    """Return a reload in which these flows have changed, and these were removed."""
+    """Return the result of a reload in which the flows of `setups` have changed, and those in
+    `removed` were removed.
+    """
     changed = tuple(cast("FlowSetup", one) for one in setups)
     lines = (*(f"{one.name}: changed" for one in setups), *(f"{one}: removed" for one in removed))
     return ReloadResult(changed=changed, added=(), removed=removed, lines=lines)
 
 
 class Process:
-    """A supervisor whose turns the test runs."""
+    """A supervisor. The test runs its turns one by one."""
 
     def __init__(self, *setups: Setup, once: bool = False, begins: bool = True) -> None:
         self.clock = HandClock()
@@ -222,7 +228,9 @@ class Process:
             job.is_done = job.is_done or job.cancelled > 0
 
     def until(self, there: Callable[[], object]) -> None:
-        """Wait for background work, while the clock stands still."""
+        """Run turns until the condition is true. The clock does not move, and background work can
+        complete.
+        """
 
         def turned() -> object:
             self.turn()
@@ -237,7 +245,7 @@ class Process:
         self.until(lambda: self.is_in(phase))
 
     def drains(self) -> None:
-        """End the flow's run, and let time pass for its jobs."""
+        """End the flow's run, and move the clock so that its jobs can end."""
         self.clock.now += 2
         self.turn()
 
@@ -247,7 +255,9 @@ class Process:
         return asked.result(0)
 
     def reload(self, found: ReloadResult | TwinlogError) -> Outcome:
-        """Reload. Raises the reason if nothing changes."""
+        """Reload the configuration, and return the outcome. Raises the error if nothing was
+        changed.
+        """
         self.files.found = found
         asked = self.supervisor.commands.put(Reload(who="a test"))
         self.until(asked.done)
@@ -260,7 +270,7 @@ class Process:
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FlowConfig:
-    """Return the configuration of a flow without duties, which would query clusters."""
+    """The configuration of a flow without duties, because duties would query clusters."""
     monkeypatch.setattr(managed_flow, "duties_of", lambda _: [])
     return flow_of(loader(tmp_path)())
 
@@ -322,7 +332,9 @@ def test_once_gives_up_a_cluster_that_stays_away(config: FlowConfig) -> None:
 def test_a_source_that_answers_nothing_degrades_the_flow_until_it_does(
     config: FlowConfig,
 ) -> None:
-    """This applies even if no lane has noticed it."""
+    """A source that does not respond makes the flow DEGRADED, even if no lane has noticed it. When
+    the source responds again, the flow recovers.
+    """
     setup = Setup(config)
     process = Process(setup)
     process.leads()
@@ -349,7 +361,9 @@ def test_a_lost_lead_ends_the_run_and_nothing_is_noted(config: FlowConfig) -> No
 
 
 def test_how_long_it_copied_is_counted_over_all_runs(config: FlowConfig) -> None:
-    """A flow has several runs. Their times are added up, as are their records."""
+    """A flow has several runs. The time in which it copied is summed over all of them, like the
+    number of records.
+    """
     old, newest = Setup(config), Setup(config)
     process = Process(old)
     process.leads()
@@ -574,7 +588,7 @@ def test_a_job_is_not_cancelled_while_it_ends_after_its_lanes(config: FlowConfig
     process.until(lambda: process.starter.jobs)
     (lease,) = cast("Any", process.flow.run).leases
     process.clock.now += 60
-    lease.changed = process.clock.monotonic()  # its last lane has just left
+    lease.changed = process.clock.monotonic()  # the lease's last lane has just ended
     process.stop()
     process.clock.now += JOB_ENDS_WITHIN_S / 2
     process.turn()
@@ -617,7 +631,9 @@ def test_a_reload_that_fails_is_answered_with_its_error_and_changes_nothing(
 
 
 def test_a_request_during_a_read_of_the_files_gets_the_next_read(config: FlowConfig) -> None:
-    """The first reading may have begun before they were written."""
+    """A reload is requested while the files are being read. It must get a new reading, because the
+    first one may have begun before the files were changed.
+    """
     process = Process(Setup(config))
     process.leads()
     commands, files = process.supervisor.commands, process.files
@@ -663,7 +679,7 @@ def test_a_command_is_logged_with_author_and_reason(caplog: pytest.LogCaptureFix
 
 
 def test_prepared_stub_has_the_attributes_of_a_prepared_flow() -> None:
-    """The stub has the attributes of the real class."""
+    """The stub has only attributes that the real class has."""
     names = {name for name in dir(Prepared) if not name.startswith("_")}
     real = {*PreparedFlow.__dataclass_fields__} | {*dir(PreparedFlow)}
     assert names <= real

@@ -1,4 +1,4 @@
-"""Findings of a new leader while lanes of the earlier process may still write."""
+"""Errors that a new leader finds while lanes of the earlier process may still write."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ PLAN = PartitionPlan(
 
 
 def after(code: str, *, clean: bool) -> Partition:
-    """Return the partition after its lane has reported this, directly after the start
-    of the run.
+    """Return the partition after its lane has reported this code, directly after the start of the
+    run. `clean`: True if the earlier process was shut down cleanly.
     """
     run = FlowRun(
         name="A->B",
-        host=cast("Host", None),  # nothing is started
+        host=cast("Host", None),  # not needed, because nothing is started
         work=work_of(),
         generation=1,
         plans=[PLAN],

@@ -1,4 +1,4 @@
-"""Takes that are put off until no request of a dead lane can arrive."""
+"""Takes are delayed until no request of a dead lane can arrive."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ def test_a_row_of_the_map_counts_more_than_a_refusal_that_is_older() -> None:
 
 @pytest.mark.parametrize("begin_at", [-1, 7])
 def test_an_unstarted_partition_waits_for_a_lost_lanes_first_row(begin_at: int) -> None:
-    """The row may arrive until then, and the records after it under the same sequences. This
-    applies even to a constant start or the group's offset, because retention and the group move
-    both.
+    """A lost lane's first row of the partition may still arrive, and the records after it with the
+    same sequences. So the partition waits, even if its start is constant or a group's offset,
+    because retention and the group can move both.
     """
     one = partition(begin_at=begin_at)
     assert not one.why_put_off
@@ -142,8 +142,8 @@ def test_all_partitions_of_a_topic_that_was_recreated_know_its_former_copy() -> 
 
 
 def test_a_groups_offset_is_ignored_if_the_topics_name_was_copied_before() -> None:
-    """Kafka keeps a group's offsets by topic name, so this offset may belong to an earlier topic of
-    the name.
+    """Kafka stores a group's offsets by topic name. If the name was copied before, the offset may
+    belong to an earlier topic of this name, so it is ignored.
     """
     one = partition(begin_at=7)
     assert take_of(one, {}, LATEST).group_at == 7
@@ -155,8 +155,8 @@ def test_a_groups_offset_is_ignored_if_the_topics_name_was_copied_before() -> No
 
 
 def test_a_start_gets_the_run_of_the_last_record_before_the_mark() -> None:
-    """The run before the mark has the position of the last record, and the first run has another
-    one.
+    """A start gets the run before the mark, because this run has the position of the last copied
+    record.
     """
     key = PartitionKey(TopicId("a" * 32), TopicId("b" * 32), 0)
     runs = tuple(Run(10 * n, 20 * n, 30 * n) for n in range(40))

@@ -1,4 +1,6 @@
-"""Totals of flows and clusters, labels of every series, and series without partitions."""
+"""Totals of flows and clusters, the labels of every series, and metrics without series of
+partitions.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,8 @@ def test_a_total_never_falls_and_counts_nothing_twice(
 
 def test_a_cluster_is_read_and_written_by_all_its_flows() -> None:
     first, second = flow(copied(0, 100)), flow(copied(0, 20), flow="B->C")
-    found = served([first, second], [second])  # the first one is turned off: its records stay
+    # the first flow is disabled in the second snapshot, but its records still count
+    found = served([first, second], [second])
     of_b = {
         direction: found[
             "twinlog_cluster_records_total", (("cluster", "B"), ("direction", direction))

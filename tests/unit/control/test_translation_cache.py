@@ -1,4 +1,6 @@
-"""Which offsets are translated again: only those of groups that have committed, or are unknown."""
+"""Which offsets are translated again: only the offsets of groups that have committed, or whose
+translation is unknown.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def view_of(tp: TopicPartition) -> PartitionView:
 
 
 class KnownCounterparts:
-    """Translates offsets up to 100 to themselves, in known partitions, and records its queries."""
+    """Translates offsets up to 100 in known partitions to the same offsets. It records the
+    queries.
+    """
 
     def __init__(self, *tps: TopicPartition) -> None:
         self.tps = set(tps)
@@ -61,7 +65,9 @@ class KnownCounterparts:
         return dict(self.copied)
 
     def forget(self) -> None:
-        """Forget all translations. The aliases do not change."""
+        """Forget all translations, as if the clusters had changed, although their aliases are the
+        same.
+        """
 
     def find(
         self, tps: Iterable[TopicPartition], views: Views
@@ -114,14 +120,14 @@ def test_nothing_is_searched_without_new_commits() -> None:
     }
     found.update(now)
     found.update(now)
-    found.update({"a": dict(now["a"]), "b": now["b"]})  # read again, the same
+    found.update({"a": dict(now["a"]), "b": now["b"]})  # read again with the same offsets
     assert counterparts.asked == [{FIRST, SECOND}]
     a, b = TopicPartition("A.orders", 0), TopicPartition("A.orders", 1)
     assert offsets(found) == {("a", a): 3, ("a", b): 4, ("b", a): 5}
 
     found.update({"a": {FIRST: Committed(offset=7), SECOND: Committed(offset=4)}})
     assert counterparts.asked[1:] == [{FIRST}]
-    assert offsets(found) == {("a", a): 7, ("a", b): 4}  # b is gone
+    assert offsets(found) == {("a", a): 7, ("a", b): 4}  # group b has no offsets any more
 
 
 def test_only_where_groups_are_set_checkpoints_have_more_than_mirrormaker_s_bytes() -> None:
@@ -135,7 +141,7 @@ def test_only_where_groups_are_set_checkpoints_have_more_than_mirrormaker_s_byte
 
     assert headers(has_sync=False, is_reverse=False) == []
     assert headers(has_sync=True, is_reverse=False) == [IDS]
-    # a sync that is turned on later would otherwise assume that the offsets are set already
+    # otherwise, a sync that is enabled later would assume that the offsets are set already
     assert headers(has_sync=False, is_reverse=True) == [IDS]
 
 
@@ -223,7 +229,9 @@ def test_offset_in_a_recreated_topic_is_translated_again() -> None:
 
 @pytest.mark.parametrize("what", ["released", "broken", "re-created"])
 def test_translation_ends_with_the_copy_that_it_is_about(what: str) -> None:
-    """A group without new commits is not queried, but its translation is dropped as well."""
+    """When the copy of a partition is released, broken or re-created, its translations are dropped.
+    This applies also to a group without new commits, although it is not queried.
+    """
     counterparts = KnownCounterparts(FIRST, SECOND)
     found = translations(counterparts)
     now: dict[str, GroupOffsets] = {
@@ -245,7 +253,9 @@ def test_translation_ends_with_the_copy_that_it_is_about(what: str) -> None:
 
 
 def test_without_checkpoints_the_first_round_sets_nothing_on_the_way_back() -> None:
-    """After a restart no commit has been observed, so the group may have been moved back."""
+    """After a restart, no commit of the group has been observed, so the group may have been moved
+    back. Without checkpoints, the first round of the reverse flow does not set it.
+    """
     counterparts = KnownCounterparts(FIRST)
     counterparts.is_reverse = True
     found = translations(counterparts)
@@ -314,7 +324,7 @@ def return_path(
 
 
 def at(found: TranslationCache, offset: int, before: Newest | None = None) -> list[int]:
-    """Return the offset to set if the group has committed this one."""
+    """Return the offset to set if the group has committed `offset`, as a list that may be empty."""
     found.update({"a": {FIRST: Committed(offset=offset)}})
     wanted = found.to_set({} if before is None else before)
     return [one.downstream_offset for one in wanted.get("a", ())]
@@ -406,7 +416,9 @@ def test_row_is_read_as_it_was_written() -> None:
 def test_a_sync_is_known_to_the_flow_back_whatever_topic_names_call_the_clusters(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Both aliases are those of one flow. The other flow has its own."""
+    """The target alias of one flow differs from the cluster's name, and the other flow has the
+    name. The reverse flow still knows which offsets the sync has set.
+    """
     lines = ["A->B.target.cluster.alias = x", "B->A.enabled = true"]
     there, back = loader(tmp_path)(*lines).flows
     known = SyncedOffsets()

@@ -1,4 +1,4 @@
-"""When the set-up of a flow is retried."""
+"""When a failed set-up of a flow is retried."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def failure(code: str) -> TwinlogError:
 
 @pytest.mark.parametrize("code", ["UNREACHABLE", "DISCONNECTED"])
 def test_unreachable_cluster_is_queried_every_five_seconds(code: str) -> None:
-    """Otherwise a standby would take over half a minute late, long after the outage."""
+    """An unreachable cluster is queried at least every five seconds. Otherwise a standby would take
+    over half a minute after the end of an outage.
+    """
     assert pauses(failure(code)) == [0.5, 1, 2, 4, *[5] * 8]
 
 

@@ -1,4 +1,4 @@
-"""An outage is one problem, from its first sign to the response of both clusters."""
+"""An outage is reported as one problem, from its first sign until both clusters respond."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNREACHED = Away(code="UNREACHABLE", message=AWAY)
 
 
 class WatchedFlow:
-    """A flow's problem, its clock, and its log lines."""
+    """A flow's problem, with its clock and its log lines."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         self.clock = HandClock()
@@ -108,7 +108,7 @@ def test_lane_that_has_not_noticed_is_no_all_clear(flow: WatchedFlow) -> None:
     first, second = flow.lane(0), flow.lane(1)
     first.note_away(UNREACHED, flow.clock.monotonic())
     flow.sees(first, second)
-    flow.sees(second)  # the first one's process died
+    flow.sees(second)  # the process of the first lane has died
     assert (flow.state, flow.all_clear) == ("DEGRADED", [])
     flow.clock.now += 5
     flow.sees(second, flow.lane(2))
@@ -130,7 +130,7 @@ def test_lane_that_reaches_both_again_ends_it(flow: WatchedFlow) -> None:
 
 @pytest.fixture
 def silent(flow: WatchedFlow) -> SourceLiveness:
-    """Report that a source has not responded for a while."""
+    """Make the flow's source silent: it has not responded for a while."""
     pulse = SourceLiveness(run=cast("RunningFlow", None), ask=lambda: None)
     pulse.silence = Disconnected("10.0.0.3:9092 of cluster A has not answered within 5 s")
     flow.pulse = pulse
@@ -180,7 +180,7 @@ def test_a_response_of_the_source_ends_no_problem_while_the_target_is_unreachabl
     flow.sees(lane)
     silent.silence = None
     flow.sees(lane)
-    flow.sees(after=1)  # its process died
+    flow.sees(after=1)  # the lane's process has died
     assert (flow.state, flow.all_clear) == ("DEGRADED", [])
     flow.sees(flow.lane(1))
     flow.sees(flow.lane(1))

@@ -1,4 +1,4 @@
-"""A source topic that has disappeared is distinguished from one that is no longer mirrored."""
+"""A source topic that was deleted is distinguished from one that is no longer mirrored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BOTH = [plan_of(0), plan_of(1), plan_of(0, "payments")]
 
 
 def survey(driver: Driver, *there: str, released: tuple[str, ...] = ()) -> dict[str, str]:
-    """Return a discovery in which the source shows these topics, and the flow copies these."""
+    """Run a discovery in which the source lists the topics `there`. Return the result by topic."""
     driver.run.set_plans(plan for plan in BOTH if plan.source.topic in there)
     return see_source(driver.run.partitions.values(), there, released)
 

@@ -1,4 +1,4 @@
-"""The duty that verifies the copy: what it compares, and how much."""
+"""The duty that verifies the copy: what it compares, and how much it may use."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def log_of(spoilt: int = -1, start: int = 0) -> MemoryLog:
 
 
 class Copy:
-    """One partition of a led flow. The test sets the CPU time."""
+    """One partition of a led flow. The test sets the CPU time that is used."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, mode: str) -> None:
         file = folder / "mm2.properties"
@@ -75,7 +75,7 @@ class Copy:
             is_begun=True,
         )
         self.maps, self.map_s, self.asked = 0, 0.0, 0
-        """Number and cost of map reads, and number of partition queries."""
+        """Number and cost of the reads of the map, and number of the queries about partitions."""
         self.flow = LedFlow(
             config=config,
             policy=setup.policy,
@@ -150,7 +150,7 @@ def test_full_compares_everything_and_then_new_records(full: Copy) -> None:
     assert (full.found.records, full.found.differences, full.found.is_complete) == (COUNT, 0, True)
     maps = full.maps
     duty.round()
-    assert full.maps == maps  # nothing is asked where nothing was copied
+    assert full.maps == maps  # if nothing was copied, nothing is queried
 
 
 def test_it_uses_no_more_than_its_share_of_the_mirrors_cpu(full: Copy) -> None:
@@ -159,14 +159,14 @@ def test_it_uses_no_more_than_its_share_of_the_mirrors_cpu(full: Copy) -> None:
     for _ in range(20):
         duty.round()
     few = full.found.records
-    # a section is ended that was begun within the budget
+    # a section that was begun within the budget is completed
     assert full.cpu_s <= 0.03 * 1.0 + 0.02
     assert 0 < few < COUNT
     duty._of_process.add(cast("Any", "another flow's"))
     for _ in range(20):
         duty.round()
-    assert full.found.records == few  # of the driver's CPU it has half now
-    full.lane_ms = 2_500  # what lanes use counts
+    assert full.found.records == few  # both flows now share what the driver's CPU permits
+    full.lane_ms = 2_500  # the CPU time of lanes also counts
     for _ in range(20):
         duty.round()
     assert full.cpu_s <= 0.03 * 3.0 + 0.02
@@ -177,7 +177,7 @@ def test_its_share_includes_what_earlier_threads_have_used(full: Copy) -> None:
     full.mirror_s = 1.0
     duty, used_s = full.duty(), 0.0
     for _ in range(20):
-        full.cpu_s = 0.0  # each round has a thread of its own
+        full.cpu_s = 0.0  # each round has its own thread
         duty.round()
         used_s += full.cpu_s
     assert used_s <= 0.03 * 1.0 + 0.02
@@ -186,17 +186,17 @@ def test_its_share_includes_what_earlier_threads_have_used(full: Copy) -> None:
 
 def test_a_round_over_budget_reads_no_map(full: Copy) -> None:
     full.mirror_s = 1.0
-    full.map_s = 0.04  # more than all of its share
+    full.map_s = 0.04  # more than its whole share
     duty = full.duty()
     for _ in range(20):
         duty.round()
     assert (full.maps, full.asked, full.found.records) == (1, 1, 0)
-    full.mirror_s = 1.4  # what it cost is paid
+    full.mirror_s = 1.4  # the mirror has used enough CPU since then to pay for the read
     duty.round()
     assert (full.maps, full.asked) == (2, 2)
     duty.round()
     assert (full.maps, full.asked) == (2, 2)
-    full.mirror_s, full.map_s = 3.0, 0.0  # and what was not read then is read now
+    full.mirror_s, full.map_s = 3.0, 0.0  # partitions that were not read then are read now
     duty.round()
     assert full.found.records > 0
 
@@ -205,7 +205,7 @@ def test_nothing_is_read_while_the_copy_is_throttled_nor_soon_after(full: Copy) 
     full.state = FlowState.THROTTLED
     duty = full.duty()
     duty.round()
-    full.state = FlowState.RUNNING  # between two mutes
+    full.state = FlowState.RUNNING  # the source does not mute the connection at this moment
     full.now_s += 30
     duty.round()
     assert (full.found.records, full.cpu_s, full.maps) == (0, 0.0, 0)
@@ -233,7 +233,7 @@ def test_a_section_is_of_few_bytes(full: Copy, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(verification, "SECTION_BYTES", 1_000)
     duty = full.duty()
     duty.round()
-    assert 10 < duty._offsets < 100  # of 20 bytes each, where sections do not end amid a batch
+    assert 10 < duty._offsets < 100  # 20 bytes each, because sections do not end within a batch
 
 
 def test_a_sample_is_of_the_newest_records(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ def test_a_difference_that_is_gone_in_the_second_comparison_does_not_count(full:
     duty._compare_again = mended  # type: ignore[method-assign]
     duty.round()
     assert (full.found.differences, full.found.records) == (0, COUNT)
-    # nor is what another topic of that name holds
+    # records of another topic of the same name do not count either
     full.there = log_of(spoilt=450)
     duty = full.duty()
     again = duty._compare_again

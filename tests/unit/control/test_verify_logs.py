@@ -1,4 +1,4 @@
-"""The reads of `twinlog verify` if a log does not end where it did."""
+"""The reads of `twinlog verify` when a log does not end at the offset that was reported."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def log_of(count: int, spoilt: int = -1) -> MemoryLog:
 
 
 def compared(here: int, there: int, *, may_lack: bool = True, asked: int | None = None) -> Compared:
-    """Compare a source and a target with this many records. `asked`: the responses about the
-    source's end.
+    """Compare a source with `here` records and a target with `there` records. `asked`: the end that
+    the source's leader reports.
     """
     end = here if asked is None else asked
     known = cast("Any", SimpleNamespace(runs=(Run(0, 0, 0),), mark=Mark(there, there)))
@@ -110,7 +110,7 @@ def test_a_log_that_lost_its_end_is_not_taken_for_a_cleaned_one() -> None:
 
 def test_records_after_the_queried_end_may_be_missing() -> None:
     log = VerifiedLog(client=cast("Any", Cluster(log_of(6), [])), tp=HERE, start=0, end=6)
-    log.end = 9  # the target has more records than that
+    log.end = 9  # the target has more records than the queried end
     assert sum(1 for _ in log.pieces(0)) == 6
 
 

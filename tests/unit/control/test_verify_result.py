@@ -197,8 +197,8 @@ def test_a_user_who_may_not_record_gets_a_line_and_no_error(
 
 
 def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A container may run under any user ID. The result of hours must not be lost
-    because of that.
+    """A container may run under a user ID that has no name. The result then has the number, so that
+    the result of hours is not lost.
     """
 
     def nameless() -> str:

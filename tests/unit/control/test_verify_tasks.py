@@ -1,4 +1,6 @@
-"""Spark tasks that compare sections find the same as one process that compares the partition."""
+"""Spark tasks that each compare a section find the same differences as one process that compares
+the whole partition.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,9 @@ def wanted(here: MemoryLog, there: MemoryLog, runs: tuple[Run, ...], *, deep: bo
 
 
 class Engine:
-    """Runs a job's tasks one after the other, like Spark's executors, with the codec's bytes."""
+    """Runs the tasks of a job one after the other. Messages are encoded as between Spark's
+    executors.
+    """
 
     def __init__(self, tasks: Tasks, here: MemoryLog, there: MemoryLog) -> None:
         self.tasks, self.here, self.there = tasks, here, there
@@ -134,7 +138,7 @@ def by_tasks(
 
 
 class Bar:
-    """The reported progress of a job's walks: (whether it is the second pass, done, total)."""
+    """Records the reported progress of a job as (True in the second pass, done, total)."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[bool, int, int]] = []
@@ -143,7 +147,7 @@ class Bar:
         self.seen.append((progress.is_again, progress.done, progress.total))
 
     def last(self, *, is_again: bool = False) -> tuple[int, int]:
-        """Return (done, total), checked to never decrease."""
+        """Return the last (done, total). Check that the progress has never decreased."""
         of_it = [(done, total) for again, done, total in self.seen if again is is_again]
         assert of_it == sorted(of_it)
         return of_it[-1]
@@ -153,8 +157,8 @@ class Bar:
 def test_progress_reaches_all_that_is_to_be_compared(
     monkeypatch: pytest.MonkeyPatch, attempts: int
 ) -> None:
-    """The progress also reaches the total with sections that are shorter than a step, and after a
-    repeated task.
+    """The progress reaches the total of the records to compare, also if sections are shorter than a
+    step, and after a repeated task.
     """
     monkeypatch.setattr(verify, "LEAST_OFFSETS", 8)
     some = [record(number) for number in range(COUNT)]
@@ -163,11 +167,11 @@ def test_progress_reaches_all_that_is_to_be_compared(
     by_tasks(one, here, there, attempts, bar.step)
     assert bar.last() == (COUNT, COUNT)
     assert not any(is_again for is_again, *_ in bar.seen)
-    # of a part of the logs
+    # only a part of the logs is compared
     some_of_it, bar = replace(one, since=11, until=53), Bar()
     by_tasks(some_of_it, here, there, attempts, bar.step)
     assert bar.last() == (42, 42)
-    # what differs is walked once more, and counted by itself
+    # ranges that differ are read once more, which is counted separately
     lost, bar = log_of(some[:31] + some[32:]), Bar()
     by_tasks(wanted(here, lost, WHOLE, deep=False), here, lost, attempts, bar.step)
     assert bar.last() == (COUNT - 1, COUNT - 1)
@@ -193,7 +197,7 @@ def test_threads_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "MOST_THREADS", 1)
     one, bar = replace(wanted(here, there, WHOLE, deep=False), since=20), Bar()
     settings = cast("Any", _settings())
-    # of the second one more was said to be there than can be read
+    # the second partition ends before the end that the broker reported
     short = replace(one, there=PartitionBounds(start=0, end=COUNT + 5))
     Threads().verify(ClusterPair(source=settings, target=settings), [one, short], bar.step)
     assert len(bar.seen) > 4
@@ -216,8 +220,8 @@ def test_threads_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_extent_of_a_walk(change: dict[str, Any], offsets: int) -> None:
-    """A copy that began at offset 10. Offset 25 of the source and offset 15 of the target are no
-    records.
+    """The number of offsets that a comparison reads. The copy began at offset 10. Offset 25 of the
+    source and offset 15 of the target have no record.
     """
     log = log_of([record(number) for number in range(50)])
     one = wanted(log, log, (Run(0, 10, 0), Run(15, 26, 16)), deep=False)
@@ -282,7 +286,7 @@ def test_shifted_row_and_gaps_of_the_map(monkeypatch: pytest.MonkeyPatch) -> Non
         (DifferenceKind.SHIFTED, Range(30, 31)),
         (DifferenceKind.SHIFTED, Range(31, 60)),
     ]
-    # the copy began at offset 9, and a marker lies at 40
+    # the copy began at offset 9, and a marker is at offset 40
     here.batches.clear()
     here.end = 0
     for at in range(0, 40, 10):
@@ -302,8 +306,8 @@ def test_shifted_row_and_gaps_of_the_map(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_digest_of_a_day_is_of_its_records_alone() -> None:
-    """The digest does not depend on batches, codecs or offsets, so that deep reports of one source
-    can be compared.
+    """The digest of a day depends only on the day's records, and not on batches, codecs or offsets.
+    So deep reports of copies of one source can be compared.
     """
     some = [record(number) for number in range(COUNT)]
     days = []

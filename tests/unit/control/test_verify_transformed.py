@@ -1,4 +1,4 @@
-"""A verification of transformed records runs the transforms of the configuration again."""
+"""`twinlog verify` runs the configured transforms again to compare transformed records."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def records() -> list[Record]:
 
 
 def masked(record: Record) -> Record | None:
-    """Mask the value; every fifth record is filtered."""
+    """Return the record with a masked value. Every fifth record is filtered out."""
     return None if record.offset % 5 == 0 else record._replace(value=b"***")
 
 
@@ -72,7 +72,7 @@ def log_of(some: list[Record]) -> MemoryLog:
 
 
 class Copy:
-    """A source, and what a mirror made of it."""
+    """A source, and the copy that a mirror with transforms made of it."""
 
     def __init__(self) -> None:
         kept = [(one.offset, made) for one in records() if (made := masked(one)) is not None]
@@ -109,8 +109,8 @@ class Copy:
 
 
 class Application:
-    """Stands for the process of the functions: answers the ranges of a port by a Python function,
-    at most `most` offsets at a time.
+    """Replaces the process of the transforms. It answers the ranges of a port with a Python
+    function, at most `most` offsets at a time.
     """
 
     def __init__(self, function: Function, most: int = COUNT, first: Any = None) -> None:
@@ -130,7 +130,7 @@ class Application:
         self._ended.set()
 
     def _answer(self, port: LendingClient) -> None:
-        with port, suppress(TwinlogError):  # the port is closed at the end
+        with port, suppress(TwinlogError):  # the verification closes the port when it ends
             port.subscribe()
             while not self._ended.is_set():
                 for offer in port.offers(0.1):
@@ -146,7 +146,7 @@ class Application:
 
 @pytest.fixture
 def functions() -> Iterator[Callable[..., FlowFunctions]]:
-    """Return what makes the functions of a flow from a Python function."""
+    """Return a function that creates the transforms of a flow from a Python function."""
     made: list[FlowFunctions] = []
 
     def make(function: Function, **more: Any) -> FlowFunctions:
@@ -165,7 +165,7 @@ def test_copy_of_the_same_functions_is_identical(
 ) -> None:
     found = Copy().compared(functions(masked, most=most))
     assert (found.differences, found.equal) == ([], COUNT - COUNT // 5)
-    # the first record is filtered, so the map begins after it
+    # the first record is filtered out, so the map begins after it
     assert +found.gaps == {GapCause.BEFORE_COPY: 1}
 
 
@@ -223,7 +223,9 @@ def test_record_that_fails_ends_the_comparison(functions: Callable[..., FlowFunc
 
 
 def test_skipped_records_are_not_transformed(functions: Callable[..., FlowFunctions]) -> None:
-    """An operator skips a record on which the function fails, and the copy goes on without it."""
+    """An operator has skipped a record on which the function fails, and the copy has continued
+    without it. A verification does not transform this record.
+    """
 
     def failing(record: Record) -> Record | None:
         if record.offset == 30:

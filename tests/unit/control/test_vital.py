@@ -1,4 +1,4 @@
-"""A Twinlog thread that dies ends the process with a code, and `/healthz` reports it."""
+"""If one of Twinlog's threads dies, the process ends with a code, and `/healthz` reports it."""
 
 from __future__ import annotations
 

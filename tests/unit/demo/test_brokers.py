@@ -1,4 +1,4 @@
-"""Why a broker of the demo ended, by its log or its disk."""
+"""Why a broker of the demo has ended, according to its log or its disk."""
 
 from __future__ import annotations
 

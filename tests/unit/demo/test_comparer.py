@@ -35,7 +35,7 @@ def compared(source: Iterable[SeenRecord], target: Iterable[SeenRecord]) -> Comp
 
 
 def is_complete(comparer: Comparer) -> bool:
-    """Return whether every record of either side has an equal counterpart."""
+    """Return True if every record of either side has an equal counterpart."""
     return not comparer.differences and not any(comparer.waiting(side) for side in LogSide)
 
 

@@ -1,4 +1,4 @@
-"""The demo's stream has everything that a copy could get wrong."""
+"""The demo's stream contains everything that a copy could get wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The display of the demo."""
+"""The screen of the demo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tests `scripts/test --changed` runs."""
+"""The selection of the tests that `scripts/test --changed` runs."""
 
 from __future__ import annotations
 

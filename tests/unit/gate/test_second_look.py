@@ -1,4 +1,6 @@
-"""The second run of failed tests in `scripts/test`: two failures are red, a pass is flaky."""
+"""`scripts/test` runs failed tests a second time. A test that fails again is red, and one that
+passes is flaky.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,13 @@ Suite = Callable[..., Verdict]
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Suite:
-    """Judges these files of tests, run by pytest and pytest-xdist in processes of their own."""
+    """A suite that consists of the files in a folder. pytest and pytest-xdist run it in their own
+    processes.
+    """
 
     def pytest_there(arguments: Sequence[str]) -> int:
         command = [sys.executable, "-m", "pytest", "-p", "xdist", "--rootdir=.", *arguments]
-        # other plugins take a second to load, in each process
+        # other plugins take a second to load in each process
         environment = {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         done = subprocess.run(
             command, cwd=tmp_path, env=environment, capture_output=True, check=False
@@ -160,7 +164,7 @@ def test_the_bytecode_of_a_run_is_kept(tmp_path: Path, monkeypatch: pytest.Monke
     text = "import sys\ndef test_it(): assert not sys.dont_write_bytecode"
     (tmp_path / "test_kept.py").write_text(text)
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # they take a second to load
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # other plugins take a second to load
     assert gate.run_pytest(["-q", "-c", os.devnull, f"--rootdir={tmp_path}", str(tmp_path)]) == 0
 
 

@@ -1,4 +1,6 @@
-"""Code that several test modules use is in `tests/support`, and its README lists it."""
+"""Code that several test modules use is in `tests/support`, and the README of this folder lists
+each of its files.
+"""
 
 from __future__ import annotations
 

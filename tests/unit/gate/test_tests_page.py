@@ -1,4 +1,6 @@
-"""docs/tests.md is current: its list of witnesses equals the marks, and pytest selects the same."""
+"""docs/tests.md is current: its list of witnesses equals the marks, and pytest selects the same
+tests.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A lane's partitions without a cluster: with a manual clock, and with jobs that wait for
-the test.
+"""The partitions of a lane, with a manual clock, background jobs that the test runs, and without a
+cluster.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ DIGEST = "ab"
 
 
 def masked(record: Record) -> Record | None:
-    """Keep records of odd offsets, and fail at the ninth."""
+    """Return the record masked if its offset is odd, else None, which filters it out. Raises
+    ValueError at offset 9.
+    """
     if record.offset == 9:
         raise ValueError("nine")
     return record._replace(value=b"masked") if record.offset % 2 else None
@@ -70,7 +72,7 @@ class Jobs:
 
 
 class Lane:
-    """A lane whose ports belong to the test. The messages that it sends are kept."""
+    """A lane whose ports belong to the test. Its messages are recorded."""
 
     def __init__(self, **given: Any) -> None:
         self.clock, self.jobs, self.said = HandClock(), Jobs(), list[object]()
@@ -101,7 +103,9 @@ class Lane:
         self.assignments.on_take(Take(partitions=(one,)))
 
     def after(self, seconds: float) -> list[object]:
-        """Return the messages that the lane sends in the next turn, without progress reports."""
+        """Run the lane's next turn after some seconds. Return the messages that it sends, without
+        progress reports.
+        """
         self.clock.now += seconds
         self.said.clear()
         self.assignments.pump(hurry=False)
@@ -120,7 +124,9 @@ def lane() -> Iterator[Lane]:
 
 
 def handed(*, wait_ms: int = 0, map_epoch: int = -1) -> TakePartition:
-    """Return the hand-over of the previous lane, which drained after its first record."""
+    """Return the Take of a partition that the previous lane has handed over after it drained after
+    its first record.
+    """
     start = StartPoint(
         ordinal=1, upstream=1, k=0, last_fetched_epoch=0, is_protected=False, last_timestamp=-1
     )
@@ -248,7 +254,7 @@ def test_partition_taken_again_begins_with_fresh_state(lane: Lane) -> None:
 
 
 def transformed(**changes: Any) -> TakePartition:
-    """A transformed partition that the previous lane has handed over."""
+    """Return the Take of a transformed partition that the previous lane has handed over."""
     one = handed()
     assert one.handed is not None
     over = structs.replace(one.handed, transform=DIGEST)
@@ -359,7 +365,7 @@ def quarantining() -> Iterator[Lane]:
 
 
 def failing(lane: Lane) -> TransformedCopy:
-    """A copy that has sent one dead letter, that of record 9."""
+    """Make the lane send one dead letter, for record 9. Return the copy."""
     lane.take(transformed())
     (copy,) = lane.assignments._copies()
     assert isinstance(copy, TransformedCopy) and copy.dead_letters is not None

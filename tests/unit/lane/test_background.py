@@ -1,4 +1,6 @@
-"""Jobs of one kind do not wait for jobs of another kind, and end when the lane ends."""
+"""Background jobs of one kind do not wait for jobs of another kind. All of them end with the
+lane.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leaders by the metadata of brokers, some of which are stale."""
+"""A lane finds the leaders of partitions in the metadata of brokers, some of which are stale."""
 
 import selectors
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ BROKERS = {
 
 @dataclass
 class Client:
-    """Answers as the broker of the test would."""
+    """Returns the metadata that the test has set, as a broker would."""
 
     answer: ClusterMetadata | None = None
     asked: int = 0
@@ -46,7 +46,7 @@ class Client:
 
 @dataclass
 class Jobs:
-    """Jobs that complete immediately."""
+    """Runs background jobs immediately."""
 
     is_closed: bool = False
 
@@ -77,9 +77,7 @@ class Rig:
     def hears(
         self, leader: int, epoch: int, *, topic_id: TopicId = FIRST, after_s: float = 0.0
     ) -> Leader | None:
-        """Return which broker the side considers the leader after a broker has returned this
-        metadata.
-        """
+        """Return the leader that the side uses after a broker has returned this metadata."""
         partition = PartitionMetadata(
             number=0, leader=leader, leader_epoch=epoch, replicas=(1, 2), isr=(1, 2), error=0
         )
@@ -122,7 +120,8 @@ def test_newer_leader_is_kept_despite_a_stale_response(rig: Rig) -> None:
     assert rig.hears(1, 4) == Leader(1, 4)
     assert rig.hears(2, 5) == Leader(2, 5)
     assert rig.hears(1, 4) == Leader(2, 5)
-    assert rig.hears(-1, 4, after_s=PAUSE_S) == Leader(2, 5)  # that one saw no leader
+    # the broker that saw no leader has older metadata
+    assert rig.hears(-1, 4, after_s=PAUSE_S) == Leader(2, 5)
     assert TP not in rig.side.leaderless
 
 

@@ -1,4 +1,4 @@
-"""How many searches partitions cost that wait for the same reason, and which partitions wait for
+"""How many searches the cold starts of many partitions cost, and which partitions wait for
 others.
 """
 
@@ -34,12 +34,14 @@ from twinlog.wire.records import Record, encode_batch
 OTHER_FLOW: Final = 12
 NOW_MS: Final = HandClock().wall_ms()
 OLD_MS: Final = NOW_MS - 30 * 3_600_000
-"""A timestamp after which the target may have forgotten the producer ID."""
+"""A timestamp so old that the target may have expired the producer ID."""
 
 
 @dataclass
 class Jobs:
-    """Searches that have begun. The test decides when one runs and when its result is delivered."""
+    """Searches that were started. The test decides when one runs and when its result is
+    delivered.
+    """
 
     searches: list[tuple[Callable[[], Any], Callable[[Any], None], Callable[[Any], None]]] = field(
         default_factory=list
@@ -54,7 +56,7 @@ class Jobs:
         self.posted.append(call)
 
     def run(self) -> None:
-        """Run the oldest search to its end."""
+        """Run the oldest search, and deliver its result."""
         job, then, _ = self.searches.pop(0)
         answer = job()
         self.deliver()
@@ -66,7 +68,7 @@ class Jobs:
 
 
 class CountingView(MemoryView):
-    """The logs of both clusters. Each query counts once, for any number of partitions."""
+    """The logs of both clusters. A query counts once, however many partitions it is about."""
 
     def __init__(self, logs: Mapping[TopicPartition, MemoryLog], topic_id: TopicId) -> None:
         super().__init__(logs, topic_id)
@@ -79,14 +81,16 @@ class CountingView(MemoryView):
 
 
 class OneBatch(CountingView):
-    """Each read returns one batch of a partition, as if it were large."""
+    """A view in which each read returns only one batch of a partition, as if the batch were
+    large.
+    """
 
     def _read(self, log: MemoryLog, offset: int) -> RawRecords:
         return RawRecords(records=log.read(offset, 1), high_watermark=log.ends.high_watermark)
 
 
 class Client:
-    """Replaces the view of its cluster."""
+    """A client whose view the test provides."""
 
     def __init__(self, view: CountingView) -> None:
         self.view = view
@@ -110,7 +114,7 @@ class Side:
 
 @dataclass
 class Leaders:
-    """Which partitions have a leader that responds."""
+    """Knows which partitions have a leader that responds."""
 
     slow: set[TopicPartition] = field(default_factory=set)
 
@@ -122,7 +126,7 @@ class Leaders:
 
 
 class Lane:
-    """Cold starts over logs in memory."""
+    """Cold starts on in-memory logs."""
 
     def __init__(
         self,
@@ -189,7 +193,7 @@ class Lane:
         new = [ColdStart(one) for one in takes]
         self.starts |= {start.take.source: start for start in new}
         for start in new:
-            self.clock.now += 0.0001  # a Take of so many is read for some milliseconds
+            self.clock.now += 0.0001  # reading so many Takes needs some milliseconds
             self.starter.expect_late_requests(start)
         self.starter.start(new)
 
@@ -253,8 +257,9 @@ def test_end_of_a_taken_over_copy_is_found_after_late_requests() -> None:
 def test_shared_topics_wait_for_late_requests_if_the_producer_id_may_be_expired(
     is_known: bool,
 ) -> None:
-    """A mark is final only after late requests. Otherwise a later start reads everything that other
-    clients write.
+    """In a shared topic, a start waits for late requests if the producer ID may be expired, because
+    only then is its mark final. Without a final mark, a later start would read everything that
+    other clients have written.
     """
     lane = Lane(1, lambda _: NOW_MS if is_known else OLD_MS, is_shared=True)
     lane.begin([take(0, wait_ms=2_000, mark=Mark(1, 1))])
@@ -346,8 +351,8 @@ def test_very_many_partitions_share_searches_and_one_stays_free() -> None:
 
 
 def others_write(log: MemoryLog, batches: int) -> None:
-    """Another Twinlog flow writes to the topic, and the target has forgotten the producer IDs of
-    earlier records.
+    """Write batches as another Twinlog flow. The target has expired the producer IDs of earlier
+    records.
     """
     log.forget(NOW_MS)
     for number in range(batches):

@@ -1,4 +1,6 @@
-"""A start reads which of its records are in the dead-letter topic; without brokers."""
+"""A start reads which records of its partition are in the dead-letter topic. The logs are in
+memory.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ REASON = RangeFailure(offset=0, text="ValueError")
 
 @dataclass
 class Log:
-    """A dead-letter topic, and how much of it all replicas have at each query."""
+    """A dead-letter topic. At each query, all replicas have more of it."""
 
     records: list[Record] = field(default_factory=list)
     visible: list[int] = field(default_factory=list)

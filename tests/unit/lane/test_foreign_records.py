@@ -19,7 +19,7 @@ from twinlog.wire.records import Record, encode_batch
 
 
 def a_watch(known: list[PartitionCopy]) -> ForeignRecordWatch:
-    nobody = cast("Any", None)  # nothing is asked
+    nobody = cast("Any", None)  # not used, because nothing is queried
     return ForeignRecordWatch(
         ports=nobody,
         isolation=Isolation.READ_UNCOMMITTED,
@@ -29,7 +29,9 @@ def a_watch(known: list[PartitionCopy]) -> ForeignRecordWatch:
 
 
 def doubting() -> PartitionCopy:
-    """A copy with five foreign records before its second record."""
+    """Return a copy with five foreign records before its second record, whose writers are
+    unknown.
+    """
     copy = a_copy(alone=False)
     copy.on_fetched(fetched(batch(0, 1), batch(1, 1)), (), NOW)
     sent(copy)
@@ -57,7 +59,9 @@ def test_checked_records_are_not_read_again() -> None:
 
 
 def test_records_above_the_high_watermark_count_as_unchecked() -> None:
-    """Foreign records above the high watermark are found when the replicas have them."""
+    """Foreign records above the high watermark count as unchecked. The watch finds them after the
+    replicas have them.
+    """
     watch, copy = a_watch([]), doubting()
     copy.others.unknown = None
     log = LaggingLog(MemoryLog(), 0)
@@ -88,11 +92,11 @@ def test_foreign_records_between_own_ones_end_the_copy_on_this_lane() -> None:
     assert copy.trouble.code == "TAKEN_OVER"
 
 
-# -- records of ours that come a second time
+# -- this flow's records that are repeated
 
 
 def a_log(*batches: tuple[int, int, int]) -> MemoryLog:
-    """A log with these numbers of records: (producer ID, first sequence, count)."""
+    """Return a log with these batches, each as (producer ID, first sequence, number of records)."""
     log = MemoryLog()
     for producer_id, sequence, count in batches:
         log.forget(NOW + 1)
@@ -108,7 +112,7 @@ OURS, OTHER_FLOW = 9, 12
 
 
 def writers_in(copy: PartitionCopy, log: MemoryLog, span: Span) -> Writers:
-    """Return what a check finds in this log, after the watch has processed the result."""
+    """Return what a check of the span finds in the log, after the watch has processed it."""
     watch = a_watch([])
     watch.known_producers = frozenset({OURS, OTHER_FLOW})
     view = cast("Any", MemoryView({copy.target: log}, TopicId("a" * 32)))
@@ -146,8 +150,8 @@ def test_own_records_sent_since_the_query_are_neither_a_repeat_nor_another_flow(
 
 
 def test_nothing_hides_doubtful_records() -> None:
-    """A mark after the unknown records would hide them, and so would a lane that begins without a
-    check.
+    """While foreign records are unchecked, the mark stays before them and the partition is not
+    handed over. Otherwise a later lane would not check them.
     """
     copy = doubting()
     copy.tail.mark = Mark(1, K + 1)
@@ -160,7 +164,9 @@ def test_nothing_hides_doubtful_records() -> None:
 
 
 def test_another_log_under_the_same_name_is_checked_from_its_beginning() -> None:
-    """The topic was re-created while the lane had the partition, so its offsets begin again."""
+    """The topic was re-created while the lane had the partition, so its offsets begin again. The
+    watch checks the new log from its begin.
+    """
     watch, before = a_watch([]), doubting()
     before.others.unknown = None
     watch._learn(watch._check_of(before), Writers(end=K + 400, stranger=None, others=False))

@@ -1,4 +1,4 @@
-"""For how many batches a Fetch waits, by the traffic so far."""
+"""For how many batches a Fetch waits, depending on the traffic so far."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MS = 0.001
 def after(
     interval_s: float, *, size: int = SIZE, longest_ms: int = 4, count: int = 50
 ) -> Gathering:
-    """Return the state after this many responses with one batch each."""
+    """Return the state after `count` responses with one batch each, `interval_s` apart."""
     gathering = Gathering(longest_ms)
     for number in range(1, count + 1):
         gathering.on_records(number * interval_s, 1, size)
@@ -30,7 +30,7 @@ def test_fetch_waits_for_the_batches_that_are_due_within_its_limit(
     least = after(interval_ms * MS).least_bytes
     if not batches:
         assert least == 0
-    else:  # the last of them completes the response, even if it is a little smaller
+    else:  # the last batch completes the response, even if it is slightly smaller
         assert (batches - 1) * SIZE < least < batches * SIZE
     assert least <= MOST_BYTES
 

@@ -1,4 +1,4 @@
-"""Which sockets a turn of the lane waits for. The brokers are ends of socket pairs."""
+"""The sockets for which a turn of the lane waits. The brokers are the ends of socket pairs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from twinlog.model import TopicPartition
 
 NODE = 1
 LONG_S = 0.5
-"""Longer than a turn that finds something ready, on any machine."""
+"""Time in seconds that is longer than any turn that finds something ready."""
 
 
 class Channel:
@@ -50,7 +50,7 @@ class Opened:
 
 
 class Lane:
-    """A loop whose target has responded with bytes that wait in the socket."""
+    """A lane's loop. The beginning of a response of the target waits in the socket."""
 
     def __init__(self) -> None:
         self.channel = Channel()
@@ -68,14 +68,14 @@ class Lane:
         source._brokers[NODE] = cast("Any", SimpleNamespace(is_fetching=True))
 
     def turn(self) -> float:
-        """Return how long one turn waited."""
+        """Run one turn, and return the seconds that it waited."""
         began = time.monotonic()
         self.loop._take_events()
         return time.monotonic() - began
 
     @property
     def has_read(self) -> int:
-        """Bytes read from the target."""
+        """Return the number of bytes that were read from the target."""
         return self.loop._target_cluster.traffic.received
 
 
@@ -128,6 +128,6 @@ def test_response_wakes_a_lane_that_reads_no_more_until_the_target_has_caught_up
     source._in[WaitsFor.TARGET][TopicPartition("orders", 0)] = cast("Any", None)
     assert lane.turn() < LONG_S
     source._in[WaitsFor.TARGET].clear()
-    source._brokers[NODE].is_fetching = False  # its memory is full
+    source._brokers[NODE].is_fetching = False  # the lane's memory is full, so nothing is fetched
     lane.broker.send(b"\0")
     assert lane.turn() < LONG_S

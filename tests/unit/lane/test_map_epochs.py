@@ -1,4 +1,4 @@
-"""Under which leader epoch of the map's partition a lane reports that its rows exist."""
+"""The leader epoch of the map's partition with which a lane reports that its rows exist."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Answer = Callable[[Round], None]
 
 @pytest.fixture
 def answer(monkeypatch: pytest.MonkeyPatch, writer: MapWriter) -> Answer:
-    """Return a function that acknowledges a round of the writer."""
+    """Return a function that acknowledges a round of rows of the writer."""
     there = SimpleNamespace(tp=HOME, error=0, message=None)
     monkeypatch.setattr(map_writer, "produce_answer", lambda *_: (0, [there]))
     return lambda sent: cast("Any", writer.on_answer)(sent, memoryview(b""))
@@ -56,7 +56,7 @@ class Copy:
 
 @pytest.fixture
 def copy(writer: MapWriter) -> PartitionCopy:
-    """A copy whose rows exist under epoch 3."""
+    """A copy whose rows exist under leader epoch 3."""
     key = PartitionKey(NO_TOPIC_ID, NO_TOPIC_ID, 0)
     tail = MapTail(key=key, topic="t", term=Term(1, 0), chunk=0, runs=[Run(0, 0, 0)])
     made = cast("PartitionCopy", Copy(tail))
@@ -66,7 +66,7 @@ def copy(writer: MapWriter) -> PartitionCopy:
 
 
 def sent(copy: PartitionCopy, epoch: int) -> Round:
-    """Return all rows that its tail has to write now."""
+    """Return a round with all rows that the copy's tail has to write now."""
     rows = []
     while (row := copy.tail.next_row()) is not None:
         rows.append((copy, row[1]))
@@ -84,7 +84,7 @@ def test_rows_are_confirmed_although_the_copy_always_has_newer_ones(
     elects(writer, 4)
     assert writer.epoch_of(copy) == 3
     round_ = sent(copy, epoch=4)
-    copy.tail.announce(Run(5, 9, 5), None)  # as every commit marker begins one
+    copy.tail.announce(Run(5, 9, 5), None)  # every commit marker begins a run
     answer(round_)
     assert copy.tail.dirty
     assert writer.epoch_of(copy) == 4

@@ -1,4 +1,4 @@
-"""All messages of driver and lanes survive the channel's codec."""
+"""All messages between driver and lanes are unchanged by the channel's codec."""
 
 from __future__ import annotations
 

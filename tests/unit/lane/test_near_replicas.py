@@ -1,4 +1,4 @@
-"""Which replica is read: the one that the leader named, for a while, and never one that just
+"""Which replica is read: for a while the one that the leader has named, but never one that has just
 failed.
 """
 

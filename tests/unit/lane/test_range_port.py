@@ -1,4 +1,4 @@
-"""The port at which tasks take ranges from a lane: over real connections, with the real client."""
+"""The port at which tasks get ranges from a lane, over real connections with the real client."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WITHIN_S = 10.0
 
 
 class Rig:
-    """A port, and how often it woke its lane."""
+    """A port, and the number of times that it has woken its lane."""
 
     def __init__(self, host: str = "127.0.0.1") -> None:
         self.clock = HandClock()

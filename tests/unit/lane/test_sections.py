@@ -1,4 +1,4 @@
-"""Reading a far partition in sections brings the batches that single responses bring."""
+"""Reading a distant partition in sections returns the same batches as single responses."""
 
 from __future__ import annotations
 
@@ -135,7 +135,8 @@ def test_without_room_only_a_missing_rest_is_requested() -> None:
     log.write(300, (100,))
     copy = a_copy()
     ahead = a_read(copy, log)
-    ahead.bytes_per_offset = 1_000  # so that the second section begins too early
+    # too large an estimate, so that the second section begins too early
+    ahead.bytes_per_offset = 1_000
     first = ahead.next_section(end=log.end, limit=2, has_room=True)
     assert first is not None
     first.sent_at = 0.0
@@ -143,7 +144,7 @@ def test_without_room_only_a_missing_rest_is_requested() -> None:
     assert second is not None
     second.sent_at = 0.0
     assert ahead.next_section(end=log.end, limit=3, has_room=False) is None
-    ahead.sections.popleft()  # as if the copy had taken in only a part of it
+    ahead.sections.popleft()  # as if the copy had accepted only a part of this section
     assert ahead.on_answer(second, answer_of(log.read(second.offset, SECTION_BYTES))) is not None
     assert ahead.pop_due(second.offset - 2) is None
     rest = ahead.next_section(end=log.end, limit=1, has_room=False)
@@ -153,14 +154,16 @@ def test_without_room_only_a_missing_rest_is_requested() -> None:
 
 @dataclass
 class Lane:
-    """The reading side of a lane with copies of far logs, and a target of some speed."""
+    """The reading side of a lane with copies of distant logs. The target accepts batches at a given
+    speed.
+    """
 
     logs: list[Log]
     memory_bytes: int
     chance: random.Random
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     taken: list[list[tuple[int, int]]] = field(default_factory=list)
-    """For each copy, the upstream offset and record count of every batch that was sent."""
+    """For each copy, the upstream offset and the number of records of every batch that was sent."""
 
     def __post_init__(self) -> None:
         self.broker = FarBroker(self.chance, self.logs)
@@ -193,8 +196,8 @@ class Lane:
         raise AssertionError(tp) from error
 
     def turn(self, *, target_takes: int) -> None:
-        """Run one turn, a hundredth of a round trip long. The target accepts at most this many
-        batches of each copy.
+        """Run one turn of the lane, which takes a tenth of a round trip. The target accepts at most
+        `target_takes` batches of each copy.
         """
         self.broker.clock.now += TRIP_S / 10
         for key, connection in list(self.broker.connections.items()):
@@ -205,7 +208,7 @@ class Lane:
                 self.source.on_disconnected(key)
         for copy, taken in zip(self.copies, self.taken, strict=True):
             for _ in range(target_takes):
-                copy.tail.on_durable(copy.tail.runs[-1])  # no batch waits for the map
+                copy.tail.on_durable(copy.tail.runs[-1])  # so that no batch waits for the map
                 for one in sent(copy):
                     taken.append((one.upstream, one.count))
                     answer(copy, K + one.ordinal)
@@ -252,13 +255,15 @@ def test_lane_copies_far_logs_exactly_in_little_memory_whatever_happens(
         assert [upstream for upstream, _ in taken] == [base for base, _ in log.batches]
         assert sum(count for _, count in taken) == log.end
     assert lane.broker.requests_outside_of_sessions > 10
-    # what a copy may hold beyond it: one response to a request without room
+    # in addition, each copy may have one response to a request that was sent without room
     assert lane.most_used <= lane.memory_bytes + partitions * 2 * SECTION_BYTES
 
 
 @pytest.mark.parametrize("seed", sweep(range(10), in_gate=3))
 def test_aborted_records_of_a_far_log_are_left_out_whatever_happens(seed: int) -> None:
-    """Sections begin within transactions, and repeat their markers."""
+    """Sections begin within transactions, so several sections read the same transaction markers.
+    Aborted records are left out, whatever requests are lost.
+    """
     chance = random.Random(seed)
     log = Log(chance)
     log.transact(500, (10, 300, 900))
@@ -292,7 +297,7 @@ def test_memory_is_full_and_not_exceeded_while_the_target_takes_nothing() -> Non
 
 @pytest.fixture
 def large_sections(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read sections of many batches each, as usual."""
+    """Make sections large, so that each has many batches, as is usual."""
     monkeypatch.setattr(f"{__name__}.SECTION_BYTES", 40_000)
     monkeypatch.setattr("twinlog.lane.sides.sections.LEAST_REST_BYTES", 1_000)
 

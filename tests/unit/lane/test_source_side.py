@@ -1,4 +1,6 @@
-"""When leaders are queried although every response is valid: it may be stale."""
+"""When the source side queries leaders although every Fetch response is valid, because the
+responses may be stale.
+"""
 
 import selectors
 from collections.abc import Iterator
@@ -20,7 +22,7 @@ LEADER, NEAR = 1, 2
 
 
 class Copied:
-    """A copy with nothing to send."""
+    """A copy that has no batch to send."""
 
     source = TP
     source_topic_id = NO_TOPIC_ID
@@ -62,7 +64,7 @@ class Rig:
         self.source._enter(self.state, WaitsFor.RECORDS, node)
 
     def asks(self, after_s: float) -> bool:
-        """Return whether the topic's metadata is queried at this time."""
+        """Move the clock. Return True if the topic's metadata is requested after that."""
         self.clock.now += after_s
         self.source.pump(hurry=False)
         wanted, self.side._wanted_topics = self.side._wanted_topics, set()

@@ -1,4 +1,4 @@
-"""For how long a response proves that a name still means the same topic
+"""For how long a response proves that a topic name still means the same topic
 (`lane.sides.topic_by_name`).
 """
 
@@ -72,8 +72,8 @@ def test_broken_connection_ends_all_evidence(by_name: TopicByName) -> None:
 
 
 def test_slow_responses_are_requested_again_and_then_accepted(by_name: TopicByName) -> None:
-    """Only for as long as the local process may have caused the delay. A network that is that slow
-    must not stop the copy.
+    """Metadata that arrives slowly is requested again some times, because this process may have
+    caused the delay. After that it is accepted, because a slow network must not stop the copy.
     """
     now, asked_at = 10.0, NEVER
     asked = 0

@@ -1,4 +1,6 @@
-"""Foreign records between this flow's: they are found exactly, or not accepted."""
+"""Foreign records between records of this flow are found exactly. If they cannot be found exactly,
+they are not accepted.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def ours(base: int, count: int, ordinal: int) -> bytes:
 
 
 def walked(first: int, end: int, *log: bytes) -> ForeignWalk | None:
-    """Walk over the log, which is read one batch at a time."""
+    """Walk over the log in [first, end), which is read one batch at a time."""
     starts = []
     at = first
     for one in log:

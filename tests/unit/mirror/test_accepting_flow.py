@@ -1,5 +1,5 @@
-"""Another client writes to a remote topic repeatedly, and its records are accepted: in every order
-of steps the copy resumes with exactly the next record, and the map stays true.
+"""Another client writes to a remote topic repeatedly, and its records are accepted. In every order
+of steps, the copy resumes with exactly the next record, and the map stays right.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from twinlog.mirror.start.divergence import find_break
 PROGRAMS: Final = 120
 PROGRAM_BYTES: Final = 800
 MAY_STOP: Final = {*memory_flow.MAY_STOP, "TARGET_TRUNCATED"}
-"""Codes with which a copy may stop: an unclean election may lose records that were accepted before
+"""Codes with which a copy may stop. An unclean election may lose records that were accepted before
 the flow's first record.
 """
 OURS: Final = frozenset({PRODUCER_ID})
@@ -29,8 +29,8 @@ OURS: Final = frozenset({PRODUCER_ID})
 
 @dataclass(slots=True)
 class AcceptingFlow(MemoryFlow):
-    """A flow whose operator accepts foreign records whenever it stops for them, as `client.repair`
-    does.
+    """A flow whose operator accepts foreign records whenever the copy stops because of them, as
+    `client.repair` does.
     """
 
     acceptances: int = 0
@@ -52,7 +52,7 @@ class AcceptingFlow(MemoryFlow):
         stretch = last_stretch(known.runs, ends.log_end)
         low = max(ends.log_start, stretch.low, known.runs[0].downstream)
         at = find_break(read, low=low, high=ends.log_end, k=stretch.k, producers=OURS)
-        if at is None:  # the log lost its end since
+        if at is None:  # the log has lost its end since then
             self.stopped, self.has_stranger = None, False
             return
         found = walk(read, at.offset, ends.log_end, k=stretch.k, producers=OURS)
@@ -79,7 +79,8 @@ class AcceptingFlow(MemoryFlow):
             ordinal = record.offset - run.downstream + run.ordinal
             is_sure = ordinal < sure and record.offset not in self._of_living
             if self.lane is not None and self.lane.copy.tail.durable_ordinal < 0:
-                is_sure &= record.offset < shifted  # its first row says what was accepted
+                # the first row states which records were accepted
+                is_sure &= record.offset < shifted
             if is_sure and upstream not in self.gone and not self.has_stranger:
                 said = run.upstream_of(ordinal)
                 assert said == upstream, f"offset {record.offset} is u{upstream}, map: {said}"

@@ -1,5 +1,5 @@
-"""Which ACLs remote topics get: testAclFiltering and testAclTransformation of MirrorMaker 2, and
-Twinlog's two keys.
+"""Which ACLs remote topics get: MirrorMaker 2's testAclFiltering and testAclTransformation, and
+Twinlog's own two keys.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ def prefix(name: str, operation: int = READ) -> TopicAcl:
 
 
 REMOTES = ["A.orders"]
-"""Remote topics."""
 
 
 @pytest.fixture
@@ -76,7 +75,9 @@ def rules(folder: Path, *lines: str) -> AclRules:
     ids=str,
 )
 def test_mirror_makers_rules(folder: Path, given: TopicAcl, copied: TopicAcl | None) -> None:
-    """testAclFiltering, testAclTransformation."""
+    """Twinlog copies the same ACLs as MirrorMaker 2's testAclFiltering and
+    testAclTransformation.
+    """
     wanted = rules(folder).target_acls([given], ["orders"])
     assert wanted == (set() if copied is None else {copied})
 

@@ -1,4 +1,6 @@
-"""Which source record the last record of a target topic is, if MirrorMaker 2 copied it there."""
+"""Which source record the last record of a target topic is, if MirrorMaker 2 has copied it
+there.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ def aligned(
     holes: Sequence[int] = (),
     is_compacted: bool = True,
 ) -> AlignedPosition | None:
-    """Return the position. Numbers represent records; `holes` are target offsets that were cleaned
-    away.
+    """Return the position. A number stands for a record's content. `holes`: target offsets that
+    were compacted away.
     """
     offsets = [at for at in range(len(target) + len(holes)) if at not in holes]
     alignment = Alignment(
@@ -74,7 +76,8 @@ def test_jump_back_of_a_restart() -> None:
 
 
 def test_jump_back_is_not_mistaken_for_equal_records() -> None:
-    # the last record alone is also at 1; what stands before it says that it is the one at 4
+    # The last record alone also equals the one at 1. The records before it show that it is the one
+    # at 4.
     assert aligned([1, 7, 8, 9, 7], dense(1, 7, 8, 9, 7, 5), noted=0) == AlignedPosition(
         upstream=4, jumped_back=False
     )
@@ -87,7 +90,7 @@ def test_of_equal_records_the_lowest_certainly_copied_one_is_used() -> None:
 
 
 def test_compaction_of_the_source() -> None:
-    # 2 and 4 are gone from the source since
+    # the source has since lost records 2 and 4 by compaction
     source = [(0, 1), (2, 3), (4, 5), (5, 6)]
     assert aligned([1, 2, 3, 4, 5], source, noted=0) == AlignedPosition(
         upstream=4, jumped_back=False
@@ -124,11 +127,11 @@ def test_foreign_records(target: list[int]) -> None:
 def test_any_history_of_restarts_is_found_again() -> None:
     for seed in range(300):
         chance = random.Random(seed)
-        source = [chance.randrange(1000) for _ in range(60)]  # some are equal
+        source = [chance.randrange(1000) for _ in range(60)]  # some of the records are equal
         target: list[int] = []
         noted = at = -1
         for _ in range(chance.randrange(1, 5)):
-            at = noted  # a restart
+            at = noted  # MirrorMaker 2 restarts
             for _ in range(chance.randrange(1, 15)):
                 at += 1
                 target.append(source[at])
@@ -142,7 +145,9 @@ def test_any_history_of_restarts_is_found_again() -> None:
 
 
 def test_any_history_with_a_marker_after_every_record_is_found_again() -> None:
-    """A marker is no record that compaction removed, so no target record belongs to its offset."""
+    """A marker follows every record. The offset of a marker is not that of a compacted record, so
+    no target record can belong to it. Every position is found.
+    """
     for seed in range(300):
         chance = random.Random(seed)
         records = chance.sample(range(1000), 60)

@@ -1,4 +1,4 @@
-"""Where a copy resumes after transformed records: only where the map names the last one."""
+"""Where a transformed copy resumes: only at an offset for which the map names the last record."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def record(offset: int, value: bytes) -> Record:
 
 
 class Logs:
-    """A source with 30 records, and a target to which a copy wrote batches."""
+    """A source with 30 records, and a target to which a copy has written batches."""
 
     def __init__(self) -> None:
         self.source, self.target = MemoryLog(), MemoryLog()

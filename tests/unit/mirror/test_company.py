@@ -1,4 +1,4 @@
-"""A copy in a topic to which other clients write: what it sends, what it announces, and its
+"""A copy in a topic to which other clients write, too: what it sends, what it announces, and its
 mark.
 """
 
@@ -18,7 +18,7 @@ from twinlog.model import NO_TOPIC_ID
 
 
 def running(count: int = 40) -> PartitionCopy:
-    """A copy whose first batch, of one record, was acknowledged."""
+    """Return a copy whose first batch, of one record, was acknowledged."""
     copy = a_copy(alone=False)
     copy.on_fetched(fetched(*(batch(n, 1) for n in range(count))), (), NOW)
     sent(copy)
@@ -156,7 +156,7 @@ def a_tail(runs: int) -> MapTail:
 
 
 def test_runs_announced_after_a_moved_record_move_with_it() -> None:
-    tail = a_tail(4)  # ordinals 0, 2, 4, 6
+    tail = a_tail(4)  # the ordinals are 0, 2, 4 and 6
     tail.shift(Run(3, 5, 13), 10)
     assert tail.runs == [
         Run(0, 0, 0),

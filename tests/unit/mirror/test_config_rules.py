@@ -1,5 +1,5 @@
-"""What a config sync sends: MirrorMaker 2's MirrorSourceConnectorTest on config properties, and the
-differences.
+"""What a config sync sends, as in MirrorMaker 2's MirrorSourceConnectorTest on config properties,
+and the differences from it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ NAME = "retention.ms"
 
 
 def test_a_removed_value_may_shorten_life_depending_on_the_brokers() -> None:
-    """The brokers' default may be an hour."""
+    """If a topic's own retention is removed, the brokers' default applies, which may be an hour. So
+    the removal may shorten the life of records.
+    """
     gone = ConfigDiff(name=NAME, new=None, old="172800000", was_own=True)
     assert (shortens_life(gone), may_shorten_life(gone)) == (False, True)
     assert not may_shorten_life(replace(gone, new="172800001"))
@@ -67,15 +69,17 @@ def chosen(*, copies_defaults: bool = False, exclude: str = "") -> ConfigPropert
     ids=str,
 )
 def test_which_sources_count(given: ConfigEntry, wanted: dict[str, str | None]) -> None:
-    """testConfigPropertyFiltering: only DEFAULT_CONFIG is a default. Values from a broker's file,
-    or set for a single broker, are ignored, because another broker would have responded
-    differently.
+    """MirrorMaker 2's testConfigPropertyFiltering: only DEFAULT_CONFIG is a default. Values from a
+    broker's file, or that are set for a single broker, are ignored, because another broker would
+    respond differently.
     """
     assert wanted_configs(chosen(), [given]) == wanted
 
 
 def test_the_sources_defaults_are_set_on_request() -> None:
-    """testConfigPropertyFilteringWithAlterConfigsAndSourceDefault."""
+    """MirrorMaker 2's testConfigPropertyFilteringWithAlterConfigsAndSourceDefault: the source's
+    defaults are set if the configuration requests it.
+    """
     given = [entry("1", ConfigSource.DEFAULT)]
     assert wanted_configs(chosen(copies_defaults=True), given) == {NAME: "1"}
 
@@ -91,7 +95,7 @@ def test_excluded_configs_are_neither_set_nor_removed(source: ConfigSource) -> N
     [
         ("1", entry("1"), None),
         ("1", entry("2"), ConfigDiff(name=NAME, new="1", old="2", was_own=True)),
-        # its own value is the same today, and would not be when the default changes
+        # the topic's own value equals the default today, but not after the default changes
         (
             "1",
             entry("1", ConfigSource.DEFAULT),
@@ -131,7 +135,7 @@ def test_a_difference_shows_both_values() -> None:
         ("retention.ms", "3600000", "7200000", False),
         ("retention.ms", "-1", "3600000", True),
         ("retention.ms", "3600000", "-1", False),
-        ("retention.ms", "-1", None, True),  # a week, by default
+        ("retention.ms", "-1", None, True),  # the default is a week
         ("retention.ms", "604800000", None, False),
         ("retention.ms", "3600000", None, False),
         ("retention.ms", None, "3600000", True),

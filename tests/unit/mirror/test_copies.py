@@ -1,4 +1,4 @@
-"""Rows that state which topics are copies."""
+"""The rows that state which topics are copies."""
 
 from __future__ import annotations
 

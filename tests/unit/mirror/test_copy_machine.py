@@ -1,8 +1,9 @@
-"""Any order of steps of a copy: every record arrives once, in order, and the map is right.
+"""In any order of steps of a copy, every record arrives once and in order, and the map is right.
 
-A program is bytes, two for a step (`tests.support.memory_flow`). Hypothesis looks for one that
-breaks a rule, and makes it short; the others are drawn by seed. Each rule that is taken away
-(`tests.support.mutants`) must be noticed, or the machine proves nothing.
+A program is a sequence of bytes, two for each step (`tests.support.memory_flow`). Hypothesis
+searches for a program that breaks a rule, and shortens it. Other programs are generated from seeds.
+Each rule that a mutant removes (`tests.support.mutants`) must be detected, or the machine proves
+nothing.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from tests.support.sweeps import sweep
 from twinlog.mirror.map import map_tail
 
 STEPS_TAKEN: Final = int(os.environ.get("TWINLOG_STEPS", "200000"))
-"""Number of steps. More with TWINLOG_STEPS=5000000 scripts/test tests/unit/mirror -k
-copy_machine
+"""Number of steps to run. TWINLOG_STEPS=5000000 scripts/test tests/unit/mirror -k copy_machine runs
+more.
 """
 PARTS: Final = 6
 IN_GATE: Final = 2
-"""Parts that the gate runs. Each part takes each step."""
+"""Number of parts that the gate runs. Each part runs each kind of step."""
 FEW_RUNS: Final = 3
-"""Runs per chunk: few, so that chunks fill up."""
+"""Maximum number of runs per chunk. It is small, so that chunks fill up."""
 SEARCHED: Final = 4_000
-"""Number of programs that are tried for a mutant which its own program does not detect any more."""
+"""Number of programs that are tried if a mutant's own program no longer detects it."""
 
 
 def run(program: bytes) -> MemoryFlow:

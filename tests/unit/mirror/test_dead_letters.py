@@ -35,14 +35,18 @@ FIVES = 5
 
 
 def fails_at_fives(record: Record) -> Record | None:
-    """Keep records of odd offsets, and fail at multiples of five."""
+    """Return the record masked if its offset is odd, else None, which filters it out. Raises
+    ValueError at multiples of five.
+    """
     if not record.offset % FIVES:
         raise ValueError("a five")
     return record._replace(value=b"m%d" % record.offset) if record.offset % 2 else None
 
 
 class LettersRig(Rig):
-    """A copy whose failed records go to a dead-letter topic, at offsets that others share."""
+    """A copy whose failed records go to a dead-letter topic. Records of other partitions are
+    between its dead letters.
+    """
 
     def __init__(self, there: tuple[int, ...] = (), **given: Any) -> None:
         super().__init__(fails_at_fives, **given)
@@ -60,11 +64,11 @@ class LettersRig(Rig):
         return self.copy.dead_letters
 
     def send_letters(self, error: int = 0) -> list[Record]:
-        """Send all dead letters that may be sent, and acknowledge them."""
+        """Send all dead letters that can be sent, acknowledge them, and return them."""
         found: list[Record] = []
         while batches := sent(self.letters):
             for one in batches:
-                self._end += 7  # records of other partitions are in between
+                self._end += 7  # records of other partitions are between them
                 found += decode_batch(one.data)
                 self.letters.on_produced(
                     error=error,

@@ -1,8 +1,8 @@
-"""Any order of steps: each record is once in the dead-letter topic, or once on the target.
+"""In any order of steps, each record is once in the dead-letter topic or once on the target.
 
-Lanes die and lose responses at any moment, requests arrive late, and the function decides anew each
-time. What is not part of it: the map, which the machine of `test_transformed_machine` has. A start
-knows here where the target's log ends.
+Lanes die and lose responses at any moment, requests arrive late, and the function fails on other
+records each time. The map is not part of this machine, but of the one in
+`test_transformed_machine`. Here, a start knows where the target's log ends.
 """
 
 from __future__ import annotations
@@ -33,16 +33,18 @@ FETCHED: Final = 8
 
 
 class QuarantineFlow:
-    """One partition, its lanes one after the other, the target's log, and the dead letters."""
+    """One partition: its lanes one after the other, the target's log, and the dead letters."""
 
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
         self.copied: list[tuple[int, int]] = []
-        """Each record on the target: its source offset, and that after its batch."""
+        """For each record on the target, its source offset, and the source offset after its
+        batch.
+        """
         self.letters: list[int] = []
         """Source offsets of the dead letters, in order."""
         self.sent: deque[OutBatch] = deque()
-        """Dead letters that have not arrived."""
+        """Dead letters that were sent but have not arrived yet."""
         self.answers: deque[tuple[DeadLetters, int]] = deque()
         self.rig = self._lane(None)
 
@@ -54,7 +56,7 @@ class QuarantineFlow:
     # -- lanes
 
     def _lane(self, handed: StartPoint | None) -> Rig:
-        """Return a lane that begins when no request of the previous one can arrive any more."""
+        """Return a new lane. It begins when no request of the previous lane can arrive any more."""
         while self.sent:
             self.arrives() if self.dice.random() < 0.5 else self.sent.popleft()
         self.answers.clear()
@@ -71,7 +73,7 @@ class QuarantineFlow:
         return rig
 
     def letters_there(self, position: int) -> tuple[int, ...]:
-        """Return the dead letters that a start reads."""
+        """Return the source offsets of the dead letters that a start reads."""
         return tuple(sorted(at for at in self.letters if at >= position))
 
     def dies(self) -> None:
@@ -130,7 +132,7 @@ class QuarantineFlow:
             self.rig.copy.use_answers(NOW)
 
     def copies(self) -> None:
-        """A batch arrives on the target. The lane may die before its response."""
+        """Let a batch arrive on the target. The lane may die before it gets the response."""
         self.rig.written()
         found = self.rig.copy.next_batch(NOW)
         if found is None:
@@ -143,7 +145,7 @@ class QuarantineFlow:
             self.rig.respond(K + found.ordinal)
 
     def settles(self) -> None:
-        """Run steps until every record that was read is copied, filtered, or in the dead-letter
+        """Run steps until every record that was read is copied, filtered out, or in the dead-letter
         topic.
         """
         for _ in range(STEPS):

@@ -1,5 +1,5 @@
-"""A source partition that is written as branches: which branch gets which record, and what the map
-contains.
+"""A source partition that is written as several branches: which branch gets which record, and what
+the map contains.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def fetch(fan: FanOut, *batches: bytes) -> None:
 
 
 def written(fan: FanOut) -> None:
-    """Put all announced rows into the map topic."""
+    """Write all announced rows to the map topic."""
     for part in fan.parts:
         part.tail.on_durable(part.tail.runs[-1])
 
@@ -200,7 +200,8 @@ def test_a_branch_without_records_announces_how_far_the_source_was_read() -> Non
     assert quiet.tail.dirty
     assert quiet.acked_upstream == only + 1
     fan.parts[1].note_position()
-    assert is_record(fan.parts[1].tail.runs[-1])  # it has something to send
+    # a branch with a batch to send announces a record, not a position
+    assert is_record(fan.parts[1].tail.runs[-1])
 
 
 def test_trouble_of_one_branch_brings_all_to_rest() -> None:
@@ -231,7 +232,7 @@ def test_where_a_branch_resumes() -> None:
     runs = (read_to(0, 100), Run(4, 130, 70), read_to(5, 160), Run(9, 200, 80))
     assert next_upstream(runs, 0) == 100
     assert next_upstream(runs, 5) == 160
-    assert next_upstream(runs, 4) == 130  # announced: the fifth record is there
+    assert next_upstream(runs, 4) == 130  # announced, because the fifth record is there
     assert next_upstream(runs, 10) == 201
     assert next_upstream(runs, 7) is None
 
@@ -251,7 +252,7 @@ def test_batch_that_is_too_large_there_is_cut_and_each_part_announced() -> None:
     k, upstream, parts = K, [], 0
     while branch.is_ready:
         (batch,) = sent(branch)[:1]
-        k += 5  # others write between
+        k += 5  # other clients write between the batches
         answer(branch, k + batch.ordinal)
         for late in list(branch._in_flight):
             answer(branch, k + late.ordinal)
@@ -270,8 +271,8 @@ def test_batch_that_is_too_large_there_is_cut_and_each_part_announced() -> None:
 
 
 def test_nothing_is_read_before_all_branches_have_a_row() -> None:
-    """A record that is read would replace a first row, which states where the other
-    branches begin.
+    """A branch's first row states where the branch begins. No record is read before all first rows
+    are written, because it would replace one of them.
     """
     fan = a_fan(3, rows=False)
     assert not fan.may_read_source()

@@ -1,4 +1,4 @@
-"""What messages advise for a topic whose copy cannot continue."""
+"""The advice of messages about a topic whose copy cannot continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The topics that the source had when a flow first read it: rows of the state topic."""
+"""The rows of the state topic that list the topics which the source had when a flow first read
+it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators' intents for a flow: the newest row of each kind and topic counts."""
+"""Operators' intents for a flow. Of each kind and topic, the newest row counts."""
 
 from __future__ import annotations
 
@@ -78,7 +78,9 @@ def test_intents_of_other_flows_are_ignored() -> None:
 
 
 def test_readers_of_other_rows_ignore_intents() -> None:
-    """This includes a process of a release that does not know intents."""
+    """Readers of other rows ignore intents. This includes processes of a release that does not know
+    intents.
+    """
     rows = [intent().encode(), limit(5000).encode()]
     assert winning_claims(rows) == {}
     assert copy_rows(rows) == {}
@@ -175,7 +177,9 @@ ROWS = st.lists(
 
 @given(rows=ROWS, data=st.data())
 def test_compaction_changes_nothing(rows: list[Intent], data: st.DataObject) -> None:
-    """Compaction may remove any rows except the newest of each key."""
+    """Compaction may remove any rows except the newest of each key. The intents in effect are the
+    same afterwards.
+    """
     newest = {row.key: at for at, row in enumerate(rows)}
     kept = [
         row

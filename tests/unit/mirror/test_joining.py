@@ -1,4 +1,6 @@
-"""Small batches become larger ones with the same records, ordinals and runs, within every limit."""
+"""Small batches are joined to larger ones with the same records, ordinals and runs, within every
+limit.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,7 @@ LOGS = st.lists(
     min_size=1,
     max_size=20,
 )
-"""(offsets missing before it, records, codec) of each batch."""
+"""Each batch as (number of missing offsets before it, records, codec)."""
 
 
 BOTH = pytest.mark.parametrize("kernels", [CHOSEN.kernels, TWIN], ids=["compiled", "twin"])

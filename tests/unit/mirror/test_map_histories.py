@@ -1,9 +1,10 @@
-"""Every history of an offset map reads as the log that it describes: terms that end anywhere, rows
-that are lost, rejected or late, chunks that fill up, and a cleaner that runs at any moment.
+"""Any history of an offset map is read as the log that it describes. Terms end anywhere, rows are
+lost, rejected or late, chunks fill up, and a cleaner runs at any moment.
 
-The log is a list: record n lies at ordinal n, its value is its upstream offset. What a lane reads
-of the source is drawn anew each time, as if the source had been compacted meanwhile: so rows that
-were written ahead and never followed by their records say something else than the log does later.
+The log is a list: record n has the ordinal n, and its value is its upstream offset. What a lane
+reads of the source is generated at random each time, as if the source had been compacted in the
+meantime. So rows that were written ahead, but never followed by their records, differ from the
+later log.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from twinlog.model import TopicId
 KEY = PartitionKey(TopicId("a" * 32), TopicId("b" * 32), 3)
 K = 70
 FEW_RUNS = 3
-"""Runs per chunk: few, so that chunks fill up."""
+"""Maximum number of runs per chunk. It is small, so that chunks fill up."""
 
 Round = list[tuple[ChunkRow, Run]]
 
@@ -61,7 +62,7 @@ class MapHistory(RuleBasedStateMachine):
     # -- lanes -------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Make a cold start: read the map and the log."""
+        """Start cold: read the map and the log."""
         known = self.folded()
         ordinal = len(self.log)
         position = Run(ordinal, self.log[-1] + 1 if self.log else 0, K + ordinal)
@@ -79,10 +80,10 @@ class MapHistory(RuleBasedStateMachine):
         self.rest()
 
     def rest(self) -> None:
-        """Stop the lane: it has nothing read, in flight or waiting."""
+        """Stop the lane. Nothing of it is read, in flight or waiting any more."""
         self.round: Round = []
         self.queue: list[tuple[int, Run | None]] = []
-        """Upstream offset of each record that was read, and the run that it begins."""
+        """Upstream offset of each record that was read, with the run that it begins, if any."""
         self.first = self.tail.runs[0].ordinal if self.tail.durable_ordinal < 0 else -1
         self.last = self.tail.runs[-1]
 
@@ -126,7 +127,9 @@ class MapHistory(RuleBasedStateMachine):
     @precondition(lambda self: self.round)
     @rule(appended=st.booleans())
     def rows_are_refused(self, appended: bool) -> None:
-        """Reject rows. With NOT_ENOUGH_REPLICAS_AFTER_APPEND they are in the topic nevertheless."""
+        """Reject the rows in flight. With NOT_ENOUGH_REPLICAS_AFTER_APPEND they are in the topic
+        nevertheless.
+        """
         self.topic += [row for row, _ in self.round if appended]
         for _ in self.round:
             self.tail.on_refused()
@@ -154,8 +157,8 @@ class MapHistory(RuleBasedStateMachine):
     @precondition(lambda self: not self.round)
     @rule()
     def lease_changes(self) -> None:
-        """Hand the partition over. Records that were read and not sent are dropped, and the next
-        lane continues from the hand-over.
+        """Hand the partition over. Records that were read but not sent are dropped, and the next
+        lane continues from the handed-over position.
         """
         handed = self.tail.hand_over(len(self.log))
         if handed is None:
@@ -183,14 +186,14 @@ class MapHistory(RuleBasedStateMachine):
 
     @rule(share=st.integers(1, 4))
     def topic_is_compacted(self, share: int) -> None:
-        """Run the cleaner, which leaves the end of the log alone."""
+        """Compact a part of the topic. The cleaner leaves the end of the log unchanged."""
         upto = len(self.topic) * share // 4
         newest = {row.encode()[0]: at for at, row in enumerate(self.topic)}
         self.topic = [
             row for at, row in enumerate(self.topic) if at >= upto or newest[row.encode()[0]] == at
         ]
 
-    # -- what must hold ----------------------------------------------------------------------------
+    # -- invariants --------------------------------------------------------------------------------
 
     @invariant()
     def map_says_where_each_record_came_from(self) -> None:
@@ -213,7 +216,7 @@ class MapHistory(RuleBasedStateMachine):
 
 
 class NoRepetition(MapHistory):
-    """A term's first row has its position only, as in the first releases."""
+    """A term's first row has only its position, as in the first releases."""
 
     repeats_newest_chunk = False
 
@@ -232,8 +235,8 @@ def test_a_late_row_and_the_cleaner_take_no_run_away() -> None:
 
 
 def test_maps_of_earlier_releases_lose_nothing_to_a_late_row_either() -> None:
-    """The terms of earlier releases begin with the position only, and the late row has the runs
-    that the cleaner removed.
+    """In earlier releases, the first row of a term has only its position. A late row of an earlier
+    term has runs that the cleaner removed, and must not change the map.
     """
     first, second = Run(0, 0, 0), Run(5, 7, 5)
     old = ChunkRow(key=KEY, term=Term(1, 0), chunk=0, topic="orders", runs=(first, second))

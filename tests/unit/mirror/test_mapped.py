@@ -1,4 +1,4 @@
-"""What the state topic records about rows of the offset map."""
+"""The rows of the state topic that note which partitions have rows of the offset map."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def test_partitions_that_are_noted_had_a_row() -> None:
 
 @pytest.mark.parametrize("some", [{1, 2}, {0, 3}, {0, 1, 5, 6}, {7}])
 def test_one_without_a_row_takes_no_other_along(some: set[int]) -> None:
-    """A partition without a row may have waited for its leader since the topic was created, so the
-    others still count.
+    """A partition without a map row, which may have waited for its leader since the topic was
+    created, does not affect the notes about other partitions.
     """
     known = mapped_copies("A->B", [noting_rows("A->B", (ORDERS, COPY), some)])
     assert {one for one in range(10) if known.has_row(ORDERS, COPY, one)} == some
@@ -47,8 +47,8 @@ def test_a_recreated_topic_is_another_copy(source: TopicId, target: TopicId) -> 
 
 
 def test_all_records_count_together_and_each_flow_has_its_own() -> None:
-    """A leader that lost the lead unnoticed writes an outdated row. The newer row still counts in
-    full.
+    """A leader that lost the lead unnoticed writes an outdated note. The notes of a flow are
+    combined, so the outdated one does not replace a newer note. Notes of other flows do not count.
     """
     rows = [
         noting_rows("A->B", (ORDERS, COPY), {0, 4}),

@@ -1,5 +1,5 @@
-"""Pairs of offsets that MirrorMaker 2 wrote never lead to an offset after the records still to be
-read.
+"""Pairs of offsets that MirrorMaker 2 has written never lead to an offset after a record that is
+still to be read.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ FAR = 1 << 40
 
 @st.composite
 def copies(draw: st.DrawFn) -> tuple[list[int], int, list[Pair]]:
-    """The upstream offset of each record of a target, by its offset there (-1: a marker), where
-    Twinlog's part begins, and the syncs. MirrorMaker 2 starts several times, each time at or before
-    the position where it stopped, and then Twinlog continues after the last record.
+    """Generate copies: the upstream offset of each target record by its target offset (-1: a
+    marker), the target offset where Twinlog's part begins, and the syncs.
+
+    MirrorMaker 2 starts several times, each time at or before the position where it stopped. Then
+    Twinlog continues after the last record.
     """
     source = sorted(draw(st.sets(st.integers(0, 60), min_size=1, max_size=40)))
     target: list[int] = []

@@ -43,7 +43,7 @@ def test_remote_topic(policy: DefaultReplicationPolicy, topic: str, remote: str)
         ("eu.us.orders", "eu", "us.orders", "orders"),
         ("us.heartbeats", "us", "heartbeats", "heartbeats"),
         (".orders", "", "orders", "orders"),
-        # Java's split forgets empty parts at the end
+        # Java's split drops empty parts at the end
         ("us.", None, None, "us."),
         ("us...", None, None, "us..."),
         ("us..orders", "us", ".orders", "orders"),
@@ -117,7 +117,7 @@ def test_internal_topics_have_the_internal_separator(
         ("__consumer_offsets", True),
         (".hidden", True),
         ("mm2-offsets", False),
-        # a user's topic since KIP-1074, and not a checkpoints topic without an alias
+        # since KIP-1074 this is a user's topic, and without an alias it is no checkpoints topic
         ("orders.internal", False),
         ("orders-internal", False),
         ("checkpoints.internal", False),

@@ -13,11 +13,11 @@ from twinlog.wire.record_batch import Codec, read_headers
 from twinlog.wire.records import Record, encode_batch
 
 ANSWER = 10_000
-"""Maximum bytes of a broker's response, unless one batch is larger."""
+"""Maximum bytes of a broker's response, unless a single batch is larger."""
 
 
 class Log:
-    """A log with batches of one record each, at these offsets and of these sizes."""
+    """A log of batches with one record each. `sizes`: the size of the batch at each offset."""
 
     def __init__(self, sizes: dict[int, int]) -> None:
         self.batches = {
@@ -98,7 +98,7 @@ def test_newest_is_always_seen_and_no_newer_one_left_out(
     st.dictionaries(st.integers(0, 99), st.integers(0, 25_000), max_size=60),
 )
 @example(
-    # the bound comes one read before the end is seen: nothing is whole
+    # the limit is reached one read before the end, so no read is complete
     {
         **dict.fromkeys([0, 2, 3, 59, 60, 61, 62, 63, 98], 0),
         **dict.fromkeys([4, 40, 66], 64),

@@ -1,5 +1,5 @@
-"""The offset map as a fold: whatever was written in whatever order, the runs of the newest term are
-valid.
+"""The offset map is built from its rows. Whatever was written in whatever order, the runs of the
+newest term are valid.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ def test_late_row_of_a_broken_connection_is_ignored() -> None:
 def test_map_written_in_chunks_by_several_terms_reads_as_one(
     runs: tuple[Run, ...], data: st.DataObject
 ) -> None:
-    """Any division into chunks and terms, with rows repeated and with rows ahead that a cut
-    voids.
+    """Runs are written in any division into chunks and terms, with repeated rows, and with rows
+    ahead that a cut makes void. The map is read as one.
     """
     rows: list[ChunkRow] = []
     term, chunk, begin = Term(1, 0), 0, 0
@@ -178,7 +178,9 @@ def test_rows_of_a_partition_always_go_to_the_same_map_partition() -> None:
 
 
 def test_tail_never_repeats_a_lost_write_under_its_key() -> None:
-    """The lost row may still arrive, after the larger chunk that replaced it."""
+    """The write of a row is lost, and a larger chunk replaces the row. The lost row may still
+    arrive before or after it; the map is the same.
+    """
     tail = MapTail(key=KEY, topic="orders", term=Term(1, 0), chunk=0, runs=[Run(0, 0, 0)])
     tail.announce(Run(5, 9, 5), None)
     lost = tail.next_row()
@@ -207,7 +209,9 @@ def test_a_fetch_answer_of_many_gaps_becomes_rows_of_a_few_kilobytes() -> None:
 
 
 def test_hand_over_ends_where_the_copy_does_and_voids_what_was_announced_ahead() -> None:
-    """Chunks that filled up with runs of batches that were never sent."""
+    """Chunks are full of runs of batches that were never sent. A hand-over ends where the copy
+    does, and the announced runs after it become void.
+    """
     tail = MapTail(key=KEY, topic="orders", term=Term(1, 0), chunk=0, runs=[Run(0, 0, 0)])
     for number in range(1, 3 * RUNS_PER_CHUNK):
         tail.announce(Run(number, 2 * number, number), None)
@@ -245,7 +249,9 @@ def test_null_values_take_chunks_away_but_never_the_first() -> None:
 
 
 def test_rows_of_two_partitions_of_the_topic_read_as_one_map_in_any_order() -> None:
-    """Partitions were added to the map topic between two terms."""
+    """Partitions were added to the map topic between two terms, so rows of one map are in two
+    partitions. They are read as one map, in any order.
+    """
     before = [row(Term(1, 0), Run(0, 0, 0), Run(5, 7, 5))]
     after = [row(Term(2, 0), Run(0, 0, 0), Run(5, 7, 5), Run(8, 11, 8))]
     assert folded(*before, *after) == folded(*after, *before)

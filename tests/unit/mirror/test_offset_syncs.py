@@ -1,5 +1,5 @@
-"""Offset syncs from the offset map: only of copied records, in rising order, never too far
-apart.
+"""Offset syncs that are derived from the offset map: only of copied records, in ascending order,
+and never too far apart.
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ def test_a_sync_of_another_copy_is_not_continued() -> None:
 
 
 def translate(syncs: list[SyncPoint], offset: int) -> int:
-    """Translate as MirrorMaker 2's readers do."""
+    """Translate an offset as MirrorMaker 2's readers do. Return -1 if no sync is at or before
+    it.
+    """
     known = [sync for sync in syncs if sync.upstream <= offset]
     if not known:
         return -1
@@ -94,7 +96,9 @@ def translate(syncs: list[SyncPoint], offset: int) -> int:
 def test_no_reader_ever_continues_after_the_right_record(
     steps: list[tuple[int, int, int]], lag_max: int, cut: int, data: st.DataObject
 ) -> None:
-    """Runs with gaps on the source, and foreign records on the target."""
+    """No reader continues after the right record, whatever gaps the source has and whatever foreign
+    records the target has.
+    """
     runs: list[Run] = []
     downstream_of: dict[int, int] = {}
     ordinal, upstream, downstream = 0, 7, 3

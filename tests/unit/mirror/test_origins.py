@@ -1,5 +1,5 @@
-"""What a batch says of the source, by the part of a map that a task is given: also of logs that
-others write to, with a map whose rows do not know it.
+"""The source records of a batch, found by the part of the map that a task gets. In some logs other
+clients write, too, and the map's rows do not show their records.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def known(*runs: Run, mark: Mark | None = None, name: str = "orders") -> Partiti
 
 
 def answers(origins: Origins, header: BatchHeader, first: int, end: int) -> dict[int, int | None]:
-    """Return upstream offset by target offset, for the records of a batch that are in a range."""
+    """Return the upstream offset of each target offset of a batch in [first, end)."""
     out: dict[int, int | None] = {}
     stretches = origins.stretches(header, first)
     bounds = [one.begin for one in stretches] + [header.next_offset]
@@ -47,14 +47,14 @@ def answers(origins: Origins, header: BatchHeader, first: int, end: int) -> dict
 
 
 class History:
-    """Records that lanes and, in a shared topic, other clients write from an ordinal on. It ends
-    with a run that is only announced.
+    """Records that lanes, and in a shared topic other clients, write from an ordinal on. The last
+    run is only announced.
     """
 
     def __init__(self, dice: random.Random, ordinal: int, *, shared: bool) -> None:
         self.dice, self.ordinal, self.upstream = dice, ordinal, 1_000
         self.end = self.thought = 500
-        """Where the log ends, and where the lane expects it to end."""
+        """The actual end of the log, and the end that the lane expects."""
         self.runs = [Run(ordinal, self.upstream, self.end)]
         self.marks = [Mark(ordinal, self.end)]
         self.truth: dict[int, int | None] = {}
@@ -119,8 +119,8 @@ def test_origin_contains_only_the_runs_of_its_range() -> None:
 
 
 def test_two_flows_into_one_topic_and_a_recreated_source() -> None:
-    """Producer IDs distinguish flows. The beginning of its map distinguishes a copy from the one
-    before.
+    """Producer IDs distinguish the flows that write to one topic. The first run of its map
+    distinguishes a copy from the copy of the deleted topic before it.
     """
     before, after = known(Run(0, 0, 100)), known(Run(0, 3, 120), name="orders")
     other = known(Run(0, 70, 90), name="payments")
@@ -143,8 +143,8 @@ def test_messages_of_old_formats_have_no_origin() -> None:
 
 
 def test_an_insufficient_part_of_the_map_is_an_error() -> None:
-    """A map without a mark belongs to a topic in which no foreign records are expected, but there
-    are some.
+    """The map has no mark, so the topic is expected to have no foreign records, but there are some.
+    The part of the map is insufficient, which is an error.
     """
     runs = [Run(0, 0, 0), Run(5, 50, 5), Run(10, 100, 10)]
     origin = origin_of(known(*runs), "A", 12, 20, 20)

@@ -1,5 +1,5 @@
-"""Where a copy resumes, by kind of topic and by what happened to its target: the table of ADR 32,
-cell by cell, on logs in memory.
+"""Where a copy resumes, by the kind of its topic and by what happened to its target. These are the
+cells of the table of ADR 32, on in-memory logs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NOW: Final = 1_700_000_000_000
 
 
 class Kind(Enum):
-    """Which clients may write to the target topic, and where this flow's records are."""
+    """Which clients can write to the target topic, and where this flow's records are."""
 
     OWN = "own"
     SHARED = "shared"
@@ -44,7 +44,7 @@ def record(number: int) -> Record:
 
 @dataclass
 class Copy:
-    """Records 0 to `made` of a source, and a target with the records that a test puts there."""
+    """A source with records 0 to `made`, and a target whose records a test writes."""
 
     kind: Kind
     made: int = 30
@@ -76,14 +76,14 @@ class Copy:
         self.begins()
 
     def begins(self) -> None:
-        """Write the first row of the copy, before any record."""
+        """Write the first map row of the copy, before any record."""
         end = self.target.end
         self.runs = (read_to(0, 0),) if self.kind is Kind.KEYED else (Run(0, 0, end),)
         if self.kind is not Kind.OWN:
             self.mark = Mark(0, end)
 
     def ours(self, first: int, count: int) -> None:
-        """Append a batch of this flow."""
+        """Append a batch of this flow's records."""
         records = [record(number) for number in range(first, first + count)]
         data = encode_batch(records, codec=Codec.NONE, producer_id=OURS, base_sequence=first)
         answer = self.target.append(bytes(data))
@@ -93,9 +93,7 @@ class Copy:
             self.runs = (*self.runs, Run(last, last, answer.base_offset + count - 1))
 
     def marked(self, *, is_final: bool = False) -> None:
-        """Write a mark at the log's end, which states that all records of this flow are before
-        it.
-        """
+        """Write a mark at the log's end: all records of this flow are before it."""
         if self.kind is not Kind.OWN:
             ours = [one.header for one in self.target.batches if one.header.producer_id == OURS]
             ordinal = ours[-1].base_sequence + ours[-1].count if ours else 0
@@ -110,11 +108,11 @@ class Copy:
         assert not self.target.append(bytes(data)).error
 
     def forgotten(self) -> None:
-        """Let the broker forget the producer ID."""
+        """Make the broker expire the producer ID."""
         self.target.forget(NOW + 10_000_000)
 
     def starts(self) -> StartPoint | str:
-        """Run a start, and return its start point, or the code of its error."""
+        """Start the copy. Return its start point, or the code of its error."""
         request = replace(self.request, runs=self.runs, mark=self.mark)
         here = MemoryView({HERE: self.source}, SOURCE_ID)
         there = Counting({THERE: self.target}, TARGET_ID)
@@ -131,7 +129,7 @@ class Copy:
 
 
 class Counting(MemoryView):
-    """Fetches are counted, and return one batch each."""
+    """A view that counts fetches. Each fetch returns one batch."""
 
     reads = 0
 
@@ -141,7 +139,7 @@ class Counting(MemoryView):
 
 
 def resumes(found: StartPoint | str) -> tuple[int, int] | str:
-    """Return (ordinal, upstream) of a start."""
+    """Return the ordinal and the upstream offset of a start point, or the code of an error."""
     return found if isinstance(found, str) else (found.ordinal, found.upstream)
 
 
@@ -159,7 +157,7 @@ def test_one_partition_gets_all_records_of_the_keyed_topic() -> None:
     assert {partition_of(record(number), 1) for number in range(30)} == {0}
 
 
-# -- nothing is wrong
+# -- no fault
 
 
 def test_the_copy_resumes_after_its_last_record(copy: Copy) -> None:
@@ -239,12 +237,12 @@ def test_foreign_records_above_the_high_watermark_delay_a_forgotten_copy(
     assert shared.starts() == "TARGET_UNDER_MIN_ISR", "they may be ours"
 
 
-# -- records of ours are missing, or come twice
+# -- records of this flow are missing or duplicated
 
 
 def injected_gap(copy: Copy) -> None:
-    """Records 0-9 and 15-19 of this flow, without 10-14, because the broker had forgotten the
-    producer ID in between.
+    """Write records 0 to 9 and 15 to 19 of this flow. Records 10 to 14 are missing, because the
+    broker expired the producer ID in between.
     """
     copy.ours(0, 10)
     copy.marked()
@@ -317,7 +315,9 @@ def test_a_foreign_record_at_the_offset_of_an_own_one(*, is_final: bool) -> None
 
 @pytest.mark.parametrize("cleaned", ["nothing", "the batch there", "the source's record"])
 def test_a_foreign_record_at_the_offset_of_an_own_one_in_a_compacted_topic(cleaned: str) -> None:
-    """Only records that exist on both sides and differ prove it."""
+    """The target lost own records, and foreign ones are at their offsets. The topic is compacted,
+    so only records that exist on both sides and differ prove the loss.
+    """
     copy = Copy(Kind.SHARED)
     copy.ours(0, 10)
     copy.ours(10, 5)
@@ -362,8 +362,8 @@ def test_records_after_the_mark_are_deleted_and_the_broker_remembers_them(shared
 
 
 class CatchingUp(LaggingLog):
-    """Other clients write without a pause: at each Fetch the in-sync replicas have the log up to
-    its previous end.
+    """A log to which other clients write constantly. At each Fetch, the in-sync replicas have the
+    log up to its previous end.
     """
 
     def read(self, offset: int, most: int | None = None, below: int | None = None) -> memoryview:
@@ -406,8 +406,8 @@ def test_lost_rows_are_never_a_second_copy(copy: Copy) -> None:
 
 @pytest.mark.parametrize("bound", ["group_at", "began_at"])
 def test_lost_rows_are_detected_wherever_a_copy_would_begin(copy: Copy, bound: str) -> None:
-    """The copy begins at the offset of a group of the source, as after a takeover from MirrorMaker
-    1.
+    """The map has lost its rows. This is detected even if the copy would begin at a fixed offset or
+    at the offset of a group of the source, as after a takeover from MirrorMaker 1.
     """
     copy.ours(0, 10)
     copy.runs, copy.mark = (), None
@@ -502,7 +502,7 @@ def test_an_emptied_target_whose_first_row_was_never_written_begins(copy: Copy) 
     assert resumes(copy.starts()) == (0, 0), "nothing was ever there"
 
 
-# -- a stranger
+# -- a foreign writer
 
 
 def test_foreign_records_after_the_copy_end_it() -> None:
@@ -561,7 +561,7 @@ def test_a_taken_over_copy_does_not_pass_an_open_transaction() -> None:
 
 
 class CommitsMeanwhile(MemoryView):
-    """A transaction of the source ends between two queries of a start."""
+    """A view of the source in which a transaction ends between two queries of a start."""
 
     def begins(
         self, starts: Mapping[TopicPartition, StartAt], *, isolation: Isolation
@@ -606,7 +606,7 @@ def test_foreign_records_in_an_own_topic() -> None:
     assert copy.starts() == "EXTRA_RECORDS"
 
 
-# -- how much is read
+# -- number of records that are read
 
 
 @pytest.mark.parametrize("how", ["remembered", "final"])

@@ -1,4 +1,6 @@
-"""One partition's copy: what may be sent when, and what every response of the target means."""
+"""The copy of one partition: what it may send at which time, and what every response of the target
+means.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ from twinlog.wire.records import Record, decode_batch, encode_batch
 
 
 def marker(base: int, *, epoch: int) -> bytes:
-    """A commit marker."""
+    """Return a commit marker that a leader with this epoch wrote."""
     return with_epoch(control(base, 1), epoch)
 
 
@@ -94,8 +96,8 @@ def test_unprotected_partition_has_one_request_in_flight_after_trouble(
 
 
 def test_unprotected_batch_after_a_pause_goes_alone() -> None:
-    """The target may have forgotten the producer ID in the pause, and would accept a batch after
-    one that it rejects.
+    """After a pause, the target may have expired the producer ID, and would accept a batch after
+    one that it rejects. So the first batch is sent alone.
     """
     copy, long_after = a_copy(last_timestamp=NOW - 2 * DAY), NOW + TROUBLE_MS
     old = [batch(n, 1, timestamp=NOW - 2 * DAY) for n in range(3)]
@@ -171,8 +173,9 @@ def test_higher_offset_than_k_promises_is_extra_records() -> None:
 @pytest.mark.parametrize("alone", [True, False], ids=["own", "shared"])
 @pytest.mark.parametrize("distance", [-3, 7])
 def test_a_repeat_is_recognized_at_any_offset(*, alone: bool, distance: int) -> None:
-    """A lane that was considered dead has written these sequences after foreign records, so the
-    target's records are not this lane's.
+    """The response to a batch is that of a repeat. A lane that was given up has written these
+    sequences after foreign records, so the records in the log are not this lane's. The lane reports
+    OTHER_WRITER.
     """
     copy = a_copy(alone=alone)
     copy.on_fetched(fetched(batch(0, 5)), (), NOW)
@@ -202,13 +205,13 @@ HOUR = 3_600_000
     [
         (False, NOW, -1, False),
         (False, NOW, NOW, True),
-        (False, NOW, NOW - HOUR, True),  # an older batch is in the log
-        (False, NOW, NOW + HOUR, True),  # a newer one
+        (False, NOW, NOW - HOUR, True),  # the newest batch in the log is older
+        (False, NOW, NOW + HOUR, True),  # the newest batch in the log is newer
         (False, -1, NOW, True),
-        (False, -1, -1, False),  # cannot be seen
+        (False, -1, -1, False),  # a repeat cannot be recognized
         (True, NOW, NOW + 1, False),
-        (True, NOW, NOW - HOUR, False),  # cannot be seen
-        (None, NOW - HOUR, NOW + 1, False),  # stamped just now
+        (True, NOW, NOW - HOUR, False),  # a repeat cannot be recognized
+        (None, NOW - HOUR, NOW + 1, False),  # the timestamp is of this moment
         (None, NOW - 2 * HOUR, NOW - HOUR, True),
         (None, NOW - HOUR, NOW + HOUR, True),
         (None, NOW, NOW, True),
@@ -261,7 +264,9 @@ def test_log_of_a_leader_that_may_have_restarted_is_checked_before_sending() -> 
 
 @pytest.mark.parametrize("minutes", [-30, 30])
 def test_a_clock_that_is_wrong_by_minutes_hides_no_expired_producer_id(minutes: int) -> None:
-    """The broker forgets the ID after a day by its own clock. The local clock is wrong."""
+    """The broker expires the ID after a day by its own clock, and the local clock is wrong by
+    minutes. A batch that is a day old must not count as protected.
+    """
     copy = a_copy(last_timestamp=NOW - DAY)
     assert not copy.is_protected(NOW, NOW + minutes * 60_000)
 
@@ -339,8 +344,9 @@ def test_unknown_outcome_of_requests_in_flight_is_remembered() -> None:
 
 
 def test_batch_after_which_the_producer_id_may_expire_waits_for_late_requests() -> None:
-    """After a fresh batch the target still remembers the ID, so it recognizes a late request as a
-    repeat.
+    """A batch is old, so the target may expire the producer ID after it and accept a late request
+    as new. The batch waits for late requests. After a fresh batch, the target still recognizes a
+    late request as a repeat.
     """
     copy = a_copy(late=True)
     copy.on_fetched(fetched(batch(0, 1), batch(1, 1, timestamp=NOW - DAY), batch(2, 1)), (), NOW)
@@ -354,15 +360,17 @@ def test_batch_after_which_the_producer_id_may_expire_waits_for_late_requests() 
 
 
 def test_fresh_batch_waits_for_no_late_request_although_the_producer_id_expired() -> None:
-    """A late request begins with the same records, so whichever comes second is rejected."""
+    """A fresh batch does not wait for late requests although the producer ID expired. A late
+    request begins with the same records, so the target rejects whichever arrives second.
+    """
     copy = a_copy(late=True, listed=False, last_timestamp=NOW - 2 * DAY)
     copy.on_fetched(fetched(batch(0, 1)), (), NOW)
     assert [one.ordinal for one in sent(copy)] == [0]
 
 
 def test_fresh_batch_waits_for_a_lane_that_may_run_if_the_producer_id_expired() -> None:
-    """A lane that may still run may send this batch and then an old one, after which the target
-    forgets the ID again.
+    """The producer ID expired, and an earlier lane may still run. It may send this batch and then
+    an old one, after which the target expires the ID again. So even a fresh batch waits.
     """
     copy = a_copy(late=True, old_lane=True, listed=False, last_timestamp=NOW - 2 * DAY)
     copy.on_fetched(fetched(batch(0, 1)), (), NOW)
@@ -397,7 +405,8 @@ def test_held_back_records_take_no_memory_and_move_nothing() -> None:
     assert [one.ordinal for one in sent(copy)] == [0]
     assert sent(copy) == []
     assert not copy.wants_fetch
-    copy.on_fetched(fetched(batch(3, 1), marker(4, epoch=3)), (), NOW)  # was on its way
+    # this response was in flight
+    copy.on_fetched(fetched(batch(3, 1), marker(4, epoch=3)), (), NOW)
     answer(copy, K)
     assert (copy.state, copy.acked_upstream, copy.queued_bytes) == (CopyState.STARTING, 1, 0)
     copy.on_earlier_lane_ended(is_over=True)
@@ -415,7 +424,10 @@ def test_copy_with_held_back_batches_can_be_released() -> None:
 
 @pytest.mark.parametrize("last", [NOW, NOW - 3 * DAY])
 def test_old_batch_is_not_sent_after_fresh_ones_that_are_not_answered(last: int) -> None:
-    """Both may arrive late, and let the target forget the ID before the next lane's fresh batch."""
+    """The fresh batch and the old batch might both arrive late, and the target would then expire
+    the ID before the next lane's fresh batch. So an old batch is sent only after the responses to
+    the fresh ones.
+    """
     copy, later = a_copy(last_timestamp=last), NOW + TROUBLE_MS + 1
     old = batch(2, 1, timestamp=NOW - 2 * DAY)
     copy.on_fetched(fetched(batch(0, 1), batch(1, 1), old, batch(3, 1)), (), NOW)
@@ -447,7 +459,7 @@ def test_flipped_bit_is_never_sent() -> None:
     bad = bytearray(batch(4, 2))
     bad[-3] ^= 1
     answer = fetched(batch(0, 2), batch(2, 2), bytes(bad), batch(6, 1))
-    copy.on_fetched(answer, (), NOW)  # what stands before it is good
+    copy.on_fetched(answer, (), NOW)  # the batches before the corrupt one are valid
     assert (copy.intake.position, copy.intake.ordinal) == (4, 4)
     assert copy.queued_bytes == len(batch(0, 2)) + len(batch(2, 2))
     with pytest.raises(CorruptData, match="offset 4"):
@@ -457,7 +469,7 @@ def test_flipped_bit_is_never_sent() -> None:
 def test_invalid_header_holds_back_nothing_before_it() -> None:
     copy = a_copy()
     bad = bytearray(batch(4, 2))
-    bad[8:12] = b"\x00\x00\x00\x05"  # its length
+    bad[8:12] = b"\x00\x00\x00\x05"  # the batch's length field
     copy.on_fetched(fetched(batch(0, 2), batch(2, 2), bytes(bad)), (), NOW)
     assert (copy.intake.position, copy.intake.ordinal) == (4, 4)
     with pytest.raises(CorruptData):
@@ -475,15 +487,15 @@ def test_record_too_large_holds_back_nothing_before_it() -> None:
 
 
 def test_batch_that_never_becomes_whole_is_corrupt() -> None:
-    """The batch's length field is damaged. A wait for the rest of the batch would never end, and
-    would not be reported.
+    """The length field of a batch is too large, so the batch is never complete. It counts as
+    corrupt, because waiting for its rest would never end and would not be reported.
     """
     copy = a_copy()
     bad = bytearray(batch(0, 2))
     bad[9] = 1
     with pytest.raises(CorruptData, match="offset 0"):
         copy.on_fetched(fetched(bytes(bad)), (), NOW)
-    # a batch that is cut off behind whole ones is what every full answer ends with
+    # every full response ends with a truncated batch after complete ones
     copy.on_fetched(fetched(batch(0, 2), batch(2, 2)[:-4]), (), NOW)
     assert copy.intake.position == 2
 
@@ -686,7 +698,9 @@ def _crc(encoded: bytearray) -> bytes:
 def test_whole_batch_that_begins_with_an_old_record_waits_for_late_requests(
     first_age: int, goes: int
 ) -> None:
-    """The target may have rejected the batch, and another lane has then sent it in parts."""
+    """The target may have rejected the batch as a whole, and another lane has then sent it in
+    parts. A batch that begins with an old record therefore waits for late requests.
+    """
     copy = a_copy(late=True)
     kept = [Record(0, NOW - first_age, b"k", b"v"), Record(1, NOW, b"k", b"v")]
     copy.on_fetched(fetched(bytes(encode_batch(kept, codec=Codec.NONE))), (), NOW)

@@ -1,4 +1,6 @@
-"""Records are placed by key as by Java's producer, and records without a key by their offset."""
+"""Records with a key are partitioned as by Java's producer, and records without a key by their
+offset.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from twinlog.wire.rows import Record
 @pytest.mark.parametrize(
     ("key", "expected"),
     [
-        # of Kafka's own UtilsTest
+        # from Kafka's own UtilsTest
         (b"21", -973932308),
         (b"foobar", -790332482),
         (b"a-little-bit-long-string", -985981536),
@@ -36,7 +38,7 @@ def test_records_without_a_key_are_placed_by_their_offset() -> None:
     assert [partition_at(offset) for offset in range(50)] == [
         partition_at(offset) for offset in range(50)
     ]
-    for step in (1, 2, 4):  # also where markers lie between them
+    for step in (1, 2, 4):  # also if markers are between the records
         counts = [[partition_at(at * step) for at in range(1000)].count(each) for each in range(4)]
         assert min(counts) > 200, (step, counts)
 

@@ -1,4 +1,4 @@
-"""Rows of the status topic: written values are read back, and invalid rows are rejected."""
+"""Rows of the status topic are read back as they were written. Invalid rows are rejected."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from twinlog.mirror.state.published import Behind, Proof, failed_set_up, publish
 FAILED = structs.replace(
     PUBLISHED, generation=None, state="FAILED", code="WRONG_CLUSTER", reason="why"
 )
-"""The status of a process that cannot set the flow up."""
+"""The status of a process that cannot set up the flow."""
 
 
 def test_written_status_is_read_back() -> None:

@@ -1,4 +1,4 @@
-"""Rows of a flow's events: they are read back within bounds, and invalid rows are rejected."""
+"""Rows with a flow's events are read back within their limits. Invalid rows are rejected."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A copy is simulated, both logs are cleaned at random, and the copy is followed by content
-alone.
+"""A copy is simulated, and both logs are compacted at random. The runs of the map are then rebuilt
+by content alone.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ TERM = Term(7, 0)
 
 
 class Copy:
-    """A source log whose offsets are records, markers or emptied, and the target records copied
-    from it.
+    """A source log in which an offset has a record, a marker or nothing, and the target records
+    that were copied from it.
     """
 
     def __init__(self) -> None:
         self.records: dict[int, int] = {}
-        """Identity by upstream offset, as the source has it now."""
+        """Identity of each record that the source still has, by upstream offset."""
         self.markers: set[int] = set()
         self.end = 0
         self.target: dict[int, int] = {}
         self.truth: list[int] = []
-        """Upstream offset by ordinal."""
+        """Upstream offset of each ordinal."""
         self.start = 0
 
     def write(self, number: int) -> None:
@@ -84,7 +84,9 @@ class Copy:
         return follower.follow(self.slots(is_compacted=is_compacted), FROM_BEGINNING)
 
     def next_upstream(self) -> int:
-        """Return the first record that is not copied, or the end."""
+        """Return the upstream offset of the first record that is not copied, or the log end if
+        there is none.
+        """
         later = [offset for offset in self.records if offset > self.truth[-1]]
         return min(later, default=self.end)
 
@@ -99,7 +101,8 @@ def agrees(copy: Copy, found: FollowedPath) -> None:
             continue
         if ordinal in copy.target and upstream in copy.records:
             assert run.upstream_of(ordinal) == upstream
-        assert run.upstream_of(ordinal) >= upstream  # rule E
+        # rule E of the offset map: a translation skips nothing
+        assert run.upstream_of(ordinal) >= upstream
     last = runs[-1].upstream_of(len(copy.truth))
     assert copy.truth[-1] < last <= copy.next_upstream()
 

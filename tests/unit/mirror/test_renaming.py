@@ -1,4 +1,4 @@
-"""Names by `twinlog.rename`: which names are refused, and how a name is mapped back."""
+"""Names by `twinlog.rename`: which new names are refused, and how a new name is mapped back."""
 
 from __future__ import annotations
 
@@ -78,7 +78,8 @@ def test_topics_that_would_share_a_name_are_all_refused(
         ("gone-__offsets", (), "the name of an internal topic"),
         ("gone-A.checkpoints.internal", (), "the name of an internal topic"),
         ("gone-mm2-twinlog-state.internal", (IDENTITY,), "the name of an internal topic"),
-        ("gone-heartbeats", (), None),  # it passes for none on the source
+        # the topic does not count as one of heartbeats on the source
+        ("gone-heartbeats", (), None),
         ("in-beats", (), "would pass for heartbeats"),
         ("gone-" + "x" * 249, (), "a name of 251 characters"),
         ("gone-" + "x" * 249, (IDENTITY,), None),
@@ -102,7 +103,7 @@ STRIP = (
     *("A->B.transforms = strip", "A->B.transforms.strip.type = RegexRouter"),
     *(r"A->B.transforms.strip.regex = A\\.(.*)", "A->B.transforms.strip.replacement = $1"),
 )
-"""A router of Kafka Connect that removes the alias."""
+"""Configuration lines of a Kafka Connect router that removes the alias."""
 
 
 def test_a_router_of_kafka_connect_is_a_rule_after_the_policy(tmp_path: Path) -> None:

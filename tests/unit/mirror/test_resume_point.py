@@ -1,4 +1,4 @@
-"""The resume point after the target's last record, if the offset map lacks its newest rows."""
+"""Where a copy resumes after the target's last record if the offset map lacks its newest rows."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ PRODUCER: Final = 9
 
 @dataclass(slots=True)
 class Logs:
-    """A source with a transaction per record, and the part that a lane has copied."""
+    """A source with one transaction per record, and the records that a lane has copied."""
 
     source: MemoryLog = field(default_factory=MemoryLog)
     target: MemoryLog = field(default_factory=MemoryLog)
     isolation: Isolation = Isolation.READ_COMMITTED
 
     def write(self, value: bytes, *, commit: bool = True, copied: bool = True) -> int:
-        """Append a record, followed by a marker. Returns its offset at the source."""
+        """Append a record, followed by a marker. Return the record's source offset."""
         at = self.source.write([Record(0, 1_000, b"k", value)], producer_id=100)
         self.source.finish(100, 1_000, commit=commit)
         if commit and copied:
@@ -51,7 +51,9 @@ class Logs:
         self.target.append(bytes(batch))
 
     def start(self, *runs: tuple[int, int]) -> StartPoint | TwinlogError:
-        """Start by a map with these ordinals and upstream offsets."""
+        """Run a start with a map that has runs with these ordinals and upstream offsets. Return its
+        result.
+        """
         request = StartRequest(
             source=HERE,
             target=THERE,
@@ -91,8 +93,8 @@ def test_copy_of_uncommitted_records_finds_aborted_ones() -> None:
 
 
 def test_row_that_names_aborted_records_is_no_divergence() -> None:
-    """The row states how far the source was read. The next lane wrote it while the one before still
-    wrote records.
+    """The newest map row names aborted records, because it states how far the source was read. The
+    next lane wrote the row while the lane before it still wrote records. This is no divergence.
     """
     logs = Logs()
     logs.write(b"0")
@@ -135,15 +137,15 @@ def test_other_records_are_still_a_divergence() -> None:
 
 
 def of_many(count: int = 150) -> tuple[Logs, list[Run]]:
-    """Logs with this many records, and their map."""
+    """Return logs with this many records, and their map."""
     logs = Logs()
     upstream = [logs.write(b"%d" % at) for at in range(count)]
     return logs, [Run(at, offset, at) for at, offset in enumerate(upstream)]
 
 
 def lacking(logs: Logs, runs: list[Run], kept: int) -> tuple[list[Run], StartPoint]:
-    """Return what a start that has only the first runs corrects in the map, without the
-    position.
+    """Run a start whose map has only the first runs. Return the runs of the corrected map without
+    the position, and the start point.
     """
     found = logs.start(*(run[:2] for run in runs[:kept]))
     assert isinstance(found, StartPoint), found

@@ -1,4 +1,4 @@
-"""Records that an operator skips: the copy continues as if the source had never had them."""
+"""An operator skips records. The copy continues as if the source had never had them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def batch(base: int, count: int, *, size: int = 1) -> bytes:
 
 
 def spoiled(encoded: bytes) -> bytes:
-    """The batch with a wrong last byte."""
+    """Return the batch with a wrong last byte."""
     return encoded[:-1] + bytes([encoded[-1] ^ 0xFF])
 
 
@@ -106,7 +106,9 @@ def test_corrupt_batch_names_its_offsets_when_it_is_the_first() -> None:
 
 
 def test_corrupt_header_that_reaches_too_far_is_bounded_by_the_next_batch() -> None:
-    """The delta of its last offset is covered by the checksum, and is the field that is wrong."""
+    """The offset delta in a corrupt batch's header is the wrong field, so the batch seems to reach
+    too far. The base offset of the next batch bounds the range to skip.
+    """
     wrong = bytearray(batch(5, 5))
     wrong[23:27] = (1 << 20).to_bytes(4, "big")
     with pytest.raises(CorruptData) as found:
@@ -118,8 +120,9 @@ def test_corrupt_header_that_reaches_too_far_is_bounded_by_the_next_batch() -> N
 
 
 def test_corrupt_batch_of_unknown_end_names_no_offsets() -> None:
-    """Otherwise everything up to a wrong offset would be skipped, including records still
-    to come.
+    """A batch is corrupt, and no batch after it shows its end. The error names no offsets to skip.
+    Otherwise everything up to a wrong offset would be skipped, including records that are still to
+    come.
     """
     wrong = bytearray(batch(5, 5))
     wrong[23:27] = (1 << 20).to_bytes(4, "big")
@@ -130,7 +133,9 @@ def test_corrupt_batch_of_unknown_end_names_no_offsets() -> None:
 
 
 def test_batch_is_skipped_unread_and_the_next_one_is_fetched_again() -> None:
-    """The batch may contain the end of an aborted transaction, which only the broker knows."""
+    """A corrupt batch is skipped without decoding it. It may contain the end of an aborted
+    transaction, which only the broker knows, so the next batch is fetched again.
+    """
     way = intake(Skip(first=5, next=10, is_batch=True))
     records = fetched(batch(0, 5), spoiled(batch(5, 5)), batch(10, 1))
     assert keys(way.take(records, (), 1 << 60)) == [0, 1, 2, 3, 4]
@@ -140,7 +145,9 @@ def test_batch_is_skipped_unread_and_the_next_one_is_fetched_again() -> None:
 
 
 def test_of_a_valid_longer_batch_only_the_records_to_skip_are_skipped() -> None:
-    """After a leader change, the new leader has the batch with a valid header and more offsets."""
+    """After a leader change, the new leader has a valid batch at this offset with more records.
+    Only the records that were to be skipped are skipped.
+    """
     way = intake(Skip(first=0, next=3, is_batch=True))
     assert keys(way.take(fetched(batch(0, 5)), (), 1 << 60)) == [3, 4]
 
@@ -187,7 +194,7 @@ def test_rejected_record_is_named_if_the_target_names_it(
 
 def test_start_reads_records_before_a_corrupt_batch() -> None:
     broken = bytearray(batch(5, 5))
-    broken[61] = 0x7F  # the length of its first record: it cannot be decoded
+    broken[61] = 0x7F  # the length of its first record, so it cannot be decoded
     raw = fetched(batch(0, 5), bytes(broken))
     with pytest.raises(CorruptData):
         source_records(raw)
@@ -217,8 +224,8 @@ def test_skipped_records_do_not_wait_to_be_copied(skips: tuple[Skip, ...], expec
 
 @dataclass(slots=True)
 class SkippingFlow(MemoryFlow):
-    """A flow whose operator skips the record at which the copy stops, whenever the cleaner would
-    run.
+    """A flow whose operator skips the record at which the copy stops. This happens instead of a
+    compaction of the source.
     """
 
     def compact_source(self, number: int) -> bool:

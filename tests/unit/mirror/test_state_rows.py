@@ -122,7 +122,9 @@ def test_a_leader_removes_all_claims_below_its_own_and_names_their_producer_ids(
 
 @pytest.mark.parametrize("written", range(7))
 def test_a_leader_that_dies_amid_the_rows_loses_no_producer_id(written: int) -> None:
-    """A process that no longer leads does not remove anything that a later leader needs either."""
+    """A leader dies while it removes rows, so only some of its removals are written. No producer ID
+    is lost, and late removals of a former leader remove nothing that a later leader needs.
+    """
     rows = [structs.replace(one, producer_id=one.generation // 2).encode() for one in CLAIMED]
     rows += [closing_row(FLOW, 0), closing_row(FLOW, 1)]
     late = rows_to_remove(FLOW, 3, rows)

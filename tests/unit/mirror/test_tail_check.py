@@ -13,7 +13,7 @@ from twinlog.wire.records import Record, fingerprint
 
 K = 100
 RUNS = (Run(0, 0, K), Run(5, 8, K + 5))
-"""Ordinals 5, 6, ... are upstream offsets 8, 9, ..."""
+"""Ordinals 5, 6, ... are at upstream offsets 8, 9, ..."""
 
 
 def a_record(number: int, offset: int = 0) -> Record:
@@ -21,7 +21,7 @@ def a_record(number: int, offset: int = 0) -> Record:
 
 
 def a_tail(numbers: dict[int, int]) -> TargetTail:
-    """A tail with these records: number of the record by ordinal."""
+    """Return a tail with these records, as the number of the record by ordinal."""
     return TargetTail(
         records=tuple(a_record(n, K + ordinal) for ordinal, n in sorted(numbers.items())),
         last_header=None,
@@ -30,7 +30,9 @@ def a_tail(numbers: dict[int, int]) -> TargetTail:
 
 
 def compared(numbers: dict[int, int], source: dict[int, int]) -> Comparison:
-    """Compare. `source`: leader epoch by upstream offset; each record has that number."""
+    """Compare the target's tail with the source. `source`: the leader epoch by upstream offset. The
+    record at an offset has the same number.
+    """
     known = {offset: (a_record(offset, offset), epoch) for offset, epoch in source.items()}
     return compare(a_tail(numbers), RUNS, known, k=K, fingerprints={})
 
@@ -43,7 +45,8 @@ ALL = {3: 3, 4: 4, 5: 8, 6: 9}
     [
         ({3: 1, 4: 1, 8: 2, 9: 2}, 4, True, 2),
         ({3: 1, 4: 1, 8: 1, 9: 2}, 4, True, 2),
-        ({3: 1, 4: 1}, 2, False, -1),  # the newest are compacted away, maybe behind a leader change
+        # the newest records were compacted away, maybe after a leader change
+        ({3: 1, 4: 1}, 2, False, -1),
         ({3: 1, 4: 1, 8: 1}, 3, False, -1),
         ({}, 0, False, -1),
     ],
@@ -72,9 +75,9 @@ def test_record_that_differs_speaks_against_the_map() -> None:
     [
         (0, 0, 0),
         (3, 0, 3),
-        (5, 0, 5),  # behind the last record, not where the next one was announced
+        (5, 0, 5),  # after the last record, not at the offset where the next one was announced
         (5, 5, 5),
-        (5, 6, 8),  # the source has that place no more
+        (5, 6, 8),  # the source no longer has this offset
         (6, 0, 9),
     ],
 )

@@ -30,7 +30,7 @@ MESSAGE_TOO_LARGE = 10
 
 
 def nothing(_record: Record) -> None:
-    """Drop every record."""
+    """Filter out every record."""
 
 
 def runs(rig: Rig) -> list[Run]:
@@ -338,7 +338,8 @@ def beginning(asked: SourceRange, end: int) -> RangeAnswer:
 
 
 def test_remaining_records_of_a_part_are_another_range() -> None:
-    """Holds in whichever order the parts are answered, and if the first number is answered again
+    """If only a part of a range was answered, its remaining records are offered as a further range.
+    This is so in whichever order the parts are answered, and if the first number is answered again
     later.
     """
     rig = Rig()

@@ -1,8 +1,9 @@
-"""Any order of steps of a transformed copy: each surviving record arrives once, in order, masked.
+"""In any order of steps of a transformed copy, each record that is not filtered out arrives once,
+in order and masked.
 
 The function filters and masks differently each time. Lanes die at any step, answers are lost or
-arrive twice, lanes that are thought dead go on, and the broker forgets the producer ID
-(`tests.support.transformed_flow`). Each rule that is taken away must be noticed.
+arrive twice, lanes that were given up continue, and the broker expires the producer ID
+(`tests.support.transformed_flow`). Each rule that a mutant removes must be detected.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ STEPS_TAKEN: Final = int(os.environ.get("TWINLOG_STEPS", "60000"))
 PARTS: Final = 3
 FEW_RUNS: Final = 3
 SMALL_RANGE: Final = 200
-"""Small enough that a response of the source becomes several ranges."""
+"""Size in bytes that is so small that a response of the source becomes several ranges."""
 SEARCHED: Final = 2_000
 
 

@@ -1,4 +1,6 @@
-"""Translation by the map agrees with a list of all records, whatever gaps there are."""
+"""Translation by the offset map gives the same results as a list of all records, whatever gaps
+there are.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,14 @@ KEY = PartitionKey(TopicId("a" * 32), TopicId("b" * 32), 0)
 
 
 class Pair(NamedTuple):
-    """One record's offsets on both sides."""
+    """The offsets of one record on both sides."""
 
     upstream: int
     downstream: int
 
 
 class Copy(NamedTuple):
-    """A copy at one moment, record by record."""
+    """The state of a copy at one moment, record by record."""
 
     pairs: list[Pair]
     """The records on the target, followed by those that are only announced."""
@@ -39,7 +41,7 @@ class Copy(NamedTuple):
     runs: list[Run]
 
     def first_at_or_after(self, upstream: int) -> int:
-        """The answer by brute force."""
+        """Return the right translation, found by comparing all records."""
         found = (p.downstream for p in self.pairs[: self.copied] if p.upstream >= upstream)
         return next(found, self.reach.downstream)
 
@@ -59,8 +61,8 @@ def runs_of(pairs: list[Pair]) -> list[Run]:
 
 @st.composite
 def copies(draw: st.DrawFn, *, foreign: int = 0) -> Copy:
-    """Copies with gaps on the source, foreign records on the target, rows ahead of the data, and a
-    trailing gap.
+    """Generate copies with gaps on the source, foreign records on the target, rows ahead of the
+    data, and a gap at the end.
     """
     upstream, downstream = draw(st.integers(0, 50)), draw(st.integers(0, 50))
     pairs: list[Pair] = []

@@ -1,4 +1,4 @@
-"""The row with the result of a verification."""
+"""The state row with the result of a verification."""
 
 from __future__ import annotations
 
@@ -81,7 +81,9 @@ def test_additional_fields_of_a_later_release_are_ignored() -> None:
 
 
 def test_other_readers_of_the_state_ignore_it() -> None:
-    """Readers in all releases ignore the row, because they do not know the kind in its key."""
+    """Readers of other rows, in all releases, ignore this row, because they do not know the kind in
+    its key.
+    """
     rows = [WHOLE.encode(), PART.encode()]
     for key, value in rows:
         assert producer_of(key, value) is None

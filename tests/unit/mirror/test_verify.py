@@ -1,4 +1,4 @@
-"""The findings of a comparison of two logs in memory, which are copied as by a lane and then
+"""Findings of a comparison of two in-memory logs. The target's log is copied as by a lane, and then
 damaged.
 """
 
@@ -38,7 +38,7 @@ def record(number: int, value: bytes | None = None) -> Record:
 
 @dataclass
 class Copied:
-    """A source, and its copy as a lane makes it."""
+    """A source, and its copy as a lane writes it."""
 
     source: MemoryLog = field(default_factory=MemoryLog)
     target: MemoryLog = field(default_factory=MemoryLog)
@@ -76,7 +76,7 @@ class Copied:
                 break
 
     def rewrite(self, change: Callable[[list[Record]], list[Record]], each: int = 4) -> None:
-        """Replace the target's log by one with other records."""
+        """Replace the target's log by a log with the records that `change` returns."""
         records = change(self.target.records())
         self.target = MemoryLog(log_start=self.target.log_start)
         self.target.end = self.target.log_start
@@ -129,7 +129,7 @@ def found(compared: Compared) -> list[tuple[object, ...]]:
 
 @pytest.fixture
 def plain() -> Copied:
-    """Thirty records in batches of five."""
+    """Thirty records in batches of five, and their copy."""
     out = Copied()
     out.put(range(30))
     out.copy()
@@ -204,7 +204,7 @@ def test_lost_record_in_the_middle(plain: Copied) -> None:
 @pytest.mark.parametrize("at", [0, 7, 10])
 def test_duplicate(plain: Copied, at: int) -> None:
     plain.rewrite(lambda records: records[: at + 1] + records[at:])
-    # of two equal records the second is the one too many
+    # the second of two equal records is the additional one
     extra = at + 1
     assert found(plain.compare()) == [
         (DifferenceKind.EXTRA, None, Range(extra, extra + 1), 1),
@@ -292,7 +292,7 @@ def test_transactions() -> None:
     assert (compared.gaps[GapCause.ABORTED], compared.gaps[GapCause.MARKERS]) == (
         6,
         11,
-    )  # the copy began behind the first
+    )  # the copy began after the first record
 
 
 def test_aborted_record_on_the_target_is_extra() -> None:

@@ -1,6 +1,4 @@
-"""Skips tests of filters on Spark 4.0, which has none, and runs tests of bytes with
-both kernels.
-"""
+"""Skips tests of filters on Spark 4.0, which has none. Runs tests of bytes with both kernels."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ collect_ignore: Final = [] if HAS_FILTERS else ["test_filters.py"]
 
 @pytest.fixture(scope="module", params=["compiled", "Python"])
 def each_kernels(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Run all tests of a module with each of the kernels."""
+    """Run all tests of a module once with the compiled kernels and once with the Python twin."""
     if request.param == "compiled" and not CHOSEN.is_compiled:
         pytest.skip(f"the kernels are not compiled here: {CHOSEN.why_slow}")
     with use(CHOSEN.kernels if request.param == "compiled" else TWIN):

@@ -1,4 +1,6 @@
-"""A mirror does not load the modules that only DataFrames need."""
+"""A mirror does not import the modules that only DataFrames need, and DataFrames do not import
+those of a mirror.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ def test_mirrors_load_no_data_frames(module: str) -> None:
         text=True,
         check=True,
     )
-    own = module == "twinlog.spark.daemon" and not HAS_LIMITS  # Spark's worker, before 4.2
+    # Spark's own worker imports numpy before 4.2
+    own = module == "twinlog.spark.daemon" and not HAS_LIMITS
     assert done.stdout == ("['numpy']\n" if own else "[]\n")
 
 
@@ -38,7 +41,9 @@ def test_without_pyarrow_the_error_names_the_package_to_install() -> None:
 
 
 def test_data_frames_load_nothing_of_the_mirror() -> None:
-    """What the mirror does to its own Spark session would empty accumulators of a user's."""
+    """Reading and writing DataFrames imports no module of the mirror. What a mirror changes in its
+    own Spark session would empty accumulators in a user's session.
+    """
     script = (
         "import sys, twinlog.records.source, twinlog.records.write.partitioning\n"
         "import twinlog.records.batch_reader, twinlog.records.stream_reader\n"
@@ -53,7 +58,9 @@ def test_data_frames_load_nothing_of_the_mirror() -> None:
 
 
 def test_tasks_load_nothing_of_planning() -> None:
-    """A new worker would load these modules, and every `limit` ends a worker."""
+    """A task imports no module that is only for planning. Spark starts new Python workers often,
+    because every `DataFrame.limit` ends a worker, and each would import these modules.
+    """
     script = (
         "import pickle, subprocess, sys\n"
         "from twinlog.records.batch_reader import BatchReader\n"
@@ -73,7 +80,9 @@ def test_tasks_load_nothing_of_planning() -> None:
 
 
 def test_inherited_objects_of_a_worker_are_collected_once() -> None:
-    """Spark collects garbage behind each task, and the next one waits for it."""
+    """Spark collects garbage after each task, and the next task waits for it. So objects that a
+    worker has inherited are collected only once.
+    """
     script = (
         "import gc\n"
         "from pyspark import TaskContext\n"
@@ -99,7 +108,7 @@ def test_inherited_objects_of_a_worker_are_collected_once() -> None:
 
 
 def test_the_schema_is_returned_fast() -> None:
-    """Spark makes a process for it in every query."""
+    """Spark starts a process to get the schema in every query. So this import must be small."""
     script = (
         "import sys\n"
         "from twinlog.records.source import TwinlogSource\n"

@@ -1,4 +1,4 @@
-"""Offsets in options (words, JSON, times, groups), and in a checkpoint."""
+"""Offsets in options, given as words, JSON, times or groups, and offsets in a checkpoint."""
 
 from __future__ import annotations
 

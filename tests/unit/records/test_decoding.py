@@ -1,5 +1,5 @@
-"""Columns equal the records, and a damaged batch is corrupt exactly if the deep path's decoder says
-so, whichever columns are requested.
+"""Decoded columns equal the records. A damaged batch is corrupt exactly if the decoder for single
+records says so, whichever columns are requested.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def rows_of(
     columns: Sequence[str] = ALL,
     span: tuple[int, int] = WHOLE,
 ) -> list[dict[str, Any]]:
-    """Return the decoded rows of a Fetch response."""
+    """Return the decoded rows of a Fetch response as dictionaries."""
     buffer, decoder = memoryview(data), ColumnDecoder(TP, columns, LIMIT)
     chunks: list[Any] = []
     for header, at in read_headers(buffer):
@@ -72,7 +72,7 @@ def rows_of(
 
 
 def _rows(chunk: Any) -> list[dict[str, Any]]:
-    # times as numbers: Python's own end in the year 9999
+    # times as numbers, because Python's own times end in the year 9999
     columns = {
         name: (column.cast("int64") if name == "timestamp" else column).to_pylist()
         for name, column in zip(chunk.schema.names, chunk.columns, strict=True)
@@ -114,7 +114,9 @@ def text(key: str) -> str:
 def test_columns_are_those_of_the_records(
     records: list[Record], codec: Codec, columns: list[str], size: int, few_rows: int
 ) -> None:
-    """Batches may have any size: values are gathered by a kernel, or one by one."""
+    """The columns equal the records for batches of any size. Small and large batches are tried,
+    because values are gathered either by a kernel or one by one.
+    """
     batches = [
         bytes(encode_batch(records[at : at + size], codec=codec))
         for at in range(0, len(records), size)
@@ -151,7 +153,7 @@ def test_arrow_types_are_those_that_spark_wants() -> None:
     kinds.append(StructType(fields))
     names = all_columns(headers=True, upstream=True)
     wanted = StructType([StructField(name, kind) for name, kind in zip(names, kinds, strict=True)])
-    # before Spark 4.2 it is UTC unless something else is asked for
+    # before Spark 4.2, the time zone is UTC unless another one is given
     zone: dict[str, Any] = {"timezone": "UTC"} if HAS_LIMITS else {}
     assert to_arrow_schema(wanted, **zone).equals(arrow_schema(names))
     given = [(field.name, field.dataType.simpleString()) for field in wanted]
@@ -159,8 +161,8 @@ def test_arrow_types_are_those_that_spark_wants() -> None:
 
 
 def test_of_which_record_each_is_the_copy() -> None:
-    """There are batches of two flows and of other clients, runs that end within a batch, and parts
-    of batches.
+    """`_upstream` has the source record of each row. The log has batches of two flows and of other
+    clients, runs that end within a batch, and only parts of some batches are read.
     """
     runs = {"A": [(40, 100, 40), (42, 150, 42), (44, 160, 44)], "B": [(0, 9, 46)]}
     origins = [
@@ -257,9 +259,10 @@ def test_messages_of_format_v0_have_no_type_of_timestamp() -> None:
 def test_damage_is_corrupt_if_the_other_decoder_finds_it(
     records: list[Record], codec: Codec, columns: list[str], data: st.DataObject
 ) -> None:
-    # the CRC would find it; that it is not asked here is the point
+    # The CRC would detect the damage, but it is not checked here.
     batch = bytes(encode_batch(records, codec=codec))
-    # all but length and magic: the reader cuts by the one and chooses a decoder by the other
+    # all bytes but the length, by which the reader cuts, and the magic, by which it chooses a
+    # decoder
     indexes = [*range(8), *range(17, len(batch))]
     damaged = batch
     for _ in range(data.draw(st.integers(1, 3))):
@@ -272,7 +275,9 @@ def test_damage_is_corrupt_if_the_other_decoder_finds_it(
 def test_damage_under_the_codec_is_found_as_well(
     records: list[Record], codec: Codec, columns: list[str], data: st.DataObject
 ) -> None:
-    """The batch has a right CRC and length, as from a faulty producer."""
+    """The payload is damaged, but the batch has the right CRC and length, as from a faulty
+    producer. Both decoders return the same rows, or both find corruption.
+    """
     payload = bytearray(encode_batch(records, codec=Codec.NONE)[HEADER_BYTES:])
     for _ in range(data.draw(st.integers(1, 2))):
         at = data.draw(st.integers(0, len(payload) - 1))
@@ -283,7 +288,7 @@ def test_damage_under_the_codec_is_found_as_well(
 
 
 def rebuilt(batch: bytes | bytearray, codec: Codec, payload: bytes) -> bytes:
-    """Return the batch with another payload and the same header fields."""
+    """Return the batch with another payload, the same header fields, and the right length."""
     made = bytearray(batch[:HEADER_BYTES]) + compress(codec, payload)
     made[8:12] = (len(made) - 12).to_bytes(4, "big")
     return bytes(made)
@@ -316,7 +321,7 @@ def test_lengths_that_lead_nowhere(codec: Codec, row: bytes, count: int, said: s
 
 
 def same_verdict(damaged: bytes, columns: Sequence[str]) -> None:
-    """Check that both decoders find the same rows, or corruption."""
+    """Check that both decoders find the same rows, or that both find the batch corrupt."""
     verdicts: list[object] = []
     for decode in (_by_records(columns), _by_columns(columns)):
         try:
@@ -382,7 +387,8 @@ def test_a_chunk_has_few_bytes(size: int) -> None:
 
 
 def test_a_batch_that_claims_millions_of_records_holds_a_chunk_at_a_time() -> None:
-    # length 6, then zeros: the smallest record there is; offsets 0 are corrupt from the second on
+    # Each row is the smallest possible record: length 6, then zeros. With this offset delta, it is
+    # corrupt from the second row on.
     row = b"\x0c\x00\x00\x00\x01\x01\x00"
     payload = bytes(compress(Codec.GZIP, row * 100_000))
     batch = bytearray(encode_batch(SAMPLE[:1], codec=Codec.GZIP)[:HEADER_BYTES]) + payload

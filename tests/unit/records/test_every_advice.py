@@ -1,4 +1,6 @@
-"""Each piece of advice about an option or a schema is followed, and the result is accepted."""
+"""For each piece of advice about an option or a schema, a test follows it, and the result is
+accepted.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ ELSEWHERE: Final = {
     "the cluster at {} has no topic {}, or the user may not see it{}; check the name and the "
     "addresses; {}": "tests/broker/test_reader.py",
 }
-"""Advice that needs a cluster, with the module that tests it."""
+"""Advice that needs a cluster, with the test module that follows it."""
 
 READ: Final = {"kafka.bootstrap.servers": "kafka1:9092", "subscribe": "orders"}
 WRITE: Final = {"kafka.bootstrap.servers": "kafka1:9092", "topic": "orders", "writeId": "x"}
@@ -217,7 +219,7 @@ CASES: Final[list[tuple[str, str, Given, list[Given]]]] = [
 
 
 def said(kind: str, more: Given, caplog: pytest.LogCaptureFixture) -> tuple[str, list[str]]:
-    """Return the error or an empty text, and the warnings."""
+    """Return the error, or an empty text if there is none, and the warnings."""
     caplog.clear()
     usual, parse = KINDS[kind]
     given = {name: value for name, value in {**usual, **more}.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Filters reduce what is read, and never leave out a row that they accept."""
+"""Pushed filters reduce the records that are read, but never leave out a row that they accept."""
 
 from __future__ import annotations
 

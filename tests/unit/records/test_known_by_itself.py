@@ -1,4 +1,4 @@
-"""Spark finds the format without registration: `pyspark_twinlog`."""
+"""Spark finds the format without registration, by the module `pyspark_twinlog`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ GIVEN = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
 
 
 def test_it_is_the_same_source() -> None:
-    """Spark finds a class by name, and creates an instance."""
+    """Spark imports the class `DefaultSource` by its name and creates an instance, which must be
+    the Twinlog source.
+    """
     assert issubclass(DefaultSource, DataSource)
     assert DefaultSource.name() == TwinlogSource.name()
     found = pickle.loads(pickle.dumps(DefaultSource))(options=GIVEN)  # noqa: S301 (our own)
@@ -50,7 +52,9 @@ def test_without_pyarrow_it_is_an_error_when_it_is_used(monkeypatch: pytest.Monk
 
 @pytest.mark.skipif(not HAS_FILTERS, reason="Spark passes no filters before 4.1")
 def test_filters_narrow_only_a_reader_with_that_option() -> None:
-    """Spark assumes that readers with such a method want filters."""
+    """Only a reader with the option `pushFilters` has the method `pushFilters` of its own, because
+    Spark pushes filters to every reader that has it.
+    """
     found = [
         TwinlogSource({**GIVEN, **more}).reader(SCHEMA) for more in ({}, {"pushFilters": "true"})
     ]

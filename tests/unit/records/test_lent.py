@@ -1,4 +1,4 @@
-"""Answers as rows of Spark's last stage, and back."""
+"""A lane's answer is converted to a row that Spark's last stage returns, and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Options of `format("twinlog")`: those of Spark's source, and a message for each error."""
+"""Options of `format("twinlog")`: the options of Spark's own source, and a message for each
+error.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Ranges are split for tasks and cut at a limit, and deleted parts of them are detected."""
+"""Ranges of offsets are split for tasks and cut at a limit. Parts of them that were deleted are
+detected.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ def test_small_neighbours_are_joined(sizes: list[int], most: int) -> None:
     assert all(
         total <= most or len(group) == 1 for total, group in zip(totals, groups, strict=True)
     )
-    # none that would have had room in the one before
+    # no group could have had room for the first range of the next group
     assert all(
         total + behind[0].size > most for total, behind in zip(totals, groups[1:], strict=False)
     )
@@ -162,7 +164,9 @@ def left_out(policy: Policy, *, fails: bool = False) -> LeftOut:
 
 
 def test_gaps_of_a_topic_that_was_compacted_before(caplog: pytest.LogCaptureFixture) -> None:
-    """Each batch may follow a gap: the first ones are named, and all are counted."""
+    """The topic was compacted, so each batch may follow a gap. Only the first gaps are reported one
+    by one, and all are counted.
+    """
     noted = left_out(Policy.DELETES)
     for at in range(0, 20 * (FEW_GAPS + 3), 20):
         noted.between_batches(at, at + 10, 0)
@@ -186,7 +190,9 @@ def test_a_gap_that_cannot_be_distinguished_from_compaction(
 
 
 def test_a_gap_that_the_log_start_has_passed(caplog: pytest.LogCaptureFixture) -> None:
-    """The broker deletes from the log start, and responds with records after it."""
+    """The log start has moved past the offset that was requested, and the broker responds with
+    later records. The gap is reported as RETENTION instead of LOG_GAP or compaction.
+    """
     with pytest.raises(RecordsLost) as caught:
         left_out(Policy.COMPACTS, fails=True).between_batches(3, 10, 10)
     assert (caught.value.code, caught.value.lost) == ("RETENTION", (3, 10))

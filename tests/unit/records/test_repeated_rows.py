@@ -1,4 +1,4 @@
-"""Rows of another attempt that a repeated task keeps."""
+"""A repeated task keeps a note of the rows that an earlier attempt has written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ ROWS = 30_000
 
 
 def test_a_row_takes_about_90_bytes_whatever_its_size() -> None:
-    """docs/dataframes.md states the 90 bytes."""
+    """The note of a row takes about 90 bytes, whatever the row's size. docs/dataframes.md states
+    this number.
+    """
     log = appending._Log()
     (table, picked), *_ = rows_of(
         [Record(0, at, None, b"%d" % at * (100 if at % 2 else 1), ()) for at in range(ROWS)]

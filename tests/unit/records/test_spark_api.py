@@ -1,5 +1,5 @@
-"""Features that an older PySpark lacks are refused, with the version that has them. Slow ones cause
-a warning.
+"""Features that an older PySpark lacks are refused with the version that has them. Features that
+are slow in it cause a warning.
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ def session(context: object) -> Any:
 def test_workers_with_another_python(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, exit_code: int, *, warns: bool
 ) -> None:
-    """Without PYSPARK_PYTHON, Spark uses the first python3 in PATH."""
+    """Without PYSPARK_PYTHON, Spark uses the first python3 in PATH for workers. If this Python
+    cannot import twinlog, a warning says so.
+    """
     other = tmp_path / "python3"
     other.write_text(f"#!/bin/sh\nexit {exit_code}\n")
     other.chmod(0o755)
@@ -89,7 +91,7 @@ def test_workers_with_another_python(
 def test_workers_with_this_python_or_one_that_is_not_here(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subprocess, "run", None)  # nothing is tried
+    monkeypatch.setattr(subprocess, "run", None)  # fails if the other Python is run
     for python in (sys.executable, "/only/on/executors/python"):
         register(session(SimpleNamespace(pythonExec=python)))
 

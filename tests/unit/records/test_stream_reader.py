@@ -1,4 +1,4 @@
-"""Micro-batches of an in-memory cluster, whose topics are deleted and re-created."""
+"""Micro-batches of an in-memory cluster whose topics are deleted and re-created."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KINDS: Final = {"subscribe": "a,b", "subscribePattern": "[ab]", "assign": '{"a":
 
 
 class Cluster:
-    """Topics of one partition, with their IDs and the ends of their logs."""
+    """A cluster with topics of one partition: their IDs and log ends."""
 
     settings = parse_options(
         {"kafka.bootstrap.servers": "b:1", "subscribe": "a"}, is_stream=True
@@ -37,7 +37,7 @@ class Cluster:
             self.make(name, end)
 
     def make(self, name: str, end: int) -> None:
-        """Create a topic, or create it again."""
+        """Create a topic, or re-create it with a new ID."""
         self._made += 1
         known = TopicId(f"{self._made:032}") if self._has_ids else NO_TOPIC_ID
         self.topics[name] = (known, end)
@@ -89,7 +89,9 @@ def _missing() -> ClusterError:
 
 
 class Query:
-    """A stream from the earliest offsets, with micro-batches as requested by Spark."""
+    """A stream from the earliest offsets. It plans and reads micro-batches as Spark requests
+    them.
+    """
 
     def __init__(
         self, patch: pytest.MonkeyPatch, cluster: Cluster, *, at: Any = None, **more: str
@@ -105,7 +107,7 @@ class Query:
         return self.reader.latestOffset(self.at, limit)
 
     def read(self, end: dict[str, Any]) -> list[tuple[str, int, int]]:
-        """Return the ranges up to this end."""
+        """Return the ranges from the current offsets up to this end, as (topic, first, end)."""
         begin, self.at = self.at, end
         found: list[tuple[str, int, int]] = []
         for task in self.reader.partitions(begin, end):
@@ -114,7 +116,7 @@ class Query:
         return found
 
     def run(self, limit: ReadLimit = ALL) -> list[tuple[str, int, int]]:
-        """Run a micro-batch, or none if nothing is new."""
+        """Run a micro-batch and return its ranges. If nothing is new, the list is empty."""
         return self.read(self.plan(limit))
 
 
@@ -155,7 +157,9 @@ def test_a_deleted_topic_ends_a_query_that_fails_on_data_loss(
 
 
 def test_a_new_query_needs_each_topic_that_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A misspelt name is no data loss."""
+    """A new query fails if a topic that it names does not exist, even with failOnDataLoss=false. A
+    misspelled name is not data loss.
+    """
     with pytest.raises(ClusterError, match="has no topic a"):
         lenient(monkeypatch, Cluster({"b": 5}))
 
@@ -234,7 +238,9 @@ def test_a_planned_micro_batch_of_a_topic_that_was_recreated(
 def test_a_topic_that_was_recreated_ends_a_query_that_fails_on_data_loss(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """This applies even if its log is longer than what was read."""
+    """With failOnDataLoss, a re-created topic ends the query. This applies even if the new log is
+    longer than what was read.
+    """
     cluster = Cluster({"a": 20})
     query = Query(monkeypatch, cluster, subscribe="a")
     query.run()
@@ -248,7 +254,9 @@ def test_a_topic_that_was_recreated_ends_a_query_that_fails_on_data_loss(
 def test_offsets_of_a_new_topic_that_are_passed_over_are_named(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, has_ids: bool
 ) -> None:
-    """Without topic IDs the reader cannot distinguish a re-created topic from a truncated log."""
+    """The reader skips offsets of a re-created topic and logs them. Without topic IDs, it cannot
+    distinguish a re-created topic from a truncated log.
+    """
     cluster = Cluster({"a": 20}, has_ids=has_ids)
     query = Query(monkeypatch, cluster, subscribe="a", failOnDataLoss="false")
     query.run()

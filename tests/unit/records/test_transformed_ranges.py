@@ -1,4 +1,4 @@
-"""Ranges of lanes as rows, and rows as answers, without Spark."""
+"""Ranges of lanes are converted to rows, and rows to answers, without Spark."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("each_kernels")
 NOW: Final = 1_800_000_000_000
 RECORDS: Final = [
     Record(10, 1_700_000_000_123, b"k", b"first", (("a", b"1"), ("a", None))),
-    Record(11, -1, None, b"", ()),  # without a timestamp
+    Record(11, -1, None, b"", ()),  # a record without a timestamp
     Record(12, 0, b"", None, (("", b""),)),
     Record(20, 1_700_000_000_000, b"k", b"x" * 2000, ()),
 ]
@@ -67,8 +67,8 @@ def test_records_are_left_out() -> None:
 def test_workers_take_turns_with_large_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker keeps the turn until the rows of a large batch are taken. Another one waits for a
-    while, because the first one may hang.
+    """Workers take turns to read large batches. A worker keeps its turn until all rows of the batch
+    were read. Another worker waits only for a while, because the first one may hang.
     """
     monkeypatch.setattr(ranges_module, "LARGE_BYTES", 1000)
     small = Record(9, 0, None, b"x", ())
@@ -166,7 +166,9 @@ RANGES: Final = [
 @pytest.mark.parametrize("size", [1, 3, 100])
 @pytest.mark.parametrize("kept", [{1, 2, 3, 4}, {1, 4}, {2}, {4}, set()])
 def test_a_task_answers_several_ranges(size: int, kept: set[int]) -> None:
-    """Spark makes other batches of their rows, and a filter may drop all rows of a range."""
+    """Spark may split the rows of several ranges into other batches, and a filter may drop all rows
+    of a range. Each row still gets into the answer of its own range.
+    """
     encoder = RangeEncoder(RANGES, codec=Codec.LZ4, max_bytes=1 << 20, now_ms=NOW)
     given = [rows for one in RANGES if one.number in kept for rows in rows_of_range(one)]
     table = pa.Table.from_batches(given, arrow_schema(COLUMNS)).combine_chunks()
@@ -181,8 +183,8 @@ def test_a_task_answers_several_ranges(size: int, kept: set[int]) -> None:
 
 @pytest.mark.parametrize(("first", "end"), [(0, 25), (5, 11), (20, 30)])
 def test_ranges_with_the_same_records_are_refused(first: int, end: int) -> None:
-    """One of the two ranges was withdrawn and has no rows. It would get those of the
-    other range.
+    """Two ranges have records in common, of which one range was withdrawn and has no rows. It would
+    get rows of the other range, so the task refuses them.
     """
     withdrawn = range_of(RECORDS, number=0, partition=1, first=first, end=end)
     for ranges in ([withdrawn, *RANGES], [*RANGES, withdrawn]):

@@ -1,4 +1,4 @@
-"""How long a DataFrame waits for an unreachable cluster, and its message."""
+"""How long a DataFrame waits for an unreachable cluster, and the message after that."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from twinlog.records.options import parse_options
 
 
 def test_a_read_of_a_wrong_port_ends_before_a_job_would(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A read from a wrong port fails with one line, without a traceback of this package."""
+    """A read from a wrong port fails with one line, without a traceback of this package. It fails
+    earlier than a job would.
+    """
     asked: list[float] = []
 
     class Client(ClusterClient):

@@ -1,4 +1,4 @@
-"""Options of writing, and the records made from columns, without brokers or Spark."""
+"""Options of writing, and the records that are made from columns, without brokers or Spark."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_columns_become_records() -> None:
         Record(1, NOW_MS, None, b"", ()),
         Record(2, 0, b"", None, ()),
     ]
-    # a batch may be a slice of another one, its columns not beginning at 0
+    # a batch may be a slice of another one, so its columns do not begin at 0
     part = {name: one.slice(1, 2) for name, one in columns.items()}
     assert [one.key for one in records_of(part)] == [None, b""]
     assert [one.timestamp for one in records_of(part)] == [NOW_MS, 0]
@@ -165,7 +165,9 @@ def test_headers_of_a_slice(begin: int) -> None:
 
 
 def test_headers_under_a_null_are_not_written() -> None:
-    """Arrow keeps values below a null list, which are not visible."""
+    """Arrow can store values below a null list, which are not visible. They must not be written as
+    headers.
+    """
     kind = pa.struct([("key", pa.string()), ("value", pa.binary())])
     entries = pa.array([{"key": "a", "value": b"1"}, {"key": None, "value": b"2"}], kind)
     null = pa.py_buffer(b"\x01")
@@ -196,7 +198,8 @@ def test_rows_of_each_topic_are_in_order() -> None:
         for tp, rows in partitioner.rows_by_partition(columns, 6)
     }
     assert found == {("b", 0): [0, 5], ("b", 1): [2], ("a", 0): [4], ("a", 1): [1], ("", 1): [3]}
-    numbers = pa.array([2, 1, 2, 0, 1, 2], pa.int32())  # not as they come first
+    # the dictionary's order is not the order in which the topics occur
+    numbers = pa.array([2, 1, 2, 0, 1, 2], pa.int32())
     columns["topic"] = pa.DictionaryArray.from_arrays(numbers, pa.array(["", "a", "b"]))
     again = RowPartitioner("", lambda _: 2, now_ms=NOW_MS, turn=1).rows_by_partition(columns, 6)
     assert {(tp.topic, tp.partition): list(rows.offsets()) for tp, rows in again} == found
@@ -219,7 +222,7 @@ def test_a_slice_of_a_column() -> None:
 
 
 def partitioned_rows(columns: dict[str, Any], *, turn: int | None) -> dict[int, list[int]]:
-    """Return the rows of each of three partitions."""
+    """Return the row numbers in each of the three partitions."""
     partitioner = RowPartitioner("t", lambda _: 3, now_ms=NOW_MS, turn=turn)
     found = partitioner.rows_by_partition(columns, len(columns["value"]))
     return {tp.partition: list(rows.offsets()) for tp, rows in found}
@@ -238,8 +241,8 @@ def test_rows_are_placed_by_key_or_in_one_partition() -> None:
 
 
 def test_rows_without_a_key_are_placed_the_same_in_any_order() -> None:
-    """A task that runs again after a shuffle has them in another order, but none may change its
-    partition.
+    """A task that runs again after a shuffle gets its rows without keys in another order. Each row
+    must still get the same partition.
     """
     values = [str(row) for row in range(90)]
     key, times = pa.array([None] * 90, pa.binary()), pa.array(range(90), pa.timestamp("ms", "UTC"))
@@ -278,7 +281,9 @@ def test_packed_rows_are_the_same_records(times: list[int | None], binary: pa.Da
 
 @pytest.mark.parametrize("binary", [pa.binary(), pa.large_binary()], ids=str)
 def test_packed_rows_of_several_topics(binary: pa.DataType) -> None:
-    """Each topic has its own partition count."""
+    """Rows that `partitioned` has packed name several topics, each with its own partition count.
+    Each row is in its topic's partition.
+    """
     counts = {"one": 1, "five": 5}.__getitem__
     columns = {
         "topic": pa.array(["five", "one", "five"]),
@@ -344,7 +349,9 @@ def test_columns_that_are_not_written_are_warned_of(caplog: pytest.LogCaptureFix
 
 
 def test_rows_of_large_tables_do_not_wait_forever() -> None:
-    """A partition with one row of each would keep all tables in memory."""
+    """A partition that gets only one row of each large table must not keep all of these tables in
+    memory. Its rows are written after some tables.
+    """
     gatherer, tp = Gatherer(1 << 20), TopicPartition("t", 0)
     for at in range(20):
         large = rows_of([Record(0, 1, b"k", b"x" * (8 << 20), ()), Record(1, 1, b"k", b"y", ())])
@@ -368,9 +375,9 @@ def test_waiting_rows_are_bounded() -> None:
     ("limit", "rows", "most"),
     [
         ("64MB", "10000", 1 << 20),  # the default of Spark 4.3
-        ("256MB", "0", 1 << 20),  # of Spark 4.0
+        ("256MB", "0", 1 << 20),  # the default of Spark 4.0
         ("268435456b", "0", 1 << 20),
-        ("2147483647", "10000", (512 << 20) // 10000),  # only rows are counted
+        ("2147483647", "10000", (512 << 20) // 10000),  # only the number of rows is limited
         ("2g", "1000000", 16 << 10),
         ("", "0", 16 << 10),
         ("-1", "100", 1 << 20),

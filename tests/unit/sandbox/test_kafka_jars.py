@@ -1,4 +1,4 @@
-"""Jars with unknown checksums are not installed."""
+"""Downloaded jars are installed only if their checksums are known."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ JARS = {"a-1.jar": b"first", "b-2.jar": b"second"}
 
 @pytest.fixture
 def fetched(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
-    """The jars that Ivy would download. A test may change them."""
+    """The jars that Ivy would download, by name. A test may change them."""
     jars = dict(JARS)
 
     def run_ivy(_jars: object, _cache: Path, into: Path) -> None:
@@ -30,7 +30,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
 
 @pytest.fixture(autouse=True)
 def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A list of known checksums with one set of jars. Another test checks the real list."""
+    """A list of known checksums of one set of jars. Another test checks the real list."""
     path = tmp_path / "list.sha256"
     sums = {name: hashlib.sha256(data).hexdigest() for name, data in JARS.items()}
     path.write_text("".join(f"{digest}  kafka-1.2.3/{name}\n" for name, digest in sums.items()))

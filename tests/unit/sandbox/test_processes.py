@@ -1,4 +1,4 @@
-"""Processes that outlive their starter."""
+"""Processes that outlive the process that started them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ AT_ONCE_S = 5.0
 
 
 def test_nothing_of_the_starter_is_held_open(tmp_path: Path) -> None:
-    """`twinlog sandbox up | tee log` ends although brokers keep running. So does the lock of a
-    script.
+    """A process that was started does not keep the starter's descriptors open. So `twinlog sandbox
+    up | tee log` ends although brokers keep running, and a script's lock is released.
     """
     read, write = os.pipe()
     os.set_inheritable(write, True)

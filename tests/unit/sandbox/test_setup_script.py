@@ -1,4 +1,4 @@
-"""`scripts/setup` on machines that lack something: one line names what is missing."""
+"""On a machine that lacks something, `scripts/setup` prints one line that names what is missing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PYTHONS = ["python3.11", "python3.12", "python3.13", "python3"]
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
-    """A fresh clone's scripts, and a PATH with only a shell's tools."""
+    """A new clone with the scripts only, and a PATH with only the tools of a shell."""
     root = tmp_path / "clone"
     (root / "scripts").mkdir(parents=True)
     shutil.copy(SETUP, root / "scripts")
@@ -133,7 +133,9 @@ def test_checkout_on_a_read_only_mount(machine: Path) -> None:
 
 @pytest.mark.parametrize("module", re.findall(r" -m (twinlog[\w.]+)", SETUP.read_text()))
 def test_the_module_that_it_runs_is_not_imported_by_its_package(module: str) -> None:
-    """Otherwise runpy prints a RuntimeWarning, which looks like an error."""
+    """The package must not import the module that the script runs with `-m`. Otherwise runpy prints
+    a RuntimeWarning, which looks like an error.
+    """
     package = module.rpartition(".")[0]
     loads = f"import sys, {package}; sys.exit({module!r} in sys.modules)"
     ended = subprocess.run([sys.executable, "-c", loads], check=False, timeout=PATIENCE_S)

@@ -1,4 +1,4 @@
-"""When a Spark is used with a secret, and when it is refused."""
+"""When Spark is used with a secret, and when it is refused."""
 
 from __future__ import annotations
 

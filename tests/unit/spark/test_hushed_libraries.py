@@ -1,4 +1,4 @@
-"""py4j's messages about an ending JVM are not logged."""
+"""Messages of py4j about a JVM that is ending are not logged."""
 
 import inspect
 import logging
@@ -19,7 +19,7 @@ from twinlog.spark import session
 
 @pytest.fixture
 def dying_jvm() -> Iterator[int]:
-    """A port whose server accepts a command and closes before it responds."""
+    """The port of a server that accepts a command and closes the connection before it responds."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -41,13 +41,14 @@ def test_a_port_scan_of_pysparks_accumulators_is_no_traceback(
     hushed: bool,
 ) -> None:
     start: Callable[..., Any] = accumulators._start_update_server
-    kind = inspect.signature(start).parameters.keys() & {"is_unix_domain_sock"}  # since 4.1
+    # a parameter since Spark 4.1
+    kind = inspect.signature(start).parameters.keys() & {"is_unix_domain_sock"}
     server = start("t" * 64, **dict.fromkeys(kind, False))
     monkeypatch.setattr(type(server), "handle_error", socketserver.BaseServer.handle_error)
     if hushed:
         session.hush_libraries()
     try:
-        # one thread serves all: when the last is answered the others are over
+        # one thread serves all connections, so after the last response the others are done
         for last in (False, False, True):
             with socket.create_connection(server.socket.getsockname()) as stranger:
                 stranger.sendall(said)
@@ -72,7 +73,7 @@ def test_jvm_that_ends_within_a_call_is_raised_and_not_reported(
     monkeypatch: pytest.MonkeyPatch,
     hushed: bool,
 ) -> None:
-    # a Spark session of an earlier test has hushed them for the whole process
+    # an earlier test's Spark session has hushed them for the whole process
     monkeypatch.setattr(logging.getLogger(), "filters", [])
     for name in ("py4j", "pyspark"):
         caplog.set_level(logging.WARNING, name)

@@ -1,4 +1,4 @@
-"""All used parts of PySpark that are not public are listed in one ADR."""
+"""One ADR lists all parts of PySpark that are used but not public."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ INNER: Final = (
 
 
 def internals() -> set[str]:
-    """Return private names of PySpark, assignments to it, and modules for its own use."""
+    """Return the used private names of PySpark, assignments to its attributes, and modules for its
+    own use.
+    """
     found: set[str] = set()
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text())):

@@ -1,4 +1,4 @@
-"""Spark masters as written by users."""
+"""Spark masters in the forms in which users write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Spark's settings as read by `spark-submit`, and those that lanes do not allow."""
+"""Spark's settings are read as by `spark-submit`. Settings that lanes cannot work with are
+refused.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ MASTER = "spark://somewhere:7077"
 
 @pytest.fixture(autouse=True)
 def defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Spark's own file, as written by an operator of the cluster."""
+    """Spark's own defaults file, as an operator of the cluster would write it."""
     monkeypatch.delenv("SPARK_REMOTE", raising=False)
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     file = tmp_path / "spark-defaults.conf"
@@ -122,7 +124,8 @@ def test_an_archive_needs_a_master(tmp_path: Path) -> None:
     [
         ({}, "5"),
         ({"spark.task.cpus": "2"}, "10"),
-        ({"spark.executor.cores": "4"}, "8"),  # of 5 a second executor would get none
+        # with 5 cores in total, a second executor would get none
+        ({"spark.executor.cores": "4"}, "8"),
         ({"spark.cores.max": "2"}, None),
     ],
 )

@@ -1,5 +1,5 @@
-"""The archive for executors cannot be redirected by another user: existing links are
-not followed.
+"""Another user cannot redirect the archive for executors by links, because existing links are not
+followed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from twinlog.spark.pack import pack
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pack a single file instead of all installed packages."""
+    """Pack only a single file instead of all installed packages."""
     monkeypatch.setattr(module, "_files", lambda _names: iter([("a.py", Path(__file__))]))
 
 

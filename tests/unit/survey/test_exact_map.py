@@ -1,4 +1,4 @@
-"""A map belongs to one pair of logs: a re-created source topic is another log."""
+"""A map belongs to one pair of logs, so it is not used for a source topic that was re-created."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ READ: dict[int, TwinlogError] = {}
 
 
 class Source:
-    """The source's metadata."""
+    """The metadata of the source cluster, with the topic `orders` or without it."""
 
     def __init__(self, topic_id: TopicId | None) -> None:
         self._id = topic_id
@@ -57,7 +57,9 @@ def translation(
     copied: TopicId = COPIED,
     unread: dict[int, TwinlogError] = READ,
 ) -> FlowTranslation:
-    """The translation of a flow that copied the offsets [0, 10) of `orders` to [5, 15)."""
+    """Return the translation of a flow that has copied the offsets [0, 10) of `orders` to [5,
+    15).
+    """
     key = PartitionKey(copied, REMOTE, 0)
     known = PartitionMap(key=key, topic="orders")
     mark = Mark(10, 15, is_final=True)
@@ -127,7 +129,9 @@ def test_an_unknown_id_says_nothing(
 def test_a_map_that_cannot_all_be_read_translates_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Rows of a gap below the end may be missing: an answer could be behind unread records."""
+    """A partition of the map topic cannot be read, so rows of a gap may be missing. An answer could
+    be after records that a group has not read, so nothing is translated.
+    """
     unread: dict[int, TwinlogError] = {0: Unreachable("no leader")}
     known = translation(monkeypatch, tmp_path, Source(COPIED), unread=unread)
     (found,) = known.all_of({TP: 4}, reverse=False)

@@ -24,7 +24,7 @@ def topic(name: str, partitions: int, topic_id: TopicId = ID) -> TopicMetadata:
 
 
 def new_of(surveys: TopicSurveys, *topics: TopicMetadata, planned: str = "orders") -> list[int]:
-    """Return the new partitions among the plans of one topic."""
+    """Return the numbers of those partitions of the topic `planned` that are marked as new."""
     plans = [
         PartitionPlan(
             source=TopicPartition(each.name, part.number),

@@ -1,5 +1,5 @@
-"""A table of how far a partition is copied, and by which evidence, for every
-combination of facts.
+"""A table of how far a partition is copied, and by which evidence, for every combination of
+facts.
 """
 
 from __future__ import annotations
@@ -39,15 +39,17 @@ OURS, EARLIER, OTHER = 9, 8, 7
 
 ALL = Copied(Certainty.EXACT, Witness.PRODUCER, 10, 112, 80, 112)
 TWO = Copied(Certainty.EXACT, Witness.PRODUCER, 2, 102, 72, 103)
-"""The result if the log was truncated there, or if the earlier producer ID wrote up to there.
-Offset 102 has no record.
+"""The result if the log was truncated after two records, or if the earlier producer ID wrote only
+two. Offset 102 has no record.
 """
 MARK = Copied(Certainty.AT_LEAST, Witness.MARK, 4, 105, 74, 105)
 FINAL = replace(MARK, certainty=Certainty.EXACT)
 NONE = Copied(Certainty.AT_LEAST, Witness.MARK, 0, 100, 70, 100)
 """The result if nothing of the copy is known: the beginning of the map."""
 BRANCHES = Copied(Certainty.AT_LEAST, Witness.MARK, 6, 105, resumes_at=105)
-"""One branch has 4 records up to offset 105, the other 2 up to 110."""
+"""The result for a keyed topic. One branch has 4 records up to offset 105, the other has 2 up to
+offset 110.
+"""
 
 
 def by_end(copied: Copied) -> Copied:
@@ -55,10 +57,8 @@ def by_end(copied: Copied) -> Copied:
 
 
 class Facts(NamedTuple):
-    """The flow wrote ten records to [70, 80), of which the mark has four. After a promotion, five
-    of new owners follow.
-
-    After a promotion, five of new owners follow.
+    """A combination of facts. The flow wrote ten records to [70, 80), and the mark covers four of
+    them. After a promotion, five records of new owners follow.
     """
 
     kind: str
@@ -82,7 +82,7 @@ VALUES = Facts(
 
 
 TABLE: list[tuple[str, Copied, str]] = [
-    # kind producer mark owners log topic map; the first row that matches counts
+    # kind producer mark owners log topic map; the first row that matches is used
     ("*      *         *     *        away      *         *      ", UNKNOWN, "UNREACHABLE"),
     ("*      *         *     *        *         *         unread ", UNKNOWN, "MAP_UNREADABLE"),
     ("*      *         *     *        *         *         empty  ", UNKNOWN, ""),
@@ -91,7 +91,8 @@ TABLE: list[tuple[str, Copied, str]] = [
     ("own    newest    *     nobody   whole     *         *      ", ALL, ""),
     ("own    newest    *     promoted whole     *         *      ", replace(ALL, foreign=5), ""),
     ("own    newest    *     *        *         *         *      ", TWO, ""),
-    # an earlier ID counts unless a mark shows that more was written than it remembers
+    # records of an earlier ID suffice, unless a mark shows that more was written than the broker
+    # remembers
     ("own    earlier   none  nobody   whole     *         *      ", replace(TWO, foreign=8), ""),
     ("own    earlier   none  promoted whole     *         *      ", replace(TWO, foreign=13), ""),
     ("own    earlier   *     *        truncated *         *      ", TWO, ""),
@@ -124,7 +125,8 @@ def test_how_far_a_partition_is_copied() -> None:
         found = replica_of(facts)
         problem = "" if found.problem is None else found.problem.code
         assert (facts, found.copied, problem) == (facts, *TABLE[row_of(facts)][1:])
-        if facts.kind != "keyed":  # the shortcut for a flow that keeps partitions
+        # a flow that keeps partitions has a shortcut, which must return the same `copied`
+        if facts.kind != "keyed":
             assert (facts, replica_of(facts, targets=0).copied) == (facts, found.copied)
         upstream = found.to_target(10_000)
         downstream = found.to_source(10_000)
@@ -173,7 +175,9 @@ def producers(last_sequences: dict[int, int]) -> dict[int, ProducerState]:
 
 
 def ownership_of(facts: Facts, end: int | None) -> Ownership:
-    """Return the ownership. A leader truncates its sequences with the log."""
+    """Return the ownership of the target's records. A leader truncates its producer states with the
+    log.
+    """
     newest = 1 if end == 72 and facts.log == "truncated" else 9
     last = {"newest": {OURS: newest, EARLIER: 1}, "earlier": {EARLIER: 1}, "forgotten": {}}
     return Ownership(
@@ -254,7 +258,7 @@ def test_accepted_foreign_records_leave_no_single_border() -> None:
         by_headers(replace(found, map=moved), lambda *_: None)
 
 
-# -- which pair it is
+# -- the pair that a plan belongs to
 
 
 def test_a_partition_without_rows_is_not_copied() -> None:
@@ -268,7 +272,9 @@ def test_a_partition_without_rows_is_not_copied() -> None:
 
 
 def test_a_plan_says_whether_records_are_placed_by_key() -> None:
-    """A copy of another kind does not belong to the flow as it is configured now."""
+    """A plan states the number of partitions if records are partitioned by key. A copy that was
+    partitioned differently does not belong to the flow as it is configured now.
+    """
     facts = Facts("keyed", "newest", "plain", "nobody", "whole", "same", "read")
     pair = PartitionPair(
         source=SOURCE, target=TARGET, source_topic_id=COPIED, target_topic_id=REMOTE
@@ -336,8 +342,9 @@ def test_foreign_records_after_the_copy_are_recognized_by_sequences(
 def test_filtered_records_after_the_last_one_are_decided(
     transforms: tuple[str, str], end: int, reached: int
 ) -> None:
-    """The map says how far the source was read. The same row of a raw copy may be of a record that
-    was never sent.
+    """After the last written record, records were filtered out. The map row of a transformed copy
+    shows how far the source was read. In a raw copy, the same row may announce a record that was
+    never sent.
     """
     key = PartitionKey(COPIED, REMOTE, 0)
     known = PartitionMap(key=key, topic="t")

@@ -1,4 +1,6 @@
-"""When the state topic is read, by whom, and when again, with prepared responses."""
+"""The state topic is read only when its rows may have changed. The broker's responses are
+simulated.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The configs of a new remote topic, without those that its brokers do not know."""
+"""The configs of a new remote topic, without those that the target's brokers do not know."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def entries(values: Mapping[str, str]) -> list[ConfigEntry]:
 
 
 class Target:
-    """A cluster with the topics `there`, whose brokers know only `retention.ms`."""
+    """A target with the topics `there`, whose brokers know only the config `retention.ms`."""
 
     def __init__(self, *there: str, is_closed: bool = False) -> None:
         self.there, self.is_closed = there, is_closed
@@ -80,7 +80,10 @@ def test_unknown_configs_are_left_out_and_named_in_one_line(
 def test_without_a_topic_to_describe_each_config_is_tried_on_the_brokers(
     target: Target, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A value that they reject stays, so that the topic is not silently created without it."""
+    """No topic exists whose configs could be described, so each config is tried on the brokers with
+    validation only. A value that they reject is not removed, because the topic would silently be
+    created without it.
+    """
     found = target.configs(tmp_path, monkeypatch)
     assert found.by_topic["orders"] == {"retention.ms": "1"}
     assert found.by_topic["sales"] == {OLDER: "true"}

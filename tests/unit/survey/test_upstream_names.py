@@ -1,4 +1,4 @@
-"""A flow is found by either name of its source."""
+"""A flow is found by the name of its source, and by the source's alias."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ def test_an_unknown_name_or_an_intention_is_no_flow(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_alias_comes_before_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If alias and name differ, the alias is tried first, because users see it in topic names."""
+    """If the alias of one flow equals the name of another flow's source, the alias is tried first,
+    because users see it in topic names.
+    """
     rows = row("A->B", "x.orders", source_alias="x"), row("C->B", "A.orders", source_alias="A")
     assert found(monkeypatch, "A", *rows) == Upstream(Flow("C", "B"), "A")
     assert found(monkeypatch, "x", *rows) == Upstream(Flow("A", "B"), "x")

@@ -1,4 +1,4 @@
-"""The search for a record that fails, and its message."""
+"""The search for the record on which a transform fails, and the message about this record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The limit of the memory of all processes of the application."""
+"""The limit for the memory of all processes of the transforms' application."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""How a round handles records that fail, without Spark: jobs are computed here."""
+"""How a round of the transforms handles records that fail. Jobs are computed here instead of by
+Spark.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ PORT: Final = ChannelAddress(host="127.0.0.1", port=1, token="t")
 
 @dataclass(slots=True, kw_only=True)
 class ComputedRounds(Rounds):
-    """Rounds whose jobs fail for these records."""
+    """Rounds whose jobs fail for the records in `bad`."""
 
     spark: Any = None
     transform: Any = None
@@ -51,7 +53,7 @@ class ComputedRounds(Rounds):
         default_factory=lambda: LentRanges(ports=(), codec=Codec.NONE, max_bytes=1)
     )
     bad: frozenset[tuple[int, int]] = frozenset()
-    """(number of the range, offset) of each failing record."""
+    """Each failing record, as (number of the range, offset)."""
     fails: Callable[[RangePart], str | None] = lambda _: None
     runs: list[list[RangePart]] = field(default_factory=list)
     answers: dict[int, RangePart] = field(default_factory=dict)
@@ -143,7 +145,9 @@ def test_a_failure_of_no_single_record_stops_at_the_first(on_error: OnError) -> 
 
 @pytest.mark.parametrize("on_error", [OnError.SKIP, OnError.QUARANTINE])
 def test_records_that_cannot_be_unpacked_are_not_left_out(on_error: OnError) -> None:
-    """The records from 600 on are in a batch that is too large."""
+    """The records from offset 600 on are in a batch that is too large to be unpacked. They stop the
+    partition, whatever `on_error` is, and are not left out.
+    """
     rounds = ComputedRounds(
         bad=frozenset({(0, 100)}),
         fails=lambda part: f"{NOT_UNPACKED}: too large" if part.end > 600 else None,
@@ -176,7 +180,7 @@ def test_an_unreachable_lane_does_not_hold_up_others() -> None:
     assert [len(one) for one in rounds.runs] == [3, 1, 2]
 
 
-# -- which ranges form a round
+# -- the ranges that form a round
 
 
 def offer(
@@ -220,12 +224,12 @@ def test_a_round_has_the_waiting_ranges_of_one_chain() -> None:
     ]
     assert made.step(0.0)
     assert [[one.number for one in run] for run in b.runs] == [[2]]
-    assert not made.step(0.0)  # an unknown transform is not run
+    assert not made.step(0.0)  # a range with an unknown transform is not run
 
 
 def test_a_round_is_limited_by_bytes() -> None:
-    """The first round has few bytes. Each later round has as many as the one before would have done
-    in a second.
+    """The first round has few bytes. Each later round has as many bytes as the round before it
+    would have processed in one second.
     """
     a = ComputedRounds()
     half = a.round_bytes // 2
@@ -262,8 +266,8 @@ def test_large_ranges_are_not_computed_at_the_same_time() -> None:
 
 
 def test_ranges_with_the_same_records_are_in_different_rounds() -> None:
-    """One range was withdrawn, and the next lane has the other. A row must not get into the wrong
-    range.
+    """Two ranges contain the same records, because one was withdrawn and the next lane has the
+    other. They are in different rounds, so that no row gets into the wrong range.
     """
     a = ComputedRounds()
     made, _ = application(a=a)
@@ -280,7 +284,9 @@ def test_ranges_with_the_same_records_are_in_different_rounds() -> None:
 
 @pytest.mark.parametrize("on_error", [*OnError])
 def test_no_record_is_skipped_because_everything_fails(on_error: OnError) -> None:
-    """Every job fails, as with a full disk, even a job without records."""
+    """Every job fails, even one without records, for example because the disk is full. So no record
+    is at fault, and none is skipped.
+    """
     broken = [True]
     rounds = ComputedRounds(fails=lambda _: "No space left" if broken else None, on_error=on_error)
     with pytest.raises(TwinlogError, match="also fail without records: No space left"):
@@ -335,14 +341,14 @@ def test_offers_of_a_lane_that_has_ended_are_dropped() -> None:
 
 @dataclass(slots=True, kw_only=True)
 class SlowRounds(ComputedRounds):
-    """Rounds whose records take some time each, by a clock that only these rounds move."""
+    """Rounds in which each record takes some time. Only these rounds move their clock."""
 
     record_s: Callable[[int], float]
     job_s: float = 0.0
-    """What a job takes besides its records."""
+    """Seconds that a job takes in addition to its records."""
     clock: HandClock = field(default_factory=HandClock)
     waited_s: float = 0.0
-    """The longest time without an answer."""
+    """Longest time without an answer, in seconds."""
     answered_s: float = 10_000.0
 
     def _run(self, parts: Sequence[RangePart]) -> None:
@@ -358,7 +364,9 @@ class SlowRounds(ComputedRounds):
             self.answered_s = self.clock.now
 
     def copied(self, end: int) -> int:
-        """Offer the rest of the range again until it is answered. Return where it stops."""
+        """Offer the rest of the range again until all of it is answered or a record fails. Return
+        the offset at which it stops.
+        """
         first, number = 0, 0
         while first < end:
             self.answer([part(number, first, end)])
@@ -403,7 +411,9 @@ def test_a_record_that_hangs_does_not_hold_up_other_ranges() -> None:
 
 
 def test_rounds_have_full_size_again_after_a_moment() -> None:
-    """Small rounds follow a slow one, for example after the machine stood still."""
+    """After a slow round, rounds are small, for example because the machine stalled. After a moment
+    they have the full size again.
+    """
     late = [True]
     rounds = SlowRounds(record_s=lambda _: 61.0 if late else 1e-6)
     rounds._fails([part(0)])

@@ -1,4 +1,6 @@
-"""Every codec: round trips in the frames that Kafka reads, and limits against bombs."""
+"""Every codec: data is unchanged after compression and decompression in Kafka's frames, and limits
+protect against decompression bombs.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,7 @@ def test_truncated_data_is_never_accepted(codec: Codec) -> None:
             got = decompress(codec, prefix, LIMIT)
         except CorruptData:
             continue
-        # snappy frames have no end mark, so a truncated one only yields fewer records
+        # snappy frames have no end mark, so a truncated frame only has fewer records
         assert codec is Codec.SNAPPY
         assert len(got) < len(TEXT)
 
@@ -126,7 +128,7 @@ def test_lz4_with_linked_blocks_is_read() -> None:
 
 def test_the_lz4_header_of_magic_0_is_repaired() -> None:
     whole = bytes(compress(Codec.LZ4, TEXT))
-    broken = flipped(whole, 6, 0x55)  # the wrong header checksum that clients with KAFKA-3160 wrote
+    broken = flipped(whole, 6, 0x55)  # the wrong header checksum that clients with KAFKA-3160 write
     with pytest.raises(CorruptData):
         decompress(Codec.LZ4, broken, LIMIT)
     assert repair_lz4_header(broken) == whole

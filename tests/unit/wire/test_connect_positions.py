@@ -1,4 +1,4 @@
-"""Positions of MirrorMaker 2 in Connect's offset storage, byte for byte."""
+"""The positions of MirrorMaker 2 in Kafka Connect's offset storage, byte for byte."""
 
 from __future__ import annotations
 

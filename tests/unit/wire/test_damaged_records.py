@@ -1,4 +1,4 @@
-"""Damaged batches raise CorruptData, and no other error. Nothing hangs."""
+"""Damaged batches raise CorruptData and no other error, and decoding them always ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIMIT = 1 << 20
 
 
 def with_payload(payload: bytes, count: int = 1) -> memoryview:
-    """Return a batch with this payload and a valid header."""
+    """Return a batch with this payload and a valid header for `count` records."""
     batch = bytearray(encode_batch(SAMPLE[:1], codec=Codec.NONE)[:HEADER_BYTES]) + payload
     struct.pack_into(">i", batch, 8, len(batch) - 12)
     struct.pack_into(">i", batch, 23, count - 1)
@@ -64,7 +64,7 @@ def test_bytes_after_the_batch_are_corrupt() -> None:
 def test_a_flipped_byte_raises_corrupt_data_or_decodes(
     records: list[Record], codec: Codec, data: st.DataObject
 ) -> None:
-    # the CRC would find it; that it is not asked here is the point
+    # The CRC would detect the damage, but it is not checked here.
     batch = bytes(encode_batch(records, codec=codec))
     position = data.draw(st.integers(0, len(batch) - 1))
     damaged = flipped(batch, position, data.draw(st.integers(1, 255)))

@@ -1,4 +1,6 @@
-"""Kafka's error codes become Twinlog's errors: class, stable code, fate and message."""
+"""Kafka's error codes are converted to Twinlog's errors, with a class, a stable code, a fate and a
+message.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetch sessions: which partitions a request names, and truncated or damaged responses."""
+"""Fetch sessions: the partitions that a request names, and truncated or damaged responses."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def a_session(version: int = VERSION_BY_ID, partitions: int = 3) -> FetchSession
 
 
 def asked(session: FetchSession) -> Any:
-    """Return the next request, decoded with Kafka's own schema."""
+    """Return the session's next request, decoded with Kafka's own schema."""
     raw = b"".join(session.request(max_wait_ms=500, max_bytes=1 << 23))
     return FetchRequest.decode(raw, version=session.version)
 
@@ -110,7 +110,7 @@ def test_only_changed_partitions_are_named_again(version: int) -> None:
     assert (offsets(quiet), forgotten(quiet)) == ({}, [])
     session.parse(memoryview(answer(version)))
     session.want(tp(1), ORDERS, position(10))
-    session.want(tp(2), ORDERS, position())  # as before
+    session.want(tp(2), ORDERS, position())  # this position is unchanged
     session.forget(tp(0))
     changed = asked(session)
     assert changed.session_epoch == 2

@@ -1,4 +1,4 @@
-"""Messages of magic 0 and 1, built by hand field by field, are decoded to their records."""
+"""Messages of magic 0 and 1, which the tests build field by field, are decoded to their records."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def wrapped(
 ) -> bytes:
     packed = bytes(compress(codec, inner))
     if magic == 0 and codec is Codec.LZ4:
-        packed = flipped(packed, 6, 0x99)  # KAFKA-3160
+        packed = flipped(packed, 6, 0x99)  # the wrong header checksum of KAFKA-3160
     return message(
         magic=magic,
         offset=offset,
@@ -41,7 +41,7 @@ def inner_set(magic: int, offsets: list[int]) -> bytes:
 
 
 def test_known_bytes_of_magic_0() -> None:
-    # offset 5, size 16, crc, magic 0, attributes 0, key "k", value "v"
+    # offset 5, size 16, CRC, magic 0, attributes 0, key "k", value "v"
     raw = bytes.fromhex("0000000000000005000000101fecd70a0000000000016b0000000176")
     assert decode_legacy(memoryview(raw)) == [Record(5, -1, b"k", b"v")]
 
@@ -125,7 +125,9 @@ def test_invalid_messages_are_corrupt(raw: bytes, reason: str) -> None:
 
 
 def with_lengths(key_length: int, value_length: int) -> bytes:
-    """Return a message of magic 1 with key "kk", value "vv", these lengths and a valid CRC."""
+    """Return a message of magic 1 with the key "kk" and the value "vv", these length fields, and a
+    valid CRC.
+    """
     raw = message(magic=1, offset=5, key=b"kk", value=b"vv", timestamp=1)[26:]
     key, value = raw[4:6], raw[10:12]
     body = key_length.to_bytes(4, "big", signed=True) + key
@@ -178,6 +180,6 @@ def test_every_flipped_byte_is_found(magic: int, codec: Codec, data: st.DataObje
         records = decode_legacy(memoryview(damaged))
     except CorruptData:
         return
-    # no CRC covers offsets; a longer length turns the rest into a partial message
+    # No CRC covers the offsets. A longer length makes the rest a partial message.
     before = [record._replace(offset=0) for record in decode_legacy(memoryview(raw))]
     assert [record._replace(offset=0) for record in records] == before[: len(records)]

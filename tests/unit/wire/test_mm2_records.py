@@ -1,4 +1,4 @@
-"""Records of MirrorMaker 2's internal topics, encoded and decoded."""
+"""Records of MirrorMaker 2's internal topics are encoded and decoded."""
 
 from __future__ import annotations
 

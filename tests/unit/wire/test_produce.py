@@ -1,4 +1,4 @@
-"""Produce requests and responses, compared with Kafka's own schema."""
+"""Produce requests and responses equal those of Kafka's own schema."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_requests_for_one_batch_and_for_several(version: int, size: int) -> None
 
 
 def response(version: int, results: dict[TopicPartition, dict[str, Any]]) -> memoryview:
-    """Results by partition, as a broker returns them."""
+    """Return a Produce response with these results, as a broker would send it."""
     topics = []
     for tp, result in results.items():
         partition = PARTITION(

@@ -1,4 +1,6 @@
-"""Another codec for the same records: only the payload of a batch is compressed again."""
+"""A batch gets another codec. Only its payload is compressed again, and its records are the
+same.
+"""
 
 from __future__ import annotations
 

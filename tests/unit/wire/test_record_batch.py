@@ -1,4 +1,4 @@
-"""Headers of batches are read, checked and rewritten as specified in KIP-98."""
+"""The headers of batches are read, checked and rewritten as KIP-98 specifies."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from twinlog.wire.record_batch import (
 )
 from twinlog.wire.records import Record, decode_batch, decode_legacy, encode_batch
 
-# One record (timestamp 1000, key "k", value "v") as KIP-98 spells it; the CRC32C is that of the
-# bytes from the attributes on
+# One record (timestamp 1000, key "k", value "v") in the format of KIP-98. The CRC32C covers the
+# bytes from the attributes on.
 KNOWN = bytes.fromhex(
     "0000000000000007"  # base offset 7
     "0000003a"  # 58 bytes follow
@@ -135,14 +135,14 @@ def test_old_messages_have_a_crc_too(magic: int) -> None:
     [
         (8, b"\xff\xff\xff\xff"),  # length -1
         (8, b"\x00\x00\x00\x00"),
-        (8, b"\x00\x00\x00\x30"),  # one byte less than an empty batch has
+        (8, b"\x00\x00\x00\x30"),  # one byte less than an empty batch
         (8, b"\x80\x00\x00\x00"),
         (0, b"\xff"),  # negative offset
-        (16, b"\x03"),  # a magic of the future
+        (16, b"\x03"),  # an unknown magic
         (16, b"\xff"),
         (23, b"\xff"),  # last offset delta
         (57, b"\xff"),  # count
-        (57, b"\x00\x00\x00\x06"),  # more records than offsets
+        (57, b"\x00\x00\x00\x06"),  # more records than the batch has offsets
     ],
 )
 def test_invalid_headers_are_corrupt(position: int, field: bytes) -> None:
@@ -178,7 +178,8 @@ def test_every_flipped_byte_is_found(data: st.DataObject) -> None:
             verify_crc(damaged, at, header)
     except CorruptData:
         return
-    # what the CRC does not cover: base offset and leader epoch; a longer length makes it partial
+    # The CRC does not cover the base offset and the leader epoch. A longer length makes the batch
+    # partial.
     assert position in range(8) or position in range(12, 16) or not found
 
 

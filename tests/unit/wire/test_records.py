@@ -1,4 +1,6 @@
-"""Records are unchanged by encoding and decoding: sizes, offsets, timestamps and nulls."""
+"""Records are unchanged after encoding and decoding, with all sizes, offsets, timestamps and
+nulls.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,8 @@ def test_log_append_time_applies_to_all_records() -> None:
 
 
 def test_timestamps_are_relative_to_a_delete_horizon_too() -> None:
-    # KIP-534: the cleaner writes its horizon as the base and recomputes the deltas
+    # KIP-534: the cleaner writes its delete horizon as the base timestamp, and recalculates the
+    # deltas
     batch = encode_batch(SAMPLE, codec=Codec.NONE)
     batch[22] |= DELETE_HORIZON_BIT
     assert decode_batch(memoryview(batch)) == SAMPLE
@@ -85,11 +88,11 @@ def test_many_empty_records() -> None:
     assert len(decode_batch(batch)) == 100_000
 
 
-# ---- batches that a cleaner thinned
+# ---- batches from which a cleaner has removed records
 
 
 def thinned_batch(offsets: list[int], last_offset_delta: int) -> memoryview:
-    """Return a batch at base offset 100 with records only at some offsets."""
+    """Return a batch with base offset 100 that has records only at these offsets."""
     payload = bytearray()
     for offset in offsets:
         body = struct.pack("6B", 0, 0, offset * 2, 1, 2, ord("v")) + b"\x00"
@@ -113,7 +116,7 @@ def test_a_thinned_batch_keeps_its_offsets() -> None:
 
 def test_an_emptied_batch_has_no_records() -> None:
     batch = thinned_batch([], last_offset_delta=9)
-    batch[22] |= Codec.GZIP  # the bits may stay though nothing is left to decompress
+    batch[22] |= Codec.GZIP  # the bits may remain although nothing is left to decompress
     assert decode_batch(batch) == []
     with pytest.raises(CorruptData, match="contains no record"):
         first_record(batch)
@@ -178,7 +181,7 @@ def test_sized_batches_have_all_records_in_order(
 def test_splitting_wastes_little(codec: Codec) -> None:
     records = [Record(at, NOW_MS + at, b"key", os.urandom(500)) for at in range(1000)]
     batches = sized(records, codec=codec, limit_bytes=50_000)
-    assert len(batches) <= 13  # 11 would be perfect
+    assert len(batches) <= 13  # 11 batches would be optimal
     assert max(map(len, batches)) <= 50_000
 
 
@@ -235,5 +238,5 @@ def test_fingerprints_ignore_offset_and_headers() -> None:
 
 
 def test_fingerprints_are_stable() -> None:
-    # rows of the offset map outlive the process that wrote them
+    # rows of the offset map are read by later processes, so fingerprints must not change
     assert fingerprint(Record(0, 1_700_000_000_000, b"key", None)) == 3545249138

@@ -1,4 +1,6 @@
-"""Zigzag varints, compared with the table of their definition and with each other."""
+"""Zigzag varints. Encoder and decoder are compared with the table of their definition, and with
+each other.
+"""
 
 from __future__ import annotations
 

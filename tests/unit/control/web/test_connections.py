@@ -1,5 +1,5 @@
-"""Connections with many requests: each request has its own deadline, and so has the pause between
-two.
+"""Connections with many requests. Each request has its own deadline, and so does the pause between
+two requests.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def server() -> Iterator[WebServer]:
 
 
 def answer(client: socket.socket) -> bytes:
-    """Return the answer to a probe, which ends with a line of JSON."""
+    """Send a probe, and return the response, which ends with a line of JSON."""
     client.sendall(HEALTH)
     text = b""
     while not text.endswith(b"}\n"):
@@ -125,7 +125,7 @@ def test_the_longest_idle_connection_is_closed_first(monkeypatch: pytest.MonkeyP
     for number in (1, 0, 2):
         now[0] += 1
         requests.on_answer(pairs[number][0])
-    requests.on_begun(pairs[1][0])  # another request of the one that was idle first
+    requests.on_begun(pairs[1][0])  # a further request on the connection that was idle first
     for ours, _ in pairs[3:]:
         requests.add(ours, "10.0.0.9")
     assert [is_closed(peer) for _, peer in pairs] == [True, False, True, False, False]

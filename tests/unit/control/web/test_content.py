@@ -1,5 +1,5 @@
-"""Content that a client already has is not sent again, and long answers are
-compressed on request.
+"""Content that a client already has is not sent again. Long responses are compressed if the client
+requests it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def test_flows_are_sent_again_when_a_number_has_changed(
     monkeypatch.setattr(app, "KEPT_S", 60.0)
     eventually(lambda: "could not be queried" in rest.get(A_B)["problem"])
     for path in ("/api/v1/flows", A_B):
-        for _ in range(3):  # made, kept, and known by its bytes
+        for _ in range(3):  # created, cached, and recognized by its bytes
             tag = rest.ask(path).headers["ETag"]
         known = {"If-None-Match": tag}
         for _ in range(3):
@@ -83,7 +83,7 @@ def test_a_long_answer_is_compressed_for_a_client_that_accepts_it(
 ) -> None:
     parts = [partition(number=number, lag=7) for number in range(100)]
     monitor.update([flow(*parts, reason="x" * LEAST_ZIPPED)])
-    for _ in range(4):  # also one that is kept, and one that is known by its bytes
+    for _ in range(4):  # also when the response is cached, and when it is recognized by its bytes
         plain, zipped = rest.ask(path), rest.ask(path, headers=ZIPPED)
         assert plain.headers["Content-Encoding"] is None
         assert zipped.headers["Content-Encoding"] == "gzip"

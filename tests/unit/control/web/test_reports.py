@@ -1,4 +1,6 @@
-"""Answers that are made from the output of commands have all of its fields, in camelCase."""
+"""REST responses that are made from the output of commands have all fields of this output, in
+camelCase.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ GROUPS = (
 
 
 def renamed(value: Any) -> Any:
-    """Return the name in REST."""
+    """Return the value with its field names as in REST."""
     if isinstance(value, dict):
         names = {"places": "offsets"}
         return {names.get(name, to_camel(name)): renamed(one) for name, one in value.items()}
@@ -53,7 +55,9 @@ def renamed(value: Any) -> Any:
 
 
 def answered(model: type[Value], printed: Any) -> Any:
-    """Return the REST answer, which has the fields of its type in the OpenAPI document."""
+    """Return the REST response for the output of a command. Check that it has exactly the fields of
+    its type in the OpenAPI document.
+    """
     found = shown.printed(printed)
     typed = model.model_validate(found, by_alias=True, by_name=False)
     assert typed.model_dump(mode="json", by_alias=True) == found
