@@ -63,7 +63,7 @@ class GrowingPause:
     _next_s: float = 0.0
 
     def next_s(self, most_s: float | None = None) -> float:
-        """Count a failure, and return the pause after it (s). `most_s` limits the next pause."""
+        """Count a failure, and return the pause after it in s. `most_s` limits the next pause."""
         pause_s = self._next_s or self.first_s
         self.failures += 1
         self._next_s = min(pause_s * 2, self.most_s if most_s is None else most_s)

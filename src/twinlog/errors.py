@@ -13,7 +13,7 @@
     |   |-- Unauthorized            an ACL is missing
     |   |-- BrokerRefused           any other error code in a response
     |   `-- Unsupported             the broker lacks an API
-    |-- DriverSilent                a lane stops, because its driver is silent
+    |-- DriverSilent                a lane must stop, because its driver relies on this
     |-- CorruptData                 invalid bytes                                   corrupt
     |-- RecordsLost                 the log no longer has the requested records
     |-- PartitionError              one partition of one flow stops, the rest continues

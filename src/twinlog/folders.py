@@ -51,8 +51,8 @@ def cache_folder(environment: Mapping[str, str]) -> Path:
 def named_folder(environment: Mapping[str, str], variable: str) -> Path | None:
     """Return the folder in an XDG variable, or None if it is not set or not absolute.
 
-    The XDG Base Directory Specification says that relative paths must be ignored, because each
-    command would resolve them to another folder.
+    The XDG Base Directory Specification says that relative paths must be ignored. Each command
+    would resolve them to another folder.
     """
     folder = Path(environment.get(variable, ""))
     return folder if folder.is_absolute() else None

@@ -23,9 +23,9 @@ class LeaseCopy(NamedTuple):
     topic: str
     partition: int
     first: int | None
-    """The source offset of the first record that the lease copied, or None if unknown."""
+    """The source offset at which the copy of the lease began, or None if unknown."""
     next: int
-    """The source offset after the last record that the lease copied."""
+    """The source offset up to which (exclusive) the lease has copied."""
     records: int
     bytes: int
 

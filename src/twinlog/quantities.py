@@ -10,17 +10,17 @@ _SPANS: Final = (("d", 86_400), ("h", 3_600), ("min", 60))
 
 
 def known(numbers: Iterable[int | None]) -> list[int]:
-    """Return the known numbers: those that are not None."""
+    """Return the numbers that are not None (unknown)."""
     return [number for number in numbers if number is not None]
 
 
 def total(numbers: Iterable[int | None]) -> int | None:
-    """Return the sum of the known numbers (not None), or None if all are unknown."""
+    """Return the sum of all numbers that are not None, or None if there are none."""
     return sum(known_numbers) if (known_numbers := known(numbers)) else None
 
 
 def largest(numbers: Iterable[int | None]) -> int | None:
-    """Return the largest known number (not None), or None if all are unknown."""
+    """Return the largest number that is not None, or None if there are none."""
     return max(known(numbers), default=None)
 
 

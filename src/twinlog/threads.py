@@ -239,7 +239,7 @@ class ThreadWatch:
 
     @contextmanager
     def guarding(self, fail: Callable[[BaseException], None]) -> Iterator[None]:
-        """Call `fail` with a ThreadDied, in each thread that dies during this block."""
+        """Call `fail` with a ThreadDied in each thread of OURS that dies during this block."""
         before = threading.excepthook
 
         def on_death(arguments: threading.ExceptHookArgs) -> None:

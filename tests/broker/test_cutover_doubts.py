@@ -176,8 +176,8 @@ def test_groups_after_a_promotion_by_another_command(case: Case) -> None:
 def test_topic_that_is_resumed_during_a_switchover(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A topic was released when the switchover began, and is resumed while it runs. The switchover
-    has not fenced this topic and does not wait for its copy.
+    """A topic that was released before the switchover is resumed after the drain. It was neither
+    fenced nor drained, so the switchover fails and promotes nothing.
     """
     pair, other = case.pair, f"{case.pair.topic}-other"
     text = pair.config.read_text()

@@ -426,8 +426,8 @@ def test_gate_copy_is_closed_without_a_current_row(case: Case) -> None:
 
 
 def test_switchover_keeps_names_under_both_policies(case: Case) -> None:
-    """A switchover opens all gates, keeps the names of topics, and runs the hook. A repeated run
-    moves no group.
+    """All gates of a switchover are open under both policies. Topics keep their names, and the hook
+    runs. A second run changes no group's offset.
     """
     pair, flag = case.pair, case.pair.config.parent / "over"
     with case.ready():

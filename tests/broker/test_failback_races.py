@@ -232,9 +232,9 @@ def test_a_demotion_and_a_replay_detect_each_other(
 
 
 def test_a_demotion_that_dies_after_its_row(case: Case) -> None:
-    """A replay was announced but has appended nothing, so a demotion is refused until `failback
-    abort`. A demotion that then dies directly after it has written its row has taken effect: the
-    copy continues.
+    """A replay was announced but has appended nothing. A demotion is refused until `failback abort`
+    has undone the replay. The next demotion is killed directly after it has written its row. It has
+    taken effect, so the copy continues.
     """
     produce(case.pair.a, case.pair.topic, numbered(20, 30))
     case.fail_over(new_owners=0)

@@ -25,8 +25,8 @@ def test_group_skips_nothing_in_a_topic_that_was_recreated(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path, by_others: bool
 ) -> None:
     """Kafka deletes a topic's group offsets with the topic. The new topic begins at the source's
-    current start, so an offset that was translated for the old topic would be a later record there,
-    and the group would skip records.
+    current start. An offset that was translated for the old topic would be that of a later
+    record, so the group would skip records.
     """
     pair = Pair(tmp_path, source_cluster, target_cluster, both_ways=False)
     create_topic(pair.a, pair.topic)

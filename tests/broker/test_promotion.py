@@ -213,8 +213,9 @@ def test_promotion_between_a_check_and_the_claim_is_detected_before_anything_run
 def test_a_claim_that_finds_a_promotion_does_not_end_a_killed_generation(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process was killed, so its lanes may still write. A claim that finds a promotion ends
-    itself, but not the killed process's generation: the promotion must wait for these lanes.
+    """A process was killed, so its lanes may still write. The next process claims a generation,
+    finds the promotion, and stops (`Fenced`). It must not record that the lanes have ended,
+    because the promotion has to wait for the lanes of the killed process.
     """
     real = FlowClaims.claim
 

@@ -120,8 +120,9 @@ def test_a_batch_runs_over_spark_connect_and_a_mirror_needs_more(
 def test_a_copy_over_spark_connect(
     source_cluster: LocalCluster, target_cluster: LocalCluster, topic: str, tmp_path: Path
 ) -> None:
-    """A batch that reads a mirrored topic can be joined with its source. A stream reads the same
-    source positions, while it runs and after a restart.
+    """Over Spark Connect, a DataFrame of a mirrored topic can be joined with one of the source
+    topic by `_upstream`. A streaming query returns the same `_upstream` offsets, while it runs and
+    after a restart.
     """
     with Rig(source_cluster, target_cluster, tmp_path) as rig:
         rig.topic = topic

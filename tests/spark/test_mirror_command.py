@@ -131,9 +131,9 @@ def test_killed_driver_leaves_nothing_running_and_its_successor_continues(
 def test_killed_jvm_ends_the_process_to_be_started_again(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
-    """Spark's JVM is killed. The mirror must end so that its supervisor restarts it, because it
-    would lead but could never start lanes. Before that, Spark's page is served on this machine if
-    the user has enabled it.
+    """If Spark's JVM is killed, the mirror exits with 1, so that its supervisor restarts it.
+    Otherwise it would remain the leader without lanes. The test also checks that an enabled Spark
+    UI listens only on 127.0.0.1.
     """
     create_topic(source_cluster, fresh_topic, partitions=PARTITIONS)
     produce(source_cluster, fresh_topic, orders(100))

@@ -118,8 +118,7 @@ class PortTicket:
     """Admits every connection that has the ticket of a lane's port, any number of times.
 
     Spark starts and ends workers as needed, so a ticket is valid for any number of connections. A
-    ticket gives access to no cluster, only to the ranges of one lane, which users' code gets
-    anyway.
+    ticket gives access to no cluster, only to the ranges of one lane, which user code gets anyway.
     """
 
     def __init__(self) -> None:

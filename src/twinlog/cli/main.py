@@ -174,8 +174,8 @@ def _run(arguments: Sequence[str], answer: Envelope) -> int:
 
 
 def _exit_code(error: BaseException, answer: Envelope) -> int:
-    """Report an error and return its exit code. The report is one line, with a traceback if the
-    error is a bug of Twinlog or the log level is DEBUG.
+    """Report an error and return its exit code. The report is one line, or one per error in a
+    configuration. A traceback follows if the error is a bug of Twinlog or the log level is DEBUG.
     """
     match error:
         case click.exceptions.Exit():

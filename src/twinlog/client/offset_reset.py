@@ -199,9 +199,9 @@ class OffsetReset:
         matches: Callable[[str], bool] = lambda _: True,
     ) -> list[GroupReset]:
         """Return a plan for each group. If `topics` is given, all partitions of these topics are
-        reset. Otherwise, all partitions are reset for which the group has offsets and whose topic
-        `matches`. Raises FlowError or ClusterError if a topic of `topics` is missing, or the
-        cluster does not respond.
+        reset. Otherwise, all partitions are reset for which the group has offsets, and whose topic
+        `matches` accepts. Raises FlowError or ClusterError if a topic of `topics` is missing, or
+        the cluster does not respond.
         """
         listed_groups = list_groups(self._coordinators)
         named_topics = self._partitions(topics)

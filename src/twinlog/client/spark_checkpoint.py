@@ -289,7 +289,9 @@ class MovedMarks:
 
 
 def move_marks(translation: FlowTranslation, query: str, *, reverse: bool) -> MovedMarks:
-    """Move the query's marks, if there are any.
+    """Move the query's commit marks (`cluster.groups.commit_mark`) to the flow's other cluster.
+
+    A query has marks only if it writes with `format("twinlog")`.
 
     `query` is Spark's id of the query. `reverse`: move from the target to the source.
     """

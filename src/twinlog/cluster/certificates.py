@@ -107,7 +107,7 @@ def certificate_ends(clusters: Iterable[ClusterSettings]) -> tuple[CertificateEn
 def urgent(
     ends: Iterable[CertificateEnd], now_s: float | None = None
 ) -> tuple[tuple[Ending, CertificateEnd], ...]:
-    """Return certificates that expire soon or have expired. `now_s`: Unix time (default: now)."""
+    """Return certificates that expire soon or have expired. `now_s`: Unix time (None: now)."""
     at = time.time() if now_s is None else now_s
     judged = ((end.ending(at), end) for end in ends)
     return tuple(pair for pair in judged if pair[0] is not Ending.FAR)

@@ -238,8 +238,8 @@ class ClusterClient:
         minimum: int | None = None,
     ) -> tuple[bytes, Any]:
         """Send a request like `attempt`, for periodic queries whose response rarely changes.
-        Returns the response's digest and the decoded response, or None if the digest is
-        `known_digest`.
+        Returns the response's digest, and the decoded response (None if the digest is
+        `known_digest`).
         """
         with self._connection_for(node, None) as (connection, most_s, silent_s):
             connection.begin(request, maximum=maximum, minimum=minimum)

@@ -123,7 +123,7 @@ def read_raw(path: Path, secrets: Path | None = None) -> RawConfig:
 
 
 def _read(path: Path, secrets: Path | None) -> RawConfig:
-    """Return the file's settings. A connector's settings are not converted to a flow yet."""
+    """Return the file's settings. Settings of connectors are only in `connectors`, unconverted."""
     data = read_bytes(path, "an mm2.properties file or a KafkaMirrorMaker2 resource")
     text = decode(data)
     if is_resource(path, text):

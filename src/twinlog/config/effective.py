@@ -41,7 +41,7 @@ lanes use `buffer.memory`.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effective:
-    """An effective value. `setting`: its line, or None if several other flows define it."""
+    """An effective value. `setting`: its line, or None if lines of other flows define it."""
 
     value: str
     setting: Setting | None

@@ -88,7 +88,7 @@ def find_dead_letters(
 
     Records above the high watermark count as well, because the response to them may be lost. They
     cannot be read, so the function waits until there are none. Raises TwinlogError if that takes
-    too long.
+    too long, or if the topic cannot be read.
     """
     topic_id = client.metadata([home.topic]).topics[home.topic].topic_id
     end = or_raise(log_ends(client, [home])[home])

@@ -118,7 +118,7 @@ class LanePartition:
     reported: PartitionProgress | None = None
     """The last progress reported to the driver."""
     lost: tuple[tuple[int, int], ...] = ()
-    """Upstream ranges below the start point that the source deleted; cleared once reported."""
+    """Ranges that the source deleted uncopied before the start point; cleared once reported."""
 
     @property
     def take(self) -> TakePartition:

@@ -35,8 +35,8 @@ more round trip, not one more wait per batch.
 - *The lane dies after the round, before the batches*: the map announces records that do not exist.
   The next start resumes at the end of the target's log, and its first row voids these
   announcements.
-- *The connection breaks*: the rows in flight are written again, in new chunks. If the lost row
-  arrives as well, it has the same runs.
+- *The connection breaks*: all runs that are not durable are written again, in new chunks. If the
+  lost row arrives as well, it has the same runs.
 - *The map's partition has no leader, or too few in-sync replicas*: the round is retried with
   growing pauses (0.05 to 5 s). After 5 s, copies that wait for the round are given back
   (`MAP_UNWRITABLE`), so that the problem is visible and the driver retries.

@@ -145,7 +145,7 @@ class HandOver(Struct, frozen=True, kw_only=True):
 
 
 class Take(Message, frozen=True, kw_only=True):
-    """Tells the lane to start copying these partitions."""
+    """The driver's command to start copying these partitions."""
 
     partitions: tuple[TakePartition, ...]
 
@@ -157,13 +157,13 @@ class Pace(Message, frozen=True, kw_only=True):
 
 
 class Release(Message, frozen=True, kw_only=True):
-    """Tells the lane to drain these partitions, and to report where each of them resumes."""
+    """The driver's command to drain these partitions, and to report where each of them resumes."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 class EndLane(Message, frozen=True, kw_only=True):
-    """Tells the lane to release all its partitions, and then to end."""
+    """The driver's command to release all partitions of the lane, and then to end the lane."""
 
 
 class Ready(Message, frozen=True, kw_only=True):

@@ -57,7 +57,7 @@ class PartitionPlan(PartitionPair):
     """Digest of the topic's transforms, in hex, or empty if its records are copied unchanged."""
     end: int = FOREVER
     is_new: bool = False
-    """Whether the source partition was created while this process ran the flow."""
+    """Whether the partition was created after the first survey of topics (`survey.newcomers`)."""
     had_row: bool = False
     """Whether the state topic says that the offset map once had a row of this copy
     (`mirror.state.copies`).

@@ -62,7 +62,7 @@ class LogView(Protocol):
     def begins(
         self, starts: Mapping[TopicPartition, StartAt], *, isolation: Isolation
     ) -> Mapping[TopicPartition, int]:
-        """Resolve starts by ListOffsets. If all records are older, the offset is the log's end."""
+        """Resolve starts by ListOffsets. A time after all records is resolved to the log's end."""
 
     def read(
         self, offsets: Mapping[TopicPartition, int], *, size: int = READ_BYTES

@@ -95,7 +95,7 @@ class StartPoint:
     """Number of last target records found equal at the source, or -1 if none was compared."""
     jumps: tuple[Run, ...] = ()
     """Runs before `ordinal` that correct the map, because other clients wrote between the records,
-    or because another lane wrote before this flow's announced batch.
+    or because another lane's batch was appended instead of the announced one.
     """
     undecided: tuple[int, int] | None = None
     """Target offsets [first, next) for which the map was wrong, and whose records were not found at

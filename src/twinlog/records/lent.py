@@ -66,7 +66,7 @@ class RangePart(RangeBounds, frozen=True, kw_only=True):
     answers: bool = True
     """False for a trial, whose result is not sent to the lane."""
     failure: RangeFailure | None = None
-    """The failure of the record at which the part ends, or None."""
+    """The failure at the offset at which the part ends, or None."""
     quarantined: tuple[RangeFailure, ...] = ()
     """Records that are left out because they go to the dead-letter topic, with their failures."""
     is_cut: bool = False

@@ -209,7 +209,7 @@ def _bound(
     options: Mapping[str, str], names: tuple[str, str, str], *, needs_match: bool
 ) -> Bound | None:
     """Return the bound of the first option in `names` that is given, in Spark's order: a time,
-    times by partition, offsets.
+    times by partition, offsets. None if none of them is given.
     """
     at, by_partition, offsets = names
     if at in options:

@@ -222,7 +222,7 @@ class RangeEncoder:
         self._now_ms = now_ms
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Append rows. Raises ClusterError (ROW_INVALID) if they do not follow the rows before."""
+        """Add rows after those of earlier calls. Raises ClusterError (ROW_INVALID)."""
         if not rows.num_rows:
             return
         columns: dict[str, Any] = dict(zip(rows.schema.names, rows.columns, strict=True))

@@ -48,7 +48,7 @@ def default_folder(environment: Mapping[str, str]) -> Path:
 
 
 def up(names: Sequence[str], brokers: int = 1, folder: Path | None = None) -> list[SandboxCluster]:
-    """Start clusters by name. Running ones are not changed, stopped ones have their data again."""
+    """Start clusters by name. Running ones are not changed, stopped ones keep their data."""
     for name in names:
         if not _NAME.fullmatch(name):
             raise UsageError(

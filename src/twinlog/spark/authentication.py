@@ -48,8 +48,8 @@ def security_settings(
 ) -> dict[str, str]:
     """Return Spark's security settings. `configured`: the settings in Spark's own files.
 
-    For a standalone cluster without a secret, `may_be_open` disables authentication. Otherwise
-    ConfigError is raised.
+    If neither Spark nor the operator provides a secret, authentication is disabled with
+    `may_be_open`, and ConfigError is raised without it.
     """
     if is_local(master):
         return {**AUTHENTICATED, **PINNED}

@@ -18,8 +18,8 @@ from twinlog.spark.options import is_local, local_slots
 log = logging.getLogger(__name__)
 
 TASK_FAILURES: Final = 1000
-"""Number of failures of a task after which its job fails. With a lower number, a worker that is
-killed repeatedly would fail every lane of its lease.
+"""Number of failures of a task after which its job fails. With a low number, one killed worker
+would fail every lane of its lease.
 """
 
 CORES_MAX: Final = "spark.cores.max"

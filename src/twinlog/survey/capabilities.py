@@ -15,10 +15,10 @@ given only if the responses confirm the behaviour.
 | DescribeProducers lists the producer ID              | every partition is unprotected       |
 | the end of the leader epoch is the log end           | records above the HW are overlooked  |
 
-A flow is `at least once` if one of the first three rows is missing, or if the probe is not
+A flow is `at least once` if the target lacks one of the first three rows, or if the probe is not
 permitted: after a lost response, the copy cannot find out whether its batch was appended, so the
-batch may be appended twice. If one of the other rows is missing, the guarantee is `exact while
-known`, because it holds as long as the target remembers the producer ID.
+batch may be appended twice. If the target lacks one of the other rows, the guarantee is `exact
+while known`, because it is valid as long as the target remembers the producer ID.
 
 Two kinds of brokers accept only sequence 0 from a new producer for some time, which does not count
 as a lack of the first row (ADR 38):
@@ -94,7 +94,7 @@ UNTRIED: Final = Capabilities(
 
 def ensure_probe_topic(client: ClusterClient, replication_factor: int) -> None:
     """Create the scratch topic if it does not exist. It keeps a few small records for an hour."""
-    if client.metadata([PROBE_TOPIC]).topics[PROBE_TOPIC].error:  # else CREATE is not needed
+    if client.metadata([PROBE_TOPIC]).topics[PROBE_TOPIC].error:  # only then is CREATE needed
         create_topic(
             client,
             PROBE_TOPIC,

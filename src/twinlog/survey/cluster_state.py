@@ -89,7 +89,9 @@ class ClusterState:
 
 
 def cluster_state(client: ClusterClient) -> ClusterState:
-    """Read the state of a cluster. The result is empty without a readable state topic."""
+    """Read the state of a cluster. Without a readable state topic, the result has no claims or
+    rows, and `unread` has the error if reading is denied.
+    """
     seen = client.metadata([STATE_TOPIC])
     cluster_id = seen.cluster_id or ""
     topic = seen.topics[STATE_TOPIC]

@@ -253,9 +253,9 @@ def discover(
     """Read both clusters, and create or grow remote topics unless `create` is False.
 
     `guard` first decides which topics would come back in a loop, or be copied twice.
-    `lanes_are_us`: True if lanes connect to the target as the same user as `target`. Topics that
-    lanes could not resume are then problems, because without READ a copy can begin, but never be
-    resumed.
+    `lanes_are_us`: True if lanes connect to the target as the same user as `target`. Topics for
+    which the user lacks one of NEEDED are then problems, because without READ a copy can begin, but
+    never be resumed.
     """
     all_topics = source.metadata(None)
     topics = selected_topics(flow, all_topics)
@@ -325,7 +325,7 @@ def replication_refused(flow: FlowConfig, live: int, count: int) -> ClusterError
 
 
 def name_too_long_error(flow: FlowConfig, topic: str, remote: str) -> PartitionError | None:
-    """Return the error for a topic whose remote name exceeds Kafka's maximum length."""
+    """Return the error if a topic's remote name exceeds Kafka's maximum length, else None."""
     if len(remote) <= LONGEST_NAME:
         return None
     return PartitionError(

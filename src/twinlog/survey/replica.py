@@ -87,7 +87,9 @@ from twinlog.wire.record_batch import BatchHeader
 
 
 class Certainty(StrEnum):
-    """Certainty of a copy's end. AT_LEAST: the copy may end later. UNKNOWN: no claim."""
+    """EXACT: the copy ends at a given offset. AT_LEAST: at this offset or later. UNKNOWN: no
+    claim.
+    """
 
     EXACT = "exact"
     AT_LEAST = "at_least"
@@ -428,7 +430,9 @@ def by_branches(key: PartitionKey, maps: Mapping[PartitionKey, PartitionMap]) ->
 
 
 def _newest(pair: PartitionPair, maps: Maps, targets: int | None) -> PartitionMap | None:
-    """Return the pair's map, or else the newest map of another source topic into this target."""
+    """Return the pair's map, or else the newest map of another source topic into this target, or
+    None if there is none.
+    """
     if targets == 0 and (partition_map := maps.get(pair.map_key)) is not None:
         return partition_map  # the usual case, fast because a status needs it for each partition
     keys = maps.keys_to(pair.target_topic_id, pair.source.partition)

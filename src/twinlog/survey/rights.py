@@ -30,7 +30,9 @@ def visible_topics(
 
 
 def may(metadata: ClusterMetadata, topic: str, right: Operation) -> bool:
-    """Return False if the topic is hidden or the right is denied. Old brokers report no rights."""
+    """Return False if the topic is missing or hidden, or if brokers deny the right. Older brokers
+    report no rights, so the result is True.
+    """
     described = metadata.topics.get(topic)
     if described is None or described.error:
         return False

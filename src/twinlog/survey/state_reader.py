@@ -53,7 +53,9 @@ FOLLOWS_WITHIN_S: Final = 0.5
 UNNAMED_S: Final = 60.0
 """Seconds after which flows that only follow a topic without an ID read all its rows again."""
 UNUSED_S: Final = 3600.0
-"""Seconds without a reading after which a log is dropped, when another log is added."""
+"""Cached state logs that were not read for this many seconds are dropped. This is checked only when
+another log is added.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +92,7 @@ class _LogBounds(NamedTuple):
 class StateLog:
     """The state topic of one cluster, shared by all clients of the same user in any thread.
 
-    If the rows in memory are up to date, a caller does not wait for other threads.
+    Only one thread reads at a time. `at_hand` returns rows in memory without waiting.
     """
 
     def __init__(self) -> None:
@@ -220,7 +222,7 @@ def state_rows_if_any(target: ClusterClient) -> StateRows:
 
 
 def has_state(target: ClusterClient, *, within_s: float) -> bool:
-    """Return True if the state topic is readable. Problems with it are reported elsewhere."""
+    """Return True if the state topic is visible. Problems with it are reported elsewhere."""
     topic = target.metadata([STATE_TOPIC], timeout_s=within_s).topics.get(STATE_TOPIC)
     return topic is not None and not topic.error
 

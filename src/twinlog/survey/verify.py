@@ -106,7 +106,7 @@ class VerifiedLog:
             )
 
     def _fetch(self, position: int) -> FetchedRecords | None:
-        """Return the records at a position. If they were deleted, raise `start` and return None."""
+        """Return the records at a position. If they were deleted, set `start` and return None."""
 
         def ask() -> FetchedRecords:
             answer = fetch_partition(
@@ -345,8 +345,9 @@ class _Partition:
         return runs, reach_at(runs, mark.ordinal, mark.downstream)
 
     def _begin(self, pairs: OffsetPairs, limit: int) -> tuple[int, int]:
-        """Return (source offset, target offset) from which both logs may be complete, and count
-        earlier gaps.
+        """Return the (source offset, target offset) at which the comparison begins: the first
+        record of this section that is in the map and that neither log has deleted. Count the
+        earlier records as gaps, by cause.
         """
         gaps, first = self._found.gaps, pairs.first
         source_log, target_log = self._source_log, self._target_log
@@ -400,7 +401,7 @@ class _Partition:
 
 
 def never_made(source: Range) -> Compared:
-    """Return the result for a missing target topic without a mirror: all records are missing."""
+    """Return the result for a missing topic if no mirror is running: all records are missing."""
     compared = Compared()
     compared.differs(DifferenceKind.MISSING, source, None, source.next - source.first, NO_TOPIC)
     return compared

@@ -3,8 +3,8 @@ values.
 
 The text of Spark's error contains a Python traceback or an error condition of Spark. Both may
 contain values of the record. So only names are used: the exception's class and its line in the
-code, or the name of Spark's error condition. Texts of `twinlog.transforms.rows.failure` are used
-unchanged, because they contain no values.
+code, or the name of Spark's error condition. Texts of `twinlog.transforms.rows.failure` contain no
+values, so they are returned, without the record that they name.
 """
 
 from __future__ import annotations

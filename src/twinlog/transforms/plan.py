@@ -62,6 +62,7 @@ class TransformPlan:
     """The result of the check of one transform."""
 
     columns: tuple[tuple[str, str], ...]
+    """Names and types of the columns that the transform returns."""
     is_deterministic: bool
     """False if the plan has rand(), uuid(), now() or a similar function, so that a repeated
     transform returns different records.

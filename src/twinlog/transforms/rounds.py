@@ -65,7 +65,7 @@ ROUND_S: Final = 1.0
 TASK_BYTES: Final = 128 << 10
 """Bytes of ranges per task. With fewer, another task would cost more than it saves."""
 TRIES: Final = 3
-"""Number of jobs for a range that fails although none of its records fails alone."""
+"""Number of attempts for a range that fails although none of its records fails alone."""
 UNLIMITED: Final = 1 << 18
 """Value of `most_offsets` if the transform is not slow."""
 SMALLER: Final = 64
@@ -126,11 +126,7 @@ class Rounds:
         context: Any = self.spark.sparkContext
         try:
             return bool(context._jsc.sc().isStopped())
-        except (
-            Py4JError,
-            OSError,
-            AttributeError,
-        ):  # no JVM, or no context
+        except (Py4JError, OSError, AttributeError):  # the JVM has ended, or there is no context
             return True
 
     def connect(self, ports: tuple[ChannelAddress, ...]) -> None:
@@ -140,9 +136,9 @@ class Rounds:
             self._plans.clear()
 
     def answer(self, parts: Sequence[RangePart]) -> None:
-        """Answer ranges, or only the first records of some if the transform is slow. If the port of
-        a lane fails, raises TwinlogError after the ranges of other lanes are answered. If Spark
-        fails, raises TwinlogError immediately.
+        """Answer ranges, or only the first records of some if the transform is slow. Raises
+        TwinlogError immediately if Spark has ended. After another error, such as that of a lane's
+        port, raises it when the ranges of other lanes are answered.
         """
         waiting = deque(parts)
         unreachable: TwinlogError | None = None
@@ -204,8 +200,9 @@ class Rounds:
             self.most_offsets = min(self.most_offsets * 2, UNLIMITED)
 
     def _answer_alone(self, part: RangePart, error: JobFailed | None = None) -> list[RangePart]:
-        """Answer a range, without the records on which the transform fails. If this takes too long,
-        returns a smaller part of the range to try later. `error`: why the job fails, if known.
+        """Answer a range without the records on which the transform fails, or up to the first of
+        them (`_stops`). If this takes too long, returns a smaller part of the range to try later.
+        `error`: why the job fails, if known.
         """
         original, tries, skipped = part, 0, list[RangeFailure]()
         while (error := error or self._fails([part])) is not None:

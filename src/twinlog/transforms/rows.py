@@ -77,7 +77,7 @@ def keep(condition: str) -> Transform:
 
 
 def drop(condition: str) -> Transform:
-    """Leave out records for which a SQL condition is true. If the condition is NULL, they stay.
+    """Leave out records for which a SQL condition is true. Records for which it is NULL stay.
 
     >>> people = drop(json_is("$.bot", "true"))
     """
@@ -99,7 +99,7 @@ def key_matches(pattern: str) -> str:
 
 
 def has_header(name: str, value: str | None = None) -> str:
-    """Return the condition that a record has the header `name` (with this value unless None).
+    """Return the condition that a record has the header `name`, with `value` unless it is None.
 
     >>> tests = keep(has_header("environment", "test"))
     """

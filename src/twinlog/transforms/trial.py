@@ -102,7 +102,7 @@ def try_flow(
     # queried before Spark starts, so that a wrong topic fails within a second
     bounds = bounds_of_topic(source, options)
     with local_session("twinlog transform try") as spark:
-        for config in configs:  # import them now, because creating UDFs needs a session
+        for config in configs:  # a module may create UDFs, which needs a session
             check_transform(spark, config)
         register(spark)
         return tried(load_chain(configs), last_records(spark, options, bounds, limit))

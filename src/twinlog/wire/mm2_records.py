@@ -114,7 +114,7 @@ class Checkpoint(Struct, frozen=True, kw_only=True, gc=False):
 
     @classmethod
     def all_in(cls, records: Iterable[Record]) -> Iterator[Checkpoint]:
-        """Yield all checkpoints. Other records are skipped, as by Java's readers."""
+        """Yield all checkpoints that can be decoded. Others are skipped, as by Java's readers."""
         for record in records:
             with suppress(CorruptData):
                 yield cls.decode(record.key, record.value)

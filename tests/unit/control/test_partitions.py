@@ -182,7 +182,8 @@ def test_where_a_lane_stopped_is_no_position_in_a_topic_created_since(*, at_sour
 @pytest.mark.parametrize("is_planned", [True, False])
 def test_a_recreated_topic_has_no_reported_position(*, is_planned: bool) -> None:
     """The source topic was re-created, so the position that the lane reported belongs to the
-    deleted topic. A group's offset would be in the middle of the new topic.
+    deleted topic. If it were used, group offsets would be translated to positions in the middle of
+    the new topic.
     """
     partition = a_partition()
     partition.taken = partition.plan

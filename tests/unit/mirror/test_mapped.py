@@ -47,8 +47,9 @@ def test_a_recreated_topic_is_another_copy(source: TopicId, target: TopicId) -> 
 
 
 def test_all_records_count_together_and_each_flow_has_its_own() -> None:
-    """A leader that lost the lead unnoticed writes an outdated note. The notes of a flow are
-    combined, so the outdated one does not replace a newer note. Notes of other flows do not count.
+    """A process that has lost the lead without noticing writes an older row, with fewer partitions.
+    Readers combine all rows of a flow, so a partition of a newer row is not lost. Rows of other
+    flows are ignored.
     """
     rows = [
         noting_rows("A->B", (ORDERS, COPY), {0, 4}),

@@ -173,9 +173,9 @@ def test_higher_offset_than_k_promises_is_extra_records() -> None:
 @pytest.mark.parametrize("alone", [True, False], ids=["own", "shared"])
 @pytest.mark.parametrize("distance", [-3, 7])
 def test_a_repeat_is_recognized_at_any_offset(*, alone: bool, distance: int) -> None:
-    """The response to a batch is that of a repeat. A lane that was given up has written these
-    sequences after foreign records, so the records in the log are not this lane's. The lane reports
-    OTHER_WRITER.
+    """The broker responds that a batch is a repeat, at an offset other than the expected one. An
+    earlier lane has written the same sequences at that offset. The copy reports OTHER_WRITER, and
+    does not count the records as acknowledged.
     """
     copy = a_copy(alone=alone)
     copy.on_fetched(fetched(batch(0, 5)), (), NOW)

@@ -106,7 +106,7 @@ def test_corrupt_batch_names_its_offsets_when_it_is_the_first() -> None:
 
 
 def test_corrupt_header_that_reaches_too_far_is_bounded_by_the_next_batch() -> None:
-    """The offset delta in a corrupt batch's header is the wrong field, so the batch seems to reach
+    """The offset delta in a batch's header is corrupt, so the batch seems to reach
     too far. The base offset of the next batch bounds the range to skip.
     """
     wrong = bytearray(batch(5, 5))

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 # each key with its line and its meaning.
 
 KEY_WIDTH: Final = 36
-"""Width from which on keys are broken into several lines, so that the message has enough space."""
+"""Maximum width of a key. Longer keys are broken into several lines, to leave room for messages."""
 
 
 def names_lines(error: ConfigError) -> bool:
@@ -189,7 +189,9 @@ COLUMNS: Final = (
     Column("configs", "left", 1),
 )
 NAME_WIDTH: Final = 80
-"""Maximum width of a topic name, because a name of 249 characters would widen all rows."""
+"""Maximum width of a topic name, because a name of 249 characters would widen all rows. --format
+json has whole names.
+"""
 
 
 @click.command("check", cls=SpreadClusters)

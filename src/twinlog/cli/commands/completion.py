@@ -68,7 +68,7 @@ SHELLS: Final[Mapping[str, type[ShellComplete]]] = {
 
 
 def answer_shell(root: click.Command, question: str) -> int:
-    """Print the candidates for the typed line. Return 1 if the request is unknown, else 0."""
+    """Print the candidates for the line. Return 1 if the shell or request is unknown, else 0."""
     shell, _, what = question.partition("_")
     if shell not in SHELLS or what != "complete":
         return 1

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 GROUPS_SHOWN: Final = 100
 NUMBERS: Final = ("partitions", "partition", "offset", "lag", "at", "exact")
 OFFSETS_SHOWN: Final = 50
-"""Maximum number of offsets up to which each is shown in a row. --format json has all."""
+"""Maximum number of offsets for which each is shown. If there are more, only --format json has
+them.
+"""
 
 
 @click.group("groups", cls=CommandGroup)

@@ -194,8 +194,8 @@ def exit_code(mirrors: Iterable[RunningMirror], now_ms: int) -> int:
 
 
 def _has_problem(flow: FlowStatus) -> bool:
-    """Return True if a flow has a problem, or is not running although records may wait or although
-    nobody stopped it.
+    """Return True if a flow has a problem, or is not running although records may wait or its last
+    process was not shut down cleanly.
     """
     is_idle = flow.state is FlowState.NOT_RUNNING
     if flow.source_problem:

@@ -83,7 +83,7 @@ def steer(  # noqa: PLR0913 (options of commands)
     question: str = "",
     yes: bool = True,
 ) -> Answer:
-    """Write the intents that `ask` returns for each chosen flow, and return the command's answer.
+    """Write the changes that `ask` returns for each chosen flow, and return the command's answer.
     All flows are queried before anything is written, so a failed query changes nothing.
 
     `nothing`: the error if no flow has anything to change (exit code 2). `question`: the question

@@ -171,8 +171,8 @@ def compared(verified: VerifiedFlow) -> str:
 
 
 def explained_gaps(verified: VerifiedFlow) -> Iterator[str]:
-    """Yield a line for each difference that is no error: explained gaps, records that the mirror
-    will still copy, and groups that would read records again.
+    """Yield lines about differences that are no errors: explained gaps, records that the mirror
+    will still copy, and offsets of groups that are too low or not set on the target.
     """
     from twinlog.mirror.verify.difference import GapCause
 

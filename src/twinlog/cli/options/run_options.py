@@ -155,7 +155,9 @@ def _by_commas(_ctx: click.Context, _parameter: click.Parameter, value: str | No
 
 
 def secrets_folder(context: click.Context | None = None) -> Path | None:
-    """Return the folder given by --secrets, or None if it is not given."""
+    """Return the folder given by --secrets. If it is not given, return None, or UNREAD after
+    `leave_secrets_unread`. `context`: by default that of the running command.
+    """
     folder: Path | None = (context or click.get_current_context()).meta.get(_SECRETS)
     return folder
 

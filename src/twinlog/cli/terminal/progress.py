@@ -210,7 +210,7 @@ def log_lines_above() -> Iterator[None]:
 
 
 class EventLines:
-    """Writes a line when a flow has a new topic, and when this process starts to lead a flow."""
+    """Writes a line when a flow has a new topic, and when this process takes over from a leader."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
@@ -269,7 +269,7 @@ class _LoggedState:
 
 
 class StateLines:
-    """Writes a line when a flow's problem begins, and when the flow is well again."""
+    """Writes a line when a flow enters an unusual state like DEGRADED, and when it runs again."""
 
     def __init__(
         self,

@@ -124,7 +124,7 @@ class Column:
     name: str
     justify: Literal["left", "right"]
     rank: int
-    """Columns with the highest rank are left out first. Rank 0 means that it is never left out."""
+    """Columns with the highest rank are left out first. Columns with rank 0 are never left out."""
 
 
 def fitted_table(

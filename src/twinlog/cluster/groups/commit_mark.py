@@ -49,7 +49,7 @@ class CommitMark:
 def read_mark(
     offsets: GroupOffsets, cluster_id: str | None
 ) -> tuple[CommitMark | None, list[TopicPartition]]:
-    """Return the newest valid mark, and the partitions whose offset is no valid mark."""
+    """Return the newest valid mark (or None), and the partitions whose offset is no valid mark."""
     marks = {tp: _rows(offset, cluster_id or "") for tp, offset in offsets.items()}
     rows = {tp: count for tp, count in marks.items() if count is not None}
     invalid = sorted(marks.keys() - rows.keys())

@@ -231,7 +231,7 @@ class GroupSides:
     groups: Mapping[str, Group]
     members: Mapping[str, tuple[Member, ...] | TwinlogError] = field(default_factory=dict)
     unseen: Mapping[str, TwinlogError] = field(default_factory=dict)
-    """Errors by group, for groups that the user is not permitted to describe and that may exist."""
+    """The error for each group that may exist, but that this user is not permitted to describe."""
 
     def of(self, name: str) -> GroupSide:
         group = self.groups.get(name)

@@ -47,7 +47,7 @@ FIND_ONE: Final = 3
 """The last version of FindCoordinator for a single group."""
 
 ANSWER_STEP_S: Final = 0.1
-"""Interval in seconds in which a delayed call checks if its result is still wanted."""
+"""Interval in seconds at which a delayed call checks if its result is still wanted."""
 
 LOOK_UP_EVERY_S: Final = 3.0
 

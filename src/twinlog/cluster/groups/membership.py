@@ -168,13 +168,17 @@ def describe_member(metadata: bytes) -> str:
 
 SESSION_TIMEOUT_MS: Final = 10_000
 HEARTBEAT_MS: Final = 3_000
-"""Heartbeat interval of a leader. At most a third of the session timeout, as Kafka recommends."""
+"""Heartbeat interval of a leader. At most a third of the session timeout, as Kafka recommends, so
+that two heartbeats may be lost.
+"""
 
 STANDBY_HEARTBEAT_S: Final = 1.0
 """Heartbeat interval of a standby. Short, because its next heartbeat shows that the leader died."""
 
 REBALANCE_TIMEOUT_MS: Final = 60_000
-"""Time for members to rejoin. Long, so that a slow rebalance never ends a membership."""
+"""Time for members to rejoin. It is longer than the session timeout, so that a slow rebalance never
+ends a membership.
+"""
 
 LEAVE_TIMEOUT_S: Final = 2.0
 WAIT_STEP_S: Final = 0.5

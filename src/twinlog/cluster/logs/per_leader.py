@@ -48,7 +48,9 @@ within 9 s (broker.session.timeout.ms) that a broker is dead, and then elects ne
 """
 
 SILENT_S: Final = 10.0
-"""How long a broker gets no request after a timeout, in seconds. A frozen one is then fenced."""
+"""How long a broker gets no request after a timeout, in seconds. A request waits as long. By then,
+the cluster itself has fenced a frozen broker.
+"""
 
 FORGET_S: Final = 600.0
 """Seconds without a query after which the client forgets that a partition had no leader."""

@@ -139,7 +139,9 @@ Read = Callable[[TopicPartition, int, int], FetchedRecords | TwinlogError]
 
 
 def batch_from(read: Read, tp: TopicPartition, offset: int, end: int) -> BatchHeader | None:
-    """Return the first batch that ends after `offset`, or None if it begins at or after `end`."""
+    """Return the batch that has `offset`, or else the next one. None if it begins at or after
+    `end`.
+    """
     if offset >= end:
         return None
     answer = or_raise(read(tp, offset, FIRST_BYTES))
@@ -149,7 +151,7 @@ def batch_from(read: Read, tp: TopicPartition, offset: int, end: int) -> BatchHe
 
 
 class _Reading:
-    """Fetches from one broker until each partition has records or an error."""
+    """Fetches from one broker until each partition has a result (perhaps empty) or an error."""
 
     def __init__(
         self,

@@ -272,8 +272,8 @@ class Connection:
 
         `if_silent` is called if the first response does not arrive within SILENT_S. It may raise an
         error with the reason. `user_timeout_ms` is TCP_USER_TIMEOUT: if sent data stays
-        unacknowledged for this long, the kernel drops the connection and its unsent data. With 0,
-        the system's default applies.
+        unacknowledged for this long, the kernel drops the connection and the data that it still
+        holds. With 0, the system's default applies.
         """
         if timeout_s is None:
             timeout_s = settings.request_timeout_ms / 1000

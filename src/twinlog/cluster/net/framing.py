@@ -37,6 +37,7 @@ class LateAnswer(TimeoutError):
 
     def why(self, timeout_s: float, silent_s: float, key: str) -> str:
         """Return text with the number of bytes that arrived, and the limit that ended the wait.
+
         `key` is the configuration key that sets `timeout_s`, or empty if none does.
         """
         arrived = f"{self.got:,} of {self.size:,} bytes arrived" if self.got else "no byte arrived"

@@ -36,7 +36,9 @@ from twinlog.errors import (
 log = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S: Final = 10.0
-"""Maximum time to connect, as socket.connection.setup.timeout.ms in Java, in seconds."""
+"""Maximum time to connect in seconds, as socket.connection.setup.timeout.ms in Java. A silent
+broker must not use up the time of a call.
+"""
 
 SESSION_MARGIN_S: Final = 5.0
 """A connection whose SASL session ends within this time is not used for another request."""

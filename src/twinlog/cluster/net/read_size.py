@@ -1,4 +1,4 @@
-"""The size of reads under a quota: the behavior of brokers, the hazards, and how the size is
+"""The size of reads under a quota: the behaviour of brokers, the hazards, and how the size is
 chosen.
 
 *What a broker does* (KIP-219). When a client has used more than its quota, averaged over about ten

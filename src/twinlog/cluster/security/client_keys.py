@@ -43,7 +43,7 @@ class ClientKeys:
         return (self._values.get(key) or "").strip() or None
 
     def raw(self, key: str) -> str | None:
-        """Return the value unchanged, for passwords, which may begin with blanks or be empty."""
+        """Return the value unchanged, or None. Passwords may begin with blanks, or be empty."""
         return self._values.get(key)
 
     def words(self, key: str) -> tuple[str, ...]:

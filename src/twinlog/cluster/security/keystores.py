@@ -331,7 +331,7 @@ def _load_pkcs12(data: bytes, password: str | None) -> PKCS12KeyAndCertificates:
         raise BrokenStore("it is neither a JKS nor a PKCS#12 file")
     try:
         with warnings.catch_warnings():
-            # older Java tools write BER; the library reads it, but logs a warning
+            # older Java tools write BER; the library reads it, but emits a warning
             warnings.simplefilter("ignore", UserWarning)
             if password is None:
                 return load_pkcs12(without_mac(data), None)

@@ -30,7 +30,9 @@ from twinlog.errors import ConfigError
 log = logging.getLogger(__name__)
 
 CHECK_EVERY_S: Final = 10.0
-"""Interval of checks, in seconds. A rejected connection is retried for three such intervals."""
+"""Interval of checks, in seconds. A rejected connection is retried for at least half a minute, so
+that three checks fit into this time.
+"""
 
 SETTLES_S: Final = 15.0
 """Time before an unusable file is reported. Longer than copying two files, and than one check."""

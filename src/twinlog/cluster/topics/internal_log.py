@@ -171,8 +171,10 @@ def read_to_end(
     end: int | None = None,
     timeout_s: float | None = None,
 ) -> Iterator[Record]:
-    """Yield the records from `from_offset`, or from the log start if it is later, up to, but not
-    including, `end`. With `end` None, yield up to the high watermark at the time of the first read.
+    """Yield the records from `from_offset`, or from the log start if it is later, to `end`. None
+    means the high watermark when reading begins.
+
+    Later records are not waited for, but are also yielded if the last response contains them.
     """
     tp = TopicPartition(topic, partition)
     position = from_offset

@@ -102,7 +102,7 @@ _SIDES = ("source", "target")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyEffect:
     """Whether a key has an effect. `known`: Twinlog or MirrorMaker 2 reads the key. `dead`: the key
-    exists, but has no effect in this place.
+    exists, but has no effect with its prefix, or in Twinlog at all.
     """
 
     known: bool = False
@@ -141,7 +141,7 @@ def judge_general(name: str) -> KeyEffect:
     if name in OWN_PROCESS_NAMES:
         return _KNOWN
     if name in CONNECTOR_NAMES | OWN_FLOW_NAMES | PROCESS_KEYS or is_connection_key(name):
-        # invented ssl.* names are refused, although is_connection_key accepts them
+        # invented ssl.* names are unknown keys, although is_connection_key accepts them
         return _judge_connection("", name)
     families = ("replication.policy", _OF_TRANSFORMS, *CONNECT_PREFIXES, *LISTENER_PREFIXES)
     if name.startswith((*families, *TOP_LEVEL_WORKER_PREFIXES)):

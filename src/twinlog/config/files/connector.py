@@ -191,7 +191,7 @@ def _alias(settings: Mapping[str, Setting], side: str) -> str:
 
 
 def _keys(setting: Setting, flow: Flow) -> Iterator[str]:
-    """Yield the key in an mm2.properties for a connector's key; none if it is not needed."""
+    """Yield the key in an mm2.properties for a connector's key, if such a key is needed."""
     side, _, rest = setting.key.partition(".cluster.")
     if side in _SIDES and rest:
         alias = flow.source if side == "source" else flow.target

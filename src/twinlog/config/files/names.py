@@ -23,7 +23,9 @@ _OF_CLIENTS: Final = frozenset(
 
 
 class Names:
-    """Maps keys of mm2.properties to the names in the file."""
+    """Replaces keys of mm2.properties in errors and warnings by the names that they have in the
+    user's file, which has another format.
+    """
 
     def __init__(self, mentioned: str, name: Callable[[str], str]) -> None:
         """`mentioned` matches the keys in a message; `name` returns the name of a key."""

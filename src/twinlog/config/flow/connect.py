@@ -152,7 +152,9 @@ class ConnectStep:
 
 
 def _text(text: str) -> str:
-    """Return a text as an expression of Spark SQL, in hex if Spark might replace `${x}` in it."""
+    """Return a text as an expression of Spark SQL. A text with special characters is written in
+    hex, because Spark replaces `${x}` even within quotes.
+    """
     if re.fullmatch(r"[\w. -]*", text, re.ASCII):
         return f"'{text}'"
     return f"CAST(X'{text.encode().hex()}' AS STRING)"

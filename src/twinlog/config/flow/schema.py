@@ -130,7 +130,7 @@ class NewTopicsConfig:
     replication_factor: int
     """Replication factor of new remote topics; -1 is the broker's default."""
     default_partitions: bool
-    """True if new topics get num.partitions of the target (twinlog.new.topic.partitions)."""
+    """True if new topics get the target's num.partitions (twinlog.new.topic.partitions=default)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +141,7 @@ class ConfigSyncConfig:
     """Topic configs that are not copied (config.properties.exclude)."""
     use_defaults_from: str
     keeps_retention: bool = False
-    """True if configs that shorten retention are not copied (twinlog.sync.retention)."""
+    """True if configs that shorten retention are not copied (twinlog.sync.retention=raise-only)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,8 +251,7 @@ class FlowConfig:
     beside: frozenset[Flow]
     """Flows that are permitted to copy the same topics (twinlog.beside)."""
     accept_source_loss: bool
-    """True to resume after records that the source deleted before the copy (twinlog.source.loss).
-    """
+    """True to resume after records that were deleted before their copy (twinlog.source.loss)."""
     rpo_seconds: int | None
     """Recovery point objective (twinlog.rpo.seconds), or None if not set."""
     rpo_enforced: bool

@@ -133,14 +133,15 @@ class TransformsConfig:
     def digest_of(self, topic: str) -> str:
         """Return a digest of a source topic's transforms, in hex, or an empty text if it has none.
 
-        The digest depends on functions, queries and order, but not on the code of the functions.
+        The digest depends on functions, queries, their order and `on_error`, but not on the code of
+        the functions.
         """
         chain = [(transform.function, transform.sql) for transform in self.of_topic(topic)]
         return _digest([self.on_error.value, chain]) if chain else ""
 
     @property
     def digest(self) -> str:
-        """Digest in hex of all transforms and their topic patterns, or empty without transforms."""
+        """Digest in hex of `on_error` and all transforms with their topics, empty without any."""
         chain = [
             (str(entry.topics), entry.function, entry.sql, *map(repr, entry.compares.routers))
             for entry in self.entries

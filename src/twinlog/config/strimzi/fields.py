@@ -25,7 +25,7 @@ class Use(StrEnum):
     NO_MEANING = "no effect"
     """Accepted, with one warning for all such fields: they configure Kubernetes or Connect."""
     REFUSED = "refused"
-    """An error, because without this field the copy would differ or could not connect."""
+    """An error: if the field were ignored, the copy would differ or could not connect."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -355,7 +355,7 @@ class SecurityReader:
         self._secrets = secrets
 
     def read(self, cluster: Mapping[str, Node]) -> Iterator[KeyValue]:
-        """Yield the security settings of a cluster, with no alias in keys; none for PLAINTEXT."""
+        """Yield a cluster's security settings, with no alias in keys. Yields none for PLAINTEXT."""
         tls, authentication = cluster.get("tls"), cluster.get("authentication")
         is_sasl = False
         if tls is not None:

@@ -227,8 +227,8 @@ class Adopter:
     _target_may_lack: set[str] = field(default_factory=set)
 
     def survey(self, plans: Sequence[PartitionPlan], maps: Maps) -> Adoption:
-        """Return the partitions to adopt. Raises AdoptionRefused if MirrorMaker 2 is running, or if
-        there are no positions of its connector.
+        """Return the partitions to adopt. Raises AdoptionRefused if MirrorMaker 2 is running, if
+        its offset storage topic does not exist, or if only other connectors have positions in it.
         """
         if not self.may_run:
             refuse_running(self.target, self.storage, self.flow)
@@ -360,10 +360,11 @@ class Adopter:
         positions: Positions,
         ends: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, PartitionError]:
-        """Wait for QUIET_S, and raise AdoptionRefused if MirrorMaker 2 has written in that time.
+        """Wait for QUIET_S. Raise AdoptionRefused if MirrorMaker 2 has written in that time, or if
+        a transaction is open in a target partition.
 
-        Return, by source partition, an error for each partition that Twinlog copied before and to
-        which another client writes now.
+        Partitions that Twinlog copied before, and whose committed position has not moved, do not
+        raise. They get an error instead, by source partition, because another client writes there.
         """
         strange: dict[TopicPartition, PartitionError] = {}
         targets = [plan.target for plan in due_plans]
@@ -571,8 +572,8 @@ class TakeOver:
     _has_judged: bool = False
 
     def survey(self, plans: Iterable[PartitionPlan]) -> Adoption:
-        """Return the partitions to adopt, writing nothing. Raises AdoptionRefused if none can be
-        adopted.
+        """Return the partitions to adopt, writing nothing. Raises AdoptionRefused as
+        `Adopter.survey` does.
         """
         if self.storage is None:
             return NOTHING

@@ -339,7 +339,7 @@ class _FlowCheck:
             )
 
     def foreign_data(self) -> None:
-        """Report remote partitions with records but no row in the offset map (default policy)."""
+        """Report partitions of prefixed remote topics with records but no row in the offset map."""
         if self._setup.is_identity:
             return
         targets = {

@@ -71,7 +71,7 @@ class LaneMemory:
 
     lanes: int
     lane_bytes: int
-    """Memory of one lane and its successor. On a Spark cluster, it is beside the heap."""
+    """Memory of one lane and its successor. On a Spark cluster, it is beside an executor's heap."""
     process_bytes: int
     """Memory of driver and JVM."""
     transforms_bytes: int = 0

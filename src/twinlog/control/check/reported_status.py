@@ -276,8 +276,9 @@ def current_status(
 def current_set_up(
     failed: PublishedStatus | None, history: FlowHistory | None, run: LastRun, now_ms: int
 ) -> PublishedStatus | None:
-    """Return the row of a process that fails to set up the flow, or None if another process may be
-    running the flow. Call this only if `current_status` is None. `run`: how the flow last ran.
+    """Return the row of a process that fails to set up the flow, or None if the row is outdated or
+    another process may run the flow. Call this only if `current_status` is None. `run`: how the
+    flow last ran.
     """
     if failed is None or not _is_fresh(failed, now_ms):
         return None

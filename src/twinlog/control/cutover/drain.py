@@ -193,7 +193,7 @@ class Drain:
     def wait(self, say: Say, *, within_s: float) -> None:
         """Wait until each copy is complete. Raises FlowError (NOT_DRAINED) with the missing records
         and the reason, if no mirror leads or `within_s` has passed. Raises FlowError
-        (SOURCE_TRUNCATED) if the source deleted records before they were copied.
+        (SOURCE_TRUNCATED) if the source deleted, or may have deleted, uncopied records.
         """
         began = last_said = last_led = whole_since = time.monotonic()
         while True:

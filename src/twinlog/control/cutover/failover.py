@@ -64,7 +64,7 @@ class FailoverPlan:
     notes: tuple[str, ...] = ()
     """Facts that operators need before clients move to the target."""
     groups_problem: str = ""
-    """Why `groups` might lack some groups; empty if all selected groups are known."""
+    """Why `groups` might lack some selected groups; empty if no reason is known."""
 
     @property
     def topics(self) -> list[str]:

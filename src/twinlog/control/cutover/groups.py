@@ -264,7 +264,7 @@ class CutoverGroups:
         ]
 
     def problem(self) -> str:
-        """Return why groups of a lost source may be missing from the plan; empty if none can be."""
+        """Return why groups of a lost source may be missing from the plan, or an empty text."""
         scope = self._scope
         topic = scope.policy.checkpoints_topic(scope.config.source_alias)
         if scope.source_problem is None or not scope.config.groups.include.entries:
@@ -295,7 +295,7 @@ class CutoverGroups:
         )
 
     def set(self, plans: Iterable[GroupPlan]) -> dict[str, str]:
-        """Set offsets that are behind the planned ones. Return why groups were rejected."""
+        """Set offsets that are behind the planned ones. Return a reason for each rejected group."""
         wanted: dict[str, GroupOffsets] = {plan.group: plan.to_set for plan in plans if plan.to_set}
         refused: dict[str, str] = {}
         for group, answer in commit_offsets(self._target_groups, wanted).items():
@@ -477,7 +477,8 @@ def _on_source_alone(
 ) -> dict[tuple[TopicPartition, int], str]:
     """Return the offsets from which a group would miss records on the target, with the reason. Only
     the source has these records: they were never copied, or the target has deleted them. If the
-    source is lost, every offset before the copy counts, because the source's records are unknown.
+    source is lost, every offset before the target's first record is returned, because it is unknown
+    which records the source had.
     """
     out: dict[tuple[TopicPartition, int], str] = {}
     left = []

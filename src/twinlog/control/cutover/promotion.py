@@ -29,7 +29,9 @@ from twinlog.model import TopicPartition
 from twinlog.survey.ends import append_ends
 
 FOLLOWS_WITHIN_S: Final = 10.0
-"""Seconds in which a running leader applies a promotion: it reads the row, and its lanes drain."""
+"""Seconds in which a running leader applies a promotion: it reads the row within 2 s, and its lanes
+drain.
+"""
 ENDS_WITHIN_S: Final = 60.0
 POLL_S: Final = 0.2
 FENCED_STILL_S: Final = 4.0

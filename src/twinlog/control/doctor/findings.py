@@ -66,7 +66,9 @@ class ClusterView:
     """Partitions that the flow reads or writes and that have no leader."""
     under_min_isr: tuple[TopicPartition, ...] = ()
     quotas: tuple[Quota, ...] | None = ()
-    """Quotas that may apply to the flow's clients. None if this user must not query them."""
+    """Quotas that may apply to the flow's clients. None if this user must not query quotas, or the
+    brokers are too old.
+    """
 
     @property
     def round_trip_ms(self) -> float | None:
@@ -178,7 +180,9 @@ MUCH: Final = 0.2
 """Share of decoded or recompressed batches above which they cost more than all other batches."""
 
 FAR_MS: Final = 50.0
-"""Round trip from which on a cluster is reported as far. Round trips in one region are shorter."""
+"""Minimum round trip in ms of clusters that are reported as far. Round trips within one region are
+far shorter.
+"""
 
 
 def limited(observation: Observation) -> Iterator[Finding]:
@@ -493,7 +497,7 @@ def not_running(observation: Observation) -> Iterator[Finding]:
 
 
 def failed(observation: Observation) -> Iterator[Finding]:
-    """Report that the flow has failed or is degraded, with its own reason."""
+    """Report that the flow has failed, could not be queried or is degraded, with its own reason."""
     snapshot = observation.snapshot
     is_failed = snapshot.state is FlowState.FAILED
     is_unasked = snapshot.state is FlowState.UNKNOWN and bool(snapshot.code)

@@ -314,7 +314,7 @@ def _is_copied(scope: CutoverScope) -> bool:
     try:
         current: list[Copy] = copies(scope)
     except TwinlogError:
-        return False  # the remote topics do not exist yet
+        return False  # the drill's topics are still being created
     return bool(current) and all(copy.is_copied for copy in current)
 
 

@@ -61,7 +61,7 @@ USUAL: Final = frozenset(
     (
         *(PartitionState.PENDING, PartitionState.STARTING, PartitionState.COPYING),
         *(PartitionState.AT_END, PartitionState.DRAINING),
-        *NOT_MIRRORED,  # never published, because earlier releases cannot read all of these states
+        *NOT_MIRRORED,  # usual, because earlier releases cannot read all of these states
     )
 )
 

@@ -98,7 +98,8 @@ from twinlog.survey.replica import Maps
 # - A run dies before or while it writes the rows: the guard still rejects the flow (COPIED_BACK),
 #   because rows of B's state topic list the topics as copies of A's. The next run writes the rows
 #   of the map again.
-# - A run dies before it ends these rows of copies (`mirror.state.copies`): the same.
+# - A run dies before it marks the rows of copies on B (`mirror.state.copies`) as ended: the guard
+#   rejects the flow for the same reason, and the next run writes both again.
 # - A has grown since: the next run writes the mark and the last run of offsets again.
 # - A frozen run resumes while the flow back runs: the first cut of the flow back voids the rows of
 #   the frozen run (`mirror.map.offset_map`).
@@ -208,7 +209,7 @@ class Reverse:
 
     def prepare(self, divergences: Sequence[LogDivergence]) -> int:
         """Write the start offsets of the flow back, and permit it to copy. Return the number of
-        written offsets.
+        partitions whose offset was written.
 
         Does nothing under the default policy. Raises FlowError if a partition has no single start
         offset.

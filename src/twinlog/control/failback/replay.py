@@ -86,8 +86,8 @@ TRANSACTION_TIMEOUT_MS: Final = 30_000
 """Transaction timeout: the maximum delay of consumers of committed records after a run died."""
 MOST_RECORDS: Final = 1_000
 MOST_BYTES: Final = 500_000
-"""Maximum bytes per transaction: half of the default max.message.bytes of a topic. A larger record
-gets its own transaction.
+"""Maximum bytes of keys and values per transaction: half of the default max.message.bytes of a
+topic. A larger record gets its own transaction.
 """
 REPORTED_EVERY: Final = 100
 

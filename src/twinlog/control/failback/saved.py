@@ -115,7 +115,9 @@ class SavedTail:
             yield
 
     def files(self) -> list[SavedFile]:
-        """Read all files, compare them with the manifest, and sort them by partition and range."""
+        """Return all files, sorted by partition and range. Each is read and compared with the
+        manifest. Raises FlowError if a file is missing or has changed.
+        """
         on_read = {str(entry["file"]): entry for entry in self._manifest().get("files", ())}
         files = [self._read(path) for path in self._paths()]
         if missing := sorted(on_read.keys() - {file.name for file in files}):

@@ -26,7 +26,7 @@ def apply_intents(
     nothing: str = "",
     who: str = "",
 ) -> list[Change]:
-    """Write the intents that `ask` returns, and return them; with `dry_run`, only return them.
+    """Write the changes that `ask` returns, and return them; with `dry_run`, only return them.
     `nothing`: the text of the UsageError if no flow has anything to change. `who`: the author of
     the intents; if empty, the user of this process.
     """

@@ -187,7 +187,7 @@ class CheckpointDuty:
         self._translations.mark_applied(self._syncer.skipped)
         self._log_skipped()
         if self._translations.has_reverse and self._config.checkpoints_s is not None:
-            # record which offsets were set, so that the next process does not set them again
+            # record which offsets were set, so that the next process does not undo later changes
             self._write()
         self._shares.sync()
         self._log_skipped()
@@ -217,7 +217,7 @@ class CheckpointDuty:
             )
             self._written = None
         except TwinlogError:
-            self._written = None  # read the topic again, because a write may be lost
+            self._written = None  # read again: topic deleted, or last write lost
             raise
 
     def _announce(self, checkpoints: Sequence[Checkpoint]) -> None:

@@ -573,7 +573,9 @@ class Partition:
         return self.clock.monotonic() - self.left_at > shown_s
 
     def is_due(self, now: float) -> bool:
-        """Return True if the partition is wanted, has no lane, and its retry time has come."""
+        """Return True if the partition is wanted and not paused, has no lane, and its retry time
+        has come.
+        """
         waits = self.placement in (Placement.PENDING, Placement.FAILED) and not self.is_paused
         return self.is_wanted and waits and self.retry_at <= now
 

@@ -170,9 +170,10 @@ def transformed_as_before(
 ) -> list[Partition]:
     """Return the partitions that may start. Other partitions fail (TRANSFORMS_DIFFER).
 
-    A topic that was transformed is copied unchanged only if the file permits this (`removed`).
-    Otherwise a line may be lost, or this process may have another file than the previous one. In
-    that case, new topics do not start either, because the other file may have transforms for them.
+    A topic whose records were transformed is copied without a transform only if `removed` lists it.
+    If it is not listed, its transform may be missing by mistake, or this process may have the wrong
+    configuration file. So new topics without a transform do not start either, because the right
+    file may have one for them.
 
     `all_partitions`: all partitions of the flow. Topics are compared by name, because a transform
     also applies to a re-created topic.

@@ -89,7 +89,9 @@ class FlowClaims:
     quiet_at: float = -math.inf
     """Monotonic time from which no lane of a generation before `own_claim` can write."""
     _waits: tuple[int, float] = (-1, 0.0)
-    """The generation whose lanes must stop first, and the monotonic time until which to wait."""
+    """The generation whose lanes may still send records by the former settings, and the monotonic
+    time after which they have certainly stopped.
+    """
 
     @property
     def name(self) -> str:

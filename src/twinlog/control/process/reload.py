@@ -85,7 +85,9 @@ class Reloader:
             return b""
 
     def read(self) -> ReloadResult:
-        """Read the files. May block. Return the changes; after a TwinlogError, nothing changes."""
+        """Read the files, and return the changes. May block. If it raises TwinlogError, nothing has
+        changed.
+        """
         with reloading(os.environ):
             self._seen = self._digest()
             try:

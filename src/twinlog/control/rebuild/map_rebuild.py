@@ -356,7 +356,7 @@ class ClaimingSetup(FlowSetup):
         """Lead the flow and claim a generation, by the first steps of `FlowSetup.prepare`. Like
         these, the call may be interrupted and repeated. Raises NotLeader if another process leads.
 
-        `held`: IDs of the flow's target topics whose rows are lost if the map topic is.
+        `held`: IDs of the flow's target topics. If the map topic is lost, so are their rows.
         """
         with self._lock:
             ids, target = self._contact_clusters(once=True), self.clients.target

@@ -173,8 +173,8 @@ less than this share of the topic's retention.
 """
 
 NEAR_S: Final = 3600.0
-"""The limit instead of NEAR, in seconds, for topics without retention.ms, whose old records are
-deleted because of the log's size.
+"""The limit instead of NEAR, in seconds, for topics whose retention.ms is unlimited or unknown. The
+log start moves there because of the log's size.
 """
 
 

@@ -59,7 +59,7 @@ class RunState:
         self.untransformed = untransformed
         """Topics that are copied unchanged on purpose, although they were transformed."""
         self.is_stopping = False
-        self.wants_discovery = False  # True after a topic did not match its plan
+        self.wants_discovery = False  # True if topics must be read again before the next interval
         self.copying_since: float | None = None  # None while Spark is starting
         self.uses_one_lane = False  # whether the other lanes get no partitions (`lane_use`)
         self.intents = FlowIntents()  # operators' intents for the flow

@@ -43,7 +43,7 @@ class VerifyAnswer(StrEnum):
 
     @property
     def exit_code(self) -> int:
-
+        """Return the exit code of `twinlog verify`."""
         return {VerifyAnswer.IDENTICAL: 0, VerifyAnswer.DIFFERENT: 1, VerifyAnswer.UNKNOWN: 2}[self]
 
 

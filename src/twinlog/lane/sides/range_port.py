@@ -1,8 +1,7 @@
 """The port at which the application of the transforms takes ranges from a lane (`channel.lending`).
 
-**Problem.** The application runs code of users. It may be slow, answer twice, or die at any moment,
-and Spark may run its tasks again at any time. A lane must still get exactly one answer for each
-range.
+**Problem.** The application runs user code. It may be slow, answer twice, or die at any moment, and
+Spark may run its tasks again at any time. A lane must still get exactly one answer for each range.
 
     the application ends      its unanswered ranges are offered to the next one that subscribes
     a task hangs, or is lost  the range is offered again after OFFERED_AGAIN_S
@@ -12,7 +11,7 @@ range.
     a part of the answer      the lane offers the remaining records as another range
 
 Connections have a thread of their own (`ChannelServer`), so a large answer does not delay the loop.
-The ticket is valid for this port only. It gives access to ranges, which users' code gets anyway.
+The ticket is valid for this port only. It gives access to ranges, which user code gets anyway.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ from twinlog.wire.fetch import (
 )
 
 CONNECTIONS: Final = 8
-"""Number of further connections to one broker."""
+"""Number of connections to a broker in addition to the connection of its fetch session."""
 
 REQUESTS_EACH: Final = 2
 MOST_SECTIONS: Final = CONNECTIONS * REQUESTS_EACH
@@ -160,7 +160,8 @@ class SectionedRead:
         return fetched
 
     def pop_due(self, position: int) -> tuple[LogSection, FetchedPartition] | None:
-        """Remove and return the next section if it contains this position of the copy, else None.
+        """Remove and return the next section if it begins at or before this position of the copy
+        and its response is there, else return None.
 
         If the section begins after the position, a section for the rest between them is added.
         """

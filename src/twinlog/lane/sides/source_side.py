@@ -171,7 +171,7 @@ class SourceSide:
 
     @property
     def room_bytes(self) -> int:
-        """Unused bytes of the memory for records; negative if a response was larger."""
+        """Unused bytes of the memory for records; negative if a response exceeded the room."""
         used = sum(s.copy.queued_bytes for s in self.partitions.values())
         return self.memory_bytes - used - self._held_by_sections()
 
@@ -664,7 +664,7 @@ class SourceSide:
                 yield AskedPartition(tp, position, node, broker.throttled, is_bounded)
 
     def position_of(self, tp: TopicPartition) -> int:
-        """Return the offset from which the partition is read next, or -1 if it is unknown."""
+        """Return the offset from which the partition is read next, or -1 if it is not read here."""
         return self.partitions[tp].copy.intake.position if tp in self.partitions else -1
 
     def end_at(self, tp: TopicPartition, position: int, end: int) -> None:

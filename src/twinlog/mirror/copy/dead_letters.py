@@ -113,7 +113,9 @@ def dead_letter(
 
 
 def origin_of_letter(record: Record) -> tuple[LetterOrigin, int] | None:
-    """Return a dead letter's copy and source offset, or None if the record is no dead letter."""
+    """Return the partition copy that wrote a dead letter, and the failed record's source offset.
+    Return None if the record is no dead letter.
+    """
     # if headers have equal names, the last one counts, because Twinlog appends its headers
     said: Mapping[str, bytes | None] = dict(record.headers)
     try:

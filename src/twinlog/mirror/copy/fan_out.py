@@ -110,7 +110,7 @@ def is_record(run: Run) -> bool:
 
 def next_upstream(runs: Sequence[Run], ordinal: int) -> int | None:
     """Return the upstream offset at which a branch resumes if its next record has this ordinal, or
-    None if the map names neither that record nor the one before.
+    None if the map has no run with this ordinal and does not name the record before it.
     """
     record_at = {run.ordinal: run.upstream for run in runs if is_record(run)}
     if ordinal in record_at:

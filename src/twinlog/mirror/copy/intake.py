@@ -96,8 +96,8 @@ class OutBatch(Struct, kw_only=True):
     fingerprint: int | None
     max_timestamp: int
     oldest_timestamp: int
-    """Oldest known record timestamp, because another lane may send that record in a separate batch.
-    For a batch that passes unchanged, only the first record's timestamp and the maximum are known.
+    """Oldest known timestamp of records that another lane may send as a separate batch. For a batch
+    that passes unchanged, only the first record's timestamp and the maximum are known.
     """
     leader_epoch: int
     sent: int = 0

@@ -1,7 +1,7 @@
 """The exactly-once append: what a partition may send now, and what each Produce response means.
 
 **Problem.** A copy must append each record of the source once, in order, although lanes and
-connections die at any moment, and although a broker cannot be queried whether it has processed a
+connections die at any moment, and although no query shows whether a broker has processed a
 request. Kafka's idempotent producer solves this within the life of one producer. A copy needs it
 across lanes, processes and days.
 
@@ -105,7 +105,9 @@ next batch is sent alone.
 CLOCKS_MS: Final = 900_000
 """Maximum difference assumed between a broker's clock and the local clock."""
 FUTURE_MS: Final = 1_800_000
-"""Half the default of message.timestamp.after.max.ms, the limit for timestamps in the future."""
+"""Timestamps further in the future than this may be rejected. The value is half the default of
+message.timestamp.after.max.ms.
+"""
 
 
 class CopyState(StrEnum):
@@ -396,7 +398,7 @@ class PartitionCopy:
         if self.is_protected(oldest, now_ms):
             return self.pipeline
         # No batch must follow one that may be rejected, or one whose append must be confirmed
-        # first. In a shared topic, K moves, so it does not show that a batch is missing.
+        # first. If others also write to the topic, K moves and shows no missing batch.
         may_be_refused = self._is_picky or newest > now_ms + FUTURE_MS or not self.is_ours_alone
         if self._in_flight:
             may_be_refused |= self._rules.is_remembered_after(self._in_flight.newest, now_ms)

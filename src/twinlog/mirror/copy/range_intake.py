@@ -7,7 +7,7 @@
 
 A range has whole batches as they were fetched, because the transform decodes them anyway. Only
 message formats 0 and 1, and batches with a record to skip, are encoded again. An answer is checked
-before any of it is sent: the application of the transforms runs code of users.
+before any of it is sent: the application of the transforms runs user code.
 """
 
 from __future__ import annotations

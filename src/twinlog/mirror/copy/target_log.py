@@ -116,7 +116,9 @@ class OtherWriters:
     has_other_flow: bool
     """Whether another Twinlog flow writes to the partition, so that K changes all the time."""
     unknown: Span | None = None
-    """Offsets of foreign records whose writer is unknown. Until it is known, nothing is sent."""
+    """Target offsets between this flow's records whose writer is unknown, or None. Nothing is sent
+    until the writer is known.
+    """
     ordinal: int = -1
     """Ordinal of this flow's first record after the beginning of `unknown`."""
     passed: int = 0

@@ -219,7 +219,9 @@ class TransformedCopy(PartitionCopy):
         return self.dead_letters.are_on_target(stretch, answer, self.acked_upstream, now_ms)
 
     def check_dead_letters(self) -> None:
-        """If a dead letter was not written, stop the copy, so that the partition is given back."""
+        """Stop the copy with the error of its dead letters, if they have one. The lane then returns
+        the partition to the driver.
+        """
         if (letters := self.dead_letters) is not None:
             self.trouble = self.trouble or letters.trouble
             self.lost_answers |= letters.lost_answers
@@ -272,8 +274,8 @@ class TransformedCopy(PartitionCopy):
 
     def _clean(self, batch: OutBatch, base_offset: int, now_ms: int) -> None:
         super()._clean(batch, base_offset, now_ms)
-        # The mark moves with each response, because a start gets only the runs from the mark on if
-        # the map is large.
+        # The mark moves with each response. From a large map, a start gets only a part of the runs,
+        # but all runs from the mark on.
         self.tail.mark = Mark(self.acked_ordinal, self.acked_downstream)
 
     @property

@@ -210,7 +210,7 @@ def _batches(
 
 
 def pending(accepted: Sequence[Accepted], stretch: TailStretch, end: int) -> list[Accepted]:
-    """Return the acceptances that are not in the map yet, in falling order of offsets.
+    """Return the acceptances that may not be in the map yet, in falling order of offsets.
 
     If the log lost its end, some of these may be obsolete. Only a check of the log shows which.
     """

@@ -68,7 +68,7 @@ class MapTail:
     """Runs up to this ordinal are in the map topic. Batches that begin later runs wait."""
     dirty: bool = False
     writing: int = 0
-    """Number of rows of this partition that are in flight."""
+    """Number of rows of this tail that are in flight."""
     transform: str = ""
     """Digest of the transform of the open chunk and of all later chunks."""
     _unwritten: int = 0
@@ -93,11 +93,11 @@ class MapTail:
         transform: str = "",
         earlier: str = "",
     ) -> Self:
-        """Create the tail of a new term. Its first chunks contain `runs`, of which the last begins
-        at the position where the copy resumes.
+        """Create the tail of a new term. Its first chunks contain `runs` (see `first_runs`).
 
-        `earlier`: the transform of the runs before the position. If it differs from `transform`,
-        the position begins a new chunk, because all runs of a chunk have the same transform.
+        `earlier`: the transform of the runs before the last one. If it differs from `transform`,
+        the last run, which is then the position, begins a new chunk, because all runs of a chunk
+        have the same transform.
         """
         tail = cls(
             key=key,

@@ -374,7 +374,9 @@ class Follower:
 
 
 NEWEST_RUNS: Final = 99
-"""Number of newest runs at the end of every row, each with at least one record."""
+"""Number of the log's newest runs with which every row but the last ends. Each run has at least one
+record, so the tail check can compare 99 records after each row.
+"""
 RUNS_PER_ROW: Final = RUNS_PER_CHUNK - NEWEST_RUNS - 1
 OPEN: Final = "open"
 

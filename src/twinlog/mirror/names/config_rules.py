@@ -121,7 +121,7 @@ def unknown_names(configs: Mapping[str, str | None], target: Iterable[ConfigEntr
 
 
 def unknown_line(target: str, unknown: Iterable[Iterable[str]]) -> str:
-    """Return the log line about configs that the target's brokers lack, listed by topic."""
+    """Return the log line about configs that the target's brokers lack (`unknown`, by topic)."""
     names = sorted({name for some in unknown for name in some})
     return (
         f"brokers of {target} do not know these configs of source topics, so remote topics do not "

@@ -37,7 +37,7 @@ from twinlog.wire.records import fingerprint
 
 
 def raw_from(spans: Spans, ordinal: int) -> int:
-    """Return the lowest ordinal of the untransformed records directly before `ordinal`."""
+    """Return the end of the last transformed range that ends at or before `ordinal`, or 0."""
     return max((following for _, following in spans if following <= ordinal), default=0)
 
 

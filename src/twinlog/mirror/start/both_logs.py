@@ -1,6 +1,6 @@
 """Reads both logs of a partition for its start, within log ends that were read before. Also finds
-out whether a part of the source log has records that a reader sees, so neither markers nor aborted
-records.
+out whether a part of the source log has records that a reader sees. Markers and aborted records do
+not count as such.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ def tail_start(target_ends: LogEnds) -> int:
 
 
 def tail_source(runs: Sequence[Run], target_ends: LogEnds) -> int | None:
-    """Return the source offset at which the tail check begins to read, or None if there is no tail.
-    If records of the tail are missing, the check begins elsewhere.
+    """Return the source offset at which the tail check begins to read if no record of the tail is
+    missing. Returns None if the map has no run or the target's log has no offsets.
     """
     if not runs or target_ends.log_end <= target_ends.log_start:
         return None
@@ -248,7 +248,9 @@ class BothLogs:
         return out
 
     def around(self, offset: int, begin: int | None = None) -> NearRecords:
-        """Return source records around an offset: from `begin`, or NEIGHBOURHOOD offsets before."""
+        """Return source records around an offset, up to NEIGHBOURHOOD offsets after it. They begin
+        at `begin`, by default NEIGHBOURHOOD offsets before it.
+        """
         records, low, answers = self._records_before(offset, begin)
         records |= self.source_records(offset, offset + NEIGHBOURHOOD, answers)
         committed = self.isolation is Isolation.READ_COMMITTED

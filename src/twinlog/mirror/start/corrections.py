@@ -138,9 +138,9 @@ def pairs_in_order(
     """Return the target's last records with their upstream offsets, continuing after upstream
     offset `after`, or None if they do not follow from there.
 
-    A lane copies records in order. So each source record from `after` up to the target's last
-    record must be one of these target records. Target records that the source no longer has are
-    passed over.
+    A lane copies records in order and leaves none out. So each source record that follows `after`,
+    up to the target's last record, must be one of these target records. Target records that the
+    source no longer has are passed over.
     """
     pairs: list[tuple[Record, int]] = []
     left = iter(records)
@@ -197,7 +197,7 @@ class LostRuns:
         pairs = self._followed_back(low, least, (begin, upstream))
         oldest, oldest_upstream = pairs[-1]
         if self._mapped_upstream(oldest) == oldest_upstream:
-            low, least = oldest, oldest_upstream  # the map is right before this pair
+            low, least = oldest, oldest_upstream  # the map is correct below this pair
         runs = self._runs_of(low, pairs[::-1])
         gaps = (oldest_upstream - least) - (oldest - low)
         if gaps < 0:

@@ -227,8 +227,9 @@ class _Walk:
 
     def end(self, ordinal: int) -> OurEnd:
         """Return the result of the walk, if `ordinal` is the next one of this flow."""
-        # the walk has read everything up to the log end that belongs to the producer state
-        is_gone = ordinal > self.ordinal  # the last batch was deleted, so its offset is unknown
+        # the walk has read all headers up to a log end that was queried together with the producer
+        # state. So if `ordinal` is higher, the last batch was deleted, and its offset is unknown
+        is_gone = ordinal > self.ordinal
         is_nothing = ordinal == self.first
         return OurEnd(
             ordinal=ordinal,
@@ -315,8 +316,8 @@ def _may_be_further(request: StartRequest, mark: Mark) -> bool:
 
 
 def truncated_error(request: StartRequest, what: str, target_ends: LogEnds) -> PartitionError:
-    """Return the error for a target that lost the end of the copy: the mark is after the log's
-    end.
+    """Return the error for a target whose log has lost the end of the copy. `what`: the records
+    that are gone.
     """
     missing = f"{what} are gone from the target's log, which ends at {target_ends.log_end}"
     return target_error(request.target, missing, code="TARGET_TRUNCATED")

@@ -196,8 +196,8 @@ class StartSearch:
         return resume_point._replace(leader_epoch=self._epoch(upstream, resume_point.leader_epoch))
 
     def _after_accepted(self, stretch: TailStretch) -> StartPoint | None:
-        """Return a start point after foreign records that are exactly as accepted and not in the
-        map yet, or None if there are none.
+        """Return a start point after accepted foreign records, or None if no acceptance applies.
+        The log's foreign records must be exactly the accepted ones, and not in the map yet.
         """
         runs, end = self.request.runs, self.target_ends.log_end
         low = max(self.target_ends.log_start, stretch.low)

@@ -36,7 +36,7 @@ class StartFacts(PartitionPair):
     start: StartAt = EARLIEST
     """Where the copy begins if the map has no row of this copy. Ignored otherwise."""
     group_at: int = -1
-    """Offset of the source's consumer group, which replaces `start`, or -1 without a group."""
+    """Committed offset of the group on the source, which replaces `start`, or -1 without one."""
     began_at: int = -1
     """Upstream offset at which an earlier copy of this source partition began, whose target topic
     was deleted since, or -1 if there is none.

@@ -28,11 +28,11 @@ which a topic is mirrored can change (ADR 12).
 
 **Copies with a map** (`MappedCopies`)
 
-A partition without a row in the map is copied from its beginning. That must not happen to a
-partition whose rows were lost, or all its records would be copied a second time. Rows can be lost
-if the map topic was not compacted for a while, lost its end, or was deleted. So the flow notes
-which partitions of a copy have rows, as soon as it has seen the rows. A copy is identified by both
-topic IDs, so if either topic is re-created, its copy is a different one.
+A partition without a row in the map is started like a new one. That must not happen to a partition
+whose rows were lost, or all its records would be copied a second time. Rows can be lost if the map
+topic was not compacted for a while, lost its end, or was deleted. So the flow notes which
+partitions of a copy have rows, as soon as it has seen the rows. A copy is identified by both topic
+IDs, so if either topic is re-created, its copy is a different one.
 
 - *The process dies before the row*: the next round writes it. If the process dies after the row, or
   the response is lost, the row is written again with the same content.
@@ -42,9 +42,8 @@ topic IDs, so if either topic is re-created, its copy is a different one.
   the running flow writes the row again.
 
 A row states how many consecutive partitions, from the first one on, have rows in the map, and lists
-the other ones, because a partition that waits for its leader must not hide later ones. A `map-lost`
-row states that all partitions of some topics had rows, because the map topic itself was found
-deleted.
+the other ones, because a partition that waits for its leader must not hide later ones. If the map
+topic itself was found deleted, a `map-lost` row lists the target topics whose partitions had rows.
 """
 
 from __future__ import annotations

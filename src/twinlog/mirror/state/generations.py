@@ -3,7 +3,7 @@
 **Problem.** Two processes may both consider themselves the leader of a flow: a group coordinator
 elects them, but a frozen process continues without noticing that its session has ended. If both
 started lanes with the same generation, their terms in the offset map would be equal, and a lane of
-one leader could overwrite rows of the other's.
+one leader could overwrite rows of the other leader's lanes.
 
 **Rule.** A claim is a row of the compacted state topic, which has one partition. It contains the
 next generation number and the claimant. The first claim of a number in the log wins, whatever each

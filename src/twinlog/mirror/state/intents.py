@@ -127,7 +127,7 @@ class WantedSkip(StateRow, frozen=True, kw_only=True):
         return self.topic, str(self.topic_id), self.partition, self.first
 
     def is_of(self, tp: TopicPartition, topic_id: str) -> bool:
-        """Return True if the row is for this partition. An unknown topic ID matches any topic."""
+        """Return True if the row is for this partition. An unknown topic ID matches any ID."""
         known = NO_TOPIC_ID in (self.topic_id, topic_id) or self.topic_id == topic_id
         return known and tp == (self.topic, self.partition)
 
@@ -155,7 +155,9 @@ class IntentKind(StrEnum):
     may also remove that ACL.
     """
     REPLAY = "replay"
-    """For a topic: a failback has begun to append the tail of the source to the remote topic."""
+    """For a topic: a failback has begun to append the source's divergent tail to its remote
+    topic.
+    """
 
     @property
     def participle(self) -> str:

@@ -33,7 +33,7 @@ class VerifyRun(StateRow, frozen=True, kw_only=True):
     topics: str | None
     """Regular expression of the verified topics, or None for all topics."""
     since: str | None
-    """Lower bound of the compared records' timestamps, as requested, or None."""
+    """Lower bound of the source records' timestamps, as requested, or None."""
     until: str | None
     deep: bool
     partitions: int

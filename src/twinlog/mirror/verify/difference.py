@@ -80,7 +80,7 @@ class Day:
     both: Tally = field(default_factory=Tally)
     """Counts of records that are equal on both sides."""
     source: Tally = field(default_factory=Tally)
-    """Counts of source records without an equal copy."""
+    """Counts of source records that differ from the target at their position."""
     target: Tally = field(default_factory=Tally)
 
     def add(self, other: Day) -> None:

@@ -151,7 +151,7 @@ def find_realignment(
 ) -> tuple[int, int] | None:
     """Return the index in each list at which both sides match again, or None if there is none.
 
-    `is_whole`: both lists end with their log. `may_lack`: either side may lack single records.
+    `is_whole`: no records follow on either side. `may_lack`: either side may lack single records.
     """
     source_indexes, target_indexes = range(len(source)), range(len(target))
     if may_lack:

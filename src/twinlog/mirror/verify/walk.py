@@ -231,7 +231,7 @@ class LogWalk:
 
     def _count(self, entry: Entry, offset: int, side: Callable[[Day], Tally]) -> None:
         """Count a record in its day. `offset`: the offset in its digest, which is `~offset` for a
-        target record without an equal source record.
+        record that is counted for the target only.
         """
         record = entry.record
         if record is None:
@@ -572,7 +572,7 @@ def count_equal(
     if any(
         offsets[-1] - offsets[0] != count - 1 for offsets in (source_columns[0], target_columns[0])
     ):
-        return 0  # one side has no record at an offset in between
+        return 0  # the offsets of one side have a gap
     data, other = source.table.data, target.table.data
     equal = 0
     rows = zip(*source_columns[1:], *target_columns[1:], strict=True)
