@@ -143,8 +143,9 @@ def _noted(checkpoint: Path) -> NotedBatch:
     if not set(noted.deciding) <= planned or batch - committed > 1 or committed > batch:
         raise UsageError(
             f"{checkpoint}: files of the last micro-batches are missing in offsets/ or commits/ "
-            f"(newest planned batch: {batch}, newest committed batch: {committed}): let the query "
-            "finish a micro-batch, or start with a new checkpoint"
+            f"(newest planned batch: {batch}, newest committed batch: "
+            f"{'none' if committed < 0 else committed}): let the query finish a micro-batch, or "
+            "start with a new checkpoint"
         )
     return noted
 

@@ -113,9 +113,9 @@ def test_an_offset_ahead_of_the_copy_is_refused_unless_records_may_be_repeated(
     ("batches", "committed", "says"),
     [
         ({}, -1, "is not a checkpoint of a stream that has started"),
-        ({0: kafka(p0=3)}, -1, "micro-batch 0 is planned, but -1 is the newest that is committed"),
-        ({7: kafka(p0=3)}, 5, "micro-batch 7 is planned, but 5 is the newest that is committed"),
-        ({3: kafka(p0=3), 5: kafka(p0=4)}, 3, "micro-batch 5 is planned, but 3 is the newest"),
+        ({0: kafka(p0=3)}, -1, "newest planned batch: 0, newest committed batch: none"),
+        ({7: kafka(p0=3)}, 5, "newest planned batch: 7, newest committed batch: 5"),
+        ({3: kafka(p0=3), 5: kafka(p0=4)}, 3, "newest planned batch: 5, newest committed batch: 3"),
     ],
 )
 def test_checkpoints_without_a_position_to_resume_at(
