@@ -69,7 +69,7 @@ FLOW_LOSS_RECORDS: Final = _gauge(
 FLOW_LOSS_SECONDS: Final = _gauge(
     "twinlog_flow_loss_seconds",
     FLOW,
-    "age of the oldest recovery point of a partition: the target has all earlier records",
+    "age of the oldest recovery point of all partitions: the target has all records up to then",
 )
 FLOW_LOSS_UNKNOWN: Final = _gauge(
     "twinlog_flow_loss_unknown", FLOW, "partitions whose loss is unknown"

@@ -292,7 +292,7 @@ REFUSED: Final[dict[str, tuple[Transform, str]]] = {
         sql("SELECT * FROM records WHERE offset > (SELECT max(offset) FROM records)"),
         "its plan has a subquery (in Filter)",
     ),
-    "no offset": (lambda rows: rows.drop("offset"), "it returns no columns offset"),
+    "no offset": (lambda rows: rows.drop("offset"), "it returns no column offset"),
     "another offset": (
         lambda rows: rows.withColumn("offset", F.col("offset") + 1),
         "it changes the column offset",

@@ -655,7 +655,7 @@ OF_VALUES: Final[list[Case]] = [
         connector("MirrorSourceConnector"),
     ),
     (
-        "name a file with Mirror",
+        "give the configuration of a Mirror",
         connector("com.example.JdbcSink"),
         connector("MirrorSourceConnector"),
     ),

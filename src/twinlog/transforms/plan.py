@@ -163,10 +163,11 @@ def _check_columns(result: DataFrame) -> None:
     names = [name for name, _ in columns]
     for name, wanted in COLUMNS.items():
         if names.count(name) != 1:
-            what = f"it returns {names.count(name) or 'no'} columns {name}"
+            number = names.count(name)
+            what = f"it returns {f'{number} columns' if number else 'no column'} {name}"
             if name in _IDENTITY:
                 raise _refusal(what, "keep the columns partition and offset as they are")
-            todo = "keep it, or set it to NULL" if name not in names else "keep one of them"
+            todo = "keep the column, or set it to NULL" if name not in names else "keep one of them"
             raise ConfigError(f"{what}; {todo}", code=WRONG_COLUMNS)
         kinds = (wanted, "string") if name in _BYTES else (wanted,)
         kind = dict(columns)[name]

@@ -397,10 +397,10 @@ def _read_sized(
 
 def _unwrap(wrapper: BatchHeader, value: bytes | None, limit_bytes: int) -> list[Record]:
     where = f"compressed message at offset {wrapper.base_offset}"
-    if value is None or wrapper.codec is Codec.ZSTD:
-        raise CorruptData(
-            f"{where} has no value, or the codec zstd, which its format does not support"
-        )
+    if value is None:
+        raise CorruptData(f"{where} has no value")
+    if wrapper.codec is Codec.ZSTD:
+        raise CorruptData(f"{where} has the codec zstd, which its format does not support")
     if wrapper.magic == 0 and wrapper.codec is Codec.LZ4:
         value = repair_lz4_header(value)
     inner = memoryview(decompress(wrapper.codec, value, limit_bytes))

@@ -537,7 +537,7 @@ def _shown_marks(marks: MovedMarks, source: str, target: str) -> Iterator[Render
 @option(
     "--topic",
     shell_complete=names_of_topics,
-    help="Translate one offset of this topic, by its name on the cluster of the offset.",
+    help="Translate one offset of this topic. With --reverse: the topic's name on the target.",
 )
 @option(
     "--partition",

@@ -98,7 +98,7 @@ def read_connector(settings: Mapping[str, Setting]) -> Connector:
         raise refuse(
             kind,
             f"{kind.shown} is not a connector of MirrorMaker 2",
-            f"name a file with {' or '.join(_SECTIONS)}, or an mm2.properties file",
+            f"give the configuration of a {', '.join(_SECTIONS)}, or an mm2.properties file",
         )
     return Connector(name=name, flow=_flow(settings), keys=settings)
 

@@ -308,7 +308,7 @@ class Switchover:
             time.sleep(POLL_S)
         for line in _overlaps(plans):
             self.say(f"groups: {line}")
-        self.say(f"groups: {plural(len(plans), 'group')} compared, each at its offset or further")
+        self.say(f"groups: {plural(len(plans), 'group')} compared, all at or after their offsets")
 
     def _remaining_problems(
         self, plans: Iterable[GroupPlan], refused: Mapping[str, str]

@@ -158,7 +158,7 @@ class LedFlow:
         NotNow, which ends the round.
         """
         if not self.may_act():
-            raise NotNow(f"{self.name}: another process leads, or its intents have changed")
+            raise NotNow(f"{self.name}: another process leads, or the intents have changed")
 
 
 class NotNow(TwinlogError):

@@ -348,8 +348,8 @@ def require_same_topics(scope: CutoverScope, ids: Mapping[str, TopicId]) -> None
         if not now.has(name, topic_id):
             raise scope.error(
                 f"topic {name} of the target was deleted or re-created since it was checked: "
-                "nothing more is appended to it. Run the same command again, or leave its topic "
-                "out with --topics; the tail is saved",
+                "nothing more is appended to it. The tail is saved. Run the same command again, or "
+                "exclude its source topic with --topics",
                 code="TARGET_RECREATED",
                 fate=Fate.RETRIABLE,
             )

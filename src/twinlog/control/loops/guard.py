@@ -302,11 +302,11 @@ class LoopGuard:
             leads = self.still_leads(target)
         except CorruptData as error:
             return str(error)
-        return "" if leads else "this process does not lead any more, or its intents have changed"
+        return "" if leads else "this process does not lead any more, or the intents have changed"
 
     def _write(self, target: ClusterClient, rows: Iterable[CopyRow]) -> None:
         if not self.still_leads(target):  # the error ends this discovery, so it creates no topic
-            raise NotNow(f"{self.config.flow}: another process leads, or its intents have changed")
+            raise NotNow(f"{self.config.flow}: another process leads, or the intents have changed")
         write_copies(target, [*rows], int(time.time() * 1000))
 
     # -- verdicts ------------------------------------------------------------------------------
