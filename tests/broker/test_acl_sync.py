@@ -166,7 +166,7 @@ def test_topic_whose_creator_died_gets_its_acls_before_anything_is_copied(
     guarded: Guarded, monkeypatch: pytest.MonkeyPatch, dies: str
 ) -> None:
     """A process died directly after it had created the remote topic, so the next discovery does not
-    know who created it. The topic must still get its ACLs before its first record.
+    know who created it. The topic must still get its ACLs before its first record is copied.
     """
     monkeypatch.setattr("twinlog.control.duties.acl_sync.AclSync.round", lambda _: None)
     allow(guarded.pair.source, guarded.app, ["read"], topic=guarded.topic)
@@ -193,8 +193,8 @@ def test_topic_whose_creator_died_gets_its_acls_before_anything_is_copied(
 def test_configs_acls_and_groups_of_a_released_topic_stay_untouched(
     guarded: Guarded, tmp_path: Path
 ) -> None:
-    """A released remote topic belongs to another client. Neither the running mirror nor the next
-    one changes its configs, ACLs or group offsets.
+    """A released remote topic belongs to another client. Neither the mirror that runs nor one that
+    is started later changes its configs, ACLs or group offsets.
     """
     source, target = guarded.pair.source, guarded.pair.target
     group, freed = f"{guarded.alias}-shop", f"{guarded.topic}-freed"
@@ -346,8 +346,8 @@ def test_without_an_authorizer_there_is_nothing_to_do(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The source has no authorizer, so there are no ACLs to copy. This is logged once and is no
-    problem, and the target is not queried.
+    """The source has no authorizer, so there are no ACLs to copy. Two rounds of the ACL sync log
+    this once at INFO, and report no problem.
     """
     caplog.set_level(logging.INFO, "twinlog.control")
     create_topic(source_cluster, fresh_topic)

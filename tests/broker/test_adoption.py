@@ -106,9 +106,9 @@ def test_killed_after_a_restart_that_wrote_some_twice(left: Left) -> None:
 )
 @pytest.mark.parametrize("routes", [False, True], ids=["A.topic", "routed"])
 def test_records_that_kafka_connect_transformed_are_found(left: Left, *, routes: bool) -> None:
-    """MirrorMaker 2 copied the records through transforms. Its positions are found because the
-    source's records are compared after the same transforms. It has also created the topic that its
-    policy names, and left it empty.
+    """MirrorMaker 2 copied the records through transforms of Kafka Connect. `check` finds its last
+    record, because it applies the same transforms to the source's records before it compares them.
+    If the file lacks most of the transforms, `check` reports MM2_PLACE_UNKNOWN.
     """
     traced: Headers = (("user", b"u"), ("trace", b"1"))
     more = [
@@ -265,7 +265,9 @@ def test_a_transient_error_does_not_restart_the_copy(
 
 
 def test_a_topic_that_is_found_later_is_adopted(left: Left) -> None:
-    """The topic does not exist at the first discovery. A later discovery finds it and adopts it."""
+    """The topic does not exist at the first discovery. A later discovery finds it and adopts
+    MirrorMaker 2's copy of it, so that each record is copied once.
+    """
     left.write_file("refresh.topics.interval.seconds = 1")
     delete_topic(left.source, left.topic)
     create_topic(left.target, left.remote)
@@ -393,7 +395,8 @@ def test_positions_that_are_nowhere(left: Left) -> None:
 
 def test_foreign_records_in_an_own_copy_are_not_mirror_maker_2s(left: Left) -> None:
     """Another client writes to a partition that was already adopted, and `--adopt-mm2` is still
-    set. The flow must not treat its records as MirrorMaker 2's: the partition stops with a code.
+    set. The flow must not treat the other client's records as MirrorMaker 2's, so the partition
+    stops with OTHER_WRITER or EXTRA_RECORDS.
     """
     create_topic(left.target, left.remote)
     produce(left.target, left.remote, outgoing(range(10)))
@@ -407,9 +410,9 @@ def test_foreign_records_in_an_own_copy_are_not_mirror_maker_2s(left: Left) -> N
 
 @pytest.mark.parametrize("policy", ["", IDENTITY], ids=["own", "identity"])
 def test_foreign_records_in_an_own_copy_restart_nothing(left: Left, policy: str) -> None:
-    """A client writes to a copy that Twinlog has continued without `--adopt-mm2`. MirrorMaker 2's
-    old positions no longer apply, and the source has deleted the records at them, so the copy must
-    not restart there.
+    """Twinlog adopted a copy and continued it without `--adopt-mm2`, so MirrorMaker 2's stored
+    position is old. Then another client writes to the copy, and the source deletes the records at
+    that position. A start with `--adopt-mm2` must copy no record again.
     """
     left.policy = policy
     left.write_file("twinlog.source.loss = accept")
@@ -449,8 +452,9 @@ def test_foreign_open_transaction_in_an_own_copy_is_not_mirror_maker_2s(left: Le
 def test_records_of_another_twinlog_flow_are_not_mirror_maker_2s(
     left: Left, caplog: pytest.LogCaptureFixture, *, is_first: bool
 ) -> None:
-    """Several Twinlog flows write to one topic, and `--adopt-mm2` is still set. The other flow's
-    records must not be treated as MirrorMaker 2's.
+    """Another Twinlog flow writes to the same target topic while this flow runs with `--adopt-mm2`.
+    The other flow's records must not be treated as MirrorMaker 2's: this flow ends without an
+    error, and each source record is copied once.
     """
     left.policy = IDENTITY
     left.write_file()
@@ -472,7 +476,8 @@ def test_last_record_of_mirror_maker_2_is_found_before_many_foreign_records(
     left: Left, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """MirrorMaker 2 was killed after it had copied more records than its stored position shows. Its
-    last record is found although another flow has written many records after it.
+    last record is found although another flow has written many records after it, and the copy
+    continues after this record.
     """
     monkeypatch.setattr(adoption, "FURTHER_BACK", (1, 5))
     left.policy = IDENTITY
@@ -490,8 +495,8 @@ def test_partition_that_only_another_twinlog_flow_wrote_to_begins_as_usual(
     left: Left, *, deleted: bool
 ) -> None:
     """MirrorMaker 2 has no position for the partition, and only another Twinlog flow wrote to it.
-    The copy begins as usual. If the start of the log is deleted, its writers are unknown, so the
-    adoption is refused.
+    The copy begins with the source's first record. If the first record of the target's log was
+    deleted, its writer is unknown, so the adoption is refused.
     """
     left.policy = IDENTITY
     left.write_file()
@@ -517,8 +522,9 @@ def test_lost_map_is_reported_with_the_option_too(left: Left) -> None:
 
 
 def test_recreated_topic_begins_where_twinlogs_copy_began(left: Left) -> None:
-    """An adopted remote topic is re-created, and `--adopt-mm2` is still set. Twinlog has since
-    written MirrorMaker 2's positions itself. The copy begins where Twinlog's own copy began.
+    """An adopted remote topic is deleted and copied again, and `--adopt-mm2` is still set. The
+    stored position is now Twinlog's own, at the end of its copy. The new copy must begin at offset
+    10, where Twinlog's first copy began.
     """
     create_topic(left.target, left.remote)
     produce(left.target, left.remote, outgoing(range(10)))
@@ -531,9 +537,9 @@ def test_recreated_topic_begins_where_twinlogs_copy_began(left: Left) -> None:
 
 
 def test_topics_placed_by_key_begin_by_their_own_start(left: Left) -> None:
-    """The topic is partitioned by key, and no position exists. The target is not searched for
-    records of a MirrorMaker 2. The copy begins after the existing records, at the source's
-    configured start.
+    """The topic is partitioned by key, and no position of a MirrorMaker 2 exists. The target is not
+    searched for MirrorMaker 2's records. The copy begins after the existing records, at the
+    source's configured start.
     """
     remote_partitions = 3
     left.policy = IDENTITY
@@ -549,8 +555,8 @@ def test_topics_placed_by_key_begin_by_their_own_start(left: Left) -> None:
 def test_process_that_lost_the_lead_notes_nothing_at_its_end(
     left: Left, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process already leads the flow and has newer positions. A process that lost the lead
-    must not store its own when it ends.
+    """Another process already leads the flow and has newer positions. A process that has lost the
+    lead must not store its own positions when it ends.
     """
     last_rounds: list[object] = []
     monkeypatch.setattr(Mm2Positions, "last_round", lambda duty: last_rounds.append(duty))  # noqa: PLW0108 (a method, so it needs a function)
@@ -580,9 +586,9 @@ def test_process_that_lost_the_lead_notes_nothing_at_its_end(
 def test_frozen_leader_of_a_flow_that_was_promoted_in_the_meantime(
     left: Left, *, resumed: bool
 ) -> None:
-    """A leader is frozen while the flow is promoted. When it is resumed, it must not write an older
-    position, because a MirrorMaker 2 would resume at the newest position in the topic, whoever
-    wrote it.
+    """A leader is frozen while its flow is promoted. If MirrorMaker 2 then stores position 50, the
+    leader must not write its own older position later. MirrorMaker 2 would resume at the position
+    that was written last. If MirrorMaker 2 stores nothing, the leader writes the end of the copy.
     """
     create_topic(left.target, left.remote)
     with Driver(left.file, lanes=1, adopts_mm2=True) as driver:

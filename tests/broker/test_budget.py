@@ -195,8 +195,8 @@ def test_quota_of_request_time_slows_down_and_breaks_nothing(
 def test_quotas_of_the_user_on_both_sides_slow_down_and_break_nothing(
     guarded_pair: SecuredPair, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The users have byte quotas and request quotas at the same time, on both clusters. The flow is
-    slower, but no partition fails.
+    """The users of the source and of the target have byte quotas and request quotas at the same
+    time. The flow is THROTTLED, but no partition fails, and every record is copied once.
     """
     caplog.set_level(logging.INFO, "twinlog.control")
     pair, topic = guarded_pair, f"quotas-{uuid.uuid4()}"

@@ -39,7 +39,8 @@ def test_a_stream_moves_to_the_copy_and_back(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A stream moves to the target and back. Its output has each record once, although offsets
-    differ between the clusters. A repeated micro-batch has the same rows as before.
+    differ between the clusters. A micro-batch that was not committed before the move is repeated on
+    the target, with the same rows.
     """
     there = f"B{fresh_topic[-8:]}"
     file = write_config(

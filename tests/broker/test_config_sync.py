@@ -305,7 +305,8 @@ def test_configs_that_the_target_does_not_know(
     is_readable: bool,
 ) -> None:
     """Kafka 4 has removed some configs of Kafka 3, so a source may have configs that the target
-    does not know. The creation of topics, `check` and the sync leave them out alike.
+    does not know. The creation of topics, `check` and the config sync all leave them out, and the
+    mirror logs this once.
     """
     removed = {"message.downconversion.enable": "true", "message.format.version": "3.0-IV1"}
     describe = describe_topic_configs

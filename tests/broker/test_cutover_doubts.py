@@ -57,8 +57,9 @@ def test_young_row_of_a_mirror_that_was_killed_proves_nothing(case: Case) -> Non
 
 
 def test_lost_source_without_a_checkpoints_topic(case: Case) -> None:
-    """The source is lost and has no checkpoints topic. No record is missing, but the source's
-    groups are unknown, so the plan is not clear unless the flow copies no groups.
+    """The source is lost, and the target has no checkpoints topic. No record is missing, but the
+    positions of the source's groups are unknown. So the plan is not clear unless the flow copies no
+    groups.
     """
     pair = case.pair
     with pair.config.open("a") as file:
@@ -82,8 +83,8 @@ def test_lost_source_without_a_checkpoints_topic(case: Case) -> None:
 
 
 def test_mirror_that_begins_after_the_command(case: Case) -> None:
-    """The commands begin before the mirror, as in a drill. They are refused with NOT_COPIED, and
-    succeed after the mirror has copied.
+    """A switchover is prepared before the mirror has run, as in a drill. It is refused with
+    NOT_COPIED, and succeeds after the mirror has copied.
     """
     (config,) = load(case.pair.config, environment={}).flows
     with CutoverScope(flow_setup(config)) as scope:
@@ -112,7 +113,7 @@ def test_checkpoints_that_this_user_may_not_see(
     guarded_pair: SecuredPair, tmp_path: Path, capsys: pytest.CaptureFixture[str], fresh_topic: str
 ) -> None:
     """The user is not permitted to read the checkpoints of a lost source. Without them, a failover
-    would report success but leave out the groups.
+    would leave out the groups, so `plan` and `run` fail and name the checkpoints topic.
     """
     source, target = guarded_pair.source, guarded_pair.target
     create_topic(source, fresh_topic)
@@ -160,8 +161,9 @@ def test_checkpoints_that_this_user_may_not_see(
 
 
 def test_groups_after_a_promotion_by_another_command(case: Case) -> None:
-    """`flow promote` promotes without setting groups. A later switchover that finds the promotion
-    sets them.
+    """`flow promote` promotes without setting group offsets. The next switchover finds the
+    promotion and sets them. A second switchover changes no offset, because the group's clients may
+    already use the target.
     """
     with case.ready():
         assert run(["flow", "promote", "--yes", str(case.pair.config)]) == 0
@@ -203,7 +205,8 @@ def test_topic_that_is_resumed_during_a_switchover(
 
 def test_group_that_is_in_use_on_the_target_and_has_no_offset(case: Case) -> None:
     """The group has members on the target, but no offset in the copy: they read another topic, or
-    have just begun at the end of the copy. The gate "groups" is closed.
+    have just begun at the copy's end. The gate "groups" is closed. If it is accepted, the
+    switchover reports that these members start by their auto.offset.reset.
     """
     pair, other = case.pair, f"{case.pair.topic}-elsewhere"
     create_topic(pair.b, other)
@@ -261,8 +264,9 @@ def test_group_that_has_passed_the_marker_at_the_end(case: Case, commits: bool) 
 
 
 def test_records_that_are_not_replicated_yet(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The source's log end is after its high watermark, because records are not replicated yet. The
-    drain must wait for them if the flow reads uncommitted records.
+    """The source's log end is after its high watermark, because records are not replicated yet. If
+    the flow reads uncommitted records, the drain must wait for them, so the switchover fails with
+    NOT_DRAINED.
     """
     with case.pair.config.open("a") as file:
         file.write(f"{case.pair.alias_a}.consumer.isolation.level = read_uncommitted\n")

@@ -119,7 +119,7 @@ def test_target_that_was_created_from_other_disks_is_refused(
 
 def test_topics_and_groups_that_the_source_lost_stay_in_the_plan(case: Case) -> None:
     """The source has the same cluster ID, but has lost a topic and its groups. Both stay in the
-    plan.
+    plan of a failover, and its run sets the group's offset.
     """
     pair = case.pair
     case.copy()
@@ -197,7 +197,7 @@ def test_hidden_topic_and_group_close_gates(
     guarded_pair: SecuredPair, tmp_path: Path, capsys: pytest.CaptureFixture[str], fresh_topic: str
 ) -> None:
     """The mirror's user loses a right, so the source no longer lists a topic and a group. Both stay
-    in the plan, and their gates close.
+    in the plan of a switchover, their gates are closed, and a run is refused.
     """
     source, target = guarded_pair.source, guarded_pair.target
     seen, hidden = f"{fresh_topic}-a", f"{fresh_topic}-b"
@@ -266,7 +266,8 @@ def test_records_that_the_source_deleted_before_the_copy_are_not_drained(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Retention deletes records of a paused topic before they are copied. The switchover must not
-    treat these records as drained.
+    treat these records as drained: it fails with SOURCE_TRUNCATED unless the gate "copy" is
+    accepted.
     """
     pair, fence = case.pair, steps.Switchover._fence
 
@@ -294,7 +295,7 @@ def test_records_that_the_source_deleted_before_the_copy_are_not_drained(
 
 def test_markers_that_the_source_deleted_are_no_loss(case: Case) -> None:
     """The source's log ended with a marker, and retention has deleted the whole log. The mirror has
-    seen both, so no record counts as lost.
+    seen both, so no record counts as lost, all gates are open, and the switchover succeeds.
     """
     pair = case.pair
     with Mirror(pair.config) as mirror:
@@ -338,8 +339,9 @@ def test_source_topic_that_was_recreated(case: Case) -> None:
 
 @pytest.mark.witness("a failover ignores the status row of a mirror that has ended", case="default")
 def test_row_of_a_mirror_that_ended_proves_nothing(case: Case) -> None:
-    """The mirror was stopped, then the source got more records, and then it was lost. The mirror's
-    last row does not prove that all records were copied.
+    """The mirror was stopped, the source got more records, and then the source was lost. The
+    mirror's last status row does not prove that all records were copied, so the failover's plan is
+    not clear.
     """
     pair = case.pair
     case.copy()

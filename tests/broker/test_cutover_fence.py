@@ -41,8 +41,9 @@ def case(
 
 
 def test_gates_are_checked_again_if_a_client_removed_the_fence(case: Case) -> None:
-    """A client removes the fence with Kafka's tool, so the intents of the fence remain. A later
-    switchover must not rely on them: it checks its gates again.
+    """A switchover was killed after it had fenced the topics, and a client removes the fence with
+    Kafka's tool. Only the fence's rows in the state topic remain. The next switchover must not rely
+    on them: it checks its gates again, and is refused.
     """
     setup = flow_setup(load(case.file, environment={}).flows[0])
     killed("behind", CREATE_ACLS, "switchover", "run", str(case.file), "--yes")
@@ -88,8 +89,8 @@ def test_an_abort_that_comes_a_moment_late_leaves_the_fence(
 
 
 def test_an_abort_by_hook_also_removes_twinlogs_acls(case: Case) -> None:
-    """An earlier run fenced the source by ACLs. An abort with a hook must remove these ACLs,
-    too.
+    """A switchover fenced the source by ACLs and was killed. `abort` must remove these ACLs even if
+    it is run with another kind of fence, a hook.
     """
     killed("behind", CREATE_ACLS, "switchover", "run", str(case.file), "--yes")
     code, _, err = case.commands.do("abort", "--fence", "hook", "--fence-hook", "true")
@@ -100,8 +101,9 @@ def test_an_abort_by_hook_also_removes_twinlogs_acls(case: Case) -> None:
 def test_a_fence_that_would_keep_readers_out_is_refused(
     guarded_pair: SecuredPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The source lets everyone use topics without ACLs. The fence's ACL would be the first ACL of a
-    topic, which closes the topic to all other clients, so the fence is refused.
+    """The source allows all clients to use topics without ACLs. The fence's ACL would be the first
+    one of its topic, which closes the topic to consumers as well. So the switchover is refused with
+    FENCE_SHUTS_OUT, even if the gate "acls" is accepted.
     """
     config = {"allow.everyone.if.no.acl.found": "true"}
     with guarded("open-source", config) as source:
@@ -133,8 +135,9 @@ def test_a_fence_that_would_keep_readers_out_is_refused(
 
 
 def test_fences_end_with_the_promotion_that_they_were_for(case: Case) -> None:
-    """A switchover is demoted after its fence was removed. When an operator later creates the same
-    DENY, it is not this switchover's fence, so the gates are checked again.
+    """The ACLs of a switchover's fence were removed, and its flow was demoted. Later an operator
+    creates the same DENY ACLs. They are not the switchover's fence, so its next run checks the
+    gates again, and `abort` does not remove them.
     """
     setup = flow_setup(load(case.file, environment={}).flows[0])
     fences = [fence_acl(case.orders), fence_acl(case.sales)]

@@ -114,8 +114,9 @@ def test_topics_promoted_by_name_do_not_delay_the_others(
 def test_records_that_reach_the_source_after_the_promotion_are_a_failure(
     pair: Pair, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A producer that is not fenced writes after the last check and before the promotion takes
-    effect. The switchover must report a failure.
+    """A producer that is not fenced writes to the source after the promotion, when the copy has
+    ended. The switchover must fail with FENCE_LEAKS and not run its hook. After a demotion the
+    records are copied, and a second switchover succeeds.
     """
     switchover, flag = Commands("switchover", pair.config, capsys), pair.config.parent / "over"
 
@@ -144,8 +145,9 @@ def test_records_that_reach_the_source_after_the_promotion_are_a_failure(
 def test_a_group_that_continues_on_the_source_after_the_check_is_set_again(
     pair: Pair, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A group was restarting when the groups' offsets were set, and then committed further on the
-    source. The switchover must set it again, or the group would read some records twice.
+    """A group commits a higher offset on the source after the switchover has set the group's offset
+    on the target. The switchover must set the offset again. Otherwise the group would read some
+    records twice.
     """
     switchover = Commands("switchover", pair.config, capsys)
     group = pair.stop_at(7)
@@ -167,9 +169,9 @@ def test_a_group_that_continues_on_the_source_after_the_check_is_set_again(
 def test_topics_are_not_over_while_lanes_of_a_frozen_leader_may_copy(
     pair: Pair, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """After a failover, the lanes of a frozen leader may still copy. The source is available but
-    idle, so unchanged log ends do not prove that copying has ended. The records written later must
-    not be copied.
+    """A failover is run while the leader is frozen, so the leader's lanes may still copy. The
+    source is idle, so its unchanged log end does not prove that they have stopped. Records that the
+    source accepts after the failover must not be copied.
     """
     failover = Commands("failover", pair.config, capsys)
     with Driver(pair.config) as driver:

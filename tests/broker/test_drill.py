@@ -142,7 +142,7 @@ def test_a_lost_a_duplicated_and_a_reordered_record_turn_it_red(
     case: Case, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One topic lacks a record, one has a duplicate, and one has two records in the wrong order.
-    Each differs from the list of acknowledged records, so the drill fails.
+    Each differs from the list of acknowledged records, so the drill fails and names all three.
     """
     changes = {
         0: lambda numbers: [n for n in numbers if n != 3],

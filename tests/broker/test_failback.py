@@ -148,8 +148,9 @@ def test_deleted_ranges_are_reported_and_an_open_transaction_is_waited_for(case:
 
 
 def test_replay_brings_every_record_once_though_the_command_dies_at_each_step(case: Case) -> None:
-    """A replay dies at each of its steps and is started again. Every record arrives once. The
-    records are in three transactions, and the new owners' records precede and follow them.
+    """A failback's replay is killed at each of its steps and started again. Every record of the
+    tail, which only A had, is on B once and in order. The replay takes three transactions, and new
+    owners write to B before and between its runs.
     """
     pair = case.pair
     produce(pair.a, pair.topic, numbered(20, 2_100))
@@ -184,7 +185,8 @@ def test_replay_brings_every_record_once_though_the_command_dies_at_each_step(ca
 
 def test_a_replay_continues_only_from_the_folder_with_the_next_records(case: Case) -> None:
     """A replay is killed after its first transaction, and then retention deletes its next records
-    on A. It can continue only with the folder in which they were saved.
+    on A. With another folder it fails with REPLAY_UNKNOWN. With the folder in which these records
+    were saved, it continues.
     """
     pair, begun = case.pair, case.folder
     produce(pair.a, pair.topic, numbered(20, 1_010))
@@ -220,9 +222,9 @@ def test_a_source_whose_offset_map_was_deleted_is_not_taken_for_one_that_was_nev
 def test_a_partition_whose_rows_and_records_were_deleted_was_copied_nevertheless(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The map's rows and the copied records of a partition were deleted, so the topic has only
-    records of new owners. The partition was copied all the same: the replay must report
-    TAIL_UNKNOWN instead of appending everything.
+    """The rows of the offset map and the copied records of a partition were deleted, so the remote
+    topic has only records of new owners. The partition was copied nevertheless, so the replay must
+    report TAIL_UNKNOWN instead of appending everything.
     """
     pair = case.pair
     produce(pair.a, pair.topic, numbered(20, 3))

@@ -119,8 +119,9 @@ def test_a_flow_that_is_demoted_while_the_tail_is_saved(
 def test_a_flow_that_is_demoted_and_promoted_again_while_the_tail_is_saved(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The flow is demoted and promoted again while the tail is saved. The intents at the end do not
-    show the demotion, but the replay must detect it, because the mirror has copied the tail.
+    """The flow is demoted and promoted again while the failback saves the tail. The intents are
+    then the same as before the save, but the mirror has copied the tail in the meantime. The
+    failback must detect the demotion and stop with NOT_PROMOTED.
     """
     demote_while_saving(case, monkeypatch, promotes_again=True)
     for tail in ("replay", "keep"):
@@ -156,8 +157,8 @@ def test_a_flow_that_is_demoted_while_the_command_waits_for_an_answer(
 def test_a_flow_that_is_demoted_between_two_portions(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A demotion between two portions of a replay is refused. If it is forced, the replay commits
-    no further portion.
+    """A demotion between two portions (transactions) of a replay is refused. If the demotion is
+    forced, the replay stops with NOT_PROMOTED, and commits no portion after it.
     """
     produce(case.pair.a, case.pair.topic, numbered(20, 2_500))
     case.fail_over()
@@ -189,8 +190,9 @@ def test_a_flow_that_is_demoted_between_two_portions(
 def test_a_demotion_and_a_replay_detect_each_other(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The demotion's row is written directly before or after the row that announces the replay. One
-    of the two commands must detect the other.
+    """A demotion's row may be written directly before or after the row that announces a replay. In
+    the first case, the replay stops and appends nothing. In the second case, the demotion fails,
+    and the flow has a new promotion.
     """
     produce(case.pair.a, case.pair.topic, numbered(20, 30))
     case.fail_over()
@@ -249,9 +251,9 @@ def test_a_demotion_that_dies_after_its_row(case: Case) -> None:
     assert on_target(case) == [*range(50)]
 
 
-def test_the_other_topics_of_a_replayed_flow_are_still_copied(case: Case) -> None:
-    """A flow is demoted after a replay. The replayed topics stay promoted by name, and only the
-    flow's other topics are copied again.
+def test_a_replayed_topic_is_not_copied_after_a_demotion(case: Case) -> None:
+    """After a replay, `flow demote` is refused until the replayed topic has been promoted by name.
+    This topic is not copied again after the demotion, even if it is released and resumed.
     """
     pair = case.pair
     produce(pair.a, pair.topic, numbered(20, 30))

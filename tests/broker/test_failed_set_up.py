@@ -132,8 +132,8 @@ def test_a_set_up_waits_for_late_requests_of_a_killed_process(
 def test_a_set_up_waits_for_late_requests_once_however_often_it_fails(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A set-up fails repeatedly. The wait for late requests begins at its first attempt that led,
-    and is not extended by later attempts.
+    """A process was killed, and the set-up of the next process fails repeatedly. The wait for late
+    requests begins at its first attempt that led. Later attempts do not extend it.
     """
     was_killed(pair, monkeypatch)
     monkeypatch.setattr("twinlog.lane.late_requests.wait_s", lambda: 3600.0)
@@ -151,8 +151,9 @@ def test_a_set_up_waits_for_late_requests_once_however_often_it_fails(
 def test_a_generation_that_another_process_claimed_is_not_ended(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The state topic lost a process's claim, and another process has won the same generation. When
-    the first process ends, it must not end this generation.
+    """A process's claim was lost from the state topic, and another process has won a claim of the
+    same generation. When the earlier process ends, it must not record that the generation has
+    ended, because the other process still runs it.
     """
     first, prepared = another_leads(pair, monkeypatch)
     idle = first.claims.idle

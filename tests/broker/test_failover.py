@@ -117,8 +117,9 @@ def test_plan_shows_missing_records_and_changes_nothing(
 def test_every_group_resumes_exactly_though_the_command_dies_at_each_step(
     case: Case, failover: Commands
 ) -> None:
-    """A failover without a mirror dies at each of its steps. Each run continues where the previous
-    one died, and every group resumes exactly.
+    """A failover without a mirror is killed after each of its steps. Each run continues where the
+    previous one died, and every group resumes exactly. A group that had read records that were not
+    copied resumes at the end of the copy.
     """
     pair = case.pair
     groups = [pair.stop_at(offset) for offset in (0, 7, 20)]
@@ -149,8 +150,9 @@ def test_every_group_resumes_exactly_though_the_command_dies_at_each_step(
 
 
 def test_a_repeated_run_never_skips_records_of_new_owners(case: Case, failover: Commands) -> None:
-    """Other clients have written to the promoted topic, so its log is longer than the copy. A
-    repeated run must not set a group to an offset after their records.
+    """A failover is run again after other clients have written to the promoted topic, so its log is
+    longer than the copy. A group that had read more on the source than was copied is set to the end
+    of the copy, not after the new records.
     """
     pair = case.pair
     case.copy()
@@ -213,8 +215,9 @@ def test_plans_name_the_topics_that_do_not_keep_their_names(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Some topics do not keep their names under the identity policy. Their remote names are the
-    same as MirrorMaker 2's, and plans report them.
+    """Under the identity policy, some topics do not keep their names, such as `orders-heartbeats`.
+    Their remote names have the source's alias as a prefix, as in MirrorMaker 2. `check` and the
+    plans of both cutover commands report these names.
     """
     case = Case(source_cluster, target_cluster, tmp_path, identity=True)
     pair = case.pair
@@ -244,7 +247,8 @@ def test_source_that_is_killed_while_a_mirror_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The source is killed while a mirror runs. The last status row has the source's last known
-    end, and the checkpoints have its groups, so the failover can use both.
+    end, and the checkpoints have its groups. So the failover reports how many records are missing,
+    and sets the group's offset.
     """
     monkeypatch.setattr("twinlog.control.cutover.scope.SOURCE_ANSWERS_WITHIN_S", 1.0)
     case = Case(short_lived, target_cluster, tmp_path)

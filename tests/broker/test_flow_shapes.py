@@ -396,9 +396,9 @@ def leads_all(driver: Driver) -> bool:
 def test_a_process_in_each_data_centre_fails_over_to_another_one(
     own_clusters: list[LocalCluster], tmp_path: Path
 ) -> None:
-    """Each data centre has a process that runs with --clusters and the data centre's clusters, and
-    writes everything that MirrorMaker 2 writes. If a process dies, another one takes over its
-    flows.
+    """Each data centre has a process that runs with `--clusters` and the data centre's clusters,
+    and writes everything that MirrorMaker 2 writes. If it is killed, a second process of the same
+    data centre takes over its flows.
     """
     sites = DataCentres(tmp_path, own_clusters)
     group, orders = f"{sites.mark}-app", sites.topic("orders")
@@ -447,8 +447,8 @@ SHAPES: Final = {
 @pytest.mark.long
 @pytest.mark.parametrize("what", SHAPES)
 def test_every_other_shape_with_all_that_is_emitted(what: str, tmp_path: Path) -> None:
-    """In every other topology, records, groups and heartbeats reach exactly the clusters to which
-    flows lead.
+    """In each topology of `SHAPES`, records, group offsets and heartbeats reach exactly the
+    clusters to which the flows lead.
     """
     flows = SHAPES[what]
     names = sorted({name for flow in flows for name in flow})

@@ -24,9 +24,9 @@ pytestmark = [pytest.mark.broker]
 def test_group_skips_nothing_in_a_topic_that_was_recreated(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path, by_others: bool
 ) -> None:
-    """Kafka deletes a topic's group offsets with the topic. The new topic begins at the source's
-    current start. An offset that was translated for the old topic would be that of a later
-    record, so the group would skip records.
+    """Kafka deletes a topic's group offsets with the topic. The new target topic begins with the
+    first record that the source still has. A group must be set to its position in the new topic. If
+    it were set to its old offset, it would skip records.
     """
     pair = Pair(tmp_path, source_cluster, target_cluster, both_ways=False)
     create_topic(pair.a, pair.topic)
@@ -95,7 +95,8 @@ def test_commit_in_a_recreated_source_topic_moves_nothing_on_the_former_copy(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """The source topic is re-created while it is paused, so no lane detects this. A commit in the
-    new topic must not move the group on the former copy, which may have the only records.
+    new topic must not move the group on the former copy, which may be the only copy of the deleted
+    records.
     """
     pair = Pair(tmp_path, source_cluster, target_cluster, both_ways=False)
     create_topic(pair.a, pair.topic)

@@ -124,15 +124,15 @@ def test_group_that_was_moved_back_on_the_source_stays_there(
         mirror.stop()
 
 
-def test_group_that_was_moved_back_on_the_target_is_not_moved_by_the_reverse_flow(
+def test_group_that_was_moved_back_on_the_source_is_not_moved_by_the_reverse_flow(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A group was moved back on the target. Each flow has its own process. The reverse flow learns
-    from the other's checkpoints which offsets the sync has set, and must not move the group because
-    of them.
+    """The sync of A->B has set a group's offset on B, and then the group is moved back on A. B->A
+    runs in another process. The checkpoints of A->B show that the offset on B is the sync's, so
+    B->A must not move the group on A to it.
     """
     pair = filled(Pair(tmp_path, source_cluster, target_cluster))
     group, new = pair.stop_at(7), f"{pair.group}-new"

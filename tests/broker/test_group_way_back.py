@@ -81,8 +81,9 @@ configure.
 @pytest.mark.witness("after the sync is turned on, earlier progress of groups is translated back")
 @under_both_names
 def test_sync_that_is_enabled_later_moves_groups_back(pair: Ways) -> None:
-    """The reverse flow first runs without the group sync, and only writes checkpoints. When the
-    sync is enabled later, it moves the groups.
+    """The reverse flow runs without the group sync at first, and only writes checkpoints. When the
+    sync is enabled later, it moves the group on A to its position on B. If an operator then moves
+    the group back, the sync leaves it there.
     """
     pair.copy()
     commit(pair.a, pair.group, pair.topic, 2)
@@ -106,8 +107,8 @@ def test_sync_that_is_enabled_later_moves_groups_back(pair: Ways) -> None:
 def test_group_at_the_start_of_the_copy_skips_nothing_on_the_original(
     pair: Ways, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """B's retention is shorter, so the sync has set the group to B's first record. The group has
-    not read the older records that A still has, so it must not be moved past them on A.
+    """B's retention is shorter than A's, so the sync has set the group to B's first record. The
+    group has not read the older records that A still has, so it must not be moved past them on A.
     """
     pair.copy()
     delete_records(pair.b, pair.remote, before=6)
@@ -127,8 +128,8 @@ def test_group_at_the_start_of_the_copy_skips_nothing_on_the_original(
 @pytest.mark.witness("a group is not set past a tail that was never copied")
 def test_group_that_reads_records_of_new_owners_fails_back_before_the_tail(pair: Ways) -> None:
     """After the end of the copy, other clients have written to B, and A has records that never
-    arrived. A group that has read the new records on B is moved on A to the end of the copy, before
-    the tail.
+    arrived there. A group has read the new records on B. It is moved on A to the end of the copy,
+    so it still reads A's own records.
     """
     pair.copy()
     produce(pair.b, pair.remote, values(100, 5))

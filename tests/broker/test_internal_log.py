@@ -156,9 +156,9 @@ class LosesOneAnswer(ClusterClient):
 def test_row_of_which_the_first_counts_is_there_once_after_a_lost_answer(
     client: ClusterClient, fresh_topic: str, count: int
 ) -> None:
-    """The response to an append is lost, and another client writes before the retry. The row must
-    not be in the log twice, because the log cleaner would remove the earlier one, and the other
-    client's row would be the first.
+    """The response to an append is lost, and another client appends before the retry. The retry
+    must not append the row again. If it did, the log cleaner would remove the first of both, and
+    the other client's row would precede this row.
     """
     ensure_compacted_topic(client, fresh_topic, partitions=1, replication_factor=1)
     rows = [(b"ours-%d" % at, b"1") for at in range(count)]

@@ -55,7 +55,7 @@ def test_identity_both_ways_with_the_topic_on_both_sides(circle: Circle) -> None
 
 def test_identity_both_ways_in_two_files(circle: Circle) -> None:
     """Two files have one direction each, so the second process can detect the first one only by its
-    rows on the clusters. The second flow is refused.
+    rows on the clusters. The second flow is refused, also if its file has other aliases.
     """
     circle.put(0)
     copied(circle.file({"A": 0, "B": 1}, ["A->B"], replication_policy_class=IDENTITY))
@@ -66,8 +66,8 @@ def test_identity_both_ways_in_two_files(circle: Circle) -> None:
 
 
 def test_identity_both_ways_with_topics_of_their_own(circle: Circle) -> None:
-    """Two identity flows in opposite directions are accepted if they copy different topics. New
-    records are copied.
+    """Two identity flows in opposite directions are accepted if they copy different topics. The
+    next run is accepted as well, and copies new records.
     """
     circle.put(0, "pay")
     circle.put(1, "ship")
@@ -95,8 +95,8 @@ def test_a_ring_of_three_under_identity_in_three_files(circle: Circle) -> None:
 
 
 def test_a_ring_of_three_under_identity_in_one_file(circle: Circle) -> None:
-    """Three flows in one file form a ring. The one whose source has the topic is refused; the
-    others find no topic yet, so they copy nothing.
+    """Three flows in one file form a ring. The flow whose source has the topic is refused. The
+    sources of the other two flows have no such topic, so they copy nothing.
     """
     circle.put(0)
     flows = ["A->B", "B->C", "C->A"]

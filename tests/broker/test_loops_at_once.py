@@ -56,9 +56,9 @@ def halves(circle: Circle) -> list[Path]:
 
 @pytest.mark.witness("two flows of a ring that start at the same moment both withdraw")
 def test_both_halves_at_one_moment(circle: Circle, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both flows read the state topics before either has written, so both write. Each then finds
-    the other's rows and withdraws its own. The test's barriers make both read again before either
-    withdraws; otherwise the later one would find no obstacle and continue.
+    """Both flows of a loop read the state topics before either has written its rows, so both write.
+    Each then finds the other's rows, withdraws its own, and fails with COPIED_BACK. The test makes
+    both read again before either withdraws. Otherwise the later flow would continue.
     """
     circle.put(0)
     circle.put(1)
@@ -145,7 +145,7 @@ def test_a_row_of_a_process_that_died_before_copying_is_withdrawn(
 
 def test_a_topic_that_comes_while_both_halves_run(circle: Circle) -> None:
     """Both flows of a loop run, and a new topic appears. The flow that finds it first copies it.
-    The other one never copies it, and reports why.
+    The other flow never copies it, and reports why.
     """
     there, back = halves(circle)
     circle.put(0, "first")
@@ -191,8 +191,8 @@ def test_addresses_swapped_under_a_running_mirror(circle: Circle) -> None:
 
 @pytest.mark.witness("a flow back is added to a running mirror")
 def test_the_reverse_flow_is_added_to_a_running_mirror(circle: Circle) -> None:
-    """The reverse flow is added to a file whose flow has already copied. The flow that copies
-    continues, and the reverse flow is refused.
+    """A flow has copied a topic, and then the reverse flow is added to its file. At the next start,
+    the first flow continues, and the reverse flow is refused.
     """
     circle.put(0)
     keys = {"replication_policy_class": IDENTITY}
@@ -210,8 +210,9 @@ def test_the_reverse_flow_is_added_to_a_running_mirror(circle: Circle) -> None:
 def test_copies_of_an_earlier_release_are_recognized_by_their_map(
     circle: Circle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An earlier release has copied a topic without writing rows of copies. The copy is recognized
-    by its offset map, so the reverse flow is refused.
+    """An earlier release has copied a topic without writing rows of copies (`mirror.state.copies`).
+    The copy is recognized by its offset map. So the reverse flow is refused, and so is a flow that
+    copies the topic under another alias.
     """
     circle.put(0)
     there, back = halves(circle)

@@ -133,8 +133,9 @@ def test_a_leaders_announcement_reaches_the_standbys_and_it_keeps_leading(join: 
 
 
 def test_leaving_while_the_coordinator_holds_the_join_back(join: Join, group: str) -> None:
-    """A second member has joined, and the coordinator delays its response until the leader's next
-    heartbeat. Leaving must not wait for that.
+    """A second member has joined, and the coordinator delays the response to its join until the
+    leader's next heartbeat. The second member must be able to leave without waiting for this
+    response.
     """
     first = join("first", session_timeout_ms=LASTING_MS)
     assert first.wait_for(leads, within_s=PATIENCE_S)
@@ -145,9 +146,9 @@ def test_leaving_while_the_coordinator_holds_the_join_back(join: Join, group: st
     assert since.seconds < 2
 
 
-def test_hurry_skips_a_retry_pause(group: str) -> None:
-    """The coordinator's address does not respond at first, so the next attempt would be after five
-    minutes. `hurry` makes the member retry immediately.
+def test_retry_now_skips_a_retry_pause(group: str) -> None:
+    """The coordinator's address does not respond, so the next attempt would be after five minutes.
+    `retry_now` makes the member retry immediately. Leaving does not wait for the pause either.
     """
     pauses: list[float] = []
 
@@ -222,8 +223,8 @@ def test_standby_follows_a_leader_that_fell_silent(
 def test_lead_that_was_waited_for_does_not_end_before_its_first_heartbeat(
     join: Join, source_cluster: LocalCluster, group: str
 ) -> None:
-    """The coordinator delays a join until the dead leader's session ends, for almost a session
-    timeout. The new lead must not end before the member's first heartbeat.
+    """The coordinator delays a follower's join until the dead leader's session ends, for almost a
+    session timeout. The follower then leads, and its lead must not end before its first heartbeat.
     """
     process = start_member(source_cluster.bootstrap, group)
     process.kill()
@@ -245,7 +246,7 @@ def test_leader_keeps_leading_while_a_rebalance_waits_for_a_dead_standby(
 ) -> None:
     """A standby has died and a new one joins, so the coordinator delays joins until the dead
     standby's session ends. In this time the leader's clock jumps twice, together by more than its
-    session. The leader must continue to lead.
+    session timeout. The leader must continue to lead.
     """
     jump = 0.0
     roles: list[MemberRole] = []

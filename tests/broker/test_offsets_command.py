@@ -166,7 +166,7 @@ def test_record_that_arrives_during_a_search_by_time_is_not_skipped(
     copied: Copied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reset searches the first record at or after a time. None exists at the first query, and one
-    arrives before the next query. The reset must not skip it.
+    arrives before the next query. The reset must not set the group to an offset after this record.
     """
     at_ms, ask = FIRST_MS + 20 * HOUR_MS, list_offsets
     topic = f"{copied.topic}-late"

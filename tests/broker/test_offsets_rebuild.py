@@ -162,8 +162,8 @@ def test_rebuilt_map_is_the_same_and_the_copy_continues(
 
 
 def test_lost_first_rows_are_rebuilt(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
-    """A lane was still running when the map topic was deleted, and has written its newest chunk to
-    the re-created topic. The rebuild writes the lost first rows.
+    """The map topic was deleted while a lane still ran, and the lane has written only its newest
+    row to the re-created topic. The rebuild must write the lost rows before it.
     """
     rig.create()
     rig.put(range(5))
@@ -245,8 +245,8 @@ def test_records_that_retention_deleted_on_either_side(
 def test_copy_that_began_later_begins_there_again(
     rig: Rig, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The copy began at a later offset, and the target has deleted its first records. The rebuilt
-    map still begins at the offset where the copy began.
+    """The copy began at source offset 12, after the source's first record, and the target has
+    deleted the copy's first records. The rebuilt map still begins at source offset 12.
     """
     rig.create()
     rig.put(range(30))
@@ -383,8 +383,8 @@ def test_any_other_record_is_refused_with_its_offset(
 
 
 def test_whole_copy_written_by_hand_is_taken(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
-    """A control for the tests that change one record: a copy that was written by hand without a
-    change is accepted.
+    """A control for the tests that change one record: the test writes the copy by hand without a
+    change, so the rebuild accepts it.
     """
     rig.create()
     rig.put(range(10))
@@ -431,8 +431,8 @@ def test_empty_targets_are_listed(rig: Rig, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_emptied_targets_are_refused(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
-    """The target's records were deleted, so nothing can be compared, but the broker still remembers
-    this flow's sequence numbers. The rebuild is refused.
+    """The target's records were deleted. The broker still remembers this flow's sequence numbers,
+    but there is no record to compare, so the rebuild is refused.
     """
     rig.create()
     rig.put(range(10))
@@ -443,8 +443,8 @@ def test_emptied_targets_are_refused(rig: Rig, capsys: pytest.CaptureFixture[str
 
 
 def test_identity_topics(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
-    """Records of other clients precede the copy in the same topic. The rebuild finds the copy, and
-    the copy resumes.
+    """Records of other clients precede the copy in the same topic. The rebuild finds where the copy
+    begins, and the next run continues it.
     """
     rig.prefixed = False
     rig.create()
@@ -519,8 +519,8 @@ def test_flow_that_never_ran_is_refused(rig: Rig, capsys: pytest.CaptureFixture[
 def test_records_of_a_mirror_maker_before_the_copy_stay(
     rig: Rig, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """MirrorMaker 2's records precede this flow's ordinal 0, so the flow has taken the topic over.
-    The rebuilt map begins after MirrorMaker 2's records.
+    """MirrorMaker 2's records precede this flow's first record (ordinal 0), because the flow has
+    taken the topic over. The rebuilt map begins after MirrorMaker 2's records.
     """
     rig.create()
     rig.put(range(10))

@@ -69,8 +69,8 @@ def test_a_checkpoint_of_sparks_own_source_is_read_on(
     fresh_topic: str,
     tmp_path: Path,
 ) -> None:
-    """A query changes to `twinlog` and back, and reads each record once. A micro-batch that was not
-    committed is repeated with the same rows.
+    """A query changes from Spark's own `kafka` source to `twinlog` and back, and reads each record
+    once. A micro-batch that the `kafka` source did not commit is repeated with the same rows.
     """
 
     def where(rows: str, checkpoint: str) -> list[str]:

@@ -188,8 +188,9 @@ def test_promoted_topic_is_shown_with_author_time_and_reason_after_any_restart(
 def test_promotion_between_a_check_and_the_claim_is_detected_before_anything_runs(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A promotion writes its row and then looks for claims; a claim is written and then looks for
-    promotions. So a promotion directly before the claim is detected before a lane starts.
+    """A promotion writes its row and then reads the claims. A process writes its claim and then
+    reads the promotions. So if a flow is promoted directly before a claim, the process stops before
+    it starts a lane.
     """
     copy(pair)
     real = FlowClaims.claim
@@ -250,8 +251,9 @@ QUICK = {
 def test_clients_are_not_moved_while_the_copy_may_run(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The leader is frozen and does not apply the promotion, or was killed. The failover does not
-    report that clients can move before the copy has certainly ended.
+    """While the leader is frozen and does not apply the promotion, the failover fails with
+    COPY_RUNS. After the leader was killed, it waits until no late request can arrive. Only then
+    does it report that clients can move.
     """
     for name, value in QUICK.items():
         monkeypatch.setattr(name, value)

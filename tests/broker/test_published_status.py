@@ -184,7 +184,8 @@ def seen_elsewhere(rest: Rest, code: str) -> dict[str, Any]:
 @pytest.mark.witness("a stream of events includes events from other processes of the flow")
 def test_a_stream_has_events_that_another_process_wrote(flow: Flow) -> None:
     """The REST stream of one process contains events that another process wrote to the target. Each
-    event appears once, and a client that reconnects gets the later ones.
+    event appears once. A client that reconnects gets only the events after the last one that it has
+    received.
     """
     told = structs.replace(HAPPENED, flow=flow.name)
     newer = structs.replace(DIVERGED, number=8, message="again")

@@ -213,8 +213,8 @@ def test_topics_by_pattern_and_partitions_by_number(
 
 
 def test_workers_are_forked_with_the_modules_of_tasks(spark: SparkSession) -> None:
-    """The session sets `spark.python.daemon.module`, so workers are forked from a process that has
-    already imported the modules of tasks.
+    """The session sets `spark.python.daemon.module`. So workers must be forked from a process that
+    has already imported the modules of tasks.
     """
 
     def loaded(_: int) -> bool:
@@ -236,8 +236,8 @@ def passing_filters(spark: SparkSession) -> Iterator[None]:
 def test_filters_reduce_the_records_that_are_read(
     source_cluster: LocalCluster, topic: str, read: Read, passing_filters: None
 ) -> None:
-    """If the session passes filters to the source, filtered-out records are not read, and fewer
-    tasks run.
+    """If the session passes filters to the source, filtered-out records are not read, and filters
+    on partitions reduce the number of tasks.
     """
     records = [Outgoing(b"k", b"%d" % at, (), NOW_MS + at, at % 2) for at in range(20)]
     produce(source_cluster, topic, records)
@@ -280,8 +280,8 @@ def test_a_frame_is_used_again(
     request: pytest.FixtureRequest,
     passes: bool,
 ) -> None:
-    """A frame is used in several queries, and twice in one query. The result of one filter must not
-    be used for the others.
+    """A DataFrame is used in several queries with different filters, and twice in one query. The
+    filter of one query must not apply to the others.
     """
     if passes:
         request.getfixturevalue("passing_filters")
@@ -317,8 +317,9 @@ def test_records_deleted_by_retention_are_reported_with_their_range(
 def test_damaged_bytes_have_their_offset(
     source_cluster: LocalCluster, topic: str, read: Read
 ) -> None:
-    """The leader's disk changes one byte of a batch, and later the length of another batch. The
-    error names the offset of the batch.
+    """A disk changes one byte of a batch, and later the batch's length. Reads fail with
+    CORRUPT_BATCH, and for the changed byte the error names the batch's offset. The records before
+    the batch can still be read.
     """
     for at in (0, 10, 20):
         produce(source_cluster, topic, numbers(at, at + 10, partition=0), linger_ms=200)
@@ -404,8 +405,8 @@ def test_a_stream_continues_from_its_checkpoint(
 def test_a_stream_that_runs_takes_new_records_and_partitions(
     source_cluster: LocalCluster, topic: str, stream: Stream
 ) -> None:
-    """A query that runs without a trigger reads new records and new partitions. One of the two
-    topics of its pattern is created later.
+    """A query without a trigger reads new records and new partitions. It also reads a topic of its
+    pattern that is created after the query began.
     """
     other = f"{topic}-later"
     pattern = {

@@ -47,7 +47,9 @@ def put(cluster: LocalCluster, topic: str, first: int, end: int) -> None:
 
 
 def test_reading_needs_read_alone(cluster: LocalCluster) -> None:
-    """Reading needs only READ on the topic. Configs are queried only if there is a gap."""
+    """Reading needs only READ on the topic, because configs are queried only if there is a gap.
+    With DESCRIBE instead of READ, the error names the missing READ.
+    """
     create_topic(cluster, "plain")
     put(cluster, "plain", 0, 10)
     allow(cluster, USERS[0], ["READ"], topic="plain")

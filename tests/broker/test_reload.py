@@ -139,8 +139,8 @@ def test_topic_off_the_list_is_released_and_keeps_its_target(two_ways: Reloading
 def test_file_that_changes_again_while_the_flow_ends(
     two_ways: Reloading, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file changes again while a changed flow ends. Only the newest configuration is started,
-    so a configuration in between never runs.
+    """The file is changed a second time while a flow ends because of the first change. The flow
+    must then start with the second change.
     """
     this = two_ways
     this.write({this.there: this.topic("orders")})

@@ -187,8 +187,9 @@ def test_a_clash_stops_both_and_a_changed_rule_stops_the_topic(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A second topic gets the same remote name, so both topics stop. A changed rule stops its
-    topic, too. The target's records stay, and the first copy continues when the clash has ended.
+    """A second topic gets the same remote name as the first one, so both topics stop. A topic whose
+    rule is changed stops, too. The target's records stay, and the first copy continues when the
+    clash has ended.
     """
     pair = Renamed(tmp_path, source_cluster, target_cluster, identity=identity)
     create_topic(pair.a, pair.topic)

@@ -104,8 +104,9 @@ def is_mended(mirror: EmittingMirror) -> None:
 def test_stray_records_before_the_flows_own_are_accepted_after_any_crash(
     rig: Rig, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Another client wrote while the copy ran, so a batch of this flow follows its records. The
-    repair is killed at each step and repeated, and the copy resumes exactly.
+    """Another client wrote while the copy ran, so a batch of this flow follows the other client's
+    records. The repair is killed before and after it writes its rows, and then repeated. The copy
+    must resume exactly.
     """
     rig.create()
     rig.put(range(10))

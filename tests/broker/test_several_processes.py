@@ -102,12 +102,9 @@ def test_once_waits_for_a_dead_leader_to_be_given_up(rig: Rig) -> None:
 @pytest.mark.faults
 @pytest.mark.long
 def test_once_says_that_another_leads_only_where_one_is_known(rig: Rig) -> None:
-    """A dead member of the group has a longer session than this process, and the coordinator
-    answers no join in this time. So no leader is known, and `--once` must report that instead of
-    another leader.
-
-    A coordinator that is too busy to process a leave or an expired session in time has the same
-    effect.
+    """A dead member of the group has a longer session than this process, and until it ends the
+    coordinator responds to no join. So no leader is known, and `--once` must report this instead of
+    naming a leader. A busy coordinator has the same effect.
     """
     config = rig.config()
     rig.put(range(5))
@@ -215,8 +212,8 @@ def test_another_configuration_is_reported_until_both_have_reloaded(
 
 
 def test_a_standby_that_is_stopped_has_left_its_group_before_its_process_ends(rig: Rig) -> None:
-    """A standby waits for the lead for longer than its process takes to end. When it is stopped, it
-    leaves the group before the process ends, and does not lead afterwards.
+    """A standby is stopped while it waits for the lead. It must leave the group before its process
+    ends, although the wait could take longer than that, and must not lead afterwards.
     """
     (flow,) = load(rig.config(), environment={}).flows
     leader, standby = flow_setup(flow), flow_setup(flow)

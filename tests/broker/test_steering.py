@@ -163,7 +163,7 @@ def test_the_possible_loss_grows_while_a_flow_is_paused(
     flow: Flow, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """While a flow is paused, nothing is copied but the source's log ends are still queried. So the
-    reported possible loss grows.
+    reported possible loss grows until it exceeds `twinlog.rpo.seconds`.
     """
     with flow.file.open("a") as file:
         file.write("twinlog.rpo.seconds = 2\n")
@@ -219,9 +219,9 @@ def test_records_that_retention_will_delete_uncopied_are_reported_in_time(
 def test_a_mirror_that_starts_paused_reports_records_that_retention_will_delete(
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A mirror starts while the flow is paused, so no lane has started the partition. Its position
-    is derived from the offset map and both logs, and the records that retention will delete are
-    reported.
+    """A mirror starts while the flow is paused, so no lane reports the partition's position. The
+    position is derived from the offset map and both logs, and the records that retention will
+    delete are reported.
     """
     for name in ("source_watch.BEHIND_FOR_S", "source_watch.BEHIND_EVERY_S", "idle.FIRST_S"):
         monkeypatch.setattr(f"twinlog.control.risk.{name}", 1)
@@ -430,8 +430,8 @@ def test_released_topic_that_other_clients_wrote_to_is_not_appended_to(flow: Flo
 def test_resume_is_followed_though_the_first_look_for_topics_fails(
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Brokers are being upgraded, so the first discoveries fail, and discovery runs only at the
-    start. A resume is still followed, because failed discoveries are retried.
+    """Brokers are being upgraded, so the first discoveries fail. Periodic discovery is disabled. A
+    resume must still be applied, because failed discoveries are retried.
     """
     lines = flow.file.read_text().replace("refresh.topics.interval.seconds = 1\n", "")
     flow.file.write_text(f"{lines}refresh.topics.enabled = false\n")

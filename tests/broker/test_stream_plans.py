@@ -58,8 +58,8 @@ def test_a_planned_micro_batch_of_a_deleted_topic(
 def test_tasks_keep_their_connections(
     source_cluster: LocalCluster, fresh_topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tasks of one worker reuse their connections. Only a task with other settings, or after an
-    error, connects again.
+    """The tasks of one worker reuse their connections. Only a task with other settings, or the
+    first task after an error, connects again.
     """
     create_topic(source_cluster, fresh_topic)
     produce(source_cluster, fresh_topic, [Outgoing(b"k", b"%d" % at) for at in range(10)])

@@ -96,8 +96,9 @@ def test_every_record_is_read_once_though_the_command_dies_at_each_step(case: Ca
 def test_clients_are_interrupted_for_seconds(
     case: Case, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A switchover with a hook that moves the clients interrupts the clients for seconds. Print the
-    time from the fence to the first record on the target.
+    """A switchover's hook tells a producer to move, and every record arrives once. The test prints
+    the time from the fence to the first record on the target. A failing command in a hook's
+    pipeline is reported as HOOK_FAILED.
     """
     over, flag = threading.Event(), case.folder / "over"
     told = "import os,pathlib,sys;pathlib.Path(sys.argv[1]).write_text(os.environ['TWINLOG_FLOW'])"
@@ -165,7 +166,8 @@ def test_open_transaction_is_named_and_waited_for(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A transaction is open when the fence is set. The switchover reports it and waits for its end,
-    because otherwise the records after the transaction's first one would be lost.
+    because otherwise the records from the transaction's first one on would be lost. It fails with
+    NOT_DRAINED when the time is over.
     """
     pair, ended = case.pair, threading.Event()
     produce(pair.source, case.sales, numbered(0, 10))
@@ -220,8 +222,9 @@ def test_abort_takes_the_fence_away_and_leaves_that_of_others(case: Case) -> Non
 
 
 def test_a_producer_that_still_writes_is_named_and_nothing_is_promoted(case: Case) -> None:
-    """Producers that the fence does not stop are reported, and nothing is promoted. One is a super
-    user, who bypasses ACLs; the other is any client with `--fence none`.
+    """With `--fence none`, a producer continues to write, so the switchover names its producer ID
+    and promotes nothing. The next run fails with GROUPS_LEFT, because a group's member still reads
+    the source. After this member has left, the run succeeds.
     """
     pair, stop = case.pair, threading.Event()
     group = f"{case.group}-x"
@@ -308,8 +311,8 @@ class Hooked:
 
 @pytest.mark.parametrize("fence", ["hook", "none"])
 def test_producers_are_stopped_by_their_owner(case: Case, fence: str) -> None:
-    """The producers' owner stops them, by a hook or before the switchover. No ACL is created, and
-    no record is lost.
+    """The producers' owner stops them, either by a hook or before the switchover. The switchover
+    creates no ACL, and no record is lost.
     """
     with Mirror(case.file) as mirror, Hooked(case) as shop:
         eventually(lambda: case.copied(case.orders) > 20)
@@ -336,8 +339,9 @@ def test_producers_are_stopped_by_their_owner(case: Case, fence: str) -> None:
 
 
 def test_mirror_killed_in_the_midst(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The mirror is killed twice. Before the drain, a standby takes over. After the promotion no
-    process does, and the command waits until no late request can arrive.
+    """The mirror is killed before the drain, and a second process takes over. That process is
+    killed after the promotion. The command then waits until no late request can arrive, and
+    consumers read each record once.
     """
     over, drivers = threading.Event(), [Driver(case.file)]
     wait = Drain.wait

@@ -199,8 +199,8 @@ def test_smallest_sizes_still_copy_everything(rig: Rig) -> None:
 
 
 def test_a_batch_of_40_mib_passes_where_the_file_allows_requests_of_150(rig: Rig) -> None:
-    """The file permits requests of 150 MB. Requests of several batches stay smaller, as `check`
-    reports, but a single batch may be larger: one of 40 MiB is copied.
+    """The file permits requests of 150 MB. A request of several batches stays smaller, as `check`
+    reports, but a single batch may be that large: a batch of 40 MiB is copied.
     """
     rig.create(max_message_bytes=str(48 * MEBIBYTE))
     rig.put([0])

@@ -98,8 +98,9 @@ def test_ctrl_c_on_a_terminal_leaves_no_line_of_the_screen_behind(tmp_path: Path
 
 
 def test_a_late_log_line_is_printed_above_the_screen(tmp_path: Path) -> None:
-    """A log line that arrives late is printed above the screen. It reports that the address is
-    served, after its previous user has ended, as at a takeover.
+    """The HTTP address is in use at the start, and becomes free while the screen is shown, as at a
+    takeover. The log line that it is served must be printed above the screen, of which no line
+    remains.
     """
     path = tmp_path / "mm2.properties"
     first, second = free_ports(2)
@@ -202,7 +203,9 @@ def test_once_gives_up_a_cluster_that_went_away_under_it(
     target_cluster: LocalCluster,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """`--once` gives up if the flow was set up, but its lane then reaches no broker."""
+    """`--once` ends with UNREACHABLE if the flow was set up, but its lane then reaches no broker of
+    the target.
+    """
     file, _, door = config
     monkeypatch.setattr("twinlog.control.running.flow_run.ONCE_GIVES_UP_S", 1.5)
     with door.open_to(target_cluster.bootstrap):

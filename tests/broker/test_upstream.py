@@ -81,7 +81,7 @@ def is_exact(source: DataFrame, target: DataFrame, copies: int, *, foreign: int 
 
 def test_a_copy_joins_its_source(spark: SparkSession, rig: Rig) -> None:
     """The source has aborted records and markers, and another client's records follow the copy.
-    Each copied row joins its source record.
+    Each copied row joins its source record by `_upstream`, and the other client's rows join none.
     """
     create_topic(rig.source, rig.topic, partitions=2)
     produce(rig.source, rig.topic, numbers(range(10)))
@@ -156,8 +156,9 @@ def test_a_copy_that_was_compacted(spark: SparkSession, rig: Rig) -> None:
 def test_a_stream_of_a_topic_that_other_clients_write_to(
     spark: SparkSession, rig: Rig, tmp_path: Path
 ) -> None:
-    """Another client writes between this flow's batches and after them, where the map's rows do not
-    show it. The other client's rows have no source record, and this flow's rows have the right one.
+    """Another client writes between this flow's batches, and after them, where the offset map does
+    not show it. The other client's rows must have no source record, and this flow's rows must have
+    the right one.
     """
     rig.prefixed = False
     rig.create()

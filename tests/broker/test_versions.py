@@ -93,8 +93,8 @@ def test_copy_is_exact_between_these_versions(
 
 @pytest.mark.long
 def test_data_frames_with_older_brokers(source_cluster: LocalCluster, tmp_path: Path) -> None:
-    """DataFrames read the same rows as another client, and write from Kafka 3.0 on. Rows of a copy
-    have their source records.
+    """DataFrames read the same rows as another client, and can write to Kafka 3.0 and later. In
+    rows of a copy, `_upstream` names the source records.
     """
     with spark_session() as spark:
         for version in SOURCES[:-1]:

@@ -97,7 +97,7 @@ def test_two_runs_of_a_task_write_at_once(
     source_cluster: LocalCluster, topic: str, options: WriteOptions, is_packed: bool
 ) -> None:
     """Several runs of one task write at the same time, as with speculative execution. One of them
-    dies, and another one ends before the first. The rows are in the topic once.
+    dies, and another one ends before the run that began first. The rows are in the topic once.
     """
     begun = transaction.begin(options)
     values = list(range(150))
@@ -200,9 +200,9 @@ def test_the_answer_to_the_end_is_lost_and_a_newer_run_has_begun(
     options: WriteOptions,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The response to a commit is lost, and a newer run has begun. The coordinator knows only the
-    newer run. The mark, an offset that is committed with the transaction, shows that the older run
-    was committed.
+    """The response to a commit is lost, and a newer run has begun, so the coordinator knows only
+    the newer run. The commit mark, a group offset that is committed with the transaction, shows
+    that the older run was committed. So both writes succeed.
     """
     real, newer = Transactions.end, list[TaskWritten]()
 
@@ -247,8 +247,9 @@ def test_a_newer_run_shuts_the_older_one_out(
 def test_an_older_run_fails_without_any_task(
     source_cluster: LocalCluster, topic: str, options: WriteOptions, kind: str
 ) -> None:
-    """The newer run has fenced the older run's tasks, so Spark's `abort` gets no commit messages
-    and cannot tell which run it belongs to. It must not roll back the newer run.
+    """A newer run has fenced the older run's tasks. Spark's `abort` of the older run therefore gets
+    no commit messages, and cannot tell to which run it belongs. It must not roll back the newer
+    run.
     """
     old = transaction.begin(options)
     with pytest.raises(Died):
@@ -270,8 +271,8 @@ def test_a_newer_run_begins_while_an_older_one_is_rolled_back(
     options: WriteOptions,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An older run is rolled back, and the newer run begins after the last check for one. The newer
-    run must not be rolled back.
+    """An older run is rolled back. A newer run begins after the rollback has checked for newer
+    runs. The newer run must not be rolled back with the older one.
     """
     old = transaction.begin(options)
     run_task(options, old, [as_batch([1, 2], 0)])
@@ -321,8 +322,8 @@ def test_a_newer_run_begins_while_an_older_one_commits(
     monkeypatch: pytest.MonkeyPatch,
     moment: str,
 ) -> None:
-    """An older run that commits ends its producer epoch last. In the meantime a newer run has
-    begun, and its epoch must not be ended.
+    """A run ends its producer epoch in the last step of its commit. Before this step a newer run
+    has begun, and the newer run's epoch must not be ended.
     """
     if moment == "repeated":
         run_batch(options, 0)
@@ -411,8 +412,9 @@ def test_a_mark_that_no_writer_set_here(
     offset: int,
     metadata: str,
 ) -> None:
-    """The group's offset was not set by a writer: it is that of the next micro-batch, or an older
-    one. The next write stops with MARK_DIFFERS.
+    """The group that has the commit mark has an offset that no writer set: that of the next
+    micro-batch, or an older one. The next write stops with MARK_DIFFERS and appends nothing. A
+    write that does not need a mark continues.
     """
     run_batch(options, 0)
     run_batch(options, 1)

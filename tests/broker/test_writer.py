@@ -145,8 +145,9 @@ def test_rows_may_name_topic_and_partition(
 def test_rows_of_several_tasks_may_name_their_topics(
     spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
 ) -> None:
-    """The rows of one write name several topics, as in a router. The topics have different
-    partition counts, and each row is in its topic once.
+    """The rows of one write name several topics with different partition counts, as in a router.
+    The write is refused unless `partitioned` has arranged the rows. Then each row is in its topic
+    once.
     """
     other = f"{topic}-2"
     create_topic(source_cluster, other, 1)
@@ -221,8 +222,8 @@ def test_rows_that_keep_their_partition_are_not_shuffled(
 def test_times_of_the_broker(
     spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
 ) -> None:
-    """With LogAppendTime, no response distinguishes an append from a repeat. All rows are read back
-    once, and each is in the topic once.
+    """With LogAppendTime, no response distinguishes an append from a repeat, so the writer reads
+    its rows back. Each row must be in the topic once.
     """
     alter_topic_configs(source_cluster, topic, {"message.timestamp.type": "LogAppendTime"})
     save(partitioned(numbers(spark, 500), options), options)
@@ -288,8 +289,8 @@ def test_a_write_id_is_of_one_topic(
 def test_a_write_id_is_of_the_topics_of_its_rows(
     spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
 ) -> None:
-    """A `writeId` belongs to the set of topics that its rows name. The order of the names does not
-    matter.
+    """A `writeId` belongs to the set of topics that its rows name. A repeated write with the same
+    topics in another order has no effect. A write with other topics stops with MARK_DIFFERS.
     """
     places = {name: one for name, one in options.items() if name != "topic"}
     topics = [topic, f"{topic}-2", f"{topic}-3"]

@@ -278,8 +278,8 @@ KEYS = [prefix + name for prefix in PREFIXES for name in NAMES]
 
 @pytest.mark.parametrize("share", [0.15, 0.4, 0.7, 1.0])
 def test_any_file_means_the_same(judge: Judge, share: float) -> None:
-    """Files with random keys mean the same to MirrorMaker 2 and Twinlog. Each key has a different
-    value, so that a difference shows which line took effect.
+    """MirrorMaker 2 and Twinlog derive the same settings from files with random keys. Each key has
+    a different value, so that a difference shows which line took effect.
     """
     chance = random.Random(share)
     chosen = [key for key in KEYS if chance.random() < share]

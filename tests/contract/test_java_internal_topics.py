@@ -63,8 +63,8 @@ def test_they_are_internal_to_its_policies(mm2: Any, policy: str, topic: str) ->
 
 @pytest.mark.parametrize("topic", OURS)
 def test_its_filter_takes_none_of_them(mm2: Any, topic: str) -> None:
-    """MirrorMaker 2's filter replicates no internal topic of Twinlog. With another separator, its
-    policy alone would consider them ordinary topics.
+    """MirrorMaker 2's filter replicates no internal topic of Twinlog. If the separator is not the
+    default one, MirrorMaker 2's policy alone would consider them ordinary topics.
     """
     chosen = mm2.DefaultTopicFilter()
     chosen.configure({"topics": ".*"})

@@ -186,8 +186,8 @@ def test_utilities_answer_as_the_client(target_cluster: LocalCluster, alias: str
 
 
 def test_a_missing_or_late_topic_is_an_error(target_cluster: LocalCluster) -> None:
-    """Twinlog raises an error if the checkpoints topic is missing or not read in time. Java returns
-    the part that it has read.
+    """Twinlog raises an error if the checkpoints topic is missing or not read in time. Java's
+    client would return the part that it has read.
     """
     alias = f"a{uuid.uuid4().hex[:8]}"
     config = {"bootstrap.servers": target_cluster.bootstrap}

@@ -102,8 +102,8 @@ def _bytes(jvm: Any, record: Any) -> tuple[bytes, bytes]:
 def test_names_of_internal_topics(
     jvm: Any, java_class: str, separator: str | None, flag: str | None
 ) -> None:
-    """MirrorMaker 2 and Twinlog use the same names of internal topics, with and without the
-    separator that KIP-949 disables for them.
+    """MirrorMaker 2 and Twinlog use the same names of internal topics, whatever the separator is,
+    and whether these names have it or not (KIP-949).
     """
     keys = {"source.cluster.alias": "us-west"}
     if separator is not None:

@@ -214,8 +214,9 @@ def test_both_syncs_leave_the_same_configs_on_brokers(
     target_cluster: LocalCluster,
     defaults: str,
 ) -> None:
-    """After MirrorMaker 2 has synced a topic, Twinlog's sync finds nothing to change. After
-    Twinlog's sync, MirrorMaker 2's finds nothing either.
+    """MirrorMaker 2 and Twinlog each sync the configs of one copy of the same topic. Afterwards,
+    Twinlog's sync finds nothing to change in either copy. Both copies have the same configs, except
+    two limits that Twinlog leaves out.
     """
     mark, configs = uuid.uuid4().hex[:8], {"retention.ms": "7200000", "min.insync.replicas": "1"}
     topic = create_topic(source_cluster, f"y{mark}", configs=configs)

@@ -211,8 +211,8 @@ def test_the_text_of_a_header(jvm: Any, simple: Any, read: Loader, literal: str)
 
 def test_mirror_maker_2s_handling_of_headers(jvm: Any, converter: Any, simple: Any) -> None:
     """MirrorMaker 2's own header converter fails on a header that a transform adds. Connect's
-    default converter would write all other headers as base64. Therefore a file with another
-    converter is refused.
+    default converter would write all other headers as base64. Therefore Twinlog refuses a file that
+    sets another header converter.
     """
     parsed = jvm.org.apache.kafka.connect.data.Values.parseString("privacy")
     with pytest.raises(Py4JJavaError, match="Invalid schema type for ByteArrayConverter: STRING"):

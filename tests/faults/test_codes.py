@@ -87,7 +87,7 @@ def test_position_that_the_source_has_no_more(rig: Rig, tmp_path: Path) -> None:
 
 def test_source_that_answers_an_error_without_a_code_of_its_own(rig: Rig) -> None:
     """The broker's index of aborted transactions is damaged, so it responds with -1
-    (UNKNOWN_SERVER_ERROR). The partition fails with a code, and recovers when the index is
+    (UNKNOWN_SERVER_ERROR). The partition fails with SOURCE_REFUSED, and recovers when the index is
     repaired.
     """
     rig.create()
@@ -115,8 +115,9 @@ def _write(index: Path, data: bytes) -> None:
 
 @pytest.mark.usefixtures("patient_driver")
 def test_batch_of_another_lane_of_this_flow_with_other_bounds(rig: Rig) -> None:
-    """A lane that was given up had sent the same records in batches with other bounds. The target
-    rejects the next lane's batch, and no record is duplicated.
+    """An earlier lane, which was given up, has sent the same records in batches with other bounds.
+    The target rejects the next lane's batch, which reports SEQUENCE_REFUSED. Then the copy
+    continues, and no record is duplicated.
     """
     rig.create()
     rig.put(range(10))
@@ -175,8 +176,8 @@ def test_state_of_another_source_cluster(rig: Rig) -> None:
 
 
 def test_lane_whose_driver_is_silent(rig: Rig, capfd: pytest.CaptureFixture[str]) -> None:
-    """The driver sends nothing, so the lane ends by itself. Other lanes may own its partitions by
-    then.
+    """The driver is frozen. The lane ends by itself with CHANNEL_SILENT, because other lanes may
+    own its partitions soon. When the driver runs again, the copy continues.
     """
     rig.create()
     rig.put(range(10))

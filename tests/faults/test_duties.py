@@ -186,8 +186,8 @@ def test_topic_that_clients_went_over_to_while_no_lane_watches(
 def test_topic_with_foreign_records(
     rig: Rig, rounds: Rounds, caplog: pytest.LogCaptureFixture, *, keyed: bool
 ) -> None:
-    """The topic has records of other clients before the flow begins. The flow copies to it as
-    configured, and the existing records keep their retention and their partitions.
+    """The target topic has records of other clients before the flow begins. The flow copies to it
+    as configured, but must change neither its retention nor its partition count.
     """
     rig.prefixed = False
     create_topic(rig.target, rig.topic, 2, configs=FOR_EVER)
@@ -316,8 +316,8 @@ def test_frozen_leader_of_topics_that_were_promoted_in_the_meantime(rig: Rig) ->
 def test_topic_that_another_client_creates_at_the_same_time(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The flow's CreateTopics fails because the topic already exists, and its creator is still
-    unknown. The flow must treat the topic as another client's.
+    """The flow's CreateTopics fails because another client has just created the topic and written
+    to it. The flow must treat the topic as this client's: all partitions stop with FOREIGN_DATA.
     """
     create_topic(rig.source, rig.topic, 3)
     ours = [Outgoing(key=b"k", value=b"%d" % n, partition=n % 3) for n in range(30)]

@@ -163,8 +163,8 @@ def test_a_topic_changes_hands_between_the_look_and_its_growth(
 def test_a_topic_that_is_recreated_after_its_check_is_not_begun(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The topic was empty when it was checked. Now it belongs to another client, whose records are
-    in one partition, so the flow must not begin to copy into it.
+    """The remote topic was empty when it was checked, and was then re-created by another client,
+    which writes to one partition. The flow must not copy to any partition of it (FOREIGN_DATA).
     """
     create_topic(rig.source, rig.topic, 2)
     ours = [Outgoing(key=b"k", value=b"%d" % n, partition=n % 2) for n in range(20)]

@@ -16,8 +16,9 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 @pytest.mark.witness("records deleted before the first copied one are reported", case="earliest")
 @pytest.mark.parametrize("start", ["earliest", "latest", "timestamp"])
 def test_deleted_between_the_first_row_and_the_first_record(rig: Rig, start: str) -> None:
-    """After the first map row fixed the start, the source's retention deleted records, because the
-    mirror was down or the target rejected the first record. The loss is reported.
+    """The first map row has fixed the start, and then the source's retention deletes records after
+    this start, before any record is copied. The run stops with SOURCE_TRUNCATED. With
+    `twinlog.source.loss = accept`, the copy begins after the deleted records.
     """
     keys = {f"{rig.flow}.twinlog.start": start}
     rig.create()
@@ -44,8 +45,8 @@ def test_deleted_between_the_first_row_and_the_first_record(rig: Rig, start: str
 
 
 def test_earliest_begins_at_the_log_start_of_the_first_survey(rig: Rig) -> None:
-    """The source deleted records before the flow's first start, so they are not reported as a
-    loss.
+    """The source deleted records before the flow's first start. They are not reported as a loss,
+    and the copy begins with the first record that is left.
     """
     rig.create()
     rig.put(range(50))

@@ -130,8 +130,8 @@ def test_late_request_of_old_records_after_a_start_that_found_the_producer_id(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A recent record keeps the producer ID alive at the target, so no lane waits at its start. The
-    next records are old. After they are written, the target expires the ID and would accept the
-    dead lane's late request as new, so the lane must wait before it writes them.
+    next records are old. After they are written, the target expires the ID, and would accept the
+    dead lane's late request. So the new lane must wait before it writes them.
     """
     rounds = lane_rounds(monkeypatch)
     rig.create()
@@ -163,8 +163,9 @@ def test_late_request_of_old_records_after_a_start_that_found_the_producer_id(
 def test_fresh_record_waits_for_no_late_request_although_the_producer_id_expired(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, first: str
 ) -> None:
-    """The late request begins with the same record as the new lane's, so the target accepts only
-    one of the two. A fresh record is therefore written without waiting; an old record is held back.
+    """A late request of the killed lane begins with the same record as the new lane's request, so
+    the target accepts only one of them. A fresh record is therefore written without waiting. An old
+    record is held back.
     """
     monkeypatch.setattr("twinlog.lane.late_requests.SILENCE_MS", SILENCE_MS)
     monkeypatch.setattr("twinlog.lane.late_requests.USER_TIMEOUT_MS", 600_000)

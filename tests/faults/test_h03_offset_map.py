@@ -111,9 +111,10 @@ def test_other_lane_was_first_with_records_that_the_source_has_no_more(
 def test_other_lane_was_first_with_records_whose_timestamps_are_newer(
     rig: Rig, tmp_path: Path
 ) -> None:
-    """Another lane has written these records first, so this lane's batch is a repeat. The target
-    answers a repeated batch with the newest timestamp in the log, which is later than the lane's
-    own. The lane must report OTHER_WRITER, and the records and the map must be right in the end.
+    """An earlier lane has already written these records, so this lane's batch is a repeat. The
+    target answers a repeated batch with the newest timestamp in the log, which is later than the
+    batch's own. The lane must report OTHER_WRITER, and the records and the map must be right in the
+    end.
     """
     flag, late = tmp_path / "freeze", -1_000_000
     rig.create(**COMPACTED)

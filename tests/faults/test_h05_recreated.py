@@ -121,8 +121,9 @@ def test_source_recreated_under_a_running_lane_stops_before_anything_of_it_is_wr
 def test_source_recreated_under_a_running_mirror_is_copied_by_it_once_its_old_copy_is_gone(
     rig: Rig, how: Callable[[LocalCluster, str], None], prefixed: bool
 ) -> None:
-    """The lane's fetch session still contains the deleted topic. When the old copy has been
-    deleted, the running mirror must copy the new topic.
+    """The source topic is re-created while a mirror runs, so the lane's fetch session still
+    contains the deleted topic. When the old copy has been deleted or emptied, the running mirror
+    must copy the new topic.
     """
     rig.prefixed = prefixed
     rig.create()

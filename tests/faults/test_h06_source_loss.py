@@ -99,8 +99,9 @@ def test_log_cut_under_a_running_mirror(rig: Rig) -> None:
 @pytest.mark.witness("H6: a source log that was truncated and written again is reported")
 @pytest.mark.usefixtures("patient_driver")
 def test_log_truncated_and_refilled_while_no_lane_ran(rig: Rig) -> None:
-    """The source loses records and gets others while no lane runs. A reader without leader epochs
-    would resume at 50 as if nothing had happened; the mirror stops with SOURCE_DIVERGED.
+    """The source loses records and gets others while the lane is frozen. A reader without leader
+    epochs would resume at 50 as if nothing had happened. The partition must stop with
+    SOURCE_DIVERGED, and the next process must report the same.
     """
     fill(rig)
     with rig.mirror() as mirror:

@@ -121,7 +121,7 @@ def test_source_that_was_compacted(rig: Rig) -> None:
 @pytest.mark.witness("H10: a different tail causes DIVERGED")
 def test_really_another_tail(rig: Rig) -> None:
     """Another client has written different records under the flow's producer ID, with the sequences
-    that the flow would use. The start must report them.
+    that the flow would use. The start must report them with DIVERGED.
     """
     rig.create()
     rig.put(range(30))
@@ -140,8 +140,8 @@ def test_really_another_tail(rig: Rig) -> None:
 
 
 def test_constant_records_do_not_hide_a_divergence(rig: Rig) -> None:
-    """All records are equal, so the last ones also equal those at a wrong position. Their sequence
-    numbers differ, so the divergence is found.
+    """All records are equal, so records that another client appends also equal the copy's last
+    ones. They lack this flow's sequence numbers, so the start reports EXTRA_RECORDS.
     """
     rig.create()
     same = [rig.record(0)._replace(offset=n) for n in range(60)]

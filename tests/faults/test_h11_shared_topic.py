@@ -112,8 +112,8 @@ def test_jump_that_a_dead_lane_could_not_note_is_found_at_the_next_start(flow: R
 def test_flow_that_is_added_later_is_no_stranger(
     flow: Rig, fault_source: LocalCluster, tmp_path: Path
 ) -> None:
-    """A flow from a further source is added while the first flow runs. Its records must not stop
-    the first flow with TAKEN_OVER.
+    """A flow from another source is added to the same target topic while the first flow runs. The
+    new flow's records must not stop the first flow with TAKEN_OVER.
     """
     folder = tmp_path / "later"
     folder.mkdir()
@@ -180,8 +180,9 @@ def test_flow_is_no_stranger_whose_claims_the_state_topic_lost(
 
 @pytest.mark.witness("H11: consumers are moved first, by hand")
 def test_consumers_first_migration_by_hand(flow: Rig) -> None:
-    """An operator drains the flow, then moves the consumers, then the producers. No record is lost,
-    and no error is reported.
+    """An operator drains the flow, and moves the consumers and then the producers. When the
+    producers write to the target, the partition is TAKEN_OVER, which is no error. No record is
+    lost, and the next processes report the same.
     """
     flow.put(range(20))
     seen: list[FlowSnapshot] = []

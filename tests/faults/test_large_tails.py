@@ -21,7 +21,7 @@ SIZE = 600_000
 @pytest.mark.witness("large records do not hide a lost map row")
 def test_map_that_lost_a_row_after_large_records(rig: Rig) -> None:
     """The map lost the row that announced the last of thirty large records. The start must find the
-    position anyway.
+    position anyway, so that no record is lost or duplicated.
     """
     rig.create()
     for number in range(28):
@@ -43,7 +43,7 @@ def test_map_that_lost_a_row_after_large_records(rig: Rig) -> None:
 
 def test_other_records_after_large_ones(rig: Rig) -> None:
     """After large records, another client wrote a different last record under the flow's producer
-    ID, as restoring a backup does. The start must report it.
+    ID, as restoring a backup does. The start must report DIVERGED.
     """
     rig.create()
     for number in range(30):

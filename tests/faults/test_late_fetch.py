@@ -73,8 +73,8 @@ PartitionCopy.next_batch = next_batch
 
 @pytest.mark.witness("a late response does not affect the new copy")
 def test_a_fetch_of_an_earlier_copy_is_no_gap_of_the_source(rig: Rig, tmp_path: Path) -> None:
-    """The earlier copy had fetched more records than it wrote to the target. The next copy fetches
-    them again, and the late response must not look like a gap of the source.
+    """A partition is started again while a response to the earlier copy's fetch is late. The next
+    copy fetches the same records again. The late response must not look like a gap of the source.
     """
     rig.create()
     rig.put(range(10))

@@ -59,8 +59,9 @@ def test_its_records_after_the_end_of_the_next_lanes_map_are_not_copied_again(
 
 
 def test_its_records_after_an_aborted_one_are_not_copied_again(rig: Rig, tmp_path: Path) -> None:
-    """An aborted record is between the end of the next lane's map and the record that the lost lane
-    copied. The record must not be copied again.
+    """A lane has lost its driver and copies one more record, which the next lane's map lacks. An
+    aborted record is between the end of this map and that record. The next lane must not copy the
+    record again.
     """
     create_topic(rig.source, rig.topic, 2)
     for number in range(5):

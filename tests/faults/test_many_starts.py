@@ -82,8 +82,9 @@ def looked_at(file: Path) -> int:
 def test_partitions_that_wait_for_a_killed_lane_are_checked_together(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: int, trip_s: float
 ) -> None:
-    """The target stamps records with its own time, so all partitions must wait for late requests.
-    They are then searched together.
+    """The target stamps records with its own time, so after a lane was killed, all partitions must
+    wait for late requests. Then they must be searched together, with few requests for many
+    partitions.
     """
     if partitions < 1_000:  # late requests are over after 3 s instead of 20 s
         monkeypatch.setattr("twinlog.lane.late_requests.USER_TIMEOUT_MS", -7_000)
@@ -137,9 +138,9 @@ def test_idle_partitions_of_a_killed_lane_are_at_their_end_before_its_requests_a
 def test_thousand_idle_partitions_of_a_killed_mirror_are_copied_again(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process and its lanes are killed. Each round trip takes 100 ms, also for the next driver.
-    All partitions must be copied again within 30 s, although the killed lanes count as alive for
-    the first 10 s.
+    """A mirror and its lanes are killed. Each round trip takes 100 ms, also for the next driver.
+    The next mirror must copy all partitions within 30 s, although the killed lanes count as alive
+    for the first 10 s.
     """
     partitions = 1_000
     create_topic(rig.source, rig.topic, partitions=partitions)
@@ -173,8 +174,9 @@ def test_thousand_idle_partitions_of_a_killed_mirror_are_copied_again(
 def test_thousand_idle_partitions_of_a_killed_lane_do_not_delay_a_busy_one(
     rig: Rig, tmp_path: Path
 ) -> None:
-    """Each round trip takes 100 ms, and requests of the killed lane may still arrive for 20 s. The
-    pause of the busy partition must not grow with the number of idle ones.
+    """A lane with 1,000 idle partitions and a busy one is killed. Each round trip takes 100 ms, and
+    the killed lane's requests may still arrive for 20 s. The pause of the busy partition must not
+    grow with the number of idle ones.
     """
     busy, partitions = f"{rig.topic}-busy", 1_000
     create_topic(rig.source, busy)
@@ -250,8 +252,9 @@ def test_a_search_behind_many_foreign_records_delays_no_other_partition(
     trip_s: float,
     most_requests: int,
 ) -> None:
-    """One partition's last own record is up to 1 GB before its end, so with 100 ms per round trip
-    its search takes seconds. Other partitions must not wait for this search.
+    """In one partition, up to 1 GB of foreign records follow this flow's last record. So with 100
+    ms per round trip, the search for this record takes seconds. Other partitions must not wait for
+    this search.
     """
     monkeypatch.setattr("twinlog.lane.late_requests.USER_TIMEOUT_MS", -7_000)
     rig.prefixed, partitions = False, 20

@@ -213,8 +213,8 @@ def cut_home(rig: Rig, offset: int) -> TopicPartition:
 
 @pytest.mark.usefixtures("lasting_lead")
 def test_rows_that_the_map_lost_are_written_again(rig: Rig) -> None:
-    """The map loses acknowledged rows while the copy is idle. Only the new leader epoch shows that
-    rows may be lost, and then the lane writes them again.
+    """The offset map loses acknowledged rows while the copy is idle. Only the new leader epoch of
+    the map's partition shows that rows may be lost. The lane must then write them again.
     """
     rig.create()
     rig.put(range(10))

@@ -227,8 +227,8 @@ def test_map_under_min_isr_is_retried_seldom_reported_and_resumed(
 def test_rows_that_the_map_lost_are_written_again_by_the_partitions_next_lane(
     rig3: Rig,
 ) -> None:
-    """The map lost rows whose writer had ended before it could notice the new leader epoch. The
-    partition's next lane must write them again.
+    """The offset map lost rows whose writer had ended before it could notice the new leader epoch.
+    The partition's next lane must write them again.
     """
     rig = rig3
     rig.create()
@@ -265,8 +265,8 @@ def test_rows_that_the_map_lost_are_written_again_by_the_partitions_next_lane(
 def test_group_is_not_set_by_rows_that_the_map_has_lost(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The map loses rows, and without their gaps a translated offset is too high. The group must
-    not be moved to this offset, because a group is never moved back.
+    """The offset map loses rows that describe gaps, so a translated offset is too high. The group
+    must not be set to this offset, because a group is never moved back.
     """
     group, flag = f"app-{rig.alias}", tmp_path / "held"
     keys = {
@@ -323,8 +323,8 @@ def rounds(counter: Path) -> int:
 
 def test_rebuild_that_cannot_say_where_to_resume_lets_nothing_begin_again(rig: Rig) -> None:
     """A rebuild fails because it cannot find where to resume, but has already created the map
-    topic. The next start therefore does not notice that the map was missing, and must not copy from
-    the start of the log.
+    topic. So the next start cannot notice that the map topic was missing. It must stop with
+    MAP_MISSING instead of copying from the start of the log.
     """
     rig.create()
     rig.put(range(10), age_ms=OLD)

@@ -194,8 +194,9 @@ def test_start_beside_partitions_without_a_leader(flow: Rig, side: str) -> None:
 
 
 def test_topic_grows_when_all_its_partitions_have_a_leader_again(flow: Rig) -> None:
-    """While some partitions have no leader, no lane knows that all records of the topic are this
-    flow's, so no partition is added. The existing partitions are copied in the meantime.
+    """The source topic gets more partitions while some target partitions have no leader. No lane
+    then knows that all records of the remote topic are this flow's, so it gets no partitions until
+    the leaders are back. Partitions with a leader are copied in the meantime.
     """
     new = {PARTITIONS, PARTITIONS + 1}
     keys = KEYS | {"refresh.topics.interval.seconds": "1"}
@@ -347,8 +348,8 @@ asked.decode_metadata = wrong
 def test_broker_that_advertises_an_impossible_name(
     flow: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One broker advertises an invalid address. The partitions that it leads wait with a code, in a
-    running mirror and with `--once`. The others are copied.
+    """One broker advertises an invalid address. The partitions that it leads wait with NO_LEADER,
+    in a running mirror and with `--once`. The others are copied.
     """
     put(flow, ALL, b"first")
     with flow.mirror(once=True, keys=KEYS) as mirror:
@@ -385,8 +386,8 @@ def test_broker_that_advertises_an_impossible_name(
 
 
 def test_once_ends_when_the_leader_came_back_in_the_meantime(flow: Rig) -> None:
-    """A run with `--once` queries the source partition's end while the partition has no leader. The
-    run ends after the leader is back.
+    """A run with `--once` queries the source partition's end while the partition has no leader.
+    When the leader is back, the run ends and all partitions are DONE.
     """
     put(flow, ALL, b"first")
     with Loss(flow, "source") as loss:

@@ -145,9 +145,9 @@ def test_source_that_is_frozen_is_no_longer_at_the_end_before_a_fetch_times_out(
 def test_stop_in_an_outage_of_the_source_is_in_order_and_promises_nothing(
     rig: Rig, how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The source is unreachable, and a discovery waits for it. The mirror is stopped: it ends in
-    order because nothing is in flight, but does not report that everything is copied, because the
-    lag is unknown.
+    """The mirror is stopped while the source is unreachable and a discovery waits for it. The
+    mirror shuts down cleanly, because nothing is in flight. It must not report that everything is
+    copied, because the lag is unknown.
     """
     looks: list[float] = []
     discover = FlowSetup.discover

@@ -31,8 +31,9 @@ def anew(rig: Rig, side: str) -> None:
 
 @pytest.mark.witness("a position by topic name is not used after the topic was created again")
 def test_late_commit_of_a_former_topic_is_no_start(rig: Rig) -> None:
-    """Kafka deletes the offsets of a deleted topic. If a leader commits an offset a moment later,
-    it stays. It would skip the first records of the new topic, so it must not be used as a start.
+    """Kafka deletes a topic's group offsets with the topic. If a leader commits an offset directly
+    after that, the offset stays, and would skip the first records of the new topic. So it must not
+    be used as a start.
     """
     group = f"mm1-{rig.alias}"
     keys = {"twinlog.source.group.id": group}

@@ -98,8 +98,8 @@ def test_muted_for_longer_than_the_kernel_waits(rig: Rig) -> None:
 
 
 def test_quota_that_begins_to_bind_under_a_pipeline(rig: Rig) -> None:
-    """A pipeline of requests could be in flight when the first response shows the quota. No
-    connection may break because of it.
+    """A quota begins to apply while a pipeline of requests is in flight, before the first response
+    shows the quota. No connection may break because of it.
     """
     rig.create()
     for at in range(0, 4 * RECORDS, 4):
@@ -119,8 +119,8 @@ def test_quota_that_begins_to_bind_under_a_pipeline(rig: Rig) -> None:
 
 @pytest.mark.long
 def test_source_that_mutes_the_lanes(rig: Rig) -> None:
-    """The source's quota mutes the lanes. A broker never returns more than ten seconds of its quota
-    allow. The partition must be shown as THROTTLED, and everything must be copied.
+    """The source's quota mutes the lanes. A broker returns at most as many bytes as the quota
+    allows in ten seconds. The partition must be shown as THROTTLED, and everything must be copied.
     """
     rig.create()
     for n in range(2 * RECORDS):

@@ -237,8 +237,8 @@ def test_target_that_lost_more_than_the_copy(losing_target: Rig) -> None:
 
 @pytest.mark.usefixtures("lasting_lead")
 def test_target_partition_without_a_leader(losing_target: Rig) -> None:
-    """The target partition has no leader. The partition waits with its code, and the records that
-    the new leader lost are copied again.
+    """The target partition has no leader, so it waits with NO_LEADER. The new leader lacks some
+    records, which are copied again.
     """
     rig = losing_target
     rig.create()
@@ -260,8 +260,8 @@ def test_target_partition_without_a_leader(losing_target: Rig) -> None:
 
 
 def test_follower_that_is_too_slow_for_the_request(losing_target: Rig) -> None:
-    """The leader appended the batch, but its follower is too slow, so it responds with 7
-    (REQUEST_TIMED_OUT). No record is duplicated.
+    """The leader appended the batch, but its follower is too slow, so the leader responds with 7
+    (REQUEST_TIMED_OUT). The partition reports TARGET_REFUSED, and no record is duplicated.
     """
     rig = losing_target
     rig.create()
@@ -295,8 +295,8 @@ def put_others(rig: Rig, numbers: range) -> None:
 
 @pytest.mark.parametrize("lost", [pytest.param(20, marks=pytest.mark.long), 300])
 def test_source_truncated_and_rewritten_while_no_mirror_ran(losing_source: Rig, lost: int) -> None:
-    """The source loses records and gets others while no mirror runs. The partition stops, also if
-    more records were replaced than the tail check compares.
+    """The source loses records and gets others while no mirror runs. The partition stops with
+    SOURCE_DIVERGED, also if more records were replaced than the tail check compares.
     """
     rig = losing_source
     put(rig, range(40))
@@ -336,8 +336,8 @@ def test_source_truncated_and_rewritten_under_a_running_mirror(
 
 
 def test_both_lose_and_the_target_loses_more(losing_both: Rig) -> None:
-    """Both clusters lose records, and the source gets others. All replaced source records are after
-    those that the target lost, so no record exists only on the target, and the flow continues.
+    """Both clusters lose records, and the source gets others. The target has lost all copies of the
+    replaced records, so no record exists only on the target, and the flow continues.
     """
     rig = losing_both
     put(rig, range(40))

@@ -183,8 +183,8 @@ def test_target(flow: Rig, step: str, tmp_path: Path) -> None:
 @every_step
 @pytest.mark.parametrize("what", ["map", "state"])
 def test_own_topic(flow: Rig, what: str, step: str, tmp_path: Path) -> None:
-    """One of Twinlog's own topics is re-created. The mirror continues exactly or stops with a code,
-    and so does the next process.
+    """One of Twinlog's own topics is re-created during a start. The mirror must copy every record
+    once, or stop with a code. The same applies to the next process.
     """
 
     def is_exact(mirror: Mirror) -> bool:

@@ -106,8 +106,9 @@ def test_it_is_copied_again_from_the_beginning(rig: Rig) -> None:
 def test_lane_is_stopped_while_the_topic_is_recreated(
     rig: Rig, tmp_path: Path, prelude: str
 ) -> None:
-    """The lane is stopped while the topic is re-created. It may read late the responses that it got
-    before, but must not apply them to the new topic.
+    """A lane is stopped while the target topic is re-created. It may then read responses that
+    belong to the deleted topic, but must not apply them to the new topic. Every record must arrive
+    once.
     """
     rig.create()
     flag = tmp_path / "stand-still"
@@ -147,8 +148,9 @@ def test_twinlog_itself_deletes_and_recreates_it(rig: Rig) -> None:
 
 
 def test_batch_that_was_on_its_way_when_it_was_recreated(rig: Rig) -> None:
-    """A batch is in flight when the topic is re-created, so its records are at the start of the new
-    topic. Nothing is written after them until they are removed.
+    """A batch is in flight when the target topic is re-created, so its records are at the start of
+    the new topic. The partition stops with TARGET_RECREATED. It must write nothing after these
+    records until they are removed.
     """
     rig.create()
     with rig.mirror(prelude=NEVER_LOOKS_AT_IDS) as mirror:

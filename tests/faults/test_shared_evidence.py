@@ -149,7 +149,8 @@ def test_the_policy_is_put_right_while_a_mirror_runs(
 
 def test_a_partition_without_a_row_takes_no_other_along(rig: Rig) -> None:
     """A partition has no map row because it has had no leader, or was stopped for another reason,
-    since the topic was created. Other partitions must not be affected.
+    since the topic was created. The leader must still note the other partition's row in the state
+    topic.
     """
     create_topic(rig.source, rig.topic, partitions=2)
     create_topic(rig.target, rig.remote, partitions=2)
@@ -176,8 +177,8 @@ def test_a_partition_without_a_row_takes_no_other_along(rig: Rig) -> None:
 def test_rows_are_noted_again_in_a_state_topic_that_was_recreated(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The state topic was re-created and lacks the note of which partitions have map rows. The map
-    may have lost rows as well, so the mirror writes its rows and the note again.
+    """The state topic was re-created and lacks the row that notes which partitions have map rows.
+    The map may have lost rows as well, so the mirror writes its rows and the note again.
     """
     monkeypatch.setattr("twinlog.control.duties.own_topics.OwnTopics.interval_s", 0.5)
     rig.create()
@@ -199,7 +200,7 @@ def test_intents_are_written_again_to_a_recreated_state_topic(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The state topic was re-created, so the intents in it are gone, although no user revoked them.
-    The mirror writes them again. Neither duties nor new topics wait for that.
+    The mirror must write them again. New topics must not wait for that.
     """
     monkeypatch.setattr("twinlog.control.duties.own_topics.OwnTopics.interval_s", 0.5)
     rig.create()
@@ -329,8 +330,9 @@ def test_where_a_copy_that_was_taken_over_ended_stays_known(rig: Rig) -> None:
 
 @pytest.mark.parametrize("begins_anew", [False, True], ids=["idle", "before our next"])
 def test_a_late_repeat_beside_a_running_copy_is_extra(rig: Rig, *, begins_anew: bool) -> None:
-    """A late batch repeats records of this flow beside the running copy. It has the flow's own
-    producer ID, so the code is EXTRA_RECORDS and not that of another client's records.
+    """The target appends a late batch that repeats records of this flow while the copy runs. It has
+    the flow's own producer ID, so the code is EXTRA_RECORDS and not that of another client's
+    records.
     """
     rig.prefixed = False
     rig.create()

@@ -59,8 +59,8 @@ def test_a_time_in_a_compacted_topic(rig: Rig) -> None:
 )
 @pytest.mark.parametrize("start", ["latest", "a time that has not come"])
 def test_the_end_is_where_it_was_when_the_copy_began(rig: Rig, start: str) -> None:
-    """The first run has no record to copy, but fixes the position. So the next run copies the
-    records that were written in between.
+    """The first run has no record to copy, but fixes the position at the log end. So the next run
+    copies the records that were written between the two runs.
     """
     keys = at(rig, start if start == "latest" else time_of(rig, 3000))
     rig.create()
@@ -77,7 +77,7 @@ def test_the_end_is_where_it_was_when_the_copy_began(rig: Rig, start: str) -> No
 
 def test_the_latest_committed_record_leaves_an_open_transaction_to_be_copied(rig: Rig) -> None:
     """With read_committed a log ends at its last stable offset. A copy that begins at `latest`
-    therefore copies the open transaction's records after their commit.
+    while a transaction is open must therefore copy the transaction's records after their commit.
     """
     rig.create()
     rig.put(range(3))
@@ -138,8 +138,9 @@ def test_topics_created_while_the_mirror_runs(rig: Rig, of_new: str) -> None:
 
 @pytest.mark.witness("a topic that is created while no mirror runs is copied completely")
 def test_topics_created_while_no_mirror_runs(rig: Rig) -> None:
-    """A topic is created while no mirror runs, and is copied as `twinlog.start.new` says. This is
-    so even if the process that discovers the topic dies before it writes the topic's first row.
+    """A topic that is created while no mirror runs begins as `twinlog.start.new` says. This is so
+    even if the process that discovers it dies before it writes the topic's first row. A topic that
+    existed before the first start begins as `twinlog.start` says.
     """
     rig.create()
     rig.put(range(5))

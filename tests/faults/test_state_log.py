@@ -88,8 +88,8 @@ def test_each_row_is_read_once_for_all_flows_of_a_process(
 
 
 def test_a_topic_that_was_recreated_is_another_one(state: Rig) -> None:
-    """The state topic was re-created, and the new topic is longer than the old one. Its length does
-    not show the change, but the readers must read it from its begin.
+    """The state topic was re-created, and the new topic is longer than the old one. The length does
+    not show the change, but readers must read the new topic from its first row.
     """
     write(state, range(5))
     assert known(state.target_client, state) == {*range(5)}

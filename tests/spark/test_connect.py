@@ -103,11 +103,11 @@ def topic(source_cluster: LocalCluster, fresh_topic: str) -> str:
     return fresh_topic
 
 
-def test_a_batch_runs_over_spark_connect_and_a_mirror_needs_more(
+def test_a_dataframe_is_read_over_spark_connect_and_a_mirror_is_refused(
     source_cluster: LocalCluster, topic: str
 ) -> None:
-    """A batch runs over Spark Connect, where Spark finds the format without registration;
-    registering it again has no effect. A mirror is refused.
+    """A DataFrame is read over Spark Connect, where Spark finds the format without registration.
+    Registering it again has no effect. A mirror is refused.
     """
     said = over_connect(CONNECT, source_cluster.bootstrap, topic)
     assert said == ["[1, 3, 5, 7, 9]", "pyspark.sql.connect.session [1, 3, 5, 7, 9]"]
@@ -139,8 +139,8 @@ def test_a_copy_over_spark_connect(
 def test_writes_over_spark_connect(
     source_cluster: LocalCluster, topic: str, tmp_path: Path
 ) -> None:
-    """A batch and a restarted stream write each row once. Keys are in the partitions that Java's
-    producer would choose.
+    """Over Spark Connect, a batch query and a restarted streaming query write each row once. Keys
+    are in the partitions that Java's producer would choose.
     """
     written, script, count = f"{topic}-written", CONNECT + WRITE, 1000
     if HAS_STREAM_WRITERS:

@@ -205,8 +205,8 @@ def test_a_mirror_on_a_terminal_reads_its_configuration_again_and_is_watched(
 def test_the_script_of_mirror_maker_1_runs_with_its_old_arguments(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
-    """The script of MirrorMaker 1 runs with its old arguments. The target topic has another number
-    of partitions, so records are partitioned by key.
+    """The script of MirrorMaker 1 runs with its old arguments, and every record is copied. The
+    target topic has another number of partitions, so records are partitioned by key.
     """
     create_topic(source_cluster, fresh_topic, partitions=PARTITIONS)
     create_topic(target_cluster, fresh_topic, partitions=PARTITIONS - 1)

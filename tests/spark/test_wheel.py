@@ -168,8 +168,8 @@ def is_whole(environment: Path) -> None:
 def test_from_pip_install_to_a_filled_board(
     secured_pair: tuple[LocalCluster, LocalCluster], tmp_path: Path
 ) -> None:
-    """Follow docs/kubernetes.md without Kubernetes, from the installation to a dashboard with data.
-    The test uses the resource, its secrets and the installed packages.
+    """Follow docs/kubernetes.md without Kubernetes, with the page's resource and secrets and an
+    installed wheel. In the end, every panel of the dashboard must have data.
     """
     promtool()  # skips the test before anything is created if promtool is missing
     environment = pip_install(tmp_path)

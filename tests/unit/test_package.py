@@ -116,8 +116,10 @@ def test_the_extra_of_dataframes_brings_what_spark_requires_for_writing() -> Non
     assert {"pandas", "pyarrow"} <= brought
 
 
-def test_classifiers_equal_the_versions_of_the_lock() -> None:
-    """The package's classifiers list only Python versions that are tested."""
+def test_classifiers_name_the_python_version_that_is_required() -> None:
+    """The package's classifiers list only the Python version of `requires-python`, because no other
+    version is tested.
+    """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     claimed = {name.rsplit(" ", 1)[-1] for name in project["classifiers"] if "Python :: 3." in name}
     assert claimed == {project["requires-python"].removeprefix(">=")}

@@ -79,8 +79,9 @@ def _imported(module_name: str, name: str) -> object:
 
 
 def test_names_that_programs_take_exist() -> None:
-    """All programs are checked in one test, because each process of a test run would otherwise
-    create the list of cases again.
+    """Programs that tests pass to another process as text use only names that exist. All are
+    checked in one test, because each process of a test run would otherwise create the list of cases
+    again.
     """
     programs = dict(_programs())
     assert len(programs) > 10

@@ -90,8 +90,8 @@ def test_pages_name_existing_things() -> None:
 
 
 def test_faces_name_all_that_is_in_their_folders() -> None:
-    """The docstring of a folder names each of its subfolders, because it describes the folder's
-    content.
+    """The docstring in a folder's `__init__.py` names each of its subfolders, because it describes
+    the folder's content.
     """
     missing = {
         f"{path.relative_to(ROOT)}: {wing.name}"

@@ -269,7 +269,8 @@ def test_lock_covers_every_dependency() -> None:
 
 def test_few_tests_start_a_spark_of_their_own() -> None:
     """Few tests start their own Spark, because each start takes seconds and continuous integration
-    has a time limit. The number of witnesses is limited further, because the gate runs them.
+    has a time limit. Even fewer of them may have the mark `witness`, because the gate
+    (`scripts/test`) runs these.
     """
     marked = [
         p.read_text()

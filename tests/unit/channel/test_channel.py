@@ -279,8 +279,9 @@ def test_a_lane_that_sends_nonsense_is_disconnected_and_the_others_stay(listen: 
 
 
 def test_a_hello_works_once_and_an_older_attempt_is_refused(listen: Server) -> None:
-    """A hello is accepted only once, and one of an older attempt is refused. A client that has seen
-    a hello can repeat it, but cannot derive the hello of the next attempt from it.
+    """A lane's hello (its first message) is accepted only once, and one of an older attempt is
+    refused. A client that has seen a hello can repeat it, but cannot derive the hello of the next
+    attempt from it.
     """
     driver = listen()
     second = replace(LANE, attempt=LANE.attempt + 1)
@@ -425,8 +426,8 @@ def test_last_heard_is_the_time_at_which_the_answered_ping_was_sent(listen: Serv
 
 
 def test_a_lane_gives_up_before_its_driver_gives_it_up(listen: Server) -> None:
-    """The network delays the lane's data. A lane must count only data that the driver has received.
-    Otherwise it would still copy after the driver has given it up.
+    """The network stops delivering a lane's data. The lane must count only data that the driver has
+    received. Otherwise it would still copy after the driver has given it up.
     """
     driver = listen()
     with ExitStack() as stack:

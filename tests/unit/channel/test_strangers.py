@@ -225,7 +225,9 @@ def test_without_descriptors_it_waits_and_does_not_spin(monkeypatch: pytest.Monk
 def test_an_error_on_one_connection_ends_only_that_connection(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Even an unexpected error on one connection ends only this connection."""
+    """Even an unexpected error on one connection ends only this connection. Other lanes are still
+    served.
+    """
     with listening(tls=False) as (server, events):
         client = connect(server)
         connected = events.get(timeout=PATIENCE_S)

@@ -89,8 +89,9 @@ def test_a_problem_that_is_reported_late_has_its_begin() -> None:
 
 
 def test_the_flows_problem_is_not_repeated_for_its_topics() -> None:
-    """A partition that only waits for the flow's problem is not logged separately. Otherwise, after
-    an outage of half a minute, the line would appear when the clusters already respond.
+    """A partition that only waits for the end of the flow's problem is not logged separately.
+    Otherwise its line would appear after an outage of half a minute, when the clusters already
+    respond.
     """
     said = Said()
     gone = {"code": "DISCONNECTED", "state": "RETRYING", "message": "broker of B did not answer"}

@@ -135,8 +135,8 @@ def test_a_start_reports_what_it_waits_for() -> None:
 
 
 def test_records_are_those_of_the_copy_or_are_not_known() -> None:
-    """If the number of copied records is unknown, it is shown as `?`. The number of records that
-    only this process has copied would look as if the copy had lost records.
+    """If the number of copied records is unknown, it is shown as `?`. If the number of records that
+    only this process has copied were shown, it would look as if the copy had lost records.
     """
     behind = partition(records=1951, copied=None, lag=None)
     (row,) = [line for line in shown(flow(behind)).splitlines() if line.startswith("  orders")]

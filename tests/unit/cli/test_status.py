@@ -88,7 +88,7 @@ def test_the_flows_problem_is_shown_once() -> None:
 
 def test_partitions_that_the_flow_speaks_for_do_not_part_from_the_others() -> None:
     """At the start of an outage, only some partitions of a topic have noticed it. If their problem
-    is the flow's own, they are still in one row with the others.
+    is the flow's own, `status` still shows them in one row with the other partitions.
     """
     parts = partition(), partition(number=1, code="UNREACHABLE", message="B: refused")
     away = flow(*parts, state="DEGRADED", reason="B: refused", code="UNREACHABLE")

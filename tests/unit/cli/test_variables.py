@@ -202,8 +202,8 @@ def test_variables_of_mirror_maker_are_not_misspelt_ones_of_mirror(
 def test_variables_that_kubernetes_makes_of_a_service_are_nobodys_options(
     end: str, file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In every pod next to a service `twinlog-mirror`, Kubernetes sets variables that look like
-    Twinlog's options. They must be ignored.
+    """If a service is named `twinlog-mirror`, Kubernetes sets variables in the pods next to it that
+    look like Twinlog's options. They must be ignored.
     """
     monkeypatch.setenv(f"TWINLOG_MIRROR_{end}", "tcp://10.0.0.1:9405")
     assert run(["mirror", file, "--listen", "nowhere"]) == 2

@@ -134,8 +134,8 @@ def test_of_two_commands_that_put_the_same_record_one_does(
 def test_of_several_batches_that_are_left_out_as_a_whole_each_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The target rejected a batch that was joined from several small source batches as corrupt. All
-    of these source batches are left out, and each is written to the quarantine topic.
+    """Several small source batches were sent as one batch, which the target rejected as corrupt.
+    All of these source batches are left out, and each is written to the quarantine topic.
     """
     held = [
         bytes(

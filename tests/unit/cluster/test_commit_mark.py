@@ -58,8 +58,8 @@ def test_a_mark_of_an_earlier_release_has_no_cluster() -> None:
 
 @pytest.mark.parametrize("name", ["twinlog-1f2e", "1f2e"])
 def test_the_group_of_a_mark_is_one_of_twinlogs_own(name: str) -> None:
-    """The group of a mark is one of Twinlog's own groups, whether the query's ID comes from the
-    checkpoint's location or is configured.
+    """The group that has a query's commit mark is one of Twinlog's own groups. This is so whether
+    the query's ID comes from the checkpoint's location or is configured.
     """
     assert mark_group(name, "query") == "__twinlog-1f2e.query"
     assert is_own_group(mark_group(name, "query"))

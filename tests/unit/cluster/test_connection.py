@@ -357,8 +357,8 @@ def test_refused_login_names_address_mechanism_line_and_likely_cause(
 
 
 def test_listener_that_expects_a_login_is_named() -> None:
-    """A listener that requires a login closes the connection at the first other request. The
-    message says so.
+    """A listener that requires a login closes the connection at the first request after
+    ApiVersions. The message must name the key to check.
     """
 
     def behave(sock: socket.socket) -> None:

@@ -71,8 +71,8 @@ def test_responses_before_the_end_are_returned_before_the_error(peer: Peer, cut:
 
 
 def test_the_reason_of_a_broken_connection_is_text(peer: Peer) -> None:
-    """The reason of a broken connection has no error number in brackets, because brackets contain a
-    code.
+    """The reason of a broken connection has no error number in brackets, because text in brackets
+    is one of Twinlog's codes.
     """
     peer.sock.close()  # closed with unread requests
     with pytest.raises(Disconnected, match=r"broke: connection reset by peer \[DISCONNECTED\]$"):

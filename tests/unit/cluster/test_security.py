@@ -420,7 +420,7 @@ class TestOAuth:
 
     @pytest.mark.parametrize("shaded", ["", "kafkashaded."])
     def test_classes_of_databricks(self, shaded: str) -> None:
-        """In Databricks' clients, class names have a prefix. They mean the same as Kafka's own
+        """In Databricks' clients, class names have a prefix. They must be accepted like Kafka's own
         classes.
         """
         password = 'username="u" password="p";'

@@ -107,6 +107,6 @@ def test_the_digest_in_a_members_metadata_is_read_back() -> None:
 )
 def test_a_member_that_tells_nothing_of_it(metadata: bytes) -> None:
     """A member of the group is of an older release or is no Twinlog process, so its metadata has no
-    digest to compare.
+    digest to compare. The member's digest is None.
     """
     assert config_of(metadata) is None

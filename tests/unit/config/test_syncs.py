@@ -54,7 +54,7 @@ def test_an_interval_of_nothing_is_refused(tmp_path: Path, what: str) -> None:
 )
 def test_whether_topics_are_made(tmp_path: Path, lines: tuple[str, ...], expected: bool) -> None:
     """`topic.creation.enable` is a key of Kafka Connect's workers. MirrorMaker 2 runs a worker for
-    the target, so usually the target's line decides.
+    the target, so usually the target's line decides whether topics are created.
     """
     assert flow_of(loader(tmp_path)(*lines)).new_topics.enabled is expected
 

@@ -86,9 +86,9 @@ def test_in_reverse_records_before_the_copy_map_to_its_beginning() -> None:
 def test_a_group_at_or_before_the_copys_first_record_may_have_read_none(
     offset: int, copy_start: int, is_progress: bool
 ) -> None:
-    """A group is at or before the first record of the copy. The sync sets groups there that lag far
-    behind on the other cluster, so it may have read no record of the copy. Its offset is not
-    progress, and must not be translated back.
+    """A group's offset is at or before the first record of the copy. The sync sets groups to this
+    record if they lag far behind on the other cluster, so the group may have read no copied record.
+    Its offset is not progress, and must not be translated back.
     """
     back = replace(counterpart(log_start=copy_start), original=LogState(0, 510))
     assert back.is_progress(offset) is is_progress

@@ -143,9 +143,9 @@ def test_missing_records_are_counted_by_the_source_or_its_last_observer() -> Non
 def test_a_row_of_another_clock_is_current_for_as_long_as_it_may_be_old(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The clock of the leader's host differs from this host's. The age of a row is measured by this
-    host's clock from the moment when the command first read the row. When it is older than a row
-    may be, it no longer counts as current.
+    """The clock of the leader's host differs from this host's. So a command measures the age of a
+    status row by its own clock, from the moment when it first read the row. The first row that it
+    reads may be of any age. Only a later row counts as current, for a limited time.
     """
     scope = cast("CutoverScope", SimpleNamespace(seen_row=None, target=None, name="A->B"))
     hour_ago = int(time.time() * 1000) - 3_600_000
@@ -255,8 +255,9 @@ def test_heartbeats_are_copied_and_do_not_go_over(tmp_path: Path) -> None:
 def test_an_error_that_does_not_repeat_makes_no_source_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An error does not repeat, so it may have been the target's. The source must not count as lost
-    because of it, or its commits would be missing from the plan.
+    """A failover's survey fails with an error that does not repeat, so it may have been the
+    target's. The source must not count as lost because of it. Otherwise the commits of its groups
+    would be missing from the plan. Only a repeated error makes it count as lost.
     """
     one = Failover.__new__(Failover)
     one._scope = cast("CutoverScope", SimpleNamespace(source_problem=None))

@@ -378,8 +378,8 @@ def test_a_status_file_is_read_as_it_was_written(
 def test_a_status_file_of_an_older_release_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A status file of an older release has fewer fields, and -1 for unknown numbers. It is read
-    like a new one.
+    """A status file of an older release has fewer fields, and -1 for unknown numbers. Missing
+    fields and -1 must be read as None.
     """
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     config = tmp_path / "mm2.properties"

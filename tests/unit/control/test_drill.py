@@ -124,8 +124,8 @@ def test_it_is_red_where_it_ended_early_or_left_something(broken: dict[str, obje
 def test_an_unreachable_cluster_during_the_cleanup_is_no_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A cluster is unreachable while a drill cleans up. This is no error, because otherwise the
-    other cluster would not be cleaned up, and there would be no report.
+    """A cluster is unreachable while a drill cleans up. The cleanup must print this and not raise
+    it. Otherwise the other cluster would not be cleaned up, and there would be no report.
     """
     monkeypatch.setattr(cleaning, "WITHIN_S", 0.0)
     said: list[str] = []

@@ -144,8 +144,9 @@ def test_a_folder_of_another_flow_or_one_that_was_changed_is_left(
 
 
 def test_files_without_a_manifest_are_nobodys(tmp_path: Path, log: list[ExportedRecord]) -> None:
-    """Files without a manifest belong to no run: a run of another flow may have died before it
-    wrote its manifest, or a user has put them there. They are not overwritten.
+    """Files without a manifest belong to no run. A run of another flow may have died before it
+    wrote its manifest, or a user has put them there. A run that finds them must fail with
+    SAVED_OTHERWISE and not overwrite them.
     """
     assert log
     with SavedTail(tmp_path, OWNER).locked():
@@ -554,9 +555,9 @@ def test_the_first_offset_is_there_before_the_row_that_says_it_was(
 def test_a_partition_whose_tail_comes_later_is_begun_with_its_topic(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One partition's tail is empty in the first run. The run must also write a position for this
-    partition. Otherwise a later run would find that the replay of the topic has begun, but not
-    where this partition begins.
+    """One partition's tail is empty in the first run of a replay. The run must also write a
+    position for this partition. Otherwise a later run would find that the replay of the topic has
+    begun, but not where this partition begins.
     """
     other = TopicPartition("orders", 1)
     empty = LogDivergence(
@@ -695,8 +696,8 @@ def test_a_transaction_is_bounded_and_a_large_record_goes_alone() -> None:
 
 @pytest.mark.parametrize(("has_line", "was_transformed"), [(True, False), (False, True)])
 def test_transformed_topics_are_not_replayed(has_line: bool, was_transformed: bool) -> None:
-    """Topics with transforms are not replayed, because a replay appends the source's bytes, which a
-    transform would mask.
+    """A topic that has transforms, or was copied with one, is not replayed (TRANSFORMS_NOT_RUN). A
+    replay appends the source's bytes, which a transform would mask.
     """
     row = ChunkRow(
         key=PartitionKey(TopicId("a"), TopicId("b"), 0),

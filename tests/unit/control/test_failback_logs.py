@@ -155,8 +155,8 @@ def test_where_that_place_is_cleaned_away_no_new_record_is_taken_for_a_common_on
     monkeypatch: pytest.MonkeyPatch, cleaned: int, side: str
 ) -> None:
     """All records of A from the second one on were rewritten, and some were compacted away on one
-    cluster. A rewritten record must not be treated as common. If B's records are missing, the place
-    is unknown (TAIL_UNKNOWN).
+    cluster. A rewritten record must not be treated as one that both clusters have. If B's records
+    are missing, the offset where the logs diverge is unknown (TAIL_UNKNOWN).
     """
     anew, gone = written_anew(1), range(1, 1 + cleaned)
 
@@ -186,7 +186,7 @@ def test_the_end_of_a_transaction_in_place_of_a_record_was_written_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A lost its last two records. The marker of a new transaction and another record are at their
-    offsets. The logs diverge at the first of them.
+    offsets. The comparison must find that the logs diverge at the marker, and not after it.
     """
     anew = written_anew(3)
 

@@ -144,7 +144,8 @@ def test_it_is_not_shown_if_the_leader_is_unknown() -> None:
 
 def test_an_unreadable_row_is_a_problem_only_without_a_leader() -> None:
     """A process of a later release has failed to set up the flow, so its row is unreadable. While a
-    leader copies, this is no problem of the flow.
+    leader copies, this is no problem of the flow. Without a leader, the flow's problem is that
+    Twinlog must be upgraded.
     """
     key, value = FAILED.encode()
     rows = [LED.encode(), (key, value.replace(b'"v":1', b'"v":2'))]

@@ -279,8 +279,8 @@ def test_partitions_of_a_disconnected_lane_go_to_the_other_lane(
 def test_an_unstarted_partition_waits_until_no_request_of_the_lost_lane_can_arrive(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
-    """The lost lane may have begun the partition, so its first row and the records after it may
-    still arrive. The partition waits until that is no longer possible.
+    """A lane was lost that may have begun the partition, so its first row and the records after it
+    may still arrive. The partition waits until that is no longer possible.
     """
     driver, (first, second) = running
     lost = list(first.taken)
@@ -479,7 +479,7 @@ def test_once_gives_up_by_the_monotonic_clock(step_s: int) -> None:
 
 def test_once_waits_for_batches_that_are_held_back_after_a_lane_was_lost() -> None:
     """With `--once`, a lane was lost, and records are held back until late requests can no longer
-    arrive. The run waits for them, although the problem began earlier.
+    arrive. The run must wait for them, although the partition's problem began almost a minute ago.
     """
     driver = Driver(FOUR[:2], once=True)
     driver.run.tick()

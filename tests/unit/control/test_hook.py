@@ -60,8 +60,8 @@ def test_a_command_that_no_shell_can_be_given_is_a_failed_hook(tmp_path: Path) -
 
 
 def test_a_hook_gets_the_names_of_clusters_that_commands_take(tmp_path: Path) -> None:
-    """A hook gets the clusters' names in the file, which commands accept, whatever aliases topic
-    names have.
+    """A hook gets the clusters' names in the file, because commands accept these names. It does not
+    get the aliases that topic names have.
     """
     said = tmp_path / "said"
     run_hook(scope(tmp_path), f'echo "$TWINLOG_SOURCE $TWINLOG_TARGET" > {said}', "switch")

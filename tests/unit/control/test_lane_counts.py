@@ -184,8 +184,8 @@ def test_a_driver_that_yarn_has_started_starts_an_application(
 
 
 def test_lanes_of_this_machine_stay_on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With Spark on this machine, the channel listens on loopback only. On other addresses the
-    server uses TLS.
+    """If Spark runs on this machine, the channel listens only on loopback. If Spark has another
+    master, it listens on another address (SPARK_LOCAL_IP if it is set), where the server uses TLS.
     """
     monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
     assert address_for_executors("local[4,2]") == "127.0.0.1"

@@ -271,8 +271,9 @@ def test_a_source_that_does_not_answer_proves_nothing() -> None:
 
 
 def test_records_after_an_open_transaction_would_be_lost() -> None:
-    """All records up to the last stable offset are copied, so there is no lag. The records after
-    it, which an open transaction holds back, would be lost.
+    """All records up to the last stable offset are copied, so there is no lag. An open transaction
+    holds back the records after it. If the source were lost, they would be lost, so they count as
+    possible loss.
     """
     flow = Flow()
     flow.pass_time(1)
@@ -518,7 +519,7 @@ def test_a_topic_that_lags_later_gets_its_outlook_as_soon() -> None:
 
 def test_a_partition_that_is_retried_in_vain_keeps_its_outlook() -> None:
     """A stopped partition is retried, and each attempt begins in a lane that has read no record
-    yet. The time until its records are deleted is shown nevertheless.
+    yet. The time until the partition's records are deleted must be shown nevertheless.
     """
     flow = Flow(rpo_seconds=None)
     far_behind(flow)
@@ -536,7 +537,8 @@ def test_a_partition_that_is_retried_in_vain_keeps_its_outlook() -> None:
 @pytest.mark.parametrize("why", ["paused", "stopped"])
 def test_a_partition_that_no_lane_of_this_run_has_begun_has_its_outlook(why: str) -> None:
     """The partition was paused or had failed when the mirror started, so no lane has begun it. The
-    time until its records are deleted is still known: first two hours, later one.
+    time until its records are deleted is known nevertheless: at most two hours at first, and one
+    hour less after an hour.
     """
     flow = Flow(rpo_seconds=None, begun=False)
     flow.source.kept_ms = KEPT_MS
@@ -647,7 +649,9 @@ def test_unlimited_retention_is_never_near_and_hidden_retention_is_unknown() -> 
 
 
 def test_a_flow_whose_source_is_not_queried_reports_no_loss() -> None:
-    """With `--once` the source is not queried, so the flow reports no possible loss."""
+    """With `--once` the source is not queried, so the flow's possible loss is None and not 0, and
+    no RPO is exceeded.
+    """
     flow = Flow()
     far_behind(flow)
     found = flow_snapshot(flow.driver.run, "exact", None, [], Counter(), FlowSince())

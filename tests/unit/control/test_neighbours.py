@@ -40,8 +40,9 @@ def test_aliases_of_one_cluster_are_one(tmp_path: Path) -> None:
 
 
 def test_one_that_keeps_names_and_one_that_does_not(tmp_path: Path) -> None:
-    """A->B keeps the alias in names, and B->A does not. On B, records of A are in a topic whose
-    name has the alias A, so B->A recognizes them, whatever its own policy is.
+    """A->B has the default policy, and B->A keeps names. `A.pay` on B shows that it is a copy from
+    A, so B->A does not copy it back. `pay` on A does not show that it is a copy from B, so the path
+    back to B is found.
     """
     flows = flows_of(tmp_path, "A->B.topics = .*", "B->A.topics = .*", f"B->A.{IDENTITY}")
     assert way(flows, "A->B", "A.pay") == ()

@@ -60,8 +60,9 @@ def a_partition(clock: Clock = CLOCK) -> Partition:
 
 @pytest.mark.parametrize("retriable", [True, False])
 def test_every_try_comes_within_half_a_minute(*, retriable: bool) -> None:
-    """A failed partition is retried within half a minute. The pause leaves some seconds of this
-    time for the attempt, which begins with a check of both clusters.
+    """A failed partition is retried within half a minute after its failure. The pause before the
+    retry leaves some seconds of this time for the retry itself, which begins with a check of both
+    clusters.
     """
     partition = a_partition()
     pauses = []
@@ -137,8 +138,8 @@ def test_trouble_with_the_map_is_over_when_nothing_waits_for_it(
     ],
 )
 def test_offsets_of_a_damaged_log_are_not_used(*, code: str, is_broken: bool) -> None:
-    """The log of a partition is damaged, so groups, offset syncs and MirrorMaker 2's positions must
-    not use its offsets.
+    """If a partition fails with a code that means a damaged log, groups, offset syncs and
+    MirrorMaker 2's positions must not use its offsets. After any other failure they still use them.
     """
     partition = a_partition()
     partition.on_progress(REPORT)
@@ -199,8 +200,9 @@ def test_a_recreated_topic_has_no_reported_position(*, is_planned: bool) -> None
 
 
 def test_a_begun_partition_is_the_flows_while_a_lane_has_it() -> None:
-    """While a lane has the partition, the partition counts as the flow's. Otherwise nothing would
-    detect that clients have moved to the target.
+    """A partition counts as the flow's while a lane has it, after it is done, and for a while after
+    some failures. Otherwise it does not, because no lane would detect that clients have moved to
+    the target.
     """
     clock = HandClock()
     partition = replace(a_partition(), clock=clock)
@@ -248,8 +250,8 @@ def test_a_begun_partition_is_the_flows_while_a_lane_has_it() -> None:
 
 
 def test_trouble_does_not_last_while_late_requests_are_waited_for() -> None:
-    """`--once` gives up if a problem lasts. Holding back records until late requests have arrived
-    is no problem.
+    """`--once` gives up if a problem lasts. The time in which records are held back for late
+    requests does not count, because this is no problem.
     """
     partition = a_partition()
     assert partition.troubled_s() == 0

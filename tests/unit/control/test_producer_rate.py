@@ -82,7 +82,8 @@ def test_they_get_less_where_the_loss_grows_on_and_never_nothing() -> None:
 
 def test_an_ineffective_quota_is_removed() -> None:
     """The quota has no effect, because some users have their own quotas and continue to write. It
-    is removed, so that other users are not stopped in vain.
+    is removed, so that other users are not stopped in vain. Later it is tried again, because those
+    users may have stopped.
     """
     copy = Copy()
     copy.held()

@@ -64,8 +64,9 @@ TOPICS = {"A.orders": SimpleNamespace(tps=[TopicPartition("A.orders", n) for n i
 def test_it_is_still_between_the_end_of_one_look_and_the_beginning_of_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The copy counts as ended after the log ends were unchanged between the end of one check and
-    the start of another. Records appended in between are detected, however long a query takes.
+    """The copy counts as ended if the log ends did not change from the end of one check to the
+    start of the next one. Records appended between these two checks are detected, however long a
+    query takes.
     """
     appends_until = 9.0
     for end_s, state_s in ((0.0, 0.0), (5.0, 0.0), (0.0, 5.0), (3.0, 3.0)):

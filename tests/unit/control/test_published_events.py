@@ -84,8 +84,8 @@ def test_each_foreign_event_is_read_once_and_own_ones_are_not(kept: EventLog) ->
 
 def test_a_restarted_container_shows_the_events_of_its_last_process(kept: EventLog) -> None:
     """The new process of a restarted container has the same host name and process ID as the former
-    one. It must show the former process's events. A row of an earlier release has no other
-    identification of a process.
+    one. It must show the former process's events. A row of an earlier release identifies its
+    process only by these two.
     """
     FlowLog(logging.getLogger("twinlog.test"), "A->B").warning("of now")
     own = kept.of_flow("A->B")
@@ -114,8 +114,9 @@ def happens(writer: EventLog, text: str, at: float) -> PublishedEvents:
 def test_a_process_whose_predecessors_clock_was_ahead_is_read_immediately(
     kept: EventLog, tmp_path: Path
 ) -> None:
-    """The former process of a container had a clock that was ahead, and its process ID was the
-    same. Events of the new process must be shown immediately.
+    """The former process of a container had a clock that was ahead, and the same process ID as the
+    new one. Events of the new process must be shown immediately, although the former process's
+    events have later times.
     """
     ahead, now = (EventLog(tmp_path / "mm2.properties") for _ in range(2))
     kept.add_published([happens(ahead, "of tomorrow", time.time() + 86_400)])
@@ -211,8 +212,8 @@ def test_rest_tells_those_of_a_flow_that_is_led_elsewhere_by_time(rest: Rest) ->
 def test_halves_of_surrogate_pairs_hide_no_flow_and_no_event(
     rest: Rest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A row, an argument or a user's name that is not UTF-8 may contain half of a surrogate pair.
-    It must not make a flow or an event disappear.
+    """A row of the state topic, an argument or a user's name may contain half of a surrogate pair
+    if it is not UTF-8. No flow and no event may disappear because of it.
     """
     half = "\ud800"
     pause = Intent(

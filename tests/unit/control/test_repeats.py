@@ -251,8 +251,8 @@ def test_requests_in_one_piece_are_all_answered_in_their_order(rest: Server, tok
 def test_a_client_that_reads_late_gets_every_answer(
     rest: Server, token: str, monitor: Monitor
 ) -> None:
-    """A client reads late. The server limits its unread data by not reading further requests of
-    this client, and the client still gets every response.
+    """A client sends many requests and reads the responses late. The server must stop reading its
+    requests in the meantime, and the client must still get every response.
     """
     monitor.update([flow(partition(), reason="x" * 20_000)])
     same, many = get(token, f"X-Long: {'x' * 3000}", closes=False), 5_000

@@ -121,8 +121,9 @@ def test_a_large_status_file_is_written_seldom_and_reports_it(
 @pytest.mark.alone
 @pytest.mark.usefixtures("_own_folder")
 def test_ten_thousand_topics_are_shown_for_a_twentieth_of_a_core(tmp_path: Path) -> None:
-    """With 10,000 topics of 10 partitions each, showing costs at most a twentieth of a core. This
-    includes the check, the data for monitoring, and the file for `status`.
+    """With 10,000 topics of 10 partitions each, showing the state of a flow costs at most a
+    twentieth of a core. This includes the check, the data for monitoring, and the file for
+    `status`.
     """
     gc.freeze()  # objects that other tests left do not belong to a mirror's memory
     driver = Driver([plan_of(one % 10, f"t-{one // 10:05d}") for one in range(PARTITIONS)])

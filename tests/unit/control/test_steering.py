@@ -170,8 +170,9 @@ def test_pause_while_the_first_lease_warms_up(driver: Driver) -> None:
 def test_partition_that_was_handed_over_when_the_pause_came(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
-    """A partition was handed over when the flow is paused. The handed-over position is dropped,
-    because the clusters may have changed by the time of the resume.
+    """When a flow is paused, a partition has been handed over by one lane and not yet taken by the
+    next one. The handed-over position is dropped, because the clusters may have changed by the time
+    of the resume.
     """
     driver, lanes = running
     driver.pass_time(301)
@@ -275,7 +276,7 @@ def test_a_released_and_resumed_partition_starts_cold(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
     """Other clients may have written to the topic while it was released. So a partition that is
-    resumed must start cold.
+    resumed must start cold, without a position that a lane handed over.
     """
     driver, lanes = running
     driver.run.follow(wanted((IntentKind.RELEASE, "orders")))
@@ -346,8 +347,8 @@ def test_lag_of_a_paused_partition_grows_with_the_source(
 
 
 def test_lanes_are_renewed_until_they_are(running: tuple[Driver, list[LaneStub]]) -> None:
-    """All lanes must get new settings. If the lease that has them fails, another one is started,
-    until all lanes have them.
+    """All lanes must get new settings. If the lease that has the new settings fails, another lease
+    is started, until all lanes have them.
     """
     driver, _ = running
     driver.run.work = work_of(has_budget=True)
@@ -388,7 +389,8 @@ def test_limit_that_comes_while_a_lease_warms_up_is_kept(
     driver: Driver, steered: IntentFollower, when: str
 ) -> None:
     """A limit is set while a lease without a budget starts. The lanes of the next lease have a
-    budget, and would copy nothing without their shares of the limit, so the limit must be stored.
+    budget, and copy nothing without their shares of the limit. So the limit must be kept, and the
+    shares must be sent to these lanes.
     """
     steered.begin(news(NOTHING))
     driver.run.work = work_of(has_budget=False)

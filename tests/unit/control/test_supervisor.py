@@ -631,8 +631,8 @@ def test_a_reload_that_fails_is_answered_with_its_error_and_changes_nothing(
 
 
 def test_a_request_during_a_read_of_the_files_gets_the_next_read(config: FlowConfig) -> None:
-    """A reload is requested while the files are being read. It must get a new reading, because the
-    first one may have begun before the files were changed.
+    """Several reloads are requested while the files are already being read. They must get one new
+    read, because the first read may have begun before the files were changed.
     """
     process = Process(Setup(config))
     process.leads()
@@ -679,7 +679,7 @@ def test_a_command_is_logged_with_author_and_reason(caplog: pytest.LogCaptureFix
 
 
 def test_prepared_stub_has_the_attributes_of_a_prepared_flow() -> None:
-    """The stub has only attributes that the real class has."""
+    """The stub of a prepared flow has only attributes that the real class `PreparedFlow` has."""
     names = {name for name in dir(Prepared) if not name.startswith("_")}
     real = {*PreparedFlow.__dataclass_fields__} | {*dir(PreparedFlow)}
     assert names <= real

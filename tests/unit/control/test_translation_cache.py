@@ -229,8 +229,8 @@ def test_offset_in_a_recreated_topic_is_translated_again() -> None:
 
 @pytest.mark.parametrize("what", ["released", "broken", "re-created"])
 def test_translation_ends_with_the_copy_that_it_is_about(what: str) -> None:
-    """When the copy of a partition is released, broken or re-created, its translations are dropped.
-    This applies also to a group without new commits, although it is not queried.
+    """When the copy of a partition is released, broken or re-created, its translated offsets are
+    dropped. This applies also to a group that has committed nothing since.
     """
     counterparts = KnownCounterparts(FIRST, SECOND)
     found = translations(counterparts)
@@ -254,7 +254,8 @@ def test_translation_ends_with_the_copy_that_it_is_about(what: str) -> None:
 
 def test_without_checkpoints_the_first_round_sets_nothing_on_the_way_back() -> None:
     """After a restart, no commit of the group has been observed, so the group may have been moved
-    back. Without checkpoints, the first round of the reverse flow does not set it.
+    back. Without checkpoints, the first round of the reverse flow must not set the group. It sets
+    only offsets of later commits.
     """
     counterparts = KnownCounterparts(FIRST)
     counterparts.is_reverse = True
@@ -416,8 +417,8 @@ def test_row_is_read_as_it_was_written() -> None:
 def test_a_sync_is_known_to_the_flow_back_whatever_topic_names_call_the_clusters(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The target alias of one flow differs from the cluster's name, and the other flow has the
-    name. The reverse flow still knows which offsets the sync has set.
+    """Topic names of A->B call the target `x`, and B->A calls the same cluster B. The reverse flow
+    must still recognize the offsets that the group sync of A->B has set.
     """
     lines = ["A->B.target.cluster.alias = x", "B->A.enabled = true"]
     there, back = loader(tmp_path)(*lines).flows

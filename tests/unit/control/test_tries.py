@@ -27,8 +27,8 @@ def failure(code: str) -> TwinlogError:
 
 @pytest.mark.parametrize("code", ["UNREACHABLE", "DISCONNECTED"])
 def test_unreachable_cluster_is_queried_every_five_seconds(code: str) -> None:
-    """An unreachable cluster is queried at least every five seconds. Otherwise a standby would take
-    over half a minute after the end of an outage.
+    """An unreachable cluster is queried at least every five seconds. Otherwise a standby would not
+    take over until half a minute after the end of an outage.
     """
     assert pauses(failure(code)) == [0.5, 1, 2, 4, *[5] * 8]
 

@@ -157,8 +157,8 @@ class Bar:
 def test_progress_reaches_all_that_is_to_be_compared(
     monkeypatch: pytest.MonkeyPatch, attempts: int
 ) -> None:
-    """The progress reaches the total of the records to compare, also if sections are shorter than a
-    step, and after a repeated task.
+    """The progress reaches the total of the records to compare. This is so even if sections are
+    shorter than a step of the progress, or if a task is repeated.
     """
     monkeypatch.setattr(verify, "LEAST_OFFSETS", 8)
     some = [record(number) for number in range(COUNT)]
@@ -220,8 +220,9 @@ def test_threads_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_extent_of_a_walk(change: dict[str, Any], offsets: int) -> None:
-    """The number of offsets that a comparison reads. The copy began at offset 10. Offset 25 of the
-    source and offset 15 of the target have no record.
+    """`extent` returns how many offsets a comparison reads, for different changes of its bounds.
+    The copy began at source offset 10. Offset 25 of the source and offset 15 of the target have no
+    record.
     """
     log = log_of([record(number) for number in range(50)])
     one = wanted(log, log, (Run(0, 10, 0), Run(15, 26, 16)), deep=False)

@@ -59,8 +59,8 @@ def test_checked_records_are_not_read_again() -> None:
 
 
 def test_records_above_the_high_watermark_count_as_unchecked() -> None:
-    """Foreign records above the high watermark count as unchecked. The watch finds them after the
-    replicas have them.
+    """Foreign records above the high watermark count as unchecked. The watch for other writers
+    finds them after the replicas have them.
     """
     watch, copy = a_watch([]), doubting()
     copy.others.unknown = None
@@ -150,8 +150,8 @@ def test_own_records_sent_since_the_query_are_neither_a_repeat_nor_another_flow(
 
 
 def test_nothing_hides_doubtful_records() -> None:
-    """While foreign records are unchecked, the mark stays before them and the partition is not
-    handed over. Otherwise a later lane would not check them.
+    """While foreign records are unchecked, the copy's mark in the offset map stays before them, and
+    the partition is not handed over. Otherwise a later lane would not check these records.
     """
     copy = doubting()
     copy.tail.mark = Mark(1, K + 1)
@@ -164,8 +164,8 @@ def test_nothing_hides_doubtful_records() -> None:
 
 
 def test_another_log_under_the_same_name_is_checked_from_its_beginning() -> None:
-    """The topic was re-created while the lane had the partition, so its offsets begin again. The
-    watch checks the new log from its begin.
+    """The target topic was re-created while the lane had the partition, so its offsets begin again.
+    The watch for other writers must check the new log from its first record.
     """
     watch, before = a_watch([]), doubting()
     before.others.unknown = None

@@ -72,7 +72,7 @@ def test_broken_connection_ends_all_evidence(by_name: TopicByName) -> None:
 
 
 def test_slow_responses_are_requested_again_and_then_accepted(by_name: TopicByName) -> None:
-    """Metadata that arrives slowly is requested again some times, because this process may have
+    """Metadata that arrives slowly is requested again a few times, because this process may have
     caused the delay. After that it is accepted, because a slow network must not stop the copy.
     """
     now, asked_at = 10.0, NEVER

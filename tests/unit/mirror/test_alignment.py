@@ -145,8 +145,9 @@ def test_any_history_of_restarts_is_found_again() -> None:
 
 
 def test_any_history_with_a_marker_after_every_record_is_found_again() -> None:
-    """A marker follows every record. The offset of a marker is not that of a compacted record, so
-    no target record can belong to it. Every position is found.
+    """A transaction marker follows every source record. A marker's offset must not be treated as
+    that of a compacted record, to which a target record could belong. So every position of
+    MirrorMaker 2 is found.
     """
     for seed in range(300):
         chance = random.Random(seed)

@@ -271,8 +271,8 @@ def test_batch_that_is_too_large_there_is_cut_and_each_part_announced() -> None:
 
 
 def test_nothing_is_read_before_all_branches_have_a_row() -> None:
-    """A branch's first row states where the branch begins. No record is read before all first rows
-    are written, because it would replace one of them.
+    """A branch's first row in the offset map states where the branch begins. No record is read
+    before all first rows are written, because the record's row would replace one of them.
     """
     fan = a_fan(3, rows=False)
     assert not fan.may_read_source()

@@ -78,7 +78,7 @@ def test_intents_of_other_flows_are_ignored() -> None:
 
 
 def test_readers_of_other_rows_ignore_intents() -> None:
-    """Readers of other rows ignore intents. This includes processes of a release that does not know
+    """Readers of other kinds of rows ignore the rows of intents, also in releases that do not know
     intents.
     """
     rows = [intent().encode(), limit(5000).encode()]

@@ -235,8 +235,9 @@ def test_a_late_row_and_the_cleaner_take_no_run_away() -> None:
 
 
 def test_maps_of_earlier_releases_lose_nothing_to_a_late_row_either() -> None:
-    """In earlier releases, the first row of a term has only its position. A late row of an earlier
-    term has runs that the cleaner removed, and must not change the map.
+    """In earlier releases, the first map row of a term has only its own position. The cleaner
+    removed the rows of the term before, but a late row of that term arrives again. Its runs must be
+    used, except the last one, which the newer term replaced.
     """
     first, second = Run(0, 0, 0), Run(5, 7, 5)
     old = ChunkRow(key=KEY, term=Term(1, 0), chunk=0, topic="orders", runs=(first, second))

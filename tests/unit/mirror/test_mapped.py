@@ -26,8 +26,8 @@ def test_partitions_that_are_noted_had_a_row() -> None:
 
 @pytest.mark.parametrize("some", [{1, 2}, {0, 3}, {0, 1, 5, 6}, {7}])
 def test_one_without_a_row_takes_no_other_along(some: set[int]) -> None:
-    """A partition without a map row, which may have waited for its leader since the topic was
-    created, does not affect the notes about other partitions.
+    """A partition has no map row, perhaps because it has had no leader since the topic was created.
+    The state topic's rows must still name the other partitions, which have map rows.
     """
     known = mapped_copies("A->B", [noting_rows("A->B", (ORDERS, COPY), some)])
     assert {one for one in range(10) if known.has_row(ORDERS, COPY, one)} == some

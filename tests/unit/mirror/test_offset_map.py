@@ -99,8 +99,9 @@ def test_late_row_of_a_broken_connection_is_ignored() -> None:
 def test_map_written_in_chunks_by_several_terms_reads_as_one(
     runs: tuple[Run, ...], data: st.DataObject
 ) -> None:
-    """Runs are written in any division into chunks and terms, with repeated rows, and with rows
-    ahead that a cut makes void. The map is read as one.
+    """Runs are written in any division into chunks and terms. Some rows are repeated, and some have
+    a run ahead of the copy, which the next term makes void. All rows together must be read as the
+    same map.
     """
     rows: list[ChunkRow] = []
     term, chunk, begin = Term(1, 0), 0, 0
@@ -178,8 +179,8 @@ def test_rows_of_a_partition_always_go_to_the_same_map_partition() -> None:
 
 
 def test_tail_never_repeats_a_lost_write_under_its_key() -> None:
-    """The write of a row is lost, and a larger chunk replaces the row. The lost row may still
-    arrive before or after it; the map is the same.
+    """The write of a map row is lost, and a larger row with the same key replaces it. The lost row
+    may still arrive before or after the larger one. The map must be the same in both cases.
     """
     tail = MapTail(key=KEY, topic="orders", term=Term(1, 0), chunk=0, runs=[Run(0, 0, 0)])
     tail.announce(Run(5, 9, 5), None)
@@ -209,8 +210,8 @@ def test_a_fetch_answer_of_many_gaps_becomes_rows_of_a_few_kilobytes() -> None:
 
 
 def test_hand_over_ends_where_the_copy_does_and_voids_what_was_announced_ahead() -> None:
-    """Chunks are full of runs of batches that were never sent. A hand-over ends where the copy
-    does, and the announced runs after it become void.
+    """Map rows announce runs of batches that were never sent. A hand-over must end with the last
+    copied record, and the next lane's first row must make the announced runs after it void.
     """
     tail = MapTail(key=KEY, topic="orders", term=Term(1, 0), chunk=0, runs=[Run(0, 0, 0)])
     for number in range(1, 3 * RUNS_PER_CHUNK):

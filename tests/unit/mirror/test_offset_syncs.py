@@ -96,8 +96,8 @@ def translate(syncs: list[SyncPoint], offset: int) -> int:
 def test_no_reader_ever_continues_after_the_right_record(
     steps: list[tuple[int, int, int]], lag_max: int, cut: int, data: st.DataObject
 ) -> None:
-    """No reader continues after the right record, whatever gaps the source has and whatever foreign
-    records the target has.
+    """A client that translates by the offset syncs never gets an offset after the right record.
+    This is so whatever gaps the source has, and whatever foreign records the target has.
     """
     runs: list[Run] = []
     downstream_of: dict[int, int] = {}

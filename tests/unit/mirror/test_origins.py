@@ -119,8 +119,8 @@ def test_origin_contains_only_the_runs_of_its_range() -> None:
 
 
 def test_two_flows_into_one_topic_and_a_recreated_source() -> None:
-    """Producer IDs distinguish the flows that write to one topic. The first run of its map
-    distinguishes a copy from the copy of the deleted topic before it.
+    """Producer IDs distinguish the flows that write to one topic. If a source topic was re-created,
+    the first runs of both maps distinguish the new topic's copy from the deleted topic's copy.
     """
     before, after = known(Run(0, 0, 100)), known(Run(0, 3, 120), name="orders")
     other = known(Run(0, 70, 90), name="payments")
@@ -143,8 +143,9 @@ def test_messages_of_old_formats_have_no_origin() -> None:
 
 
 def test_an_insufficient_part_of_the_map_is_an_error() -> None:
-    """The map has no mark, so the topic is expected to have no foreign records, but there are some.
-    The part of the map is insufficient, which is an error.
+    """A task gets a part of the map. The map has no mark, so the topic is expected to have no
+    foreign records, but there are some. The part does not suffice to find the source records, so
+    the task must fail with MAP_UNREADABLE.
     """
     runs = [Run(0, 0, 0), Run(5, 50, 5), Run(10, 100, 10)]
     origin = origin_of(known(*runs), "A", 12, 20, 20)

@@ -315,8 +315,9 @@ def test_a_foreign_record_at_the_offset_of_an_own_one(*, is_final: bool) -> None
 
 @pytest.mark.parametrize("cleaned", ["nothing", "the batch there", "the source's record"])
 def test_a_foreign_record_at_the_offset_of_an_own_one_in_a_compacted_topic(cleaned: str) -> None:
-    """The target lost own records, and foreign ones are at their offsets. The topic is compacted,
-    so only records that exist on both sides and differ prove the loss.
+    """The target lost own records, and foreign records are at their offsets. The topic is
+    compacted, so a missing record proves nothing. The start reports TARGET_TRUNCATED only if both
+    sides have a record and the two differ.
     """
     copy = Copy(Kind.SHARED)
     copy.ours(0, 10)
@@ -406,8 +407,8 @@ def test_lost_rows_are_never_a_second_copy(copy: Copy) -> None:
 
 @pytest.mark.parametrize("bound", ["group_at", "began_at"])
 def test_lost_rows_are_detected_wherever_a_copy_would_begin(copy: Copy, bound: str) -> None:
-    """The map has lost its rows. This is detected even if the copy would begin at a fixed offset or
-    at the offset of a group of the source, as after a takeover from MirrorMaker 1.
+    """The map has lost its rows. The start must report MAP_MISSING even if the copy would begin at
+    a fixed offset or at a source group's offset, as after MirrorMaker 1.
     """
     copy.ours(0, 10)
     copy.runs, copy.mark = (), None

@@ -360,8 +360,9 @@ def test_batch_after_which_the_producer_id_may_expire_waits_for_late_requests() 
 
 
 def test_fresh_batch_waits_for_no_late_request_although_the_producer_id_expired() -> None:
-    """A fresh batch does not wait for late requests although the producer ID expired. A late
-    request begins with the same records, so the target rejects whichever arrives second.
+    """The producer ID expired, but a fresh batch does not wait for late requests. A late request of
+    an earlier lane begins with the same records, so the target rejects whichever of the two arrives
+    second.
     """
     copy = a_copy(late=True, listed=False, last_timestamp=NOW - 2 * DAY)
     copy.on_fetched(fetched(batch(0, 1)), (), NOW)
@@ -424,9 +425,9 @@ def test_copy_with_held_back_batches_can_be_released() -> None:
 
 @pytest.mark.parametrize("last", [NOW, NOW - 3 * DAY])
 def test_old_batch_is_not_sent_after_fresh_ones_that_are_not_answered(last: int) -> None:
-    """The fresh batch and the old batch might both arrive late, and the target would then expire
-    the ID before the next lane's fresh batch. So an old batch is sent only after the responses to
-    the fresh ones.
+    """If a fresh batch and an old one after it both arrived late, the target would expire the
+    producer ID before the next lane's batch. So an old batch is sent only after the responses to
+    the fresh batches before it.
     """
     copy, later = a_copy(last_timestamp=last), NOW + TROUBLE_MS + 1
     old = batch(2, 1, timestamp=NOW - 2 * DAY)
@@ -698,8 +699,8 @@ def _crc(encoded: bytearray) -> bytes:
 def test_whole_batch_that_begins_with_an_old_record_waits_for_late_requests(
     first_age: int, goes: int
 ) -> None:
-    """The target may have rejected the batch as a whole, and another lane has then sent it in
-    parts. A batch that begins with an old record therefore waits for late requests.
+    """The target may have rejected this batch from an earlier lane, which has then sent it in
+    parts. If the batch begins with an old record, it must therefore wait for late requests.
     """
     copy = a_copy(late=True)
     kept = [Record(0, NOW - first_age, b"k", b"v"), Record(1, NOW, b"k", b"v")]

@@ -93,8 +93,9 @@ def test_copy_of_uncommitted_records_finds_aborted_ones() -> None:
 
 
 def test_row_that_names_aborted_records_is_no_divergence() -> None:
-    """The newest map row names aborted records, because it states how far the source was read. The
-    next lane wrote the row while the lane before it still wrote records. This is no divergence.
+    """The newest map row names aborted records, because it states how far the source was read. A
+    next lane wrote this row while the earlier lane still wrote records. The start must not report a
+    divergence.
     """
     logs = Logs()
     logs.write(b"0")

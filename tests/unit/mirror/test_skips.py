@@ -106,8 +106,8 @@ def test_corrupt_batch_names_its_offsets_when_it_is_the_first() -> None:
 
 
 def test_corrupt_header_that_reaches_too_far_is_bounded_by_the_next_batch() -> None:
-    """The offset delta in a batch's header is corrupt, so the batch seems to reach
-    too far. The base offset of the next batch bounds the range to skip.
+    """The offset delta in a batch's header is corrupt, so the batch seems to reach too far. The
+    base offset of the next batch bounds the range to skip.
     """
     wrong = bytearray(batch(5, 5))
     wrong[23:27] = (1 << 20).to_bytes(4, "big")
@@ -145,8 +145,8 @@ def test_batch_is_skipped_unread_and_the_next_one_is_fetched_again() -> None:
 
 
 def test_of_a_valid_longer_batch_only_the_records_to_skip_are_skipped() -> None:
-    """After a leader change, the new leader has a valid batch at this offset with more records.
-    Only the records that were to be skipped are skipped.
+    """A batch of three records was to be skipped. After a leader change, the new leader has a valid
+    batch of five records at the same offset. Only the first three records are skipped.
     """
     way = intake(Skip(first=0, next=3, is_batch=True))
     assert keys(way.take(fetched(batch(0, 5)), (), 1 << 60)) == [3, 4]

@@ -338,9 +338,9 @@ def beginning(asked: SourceRange, end: int) -> RangeAnswer:
 
 
 def test_remaining_records_of_a_part_are_another_range() -> None:
-    """If only a part of a range was answered, its remaining records are offered as a further range.
-    This is so in whichever order the parts are answered, and if the first number is answered again
-    later.
+    """If only the first part of a range was answered, its other records are offered as a new range.
+    The new range may be answered last, and the old one again before it. The copy must have every
+    record once and in order.
     """
     rig = Rig()
     rig.fetch(batch(0, 4), batch(4, 4))

@@ -81,8 +81,8 @@ def test_additional_fields_of_a_later_release_are_ignored() -> None:
 
 
 def test_other_readers_of_the_state_ignore_it() -> None:
-    """Readers of other rows, in all releases, ignore this row, because they do not know the kind in
-    its key.
+    """Readers of other rows, in all releases, ignore the row of a verification, because they do not
+    know the kind in its key.
     """
     rows = [WHOLE.encode(), PART.encode()]
     for key, value in rows:

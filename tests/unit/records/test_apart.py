@@ -41,8 +41,8 @@ def test_without_pyarrow_the_error_names_the_package_to_install() -> None:
 
 
 def test_data_frames_load_nothing_of_the_mirror() -> None:
-    """Reading and writing DataFrames imports no module of the mirror. What a mirror changes in its
-    own Spark session would empty accumulators in a user's session.
+    """Reading and writing DataFrames imports no module of the mirror. Otherwise the mirror's
+    changes to its own Spark session would empty accumulators in a user's session.
     """
     script = (
         "import sys, twinlog.records.source, twinlog.records.write.partitioning\n"
@@ -80,8 +80,8 @@ def test_tasks_load_nothing_of_planning() -> None:
 
 
 def test_inherited_objects_of_a_worker_are_collected_once() -> None:
-    """Spark collects garbage after each task, and the next task waits for it. So objects that a
-    worker has inherited are collected only once.
+    """Spark collects garbage after each task, and the next task waits for that. So objects that a
+    worker has inherited must be collected only once, and not after every task.
     """
     script = (
         "import gc\n"
@@ -108,7 +108,9 @@ def test_inherited_objects_of_a_worker_are_collected_once() -> None:
 
 
 def test_the_schema_is_returned_fast() -> None:
-    """Spark starts a process to get the schema in every query. So this import must be small."""
+    """Spark starts a process to get the schema in every query. So this process must import neither
+    pyarrow nor the Kafka package.
+    """
     script = (
         "import sys\n"
         "from twinlog.records.source import TwinlogSource\n"

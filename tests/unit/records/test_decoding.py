@@ -276,7 +276,8 @@ def test_damage_under_the_codec_is_found_as_well(
     records: list[Record], codec: Codec, columns: list[str], data: st.DataObject
 ) -> None:
     """The payload is damaged, but the batch has the right CRC and length, as from a faulty
-    producer. Both decoders return the same rows, or both find corruption.
+    producer. The decoders for columns and for single records return the same rows, or both find
+    corruption.
     """
     payload = bytearray(encode_batch(records, codec=Codec.NONE)[HEADER_BYTES:])
     for _ in range(data.draw(st.integers(1, 2))):

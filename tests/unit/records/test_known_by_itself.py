@@ -52,8 +52,8 @@ def test_without_pyarrow_it_is_an_error_when_it_is_used(monkeypatch: pytest.Monk
 
 @pytest.mark.skipif(not HAS_FILTERS, reason="Spark passes no filters before 4.1")
 def test_filters_narrow_only_a_reader_with_that_option() -> None:
-    """Only a reader with the option `pushFilters` has the method `pushFilters` of its own, because
-    Spark pushes filters to every reader that has it.
+    """Only a reader with the option `pushFilters` overrides the method `pushFilters`, because Spark
+    pushes filters to every reader that does.
     """
     found = [
         TwinlogSource({**GIVEN, **more}).reader(SCHEMA) for more in ({}, {"pushFilters": "true"})

@@ -164,8 +164,8 @@ def left_out(policy: Policy, *, fails: bool = False) -> LeftOut:
 
 
 def test_gaps_of_a_topic_that_was_compacted_before(caplog: pytest.LogCaptureFixture) -> None:
-    """The topic was compacted, so each batch may follow a gap. Only the first gaps are reported one
-    by one, and all are counted.
+    """The topic was compacted at an earlier time, so each batch may follow a gap. Only the first
+    gaps are reported one by one. The last line has the number of the other gaps.
     """
     noted = left_out(Policy.DELETES)
     for at in range(0, 20 * (FEW_GAPS + 3), 20):

@@ -11,8 +11,8 @@ ROWS = 30_000
 
 
 def test_a_row_takes_about_90_bytes_whatever_its_size() -> None:
-    """The note of a row takes about 90 bytes, whatever the row's size. docs/dataframes.md states
-    this number.
+    """The note that a repeated task keeps of a row takes about 90 bytes, whatever the row's size.
+    docs/dataframes.md states this number.
     """
     log = appending._Log()
     (table, picked), *_ = rows_of(

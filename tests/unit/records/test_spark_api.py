@@ -76,7 +76,7 @@ def session(context: object) -> Any:
 def test_workers_with_another_python(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, exit_code: int, *, warns: bool
 ) -> None:
-    """Without PYSPARK_PYTHON, Spark uses the first python3 in PATH for workers. If this Python
+    """Without PYSPARK_PYTHON, Spark uses the first python3 in PATH for workers. Only if this Python
     cannot import twinlog, a warning says so.
     """
     other = tmp_path / "python3"

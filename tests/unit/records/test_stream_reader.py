@@ -254,8 +254,8 @@ def test_a_topic_that_was_recreated_ends_a_query_that_fails_on_data_loss(
 def test_offsets_of_a_new_topic_that_are_passed_over_are_named(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, has_ids: bool
 ) -> None:
-    """The reader skips offsets of a re-created topic and logs them. Without topic IDs, it cannot
-    distinguish a re-created topic from a truncated log.
+    """The reader skips the first offsets of a re-created topic and logs them. Without topic IDs, it
+    cannot distinguish a re-created topic from a truncated log, but must log the same lines.
     """
     cluster = Cluster({"a": 20}, has_ids=has_ids)
     query = Query(monkeypatch, cluster, subscribe="a", failOnDataLoss="false")

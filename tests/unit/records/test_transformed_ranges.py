@@ -183,8 +183,8 @@ def test_a_task_answers_several_ranges(size: int, kept: set[int]) -> None:
 
 @pytest.mark.parametrize(("first", "end"), [(0, 25), (5, 11), (20, 30)])
 def test_ranges_with_the_same_records_are_refused(first: int, end: int) -> None:
-    """Two ranges have records in common, of which one range was withdrawn and has no rows. It would
-    get rows of the other range, so the task refuses them.
+    """Two ranges have records in common, because one of them was withdrawn. The withdrawn range has
+    no rows, but would get rows of the other one. So the task must refuse both.
     """
     withdrawn = range_of(RECORDS, number=0, partition=1, first=first, end=end)
     for ranges in ([withdrawn, *RANGES], [*RANGES, withdrawn]):

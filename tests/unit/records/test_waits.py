@@ -17,7 +17,7 @@ from twinlog.records.options import parse_options
 
 def test_a_read_of_a_wrong_port_ends_before_a_job_would(monkeypatch: pytest.MonkeyPatch) -> None:
     """A read from a wrong port fails with one line, without a traceback of this package. It fails
-    earlier than a job would.
+    after a shorter wait than a Spark job would.
     """
     asked: list[float] = []
 

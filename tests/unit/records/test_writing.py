@@ -350,7 +350,7 @@ def test_columns_that_are_not_written_are_warned_of(caplog: pytest.LogCaptureFix
 
 def test_rows_of_large_tables_do_not_wait_forever() -> None:
     """A partition that gets only one row of each large table must not keep all of these tables in
-    memory. Its rows are written after some tables.
+    memory. Its rows must be written after every eighth table.
     """
     gatherer, tp = Gatherer(1 << 20), TopicPartition("t", 0)
     for at in range(20):

@@ -133,8 +133,8 @@ def test_checkout_on_a_read_only_mount(machine: Path) -> None:
 
 @pytest.mark.parametrize("module", re.findall(r" -m (twinlog[\w.]+)", SETUP.read_text()))
 def test_the_module_that_it_runs_is_not_imported_by_its_package(module: str) -> None:
-    """The package must not import the module that the script runs with `-m`. Otherwise runpy prints
-    a RuntimeWarning, which looks like an error.
+    """A package must not import the module that `scripts/setup` runs with `-m`. Otherwise runpy
+    prints a RuntimeWarning, which looks like an error.
     """
     package = module.rpartition(".")[0]
     loads = f"import sys, {package}; sys.exit({module!r} in sys.modules)"

@@ -129,8 +129,8 @@ def test_an_unknown_id_says_nothing(
 def test_a_map_that_cannot_all_be_read_translates_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A partition of the map topic cannot be read, so rows of a gap may be missing. An answer could
-    be after records that a group has not read, so nothing is translated.
+    """A partition of the map topic cannot be read, so rows that describe a gap may be missing. A
+    translated offset could be after records that a group has not read, so nothing is translated.
     """
     unread: dict[int, TwinlogError] = {0: Unreachable("no leader")}
     known = translation(monkeypatch, tmp_path, Source(COPIED), unread=unread)

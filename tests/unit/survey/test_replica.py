@@ -272,8 +272,8 @@ def test_a_partition_without_rows_is_not_copied() -> None:
 
 
 def test_a_plan_says_whether_records_are_placed_by_key() -> None:
-    """A plan states the number of partitions if records are partitioned by key. A copy that was
-    partitioned differently does not belong to the flow as it is configured now.
+    """A plan states the number of target partitions if records are partitioned by key. A copy with
+    another number does not belong to the flow as it is configured now, so nothing counts as copied.
     """
     facts = Facts("keyed", "newest", "plain", "nobody", "whole", "same", "read")
     pair = PartitionPair(
@@ -342,9 +342,9 @@ def test_foreign_records_after_the_copy_are_recognized_by_sequences(
 def test_filtered_records_after_the_last_one_are_decided(
     transforms: tuple[str, str], end: int, reached: int
 ) -> None:
-    """After the last written record, records were filtered out. The map row of a transformed copy
-    shows how far the source was read. In a raw copy, the same row may announce a record that was
-    never sent.
+    """After the last written record, records were filtered out. In a transformed copy, the map row
+    shows how far the source was read, so they count as copied. In a raw copy, the same row may
+    announce a record that was never sent, so it does not count.
     """
     key = PartitionKey(COPIED, REMOTE, 0)
     known = PartitionMap(key=key, topic="t")

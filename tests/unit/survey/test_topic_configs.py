@@ -81,8 +81,8 @@ def test_without_a_topic_to_describe_each_config_is_tried_on_the_brokers(
     target: Target, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No topic exists whose configs could be described, so each config is tried on the brokers with
-    validation only. A value that they reject is not removed, because the topic would silently be
-    created without it.
+    validation only. A config with a value that they reject is not removed. Otherwise the topic
+    would silently be created without it.
     """
     found = target.configs(tmp_path, monkeypatch)
     assert found.by_topic["orders"] == {"retention.ms": "1"}

@@ -59,8 +59,8 @@ def test_an_unknown_name_or_an_intention_is_no_flow(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_alias_comes_before_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the alias of one flow equals the name of another flow's source, the alias is tried first,
-    because users see it in topic names.
+    """A given name is the alias of one flow's source, and the name of another flow's source. The
+    alias is tried first, because users see it in topic names.
     """
     rows = row("A->B", "x.orders", source_alias="x"), row("C->B", "A.orders", source_alias="A")
     assert found(monkeypatch, "A", *rows) == Upstream(Flow("C", "B"), "A")

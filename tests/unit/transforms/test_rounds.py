@@ -228,8 +228,8 @@ def test_a_round_has_the_waiting_ranges_of_one_chain() -> None:
 
 
 def test_a_round_is_limited_by_bytes() -> None:
-    """The first round has few bytes. Each later round has as many bytes as the round before it
-    would have processed in one second.
+    """The first round of transforms has few bytes. Each later round has as many bytes as the round
+    before it would have processed in one second.
     """
     a = ComputedRounds()
     half = a.round_bytes // 2
@@ -267,7 +267,8 @@ def test_large_ranges_are_not_computed_at_the_same_time() -> None:
 
 def test_ranges_with_the_same_records_are_in_different_rounds() -> None:
     """Two ranges contain the same records, because one was withdrawn and the next lane has the
-    other. They are in different rounds, so that no row gets into the wrong range.
+    other. They must be in different rounds of transforms. Otherwise a row could get into the wrong
+    range.
     """
     a = ComputedRounds()
     made, _ = application(a=a)
@@ -411,8 +412,8 @@ def test_a_record_that_hangs_does_not_hold_up_other_ranges() -> None:
 
 
 def test_rounds_have_full_size_again_after_a_moment() -> None:
-    """After a slow round, rounds are small, for example because the machine stalled. After a moment
-    they have the full size again.
+    """After a slow round, rounds are small, because the machine may have stalled. After some fast
+    rounds they must have the full size again.
     """
     late = [True]
     rounds = SlowRounds(record_s=lambda _: 61.0 if late else 1e-6)
