@@ -1,4 +1,4 @@
-"""`python -m twinlog`, and the file for `spark-submit .../twinlog/__main__.py mirror FILE`."""
+"""Runs `python -m twinlog`, and `spark-submit .../twinlog/__main__.py mirror FILE`."""
 
 from __future__ import annotations
 

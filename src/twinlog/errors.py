@@ -13,10 +13,10 @@
     |   |-- Unauthorized            an ACL is missing
     |   |-- BrokerRefused           any other error code in a response
     |   `-- Unsupported             the broker lacks an API
-    |-- DriverSilent                a lane must stop, because its driver relies on this
+    |-- DriverSilent                a lane must stop, because its driver was silent for too long
     |-- CorruptData                 invalid bytes                                   corrupt
     |-- RecordsLost                 the log no longer has the requested records
-    |-- PartitionError              one partition of one flow stops, the rest continues
+    |-- PartitionError              one partition of one flow stops, all others continue
     `-- FlowError                   one flow cannot run
         |-- NotLeader               another process leads the flow
         `-- AdoptionRefused         MirrorMaker 2 cannot be taken over now          exit code 2
@@ -77,7 +77,7 @@ class TwinlogError(Exception):
         flow: object = "",
         partition: TopicPartition | None = None,
     ) -> None:
-        self.what = what = without_secrets(what)  # removed once, not each time the error is shown
+        self.what = what = without_secrets(what)  # once, not in each output
         self.flow = str(flow)
         self.message = f"{flow}: {what}" if self.flow else what
         super().__init__(self.message)
@@ -129,9 +129,9 @@ class ConfigError(TwinlogError):
     code = "CONFIG_INVALID"
     exit_code = 2
     more: tuple[ConfigError, ...] = ()
-    """Further errors in the same file, in order."""
+    """All other errors in the file, in the order of its lines."""
     warnings: tuple[Any, ...] = ()
-    """Warnings about the same file (ConfigWarning)."""
+    """Warnings about the file in which the error is (ConfigWarning)."""
     lacks = ""
     """The missing key or field, or an empty text if nothing is missing."""
 

@@ -5,8 +5,8 @@ If a folder cannot be used, EnvironmentMissing is raised with advice.
 **Private files** are in a folder to which no other user can write. A folder with a predictable name
 below a shared one (`/tmp/twinlog-1000`) may have been created by another user, with links that lead
 to files of this user. So a folder is opened once, without following links, and the opened folder is
-checked. All further steps use its descriptor, so nothing is written to another folder that replaces
-it in the meantime.
+checked. All later steps use its descriptor, so nothing is written to another folder that replaces
+it after the check.
 
 A file is created under a random name that must not exist, and is renamed when it is complete. So a
 reader sees either the old or the new file, even if this process is killed between any two steps. If

@@ -18,7 +18,7 @@ class TopicPartition(NamedTuple):
 
 
 class LeaseCopy(NamedTuple):
-    """The number of records of one partition that the lanes of a lease have copied."""
+    """The part of one partition that the lanes of a lease have copied."""
 
     topic: str
     partition: int
@@ -51,7 +51,7 @@ class Flow:
 
     @property
     def spellings(self) -> tuple[str, str]:
-        """The names `A->B` and `A:B`, which needs no quotes in a shell and no escapes in a URL."""
+        """The names `A->B` and `A:B`. In shells and URLs, `A:B` needs no quotes or escapes."""
         return str(self), f"{self.source}:{self.target}"
 
     @property

@@ -174,7 +174,7 @@ class RepeatedJob:
                 self._pause(0.0)
 
     def stop(self) -> None:
-        """Begin no further run. Does not wait for a run that has begun."""
+        """Prevent all later runs. Does not wait for the end of a run that has begun."""
         with self._lock:
             self._is_stopped = True
         self.run_now()

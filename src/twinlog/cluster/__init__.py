@@ -18,11 +18,13 @@ NAME: Final = "kafka"
 
 
 class _NotRun(ModuleType):
-    """The package `kafka`, not yet run. Access to an attribute that is no submodule runs it."""
+    """The package `kafka`, whose `__init__` has not run yet. Access to an attribute that is no
+    submodule runs the `__init__`.
+    """
 
     def __getattr__(self, name: str) -> Any:
         if importlib.util.find_spec(f"{NAME}.{name}") is not None:
-            raise AttributeError(name)  # the import system then imports this submodule only
+            raise AttributeError(name)  # makes the import system import only the submodule `name`
         self.__class__ = ModuleType  # type: ignore[assignment]
         spec = self.__spec__
         assert spec is not None and spec.loader is not None  # noqa: S101

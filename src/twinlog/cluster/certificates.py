@@ -54,7 +54,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateEnd:
-    """The certificate that expires first of those that a cluster's client uses for one purpose."""
+    """The certificate that expires first among all that a cluster's client uses for one purpose."""
 
     cluster: str
     held: CertificatePurpose

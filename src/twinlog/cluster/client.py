@@ -6,7 +6,7 @@ There are three ways to send a request:
 | --------------- | ---------------------------------------------------- | ----------------------- |
 | `attempt`       | never                                                | steps of a larger loop  |
 | `send`          | after a lost connection                              | idempotent requests     |
-| `to_controller` | the same, and after retriable errors in the response | changes of topics       |
+| `to_controller` | like `send`, and after retriable errors in responses | changes of topics       |
 
 A response may contain error codes of topics, partitions or groups. Only the function that sends a
 request knows which fields these are, so `attempt` and `send` do not check them. The function calls

@@ -34,8 +34,8 @@ ACT_WHEN_GIVEN: Final = frozenset(
         "twinlog.lane.memory.bytes",
     }
 )
-"""Keys whose default does not apply: if they are not set, topics get the brokers' default, and
-lanes use `buffer.memory`.
+"""Keys that have an effect even if they are set to their default. If they are not set, topics get
+the brokers' default replication factor, and lanes use `buffer.memory`.
 """
 
 
@@ -105,7 +105,7 @@ def _canonical_of_client(key: str, text: str, setting: Setting) -> str:
         return ",".join(to_list(setting))
     if key == SECURITY_PROTOCOL:
         return text.upper()
-    # other values are not changed, because blanks and zeros may be part of a password
+    # values that are not numbers stay unchanged, because blanks and zeros may be part of a password
     return _number(text) if key.endswith(_NUMBER_ENDINGS) else setting.value
 
 

@@ -17,7 +17,7 @@ from twinlog.config.values.warnings import ConfigWarning, WarningCode, warning
 
 
 class RestRole(StrEnum):
-    """Role of a client. Each role includes the ones before it."""
+    """Role of a client. OPERATE includes the permissions of READ."""
 
     READ = "read"
     OPERATE = "operate"
@@ -52,7 +52,7 @@ OPEN: Final = RestConfig()
 
 
 def rest_config(raw: Settings) -> RestConfig:
-    """Return the HTTP configuration. Raises ConfigError for a key that needs another, unset key."""
+    """Return the HTTP configuration. Raises ConfigError if a key needs a key that is not set."""
 
     def path(key: str) -> Path | None:
         setting = raw.get(key)
@@ -100,7 +100,9 @@ _LISTENER: Final = re.compile(
 
 
 def http_listener(raw: Settings) -> Address | None:
-    """Return the first `http://` address, with 127.0.0.1 as host if it is unprotected, or None."""
+    """Return the first `http://` address in `listeners`, or None. If the address is unprotected,
+    its host is replaced by 127.0.0.1.
+    """
     listener = _named(raw)
     if listener is None or _may_be_served(listener, raw):
         return listener

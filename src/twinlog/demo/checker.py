@@ -151,7 +151,7 @@ class _Reader:
 # n-th record of the source is compared with the n-th record of the target. They must be equal in
 # key, value, headers (with order, duplicates and null values) and timestamp. So a lost, duplicated
 # or reordered record shows as a difference at its position. Records that were read from only one
-# side wait in a short queue. While the queue is full, this side must not be read further
+# side wait in a short queue. While the queue is full, no more records may be read from that side
 # (`has_room`). The comparer uses neither a Kafka client nor the mirror's code, so it shares no bugs
 # with them.
 
@@ -227,7 +227,7 @@ class Comparer:
         self._compare(pair, topic, partition, source, target)
 
     def has_room(self, side: LogSide, topic: str, partition: int) -> bool:
-        """Return False if this side must not be read further until the other side has caught up."""
+        """Return False if no more records of `side` may be read until the other side catches up."""
         pair = self._pairs.get((topic, partition))
         return pair is None or len(pair.waiting[side]) < self._queue_records
 

@@ -75,10 +75,10 @@ class DemoMirror:
         self.was_killed = False
 
     def start(self) -> None:
-        resource_tracker.ensure_running()  # its start would unblock the signals below
+        resource_tracker.ensure_running()  # now, because its start unblocks signals
         before = signal.pthread_sigmask(signal.SIG_BLOCK, OF_THE_GROUP)
         try:
-            self._process.start()  # blocks them until it has its own session
+            self._process.start()  # signals stay blocked there until it has its own session
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._child_pipe.close()

@@ -1,6 +1,6 @@
 """Runs the demo: starts clusters, stream, mirror and check, shows their state, and removes them.
 
-After a time limit, a Ctrl-C, or an error in a part, the parts end in the same order: the stream,
+After a time limit, a Ctrl-C, or an error in a part, the parts always end in this order: the stream,
 the check (after all produced records have arrived), the mirror, and the clusters with their
 folders.
 """
@@ -92,8 +92,8 @@ def _empty_result() -> DemoResult:
 def _clusters(
     stop: threading.Event, view: DemoView
 ) -> Iterator[tuple[LocalCluster, LocalCluster] | None]:
-    """Start both clusters in parallel and yield them, or None if the demo was stopped meanwhile.
-    Stops both at the end of the block.
+    """Start both clusters in parallel and yield them, or yield None if the demo was stopped before
+    they were ready. Stops both at the end of the block.
 
     If the demo is stopped while clusters start, they are stopped only after their start. Otherwise
     a broker that another thread is just starting could be missed. A second signal ends the process

@@ -75,7 +75,7 @@ def _lag_s(topic: TopicRate) -> str:
 
 
 def check_text(check: CheckState) -> Text:
-    """Return the result of the check so far, as one line."""
+    """Return the current result of the check, as one line."""
     if check.differences:
         first = check.differences[0]
         return Text.assemble(

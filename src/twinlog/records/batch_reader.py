@@ -74,7 +74,9 @@ class FilteringReader(BatchReader):
     """
 
     def pushFilters(self, filters: list[datasource.Filter]) -> Iterable[datasource.Filter]:
-        """Read less by these filters. Return all, so that Spark applies them to the rows again."""
+        """Use these filters to read fewer records. Return all of them, so that Spark also applies
+        them to the rows.
+        """
         self._bounds = bounds_of(filters)
         return filters
 

@@ -43,7 +43,7 @@ _tasks = count()
 def task_begins() -> None:
     """Exclude the objects that exist at the start of a worker's second task from later garbage
     collections. Each task must call this function. If such objects become garbage later, cycles of
-    them are not freed, but only objects of that moment are affected. Does nothing outside of tasks.
+    them are not freed. Objects that are created later are freed. Does nothing outside of tasks.
     """
     if TaskContext.get() is not None and next(_tasks) == _SETTLED:
         gc.freeze()

@@ -118,7 +118,7 @@ class ColumnDecoder:
         self._origins = origins if origins is not None and UPSTREAM in columns else None
         self._schema = arrow_schema(columns)
         self.taken = 0
-        """Number of rows added so far."""
+        """Number of rows that `decode_batch` has added."""
         self._clear()
 
     def _clear(self) -> None:

@@ -16,11 +16,11 @@ These are not losses. They are counted, and logged at INFO once for each range o
 
 `cleanup.policy` of the topic decides whether a gap between two batches is LOG_GAP or COMPACTION.
 The policy is queried when a gap is found, not when the read is planned. So a topic that became
-compacted in between causes no false loss, and topics without gaps need no query. If the user is not
-permitted to read the policy (DESCRIBE_CONFIGS), the gap counts as compaction, with a warning. A gap
-inside a batch needs no query: brokers accept no batch with gaps from a producer, and the checksum
-is right, so the log cleaner has written the batch. In message formats 0 and 1 gaps cannot be
-detected.
+compacted after the planning causes no false loss, and topics without gaps need no query. If the
+user is not permitted to read the policy (DESCRIBE_CONFIGS), the gap counts as compaction, with a
+warning. A gap inside a batch needs no query: brokers accept no batch with gaps from a producer, and
+the checksum is right, so the log cleaner has written the batch. In message formats 0 and 1 gaps
+cannot be detected.
 """
 
 from __future__ import annotations
@@ -154,8 +154,8 @@ def existing_part(requested: OffsetRange, bounds: LogBounds) -> OffsetRange:
 
 
 FEW_GAPS: Final = 10
-"""Maximum number of gaps of a range that are reported one by one. Further gaps share one line,
-because a topic that was compacted before may have a gap at each batch.
+"""Maximum number of gaps of a range that are reported one by one. All later gaps share one line,
+because a topic that was once compacted may have a gap at each batch.
 """
 
 
@@ -207,7 +207,7 @@ class LeftOut:
     def between_batches(self, first: int, end: int, log_start: int) -> None:
         """Count or report offsets that are missing before the next batch. Raises TwinlogError."""
         gap = OffsetRange(tp=self._tp, first=first, end=end)
-        # offsets that the broker has deleted in the meantime are not a gap
+        # offsets below the current log start were deleted while the range was read; no gap
         rest = LogBounds(start=log_start, end=end)
         report(find_losses(gap, rest), fails=self._fails)
         gap = existing_part(gap, rest)

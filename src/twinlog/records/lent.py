@@ -1,4 +1,5 @@
-"""The first and the last stage of a transform's plan: Spark tasks that compute answers to ranges.
+"""The first and the last stage of a transform's plan. Their Spark tasks get the ranges of records
+that lanes offer, and compute the answers to the lanes.
 
     take a range from the lane's port, decode | the user's transform | encode -> driver, lane's port
 
@@ -55,7 +56,7 @@ MOST_KEPT: Final = 8
 
 
 class RangePart(RangeBounds, frozen=True, kw_only=True):
-    """The part of a range that a task computes."""
+    """The part of a lane's range of records that one task transforms."""
 
     port: str
     """Name of the lane that has the range (`name_of`)."""
@@ -94,7 +95,7 @@ class LentRanges:
             with self._connected(part) as port:
                 taken = port.request_range(part.number)
             if taken is None:
-                continue  # withdrawn or already answered, so the lane ignores the empty answer
+                continue  # the range is withdrawn or answered; the lane ignores an empty answer
             wanted = structs.replace(taken, first=part.first, end=part.end)
             del taken
             try:

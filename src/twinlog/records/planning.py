@@ -124,7 +124,7 @@ def _with_retried_errors(
         except ClusterError as error:
             if error.code != TOPIC_MISSING or not may_miss:
                 raise
-            topics |= client.metadata(unsure).topics  # the topic was deleted in the meantime
+            topics |= client.metadata(unsure).topics  # a listed topic has been deleted
 
 
 def resolve(

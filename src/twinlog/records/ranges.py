@@ -213,7 +213,7 @@ class RangeEncoder:
             source_range.overlaps(other)
             for source_range, other in itertools.combinations(all_ranges, 2)
         ):
-            raise _overlap_error()  # a row of both ranges would only be in the first answer
+            raise _overlap_error()  # a row of two ranges would be in the answer to only one of them
         self._encoders = [
             _OneEncoder(source_range, codec, max_bytes) for source_range in all_ranges
         ]

@@ -124,9 +124,9 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
     ) -> dict[str, Any]:
         """Return the end of the next micro-batch, or `start` if there are no new records.
 
-        Before Spark 4.2 this is called without a start, and with AvailableNow once before the first
-        micro-batch. A call then does not mean that rows before the last returned end are in the
-        sink.
+        Before Spark 4.2, `start` is None, and with AvailableNow there is a call before the first
+        micro-batch. So in these versions a call does not show that all rows before the last
+        returned end are in the sink.
         """
         client = self._connected()
         begin = self._reached if start is None else from_json(start)
@@ -256,7 +256,9 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         return again
 
     def _is_another(self, tp: TopicPartition, topic_id: TopicId) -> bool:
-        """Return True if the topic has another ID than before, and False without topic IDs."""
+        """Return True if the topic's ID differs from the ID that was listed last. Returns False
+        without topic IDs.
+        """
         known = self._ids.get(tp, NO_TOPIC_ID)
         return NO_TOPIC_ID not in (known, topic_id) and known != topic_id
 

@@ -116,7 +116,9 @@ class RangeReader:
         self._left_out.log_counts()
 
     def _fetch(self) -> FetchedRecords | None:
-        """Fetch at the current position. Return None after a gap, or if it must be repeated."""
+        """Fetch at the current position. Return None if the fetch must be repeated, because the
+        position was outside of the log.
+        """
         answer = fetch_records(
             self._client, {self._tp: (self._position, self._fetch_bytes)}, isolation=self._isolation
         )[self._tp]

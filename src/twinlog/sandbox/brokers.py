@@ -332,7 +332,7 @@ class LocalCluster:
         if self.folder is None:
             return
         nodes = self._nodes()
-        for node in nodes:  # all first, as a controlled shutdown waits for a controller
+        for node in nodes:  # signal all before waiting: a controlled shutdown needs a controller
             node.signal(signal.SIGKILL if self._temporary else signal.SIGTERM)
             node.signal(signal.SIGCONT)
         wait_until(lambda: not any(node.alive for node in nodes), within=_STOP_SECONDS)

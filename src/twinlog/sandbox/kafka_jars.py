@@ -110,7 +110,7 @@ def _find_or_fetch(jars: _JarSet, cache: Path | None) -> Path:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # closing the file releases it, also after a crash
+        fcntl.flock(file, fcntl.LOCK_EX)  # closing the file releases the lock, also after a crash
         yield
 
 

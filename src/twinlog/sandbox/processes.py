@@ -128,7 +128,7 @@ def _is_stopped(pid: int) -> bool:
             for thread in Path(f"/proc/{pid}/task").iterdir()
         ]
     except OSError:
-        return False  # a thread has ended in the meantime
+        return False  # a thread has ended since the folder was listed
     return set(states) <= {"T", "t"}
 
 

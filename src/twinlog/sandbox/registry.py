@@ -109,7 +109,7 @@ def _start_or_attach(name: str, brokers: int, folder: Path) -> SandboxCluster:
             )
         if known.running:
             return known
-        LocalCluster.attach(folder).stop()  # of a cluster that lost some nodes
+        LocalCluster.attach(folder).stop()  # end the nodes that are left of the cluster
     cluster = LocalCluster(name, folder, brokers, owner=None)
     cluster.start()
     return _report(cluster)

@@ -2,7 +2,7 @@
 
     parent                                 application
       | -- TransformsWork (standard input) -->|   the transforms of the flow
-      | -- RangePorts ----------------------->|   whenever lanes start or end, all of them
+      | -- RangePorts ----------------------->|   the ports of all lanes, when lanes start or end
       | <- ApplicationReady (standard output) |   the functions are imported and checked
       | <- ApplicationAnswers ----------------|   the first range has its answer
       | <- RecordSkipped ---------------------|   with `on-error` skip or quarantine
@@ -132,7 +132,7 @@ class TransformsApplication:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment_of(os.environ, environment),
-            start_new_session=True,  # a Ctrl-C reaches only the parent, which then stops this
+            start_new_session=True,  # a Ctrl-C reaches only the parent, which stops this child
         )
         self._send(work)
 

@@ -271,7 +271,7 @@ class SubmittedGateway(Gateway):
         self._parent = os.getppid()
 
     def restore_environment(self) -> None:
-        """Do nothing, because PySpark must find the same JVM again."""
+        """Do nothing, because PySpark must find this JVM also for a later session."""
 
     @property
     def has_ended(self) -> bool:

@@ -32,8 +32,8 @@ def run_lane(lane: int, lease: int, attempt: int, address: ChannelAddress) -> No
             loop.accept(first[1:])
             loop.run()
     except (Disconnected, DriverSilent) as error:
-        # without a driver, positions cannot be handed over; the next lane finds them in the
-        # target's logs
+        # without a driver, positions cannot be handed over; the lane that copies these partitions
+        # next finds them in the target's logs
         log.warning("lane %d of lease %d ends: %s", lane, lease, error)
     finally:
         channel.close()

@@ -168,7 +168,7 @@ class LeaseJob:
 
     def _cancel(self) -> None:
         try:
-            # future jobs too, because this lease's thread may not have started the job yet
+            # cancel future jobs too, because this lease's thread may not have started the job yet
             scala: Any = self._context._jsc.sc()
             scala.cancelJobGroupAndFutureJobs(self._group)
         except Exception as error:  # noqa: BLE001 (py4j raises anything when the JVM is gone)

@@ -59,7 +59,7 @@ def cores_wanted(url: str, slots: int, conf: Mapping[str, str]) -> dict[str, str
         return {}
     each = int(conf.get("spark.executor.cores", 1))
     cores = slots * int(conf.get("spark.task.cpus", 1))
-    cores = -(-cores // each) * each  # whole executors, because spare cores start none
+    cores = -(-cores // each) * each  # whole executors, because a part of one is not started
     log.info(
         "%s: %d cores for %s; each flow keeps one slot for its next lease; %s sets another "
         "number of cores",

@@ -2,7 +2,8 @@
 
 A setting of the user is used unless lanes cannot work with it. In this case it is replaced, and a
 log line names it. As in `spark-submit`, `--conf` has precedence over `--properties-file`, which
-replaces `spark-defaults.conf`. For lanes on this machine, only the two options are read.
+replaces `spark-defaults.conf`. For lanes on this machine, only `--conf` and `--properties-file` are
+read.
 """
 
 from __future__ import annotations

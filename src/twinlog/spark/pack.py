@@ -77,7 +77,9 @@ def pack(path: Path) -> PackResult:
 
 
 def _requirements_of(name: str, names: frozenset[str] = frozenset()) -> frozenset[str]:
-    """Return `names` with a distribution and its installed requirements, except PySpark."""
+    """Return `names`, extended by distribution `name` and its installed requirements. PySpark is
+    left out.
+    """
     key = name.lower().replace("_", "-")
     if key in names or key in _CLUSTERS_OWN:
         return names

@@ -26,7 +26,7 @@ def prepare() -> None:
     new = unfinished(archive)
     with usable(archive.parent, "run it as a user who may write there"):
         archive.parent.mkdir(parents=True, exist_ok=True)
-        new.touch()  # detects a folder that is not writable now instead of after a minute
+        new.touch()  # if the folder is not writable, fail now instead of after a minute
         new.unlink()
     engine = start_spark(None, 1, jvm_options=[f"-XX:ArchiveClassesAtExit={new}"])
     try:

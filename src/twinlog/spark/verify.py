@@ -5,7 +5,7 @@ result.
      |  <- VerifyWork --------------|   clusters (contains secrets), section of a partition
      |  -- VerifyStep ------------->|   a few times a second: progress
      |  -- VerifyDone ------------->|   the result
-     |  <- VerifyTaken -------------|   the driver has it
+     |  <- VerifyTaken -------------|   the driver has stored the result
 
 The task only reads. So if a task dies or its result is lost, it is repeated from the beginning, and
 if two attempts report, the driver uses the first result.
@@ -40,7 +40,7 @@ class VerifyWork(Message, frozen=True, kw_only=True):
 
 
 class VerifyStep(Message, frozen=True, kw_only=True):
-    """The number of target offsets that the task has compared so far."""
+    """The number of target offsets that the task has compared since it began."""
 
     offsets: int
 
@@ -103,7 +103,7 @@ def _compare(work: VerifyWork, channel: ChannelClient) -> VerifyDone:
         try:
             verify_partition(work.wanted, source, target, step, compared)
         except TwinlogError as error:
-            why_not = str(error)  # the task still reports the result so far
+            why_not = str(error)  # the task reports the result up to the error
     return VerifyDone(compared=compared, why_not=why_not)
 
 

@@ -23,8 +23,9 @@ while known`, because it is valid as long as the target remembers the producer I
 Two kinds of brokers accept only sequence 0 from a new producer for some time, which does not count
 as a lack of the first row (ADR 38):
 
-- Kafka 4.5 while the log has never had a record, so another producer first appends one;
-- AutoMQ in the first two minutes after it opened the log, so the first batch is retried for longer.
+- Kafka 4.5 while the log has never had a record, so another producer appends one before the probe;
+- AutoMQ in the first two minutes after it opened the log, so the first batch is retried for longer
+  than two minutes.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ UNTRIED: Final = Capabilities(
 
 def ensure_probe_topic(client: ClusterClient, replication_factor: int) -> None:
     """Create the scratch topic if it does not exist. It keeps a few small records for an hour."""
-    if client.metadata([PROBE_TOPIC]).topics[PROBE_TOPIC].error:  # only then is CREATE needed
+    # read metadata first, so that CREATE is needed only if the topic does not exist
+    if client.metadata([PROBE_TOPIC]).topics[PROBE_TOPIC].error:
         create_topic(
             client,
             PROBE_TOPIC,

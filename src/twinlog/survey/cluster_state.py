@@ -6,13 +6,14 @@ MirrorMaker 2 does not need it. The missing permission is reported, and copies a
 topic names as far as possible.
 
 Earlier releases wrote no rows for copies. Such copies are found by topic ID in the offset map of
-their flow, as long as the flow has no rows.
+their flow, as long as the state topic has no rows for copies of the flow.
 
-**Same clusters.** A flow's source and target must be the clusters that its newest claim names
-(`source_changed_error`, `target_changed_error`). An address may lead to another cluster than
-before: the address moved, a variable came from another shell, or a cluster was re-created with
-empty disks. So cluster IDs are compared, never addresses. If the ID of the cluster or the ID in the
-claim is empty, no error is reported.
+**Same clusters.** With a claim, a process becomes a flow's leader (`mirror.state.generations`). The
+flow's source and target must be the clusters that its newest claim names (`source_changed_error`,
+`target_changed_error`). An address may lead to another cluster than at the time of the claim: the
+address moved, a variable came from another shell, or a cluster was re-created with empty disks. So
+cluster IDs are compared, never addresses. If the ID of the cluster or the ID in the claim is empty,
+no error is reported.
 """
 
 from __future__ import annotations
@@ -115,8 +116,8 @@ def cluster_state(client: ClusterClient) -> ClusterState:
 def with_maps(
     client: ClusterClient, state: ClusterState, is_wanted: Callable[[Claim], bool]
 ) -> ClusterState:
-    """Add the copies of flows of earlier releases. Only maps of wanted claims are read, because a
-    map may be large.
+    """Add the copies of flows that earlier releases ran. An offset map is read only if `is_wanted`
+    accepts the flow's claim, because a map may be large.
     """
     known = {flow for flow, _ in state.rows}
     wanted = [c for c in state.claims.values() if c.flow not in known and is_wanted(c)]
@@ -127,7 +128,7 @@ def with_maps(
         if not may(seen, name, Operation.READ):
             continue
         maps = map_reader(client, seen.topics[name]).read(client)
-        maps.require_all()  # an unread row may be about a topic that would be copied back
+        maps.require_all()  # an unread row may be about a topic that this flow would copy back
         copies = {(key[:2], known.topic) for key, known in maps.items()}
         older += (
             CopyRow(
@@ -151,7 +152,7 @@ class Upstream(NamedTuple):
     """A flow, and its source's alias in the names of remote topics.
 
     The source's name in the configuration file is part of the flow's name and of the offset map
-    topic's name. The source's alias (`source.cluster.alias`; by default the same) is part of the
+    topic's name. The source's alias (`source.cluster.alias`, by default the name) is part of the
     names of remote topics and of the checkpoints topic, so users see the alias.
     """
 
@@ -198,7 +199,7 @@ def _alias(row: CopyRow) -> str:
 
 
 def write_copies(client: ClusterClient, rows: Sequence[CopyRow], now_ms: int) -> None:
-    """Append rows to the state topic. They are durable on return."""
+    """Append rows for copies to the state topic. They are durable on return."""
     append_rows(client, TopicPartition(STATE_TOPIC, 0), [row.encode() for row in rows], now_ms)
 
 

@@ -38,7 +38,7 @@ def read_committed(
             if kept:
                 yield header, kept
         if position == before:
-            return  # the rest was compacted away, or belongs to an open transaction
+            return  # all later records were compacted away, or belong to an open transaction
 
 
 def batches_of(answer: FetchedRecords) -> Iterator[tuple[BatchHeader, Sequence[Record]]]:

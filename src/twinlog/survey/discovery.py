@@ -1,7 +1,7 @@
 """Finds the partitions that a flow mirrors: the source topics that pass the filters, and their
 remote topics, which are created if missing.
 
-As in MirrorMaker 2, a remote topic gets the same partition count (unless
+As in MirrorMaker 2, a remote topic gets the source topic's partition count (unless
 `twinlog.new.topic.partitions` leaves it to the target), the flow's replication factor, and the
 source's own configs that pass the config filter. Partitions are added when the source grows.
 Nothing is ever deleted or shrunk. With `topic.creation.enable=false` nothing is created or grown,
@@ -137,7 +137,9 @@ class TopicProblem:
 
 
 def may_pass(problems: Iterable[TopicProblem]) -> bool:
-    """Return True if users or lanes may resolve a problem, which only a later discovery detects."""
+    """Return True if users or lanes may resolve one of the problems. Only a later discovery can
+    detect that.
+    """
     codes = {problem.error.code for problem in problems}
     return any(has(code, Trait.MAY_PASS) for code in codes) or "TOPIC_ALREADY_EXISTS" in codes
 
@@ -252,7 +254,7 @@ def discover(
 ) -> Discovery:
     """Read both clusters, and create or grow remote topics unless `create` is False.
 
-    `guard` first decides which topics would come back in a loop, or be copied twice.
+    Before that, `guard` decides which topics would come back in a loop, or be copied twice.
     `lanes_are_us`: True if lanes connect to the target as the same user as `target`. Topics for
     which the user lacks one of NEEDED are then problems, because without READ a copy can begin, but
     never be resumed.
@@ -579,8 +581,8 @@ def topic_too_small_error(
 
 
 def created_since_error(flow: FlowConfig, remote: str) -> TwinlogError:
-    """Return the error for a topic that was created in the meantime, by another client or by a
-    request of Twinlog whose response was lost. The next discovery checks the topic.
+    """Return the error for a remote topic that was created after the guard's check, by another
+    client or by a request of Twinlog whose response was lost. The next discovery checks the topic.
     """
     return error_for(
         TOPIC_ALREADY_EXISTS,

@@ -40,7 +40,9 @@ class ExactMap:
         self._topic = map_topic_of(flow)
         self._reader: MapReader | None = None
         self.recreated: tuple[TopicPartition, ...] = ()
-        """Partitions of the last call that are copies only of an earlier topic of the same name."""
+        """Partitions of the last call that are copies only of an earlier topic with the name that
+        the source topic has now.
+        """
 
     def downstream(
         self,

@@ -1,12 +1,12 @@
 """Keeps a flow's offset map in memory: reads the map topic once, and then only new rows.
 
 Callers without a reader of their own share one for each user, cluster and topic ID (`map_reader`).
-A shared reader is dropped after an hour without a reading. The log cleaner keeps tombstones for a
-day (`delete.retention.ms`), so a reader never misses one.
+A shared reader that was not used for an hour is dropped. The log cleaner keeps tombstones for a day
+(`delete.retention.ms`), so a reader never misses one.
 
 If a partition of the map topic cannot be read now, only maps whose rows may be in this partition
-are unavailable. A row that cannot be decoded ends every reading, because later rows may depend on
-it.
+are unavailable. If a row cannot be decoded, every `read` fails, because later rows may depend on
+the row.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from twinlog.wire.records import Record
 log = logging.getLogger(__name__)
 
 LEADER_WAIT_S: Final = 5.0
-"""Seconds to wait for a leader of the map topic. A partition whose leader did not respond to the
-last reading is queried only once.
+"""Seconds to wait for a leader of the map topic. A partition whose leader did not respond in the
+last `read` is queried only once.
 """
 
 
@@ -62,7 +62,7 @@ class MapReader:
         """ID of the topic whose rows were read."""
         self._lock = threading.Lock()
         self.began_at = time.monotonic()
-        """Monotonic time at which the last reading began."""
+        """Monotonic time at which the last `read` began."""
 
     def read(self, client: ClusterClient | None = None) -> Maps:
         """Return the current map, read through this client if one is given.
@@ -235,6 +235,7 @@ def require_nothing_copied(
     tps = [tp for topic in topics for tp in topic.tps]
     ends = list_offsets(target, tps, LATEST)
     for end in (ends[tp] for tp in tps):
-        # even if retention has emptied the topic, because only the map had the offset to resume at
+        # a topic that retention has emptied counts too, because only the map had the offset at
+        # which its copy must resume
         if isinstance(end, TwinlogError) or end.offset > 0:
             raise map_missing_error(map_topic)

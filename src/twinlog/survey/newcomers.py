@@ -1,11 +1,11 @@
 """Finds source partitions that were created since the flow's first survey (`twinlog.start.new`).
 
-A new topic is found by the next survey. If its copy began at `latest` then, records written before
-the survey would be skipped. Kafka does not record when a topic was created, so surveys are
-compared. Everything that the source has now and did not have in the first survey is new, whether
-the flow's filters select it or not. If new partitions begin with their first record, the first
-survey is that of the flow's first process, which is stored in the state topic (see below).
-Otherwise the first survey of this process is used.
+A survey lists the source's topics, and so finds new ones. If the copy of a new topic began at
+`latest` at that time, records written before the survey would be skipped. Kafka does not record
+when a topic was created, so surveys are compared. Everything that the source has now and did not
+have in the first survey is new, whether the flow's filters select it or not. If new partitions
+begin with their first record, the first survey is that of the flow's first process, which is stored
+in the state topic (see below). Otherwise the first survey of this process is used.
 """
 
 from __future__ import annotations

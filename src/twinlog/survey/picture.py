@@ -6,11 +6,12 @@
 | 2 | the target's ends | before producers and map, which must not be older |
 | 3 | producer states | see below |
 | 4 | the offset map | rule A of `mirror.map.translation`: its rows precede their data |
-| 5 | the state topic, if a result depends on it | it has every promotion before step 2 |
+| 5 | the state topic, if a result depends on it | it has every promotion from before step 2 |
 | 6 | the target's ends again (`later`), if asked | a copy beyond the second end shows a loss |
 
-A batch that arrives after step 2 has a sequence ahead of the ends, and is recognized in step 3. If
-producer states were read first, the flow's newest records would count as foreign.
+A batch that arrives after step 2 has a sequence ahead of the ends, by which step 3 recognizes it as
+the flow's. If producer states were read before the ends, the flow's last records would count as
+foreign.
 
 Types enforce the order: `Ends` come from `read_ends` alone, `read_flow` requires those of the
 source, and `read_maps` those of the target. Offsets of consumer groups are read before step 1,
@@ -43,7 +44,7 @@ NewOwners = Callable[[str], bool]
 
 
 class Picture(NamedTuple):
-    """The logs of one flow and their maps, read within a few seconds."""
+    """The logs of one flow's partitions and their offset maps, read within a few seconds."""
 
     source: Ends
     target: Ends

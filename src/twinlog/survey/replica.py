@@ -10,7 +10,7 @@ need: a translation accepts AT_LEAST, a switchover requires EXACT.
 | own | the leader remembers this flow's newest producer ID | PRODUCER | EXACT |
 | | ID expired or not queried, and no other client may write | LOG_END | EXACT |
 | | ID expired or not queried, promoted or released | MARK | AT_LEAST, EXACT if it is final |
-| | the same, and batch headers were read (`by_headers`) | HEADERS | EXACT |
+| | as in the row above, but batch headers were read (`by_headers`) | HEADERS | EXACT |
 | shared | other clients may write at any time | MARK | AT_LEAST, EXACT if it is final |
 | keyed | records go to several partitions by key | MARK | AT_LEAST, and never translated |
 | any | no row in the map, and no record was ever on the target | | EXACT: nothing is copied |
@@ -87,8 +87,8 @@ from twinlog.wire.record_batch import BatchHeader
 
 
 class Certainty(StrEnum):
-    """EXACT: the copy ends at a given offset. AT_LEAST: at this offset or later. UNKNOWN: no
-    claim.
+    """How certainly the end of a copy is known. EXACT: the copy ends at the given offset. AT_LEAST:
+    at the given offset or later. UNKNOWN: the end is not known.
     """
 
     EXACT = "exact"
@@ -108,14 +108,16 @@ class Witness(StrEnum):
     HEADERS = "headers"
     """Producer IDs in batch headers."""
     MARK = "mark"
-    """The newest mark of the offset map, which is a point that the copy has reached."""
+    """The newest mark in the partition's offset map. The copy has reached at least this point."""
 
 
 NO_EPOCHS: Final[Mapping[int, int]] = MappingProxyType({})
 
 
 class Maps(dict[PartitionKey, PartitionMap]):
-    """The maps of all partitions at one moment. Later readings do not change this object."""
+    """The maps of all partitions at one moment. When the map topic is read again, this object does
+    not change.
+    """
 
     def __init__(
         self,
@@ -185,8 +187,8 @@ class Copied(Struct, frozen=True, gc=False):
     downstream: int | None = None
     """Target offset after the last copied record."""
     resumes_at: int | None = None
-    """Source offset of the next record, as announced by the map. This offset is after `upstream` if
-    records in between are skipped, or if the source has deleted them.
+    """Source offset of the next record, as announced by the map. It is greater than `upstream` if
+    the records from `upstream` on are skipped, or if the source has deleted them.
     """
     foreign: int = 0
     """Number of target offsets after the copy, written by other clients."""
@@ -306,8 +308,9 @@ def pair_of_target(
     """Return the source partition of which a target partition is the copy, as a pair, or None if
     the map has no row of this copy.
 
-    If the map names several source topics, the newest topic whose current ID is still the ID in the
-    map is preferred. `source_ids`: current IDs by name, as far as they are known.
+    If the map names several source topics, topics whose current ID is the ID in the map are
+    preferred, and among these the one that was copied last. `source_ids`: current IDs by name, as
+    far as they are known.
     """
     keys = [key for key in maps.keys_to(topic_id, target.partition) if not key.branches]
     pairs = [
@@ -327,8 +330,7 @@ def pair_of_target(
 
 def by_headers(known: Replica, batch_from: Callable[[int, int], BatchHeader | None]) -> Replica:
     """Return the replica with the exact border between this flow's batches and later foreign ones.
-    The border is searched in a log to which only this flow wrote before
-    (`mirror.map.foreign_records`).
+    Only this flow may have written the log below the border (`mirror.map.foreign_records`).
 
     Raises BorderUnknown, and any error that `batch_from` raises.
     """
@@ -358,7 +360,9 @@ def copied_below(
 
 
 def by_mark(partition_map: PartitionMap) -> Copied:
-    """Return how far a partition is copied by the map's newest mark, maybe some seconds old."""
+    """Return how far a partition is copied according to the newest mark in its map, which may be
+    some seconds old.
+    """
     first, mark = partition_map.runs[0], partition_map.mark
     if mark is None:
         mark = Mark(first.ordinal, first.downstream)
@@ -379,11 +383,11 @@ def _copied_to(
 
 
 def foreign_after(partition_map: PartitionMap, end: int, producers: Producers) -> int | None:
-    """Return how many records are after this flow's last one in a log that ends at `end`, or None
+    """Return how many records follow this flow's last record in a log that ends at `end`, or None
     if the leader remembers none of the flow's producer IDs.
 
-    The topic must be one to which only this flow wrote before. There, sequences are ordinals, and
-    the leader remembers the last sequence of each producer ID.
+    Only this flow may have written the records before them. So sequences are ordinals, and the
+    leader remembers the last sequence of each producer ID.
     """
     # the last ordinal if all records of the log are this flow's
     last = end - 1 - k_at(partition_map.runs, end)

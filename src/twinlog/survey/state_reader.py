@@ -1,13 +1,13 @@
 """Reads the state topic: once for each process and cluster, then only the rows added since.
 
-Every reading queries the log's end, through the caller's own client, so the result has all rows
-that were appended before the reading began. Rows come from memory only if the response shows that
-the log still has them. All rows are read again if
+Every read first queries the log's end, through the caller's own client, so the result has all rows
+that were appended before the read began. Rows come from memory only if the response shows that the
+log still has them. All rows are read again if
 
 - the topic has another ID, because it was re-created;
 - the log begins later, because rows were deleted;
 - the log has lost its end, and may have other rows there. It then ends before the position up to
-  which it was read, or the leader epoch of that reading ends before it in a newer leader's log.
+  which it was read, or the leader epoch at that position ends earlier in the log of a newer leader.
 
 Brokers before Kafka 2.8 have no topic IDs. All rows are then read again each time, or once a minute
 for a flow that only follows them.
@@ -49,7 +49,7 @@ Rows = Iterable[Row]
 
 HOME: Final = TopicPartition(STATE_TOPIC, 0)
 FOLLOWS_WITHIN_S: Final = 0.5
-"""Maximum age, in seconds, of a reading that is shared by flows which only follow the topic."""
+"""Maximum age, in seconds, of rows that are shared by flows which only follow the topic."""
 UNNAMED_S: Final = 60.0
 """Seconds after which flows that only follow a topic without an ID read all its rows again."""
 UNUSED_S: Final = 3600.0
@@ -98,7 +98,7 @@ class StateLog:
     def __init__(self) -> None:
         self._turn, self._follower_turn = threading.Lock(), threading.Lock()
         self._at: _LogBounds | None = None
-        """The log from which the rows were read, or None if nothing was read."""
+        """The log as it was when the rows were last read, or None if nothing was read."""
         self._next = 0
         self._folder, self._rows = RowFolder(), NO_ROWS
         self.seen_at = -math.inf
@@ -135,8 +135,8 @@ class StateLog:
         began, seen = time.monotonic(), _LogBounds.now(client)
         with _locked_within(self._turn, client):
             if not self._has_all(seen, unnamed_s):
-                # queried again, because rows that another thread has read in the meantime may be
-                # after the end, which would look like a lost end
+                # query the end again: if another thread has read newer rows while this one waited
+                # for the lock, they are after the first end, which would look like a lost end
                 began, seen = time.monotonic(), _LogBounds.now(client)
                 self._read_on(client, seen, unnamed_s)
             self.seen_at = max(self.seen_at, began)
@@ -302,7 +302,9 @@ class StateReader:
 
 STATUS_HOME: Final = TopicPartition(STATUS_TOPIC, 0)
 LATELY_MS: Final = 600_000
-"""How far back, in ms, the status topic is first read: compaction may be a day late."""
+"""Age in ms up to which rows of the status topic are searched first. All rows are read only if the
+search finds no status, because compaction may be late and leave the rows of a day.
+"""
 
 
 def leader_status(target: ClusterClient, flow: str) -> PublishedStatus | None:

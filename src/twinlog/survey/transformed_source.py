@@ -43,7 +43,9 @@ that is being compared.
 
 
 class Functions(Protocol):
-    """The application that runs the transforms, as a comparison uses it."""
+    """The application that runs the transforms, as a comparison uses it. A stretch is a contiguous
+    part of the source's log.
+    """
 
     def offer(self, tp: TopicPartition, stretch: Stretch) -> None:
         """Submit the records of a stretch to the transforms, and set `stretch.number`."""
@@ -110,7 +112,9 @@ class TransformedSource:
             yield from self._next()
 
     def _next(self) -> Iterator[Piece]:
-        """Yield the transformed batches of the first stretch without an answer."""
+        """Wait for the answer to the oldest stretch in `_asked`, and yield the stretch's batches
+        after the transforms.
+        """
         stretch, hidden = self._asked.popleft()
         while stretch.size:
             answer = self._functions.answer(self._tp, stretch)

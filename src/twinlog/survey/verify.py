@@ -1,11 +1,12 @@
-"""Verifies one partition or a section of it: walks both logs from where both still have records to
-the end of the copy. The rules are those of `mirror.verify`.
+"""Verifies one partition or a section of it: walks both logs from the first record that neither has
+deleted to the end of the copy. The rules are those of `mirror.verify`.
 
-**Sections.** Tasks walk sections of a partition in parallel, each by its part of the map. So a
-section that begins after a lost record finds the records before its limit missing, and its last
-records extra. That result is right for the section but wrong for the partition. So adjacent
-sections that both differ are walked again as one section. A section that differs alone keeps its
-result, because its neighbours are identical, so both logs match the map at both of its limits.
+**Sections.** Tasks walk sections of a partition in parallel, each by its part of the offset map. If
+a record was lost in an earlier section, all later records are at lower target offsets than in the
+map. A section then finds its first record missing, and a record of the next section extra. That
+result is right for the section but wrong for the partition. So adjacent sections that both differ
+are walked again as one section. A section that differs alone keeps its result, because its
+neighbours are identical, so both logs match the map at both of its limits.
 """
 
 from __future__ import annotations
@@ -152,7 +153,9 @@ class VerifyTask:
     here: PartitionBounds
     there: PartitionBounds
     here_later: int
-    """The source's end, queried last. Every copied record that was read is below it."""
+    """Every copied record that was read is below this source offset. It is usually the source's
+    end, queried after the map.
+    """
     written: MappedCopy
     producers: frozenset[int]
     """All producer IDs of the flow and of the partition's map."""
@@ -188,7 +191,7 @@ class MappedCopy:
     def of(
         cls, partition_map: PartitionMap | None, reach: Reach | None, there_later: int
     ) -> MappedCopy:
-        """Return the copy up to `reach`, or further if the map shows that it was longer.
+        """Return the copy up to `reach`, or up to a later end if the map shows that it was longer.
 
         `there_later` is the target's end after the map was read. A mark after this end shows that
         the target's log was longer.
@@ -275,7 +278,7 @@ class _Partition:
     def _never_copied(self) -> None:
         begin = max(self._source_log.start, self._first_offset)
         side = self._source_side(begin, begin)
-        # a walk needs a run, which is placed at the beginning if nothing is copied yet
+        # a walk needs a run of the map; if nothing is copied yet, use a run from the beginning on
         walk = LogWalk(
             pairs=OffsetPairs([Run(0, begin, self._target_log.end)]),
             source=side,
@@ -331,7 +334,7 @@ class _Partition:
         return end if until is None else min(until, end)
 
     def _runs_and_reach(self) -> tuple[Sequence[Run], Reach]:
-        """Return the map's runs, and the end of the copy."""
+        """Return the runs of the partition's map, and the end of the copy."""
         written, target_log = self._wanted.written, self._target_log
         if written.reach is not None:
             return written.runs, written.reach

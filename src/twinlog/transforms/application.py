@@ -184,7 +184,9 @@ class Application:
         return digest in self._chains
 
     def _next_ranges(self) -> list[Offered]:
-        """Remove and return the next round's ranges, which have the same chain as the first one."""
+        """Remove and return the next round's ranges: the first waiting range, and other ranges with
+        its chain of transforms.
+        """
         usable = self.watch.connected & self.watch.ports
         self._waiting = deque(entry for entry in self._waiting if entry[0] in usable)
         taken: list[Offered] = []

@@ -31,8 +31,8 @@ def first_failure(
     """Return the first record in [first, end) on which a transform fails, with the reason.
 
     `why` must return why the transform fails for the records in a range, or None if it succeeds.
-    The caller knows that it fails for [first, end). Returns None if the transform fails for none of
-    the records alone.
+    The caller knows that it fails for [first, end). Returns None if it does not fail for any single
+    record.
     """
     while end - first > 1:
         middle = (first + end) // 2

@@ -137,7 +137,7 @@ def _checked(spark: SparkSession, transform: Transform) -> TransformPlan:
     result = _called(transform, empty)
     plan, source = _analyzed(result), _analyzed(empty)
     operators = [*_operators(plan)]
-    _refuse_operators(operators, source)  # before the columns, which an aggregation also loses
+    _refuse_operators(operators, source)  # before columns, which an aggregation also lacks
     _check_columns(result)
     result_ids, source_ids = _ids(plan), _ids(source)
     is_proven = not _OPAQUE & {operator.nodeName() for operator in operators}

@@ -109,9 +109,9 @@ class Rounds:
     round_bytes: int = 8 << 20
     """The upper bound of `most_bytes`."""
     most_bytes: int = LEAST_BYTES
-    """Size in bytes at which a round gets no further range: the bytes that the last job would have
-    processed in ROUND_S. A round must end long before its time limit, and before its lanes are
-    replaced.
+    """A round that has this many bytes gets no more ranges. The value is the number of bytes that
+    the last job would have processed in ROUND_S. A round must end long before its time limit, and
+    before its lanes are replaced.
     """
     most_offsets: int = UNLIMITED
     """Maximum number of offsets in a job. A time-out halves it, and a quick job doubles it."""
@@ -137,8 +137,8 @@ class Rounds:
 
     def answer(self, parts: Sequence[RangePart]) -> None:
         """Answer ranges, or only the first records of some if the transform is slow. Raises
-        TwinlogError immediately if Spark has ended. After another error, such as that of a lane's
-        port, raises it when the ranges of other lanes are answered.
+        TwinlogError immediately if Spark has ended. Any other error, such as that of a lane's port,
+        is raised after the ranges of all other lanes have been answered.
         """
         waiting = deque(parts)
         unreachable: TwinlogError | None = None
@@ -166,8 +166,8 @@ class Rounds:
         return parts
 
     def _answer_some(self, parts: Sequence[RangePart]) -> list[RangePart]:
-        """Run a job for `parts`, and further jobs if it fails. Returns smaller parts to run after
-        the other parts, because these took too long. Raises TwinlogError.
+        """Run one job for all `parts`, or separate jobs if that fails. Returns smaller parts of
+        parts that took too long, to run after all others. Raises TwinlogError.
         """
         began, late_parts = self.clock.monotonic(), list[RangePart]()
         error: JobFailed | None = None
@@ -241,7 +241,7 @@ class Rounds:
 
         Each trial is a job for the next records, without the failing records that were found
         before. A trial has half as many records as the previous one if that failed, else twice as
-        many. If a trial fails at a record that is already left out, jobs also fail without records,
+        many. If a trial fails at a record that is already left out, jobs fail even without records,
         for example because of a full disk. TwinlogError is then raised. Raises JobTimedOut if a job
         for several records takes too long.
         """

@@ -145,8 +145,8 @@ def _with_headers(expression: str) -> Transform:
 
 def rekey(expression: str) -> Transform:
     """Set the key to the result of a SQL expression. The transform fails for rows for which the
-    result is NULL, because a record without a key loses its order. Leave such records out first,
-    for example tombstones.
+    result is NULL, because a record without a key loses its order. A transform before this one
+    should leave out such records, for example tombstones.
 
     A record with another key usually belongs to another partition, so write the rows without the
     column `partition` (docs/transforms.md).

@@ -137,7 +137,9 @@ def last_records(
     bounds: Mapping[TopicPartition, LogBounds],
     limit: int,
 ) -> DataFrame:
-    """Return the `limit` newest records of a topic, stored in Spark's memory."""
+    """Return the `limit` records of a topic with the latest timestamps. They are stored in Spark's
+    memory.
+    """
     longest = max((log.end - log.start for log in bounds.values()), default=0)
     window = limit
     while True:

@@ -33,7 +33,7 @@ def mark_group(transactional_id: str, query: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitMark:
-    """The micro-batch that was committed last."""
+    """The last micro-batch that a query has committed on the cluster, and its row count."""
 
     batch: int
     rows: int
@@ -49,7 +49,9 @@ class CommitMark:
 def read_mark(
     offsets: GroupOffsets, cluster_id: str | None
 ) -> tuple[CommitMark | None, list[TopicPartition]]:
-    """Return the newest valid mark (or None), and the partitions whose offset is no valid mark."""
+    """Return the valid mark of the last micro-batch among a group's offsets (None without any), and
+    the partitions whose offset is no valid mark.
+    """
     marks = {tp: _rows(offset, cluster_id or "") for tp, offset in offsets.items()}
     rows = {tp: count for tp, count in marks.items() if count is not None}
     invalid = sorted(marks.keys() - rows.keys())

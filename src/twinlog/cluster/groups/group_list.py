@@ -96,7 +96,7 @@ def _group(group: Message, kind: str) -> Group:
 
 
 def _describe_groups(coordinators: Coordinators, names: Sequence[str]) -> dict[str, Group]:
-    """Return groups with their state from DescribeGroups, as old brokers do not list it."""
+    """Return groups with the state that DescribeGroups returns. Old brokers do not list states."""
 
     def ask(node: int, group_ids: Sequence[str]) -> dict[str, Group | TwinlogError]:
         out: dict[str, Group | TwinlogError] = {}

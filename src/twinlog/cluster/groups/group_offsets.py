@@ -271,5 +271,5 @@ def _committed(
                 )
     refused = {error.code: error for error in out.values() if error is not None}
     if len(refused) == 1 and None not in out.values():
-        return next(iter(refused.values()))  # all partitions have it, so the group has it
+        return next(iter(refused.values()))  # all partitions have this error
     return out

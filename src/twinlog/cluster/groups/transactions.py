@@ -142,9 +142,9 @@ class Transactions:
 
         The coordinator always checks the epoch in an EndTxn, but the epoch in an InitProducerId
         only if no transaction is open. So each attempt first queries if this epoch is still the
-        newest. If another run begins an epoch after the response to this query, the run is usually
-        not affected. It is fenced only if it also opens its transaction before this process's next
-        request arrives, one round trip later. The run then fails, but no wrong row is written.
+        newest. If another process begins an epoch after the response to this query, it is usually
+        not affected. It is fenced only if it also opens a transaction before this process's next
+        request arrives, one round trip later. It then fails, but no wrong row is written.
         """
 
         def ask() -> None:
@@ -209,7 +209,7 @@ class Transactions:
                 lambda: produce_batch(
                     self._client, tp, batch, transactional_id=self.transactional_id
                 ),
-                timeout_s=self._timeout_ms / 2000,  # before the coordinator rolls back
+                timeout_s=self._timeout_ms / 2000,  # fail before the coordinator rolls back
             )
             self._sequences[tp] = first + len(records)
         self.commit_offsets({tp: Committed(at, metadata) for tp, at in offsets.items()})

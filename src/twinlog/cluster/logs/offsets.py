@@ -44,7 +44,9 @@ UP_TO_THE_TIER: Final = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetResult:
-    """An offset, or -1 if no record is as new. `timestamp` is -1 for LATEST and EARLIEST."""
+    """A result of ListOffsets. `offset` is -1 if no record has the requested timestamp or a later
+    one. `timestamp` is -1 for LATEST and EARLIEST.
+    """
 
     offset: int
     timestamp: int
@@ -53,7 +55,7 @@ class OffsetResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochEnd:
-    """The highest leader epoch up to the requested one, and the offset at which that epoch ends."""
+    """The highest leader epoch that is not above the requested one, and the epoch's end offset."""
 
     leader_epoch: int
     end_offset: int

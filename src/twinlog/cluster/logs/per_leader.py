@@ -13,7 +13,7 @@ minute), all other partitions would wait as long, and a cold start makes ten suc
 | cannot be reached                          | FAILOVER_S, until the cluster has elected a new one |
 | has been missing since an earlier call     | one attempt per call: the client remembers such     |
 |                                            | partitions (`client.leaderless`)                    |
-| is a broker that let a request time out    | none for SILENT_S: the broker is not queried again  |
+| is a broker that let a request time out    | no attempt: the broker gets no request for SILENT_S |
 |                                            | (`client.silent`)                                   |
 
 So every call returns in time, with one result or error for each partition, unless the whole cluster
@@ -48,12 +48,13 @@ within 9 s (broker.session.timeout.ms) that a broker is dead, and then elects ne
 """
 
 SILENT_S: Final = 10.0
-"""How long a broker gets no request after a timeout, in seconds. A request waits as long. By then,
-the cluster itself has fenced a frozen broker.
+"""How long a broker gets no request after one has timed out, in seconds. The time limit of the
+request was as long. After this total time, the cluster itself has fenced a frozen broker.
 """
 
 FORGET_S: Final = 600.0
-"""Seconds without a query after which the client forgets that a partition had no leader."""
+"""If a partition was not queried for this many seconds, the client forgets that it had no leader.
+"""
 
 
 class LedPartition(NamedTuple):

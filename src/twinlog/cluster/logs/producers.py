@@ -128,7 +128,7 @@ def known_producers(
     client: ClusterClient, tps: Iterable[TopicPartition]
 ) -> dict[TopicPartition, Producers]:
     """Return the producers of partitions, like `describe_producers`, but leave out partitions with
-    an error. Old brokers lead to an empty result.
+    an error. The result is empty if a broker is older than 2.8.
     """
     try:
         described = describe_producers(client, tps)

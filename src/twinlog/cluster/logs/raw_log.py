@@ -68,7 +68,9 @@ NO_SESSION: Final = -1
 """The session epoch of a Fetch without a session (KIP-227)."""
 
 STUCK_ANSWERS: Final = 5
-"""A read fails only after this many consecutive throttled responses, and a call's time."""
+"""A read fails only after more than this many consecutive empty responses because of a quota, and
+only if they have lasted for longer than the time limit of a call.
+"""
 
 FIRST_BYTES: Final = 4096
 """Number of bytes to request if one batch is needed. Brokers return a longer batch whole."""
@@ -82,8 +84,8 @@ _LENGTH: Final = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedRecords:
-    """Records of one partition, from the batch with the offset on. The last batch may be
-    incomplete.
+    """Records of one partition, beginning with the batch that has the requested offset. The last
+    batch may be incomplete.
     """
 
     records: memoryview
@@ -139,8 +141,8 @@ Read = Callable[[TopicPartition, int, int], FetchedRecords | TwinlogError]
 
 
 def batch_from(read: Read, tp: TopicPartition, offset: int, end: int) -> BatchHeader | None:
-    """Return the batch that has `offset`, or else the next one. None if it begins at or after
-    `end`.
+    """Return the batch that has `offset`, or else the first batch after `offset`. Return None if
+    that batch begins at or after `end`.
     """
     if offset >= end:
         return None
@@ -197,8 +199,8 @@ class _Reading:
                 else:  # request more bytes, to avoid a request per long batch
                     self._growth[led.tp] = GROWTH * self._growth.get(led.tp, 1)
             if self._is_stuck(is_held=is_throttled and not answers):
-                # brokers return at least one batch of the first partition, so its batch is larger
-                # than the quota
+                # a response that is not empty has at least one batch of the first partition, so
+                # this batch must be larger than the quota
                 self._store(left[0].tp, self._nothing_passes_error(left[0].tp), out)
                 self._held = 0
             left = [led for led in left if led.tp not in out]

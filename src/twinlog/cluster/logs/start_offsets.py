@@ -39,8 +39,8 @@ def begin_offsets(
                 by_time[LATEST].append(tp)
             case StartKind.TIMESTAMP:
                 by_time[start.value].append(tp)
-    # the ends are read before the times are looked up, so that records that arrive in between are
-    # not skipped
+    # the ends are read before the times are looked up, so that records that arrive between these
+    # two requests are not skipped
     timed = [tp for at, tps in by_time.items() if at >= 0 for tp in tps]
     ends = list_offsets(client, timed, LATEST, isolation=isolation) if timed else {}
     for at, tps in by_time.items():

@@ -16,9 +16,9 @@ Whether a target behaves like Apache Kafka is tested with real batches (`survey.
 directly.
 
 A broker that throttles the connection responds with a throttle time, and reads nothing more from
-the connection until that time has passed (KIP-219). `muted_s` is the rest of the throttle time. If
-a request is sent before that, the broker answers only afterwards, so timeouts do not include the
-throttle time.
+the connection until that time has passed (KIP-219). `muted_s` is the rest of the throttle time. A
+request that is sent within the throttle time is answered only after it, so timeouts do not include
+the throttle time.
 
 Much of this module explains failures. If a setting is wrong, a broker often just closes the
 connection. The cause depends on the step in which this happens, so each step raises its own error
@@ -83,7 +83,7 @@ def connect(
     last: IoError | None = None
     kind_of_error: type[Unreachable] = Refused
     for index, (family, kind, transport, _, address) in enumerate(addresses):
-        # an address that drops packets must not use up the time of the next ones
+        # an address that drops packets must not use up the time of the next addresses
         share = (deadline - time.monotonic()) / (len(addresses) - index)
         sock = None
         try:
@@ -227,7 +227,9 @@ HANDSHAKE_FRAME_BYTES: Final = 1 << 20
 DIGEST_BYTES: Final = 16
 
 SILENT_S: Final = 2.0
-"""Time without a response to ApiVersions (answered from memory) until `if_silent` is called."""
+"""Seconds after which `if_silent` is called if ApiVersions is not answered. Brokers answer it from
+memory.
+"""
 
 
 class Connection:
@@ -401,7 +403,9 @@ class Connection:
         return framing.is_readable(self.sock, timeout_s)
 
     def detach(self) -> socket.socket:
-        """Return the socket in blocking mode, which the caller must close. Closes this object."""
+        """Return the socket, in blocking mode. The caller must close the socket, because this
+        object no longer uses or closes it.
+        """
         self._is_open = False
         self.sock.settimeout(None)
         return self.sock

@@ -134,15 +134,15 @@ MOST_BYTES: Final = 16 * 1024 * 1024
 """Maximum size of a pooled buffer. Larger responses, which have a single large batch, are rare."""
 
 SPARE_BYTES: Final = 2 * STEP_BYTES
-"""Maximum unused part of a reused buffer, because memory limits count only the response in it."""
+"""Maximum unused part of a reused buffer. Small, because memory limits count only the response."""
 
 MOST_KEPT: Final = 16
-"""Maximum number of buffers. With a backlog, one is filled while the rest is in flight."""
+"""Maximum number of buffers. With a backlog, one is filled while all others are in flight."""
 
 
 class FramePool:
-    """The large buffers of one thread's connections. Besides the buffer that is used next,
-    unreferenced buffers have at most `free_bytes` in total.
+    """The large buffers of one thread's connections. `free_bytes` is the maximum total size of
+    unreferenced buffers, without the one that is reused next.
     """
 
     def __init__(self, free_bytes: int) -> None:

@@ -42,20 +42,21 @@ MAX_PARTS_PER_SEND: Final = 256
 """Maximum number of buffers per `sendmsg`, below IOV_MAX (1024 on Linux)."""
 
 READ_AHEAD_BYTES: Final = 64 * 1024
-"""Minimum number of unanswered bytes up to which further requests may be sent. They fit into the
-broker's socket buffer (socket.receive.buffer.bytes is 100 KB by default).
+"""If unanswered requests have fewer bytes than this, the next request may be sent, whatever
+UNREAD_SHARE permits. So many bytes fit into the broker's socket buffer (by default
+socket.receive.buffer.bytes is 100 KB).
 """
 
 PASSED_S: Final = 10.0
 """Approximate time over which a broker averages a quota (quota.window.num), in seconds."""
 
 UNREAD_SHARE: Final = 4
-"""Divisor. While requests are unanswered, more may be sent only if their bytes are below a quarter
-of those that the broker has answered in the last one or two periods of PASSED_S.
+"""Divisor. While requests are unanswered, the next one may be sent only if they have less than a
+quarter of the bytes that the broker has answered in the last one or two periods of PASSED_S.
 """
 
 QUOTA_BINDS_S: Final = 60.0
-"""Time after a mute in which the minimum READ_AHEAD_BYTES does not apply, in seconds."""
+"""Time after a mute in which READ_AHEAD_BYTES does not apply, only UNREAD_SHARE, in seconds."""
 
 _SIZE = struct.Struct(">i")
 _HEAD = struct.Struct(">hhih")
@@ -93,7 +94,7 @@ class HotConnection:
         self.opened_at = time.monotonic()
         """Monotonic time of opening. Until the connection breaks, the broker has not restarted."""
         self.trip_s = connection.trip_s
-        """Shortest response time so far, in seconds: about one round trip."""
+        """Shortest response time of this connection, in seconds: about one round trip."""
         self._session_ends_at = connection.session_ends_at
         self._client_id = client_id.encode()
         self._correlation = 0
@@ -105,7 +106,7 @@ class HotConnection:
         self._muted_until = 0.0
         self._bound_until = 0.0
         self._scratch = bytearray(SCRATCH_BYTES)
-        self._held = 0  # bytes of an incomplete frame in the scratch buffer
+        self._held = 0  # number of bytes in the scratch buffer, from an incomplete frame
         self._failure: Disconnected | CorruptData | None = None
         self._pool = pool
         self._frame: memoryview | None = None
@@ -123,8 +124,8 @@ class HotConnection:
 
     @property
     def is_ending(self) -> bool:
-        """True if no more requests must be sent, because the SASL session is about to expire
-        (KIP-368).
+        """True if the connection must not be used for more requests, because its SASL session is
+        about to expire (KIP-368).
         """
         return self._session_ends_at is not None and time.monotonic() >= self._session_ends_at
 
@@ -230,7 +231,7 @@ class HotConnection:
         return answers
 
     def count_unanswered(self, contexts: Iterable[object]) -> None:
-        """Mark requests as unanswered again, because their responses could not be decoded."""
+        """Add requests to those in flight again, because their responses could not be decoded."""
         self._in_flight.extendleft((-1, context, 0, 0.0) for context in reversed(list(contexts)))
 
     def _fill_scratch(self, answers: list[tuple[Any, memoryview]]) -> bool:

@@ -160,7 +160,8 @@ class ConnectionPool:
         name = "Kafka" if settings.is_of_dataframes else settings.alias
         why_all = "; ".join(f"{name} ({', '.join(who)}): {why}" for why, who in reasons.items())
         if all(isinstance(failure, EndpointAway) for failure in failures.values()):
-            return EndpointAway(why_all, reason=why_all)  # brokers respond, the endpoint does not
+            # brokers respond, but the endpoint that issues OAuth tokens does not
+            return EndpointAway(why_all, reason=why_all)
         message = f"{why_all}; check {settings.key('bootstrap.servers')} and "
         if all(failure.code == "NOT_KAFKA" for failure in failures.values()):
             return CorruptData(f"{message}{settings.key('security.protocol')}", code="NOT_KAFKA")

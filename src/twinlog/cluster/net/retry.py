@@ -14,8 +14,8 @@ request is repeated only if executing it twice is harmless:
 | set a config, a quota or an ACL; create or grow a | sets the same value again, or finds that it |
 | topic                                             | exists, which is a result and no error      |
 | a batch with sequence numbers                     | is recognised by the leader                 |
-| a batch without (rows of the state topic)         | may append it twice, which their readers    |
-|                                                   | allow (`topics.internal_log`)               |
+| a batch without them (rows of the state topic)    | may append it twice, which readers of the   |
+|                                                   | rows allow (`topics.internal_log`)          |
 | the end of a transaction                          | is not done: the next epoch finds out what  |
 |                                                   | happened (`groups.transactions`)            |
 

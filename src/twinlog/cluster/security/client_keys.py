@@ -33,7 +33,7 @@ class ClientKeys:
         return inner
 
     def replaced(self, values: Mapping[str, str]) -> ClientKeys:
-        """Return these keys with some values replaced."""
+        """Return a copy of these keys in which `values` replace or extend the current values."""
         other = ClientKeys({**self._values, **values}, where=self.where, within=self._within)
         other.files = self.files
         return other
@@ -43,7 +43,9 @@ class ClientKeys:
         return (self._values.get(key) or "").strip() or None
 
     def raw(self, key: str) -> str | None:
-        """Return the value unchanged, or None. Passwords may begin with blanks, or be empty."""
+        """Return the value unchanged, or None if the key is not set. Passwords may begin with
+        blanks, or be empty.
+        """
         return self._values.get(key)
 
     def words(self, key: str) -> tuple[str, ...]:

@@ -381,6 +381,6 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
     """
     for match in _PEM_BLOCK.finditer(text):
         label, body = match[1].strip(), match[2]
-        if ":" not in body:  # it has no headers, which the older encrypted form has
+        if ":" not in body:  # no PEM headers, which only the older encrypted form has
             body = "\n".join(textwrap.wrap("".join(body.split()), _LINE_CHARACTERS))
         yield label, f"-----BEGIN {label}-----\n{body.strip()}\n-----END {label}-----\n"

@@ -35,7 +35,9 @@ that three checks fit into this time.
 """
 
 SETTLES_S: Final = 15.0
-"""Time before an unusable file is reported. Longer than copying two files, and than one check."""
+"""Time before an unusable file is reported, in seconds. It is longer than the copying of two files
+takes, and longer than the interval of checks.
+"""
 
 Mark = tuple[str, int, int, int]
 """A file's path, modification time (ns), size and inode. Without the file, all but path are -1."""
@@ -110,7 +112,9 @@ class FollowedFiles:
 
 
 class Renewals:
-    """All key files of this process, by the settings first read from them. Thread-safe."""
+    """All key files of this process, by the settings that were first read from the files.
+    Thread-safe.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -124,8 +128,8 @@ class Renewals:
             return
         files = FollowedFiles(settings, read)
         with self._lock:
-            # replaces the entry of a cluster with the same settings, because the last `read` has
-            # the newest passwords
+            # if clusters with equal settings share an entry, the later one's `read` replaces the
+            # earlier one's, because it has the newer passwords
             self._followed[settings] = _Entry(files, self._clock())
 
     def current(self, settings: SecuritySettings) -> SecuritySettings:

@@ -192,9 +192,9 @@ def load_security(
     """Return the TLS and SASL settings of one cluster, with the content of all files that the keys
     refer to. Raises ConfigError, whose message begins with `where`.
 
-    `renewal` then checks these files for changes, and also `files`, from which config providers
-    have read values of `properties`. If a file has changed, `again` is called for the new
-    properties.
+    From then on, `renewal` checks these files for changes. It also checks `files`, from which
+    config providers have read values of `properties`. If a file has changed, `again` is called for
+    the new properties.
     """
     settings = _load(properties, where, files)
     follow(settings, lambda: _load(again() if again else properties, where, files))

@@ -64,7 +64,7 @@ def topic_acls(
 
 
 def create_topic_acls(client: ClusterClient, acls: Sequence[TopicAcl]) -> None:
-    """Create these ACLs. An ACL that already exists is no error. Raises the first error."""
+    """Create these ACLs. An ACL that already exists is no error. Raises a broker's first error."""
     creation = CreateAclsRequest.AclCreation
     for part in _portions(acls):
         request = CreateAclsRequest(
@@ -85,7 +85,7 @@ def create_topic_acls(client: ClusterClient, acls: Sequence[TopicAcl]) -> None:
 
 
 def delete_topic_acls(client: ClusterClient, acls: Sequence[TopicAcl]) -> None:
-    """Delete exactly these ACLs. An ACL that does not exist is no error. Raises the first error."""
+    """Delete exactly these ACLs. A missing ACL is no error. Raises a broker's first error."""
     chosen = DeleteAclsRequest.DeleteAclsFilter
     for part in _portions(acls):
         request = DeleteAclsRequest(

@@ -167,7 +167,7 @@ def longest_transaction(client: ClusterClient) -> int | None:
 
 
 def _values(client: ClusterClient, *names: str) -> Iterator[int]:
-    """Yield for each broker the value of the first config of `names` that it knows."""
+    """Yield a value for each broker: that of the first config in `names` that the broker has."""
     for configs in describe_broker_configs(client, names).values():
         entry = next((configs[name] for name in names if name in configs), None)
         if entry is not None and entry.value:

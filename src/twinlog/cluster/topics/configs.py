@@ -64,9 +64,9 @@ def of_each_topic(
 ) -> dict[str, Message | TwinlogError]:
     """Return the result of `ask` for each topic, or the topic's error.
 
-    `ask` is repeated for topics with a retriable error, except for missing topics, because callers
-    have just listed them and so they were deleted. `doing` and `right` describe the request in
-    error messages.
+    `ask` is repeated for topics with a retriable error. A missing topic is not retried, because it
+    was deleted after callers had listed it. `doing` and `right` describe the request in error
+    messages.
     """
     done: dict[str, Message | TwinlogError] = {}
 
@@ -233,7 +233,9 @@ def may_lack_offsets(client: ClusterClient, topics: set[str]) -> set[str]:
 
 
 def may_be_tiered(client: ClusterClient, topics: set[str]) -> set[str]:
-    """Return the topics without those whose remote storage (KIP-405) is known to be disabled."""
+    """Return the topics that might use remote storage (KIP-405): all of `topics` except those for
+    which it is known to be disabled.
+    """
     return _without(client, topics, "remote.storage.enable", "false")
 
 

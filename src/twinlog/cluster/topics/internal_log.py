@@ -35,7 +35,7 @@ from twinlog.wire.records import Record, decode_batch, encode_batch
 
 POLICY: Final = "cleanup.policy"
 SEGMENT_BYTES: Final = 50 * 1024 * 1024
-"""Segment size of these topics. The log cleaner never cleans the newest segment, which has up to 1
+"""Segment size of these topics. The log cleaner never cleans the active segment, which has up to 1
 GB by default. Kafka services that limit this config accept no smaller value.
 """
 READ_BYTES: Final = 4 * 1024 * 1024
@@ -122,9 +122,9 @@ def append_rows(
 ) -> None:
     """Append rows (key, value). On return they are durable. A value of None is a tombstone.
 
-    A lost response may duplicate rows. So this function must not be used if the first row of a key
-    counts. If another process's row were between the two copies, the log cleaner would remove the
-    first copy, and the other process's row would become the first.
+    A lost response may duplicate rows. So this function must not be used if readers rely on which
+    row of a key was first. If another process's row were between the two copies, the log cleaner
+    would remove the first copy, and the other process's row would become the first.
     """
     for records in _batches(rows, now_ms):
         append(client, tp, records)
@@ -181,7 +181,7 @@ def read_to_end(
     if end is None:
         (end,) = readable_ends(client, [tp]).values()
         if position > end:
-            end = position + 1  # the fetch then fails with OFFSET_OUT_OF_RANGE
+            end = position + 1  # so that a fetch is sent, which fails with OFFSET_OUT_OF_RANGE
     while position < end:
         answer = fetch_records(client, {tp: (position, READ_BYTES)}, timeout_s=timeout_s)[tp]
         if isinstance(answer, BrokerRefused) and answer.code == "OFFSET_OUT_OF_RANGE":

@@ -36,7 +36,9 @@ from twinlog.wire.error_codes import (
 POLL_S: Final = 0.1
 
 CONTROLLER_WAIT_MS: Final = 20_000
-"""Time limit in requests to the controller, below the request timeout, so that it can respond."""
+"""Time limit that requests to the controller contain. It is below the request timeout, so that the
+controller can respond before the client gives up.
+"""
 
 DEFAULT: Final = -1
 """Value in a request that means the brokers' default number of partitions or replicas."""
@@ -59,7 +61,9 @@ KEPT: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicCreation:
-    """The result of creating a topic. `is_new` is False if it already existed, with any configs."""
+    """The result of creating a topic. `is_new` is False if a topic with this name already existed,
+    whatever its configs are.
+    """
 
     is_new: bool
     partitions: int
@@ -152,8 +156,8 @@ def wait_for_topic(
     """Wait until the topic has at least `partitions` partitions, and the leaders of the partitions
     from number `first` on respond. Return the topic's metadata.
 
-    Leaders of earlier partitions are not waited for, because they may be down. A leader in the
-    metadata is not sufficient, because the broker rejects writes until it knows that it is the
+    Leaders of partitions below `first` are not waited for, because they may be down. A leader in
+    the metadata is not sufficient, because the broker rejects writes until it knows that it is the
     leader.
     """
 

@@ -291,8 +291,8 @@ def _audit_connection(
     """Yield warnings about `A->B.target.cluster.x`, which rarely has an effect in MirrorMaker 2.
 
     Settings of a cluster (`B.x`, or `x` alone) are passed to each of its clients by role, and take
-    precedence. The producer of the records belongs to the worker, which ignores
-    `A->B.target.cluster.x`.
+    precedence over `A->B.target.cluster.x`. The producer of the copied records belongs to the
+    Connect worker, which ignores `A->B.target.cluster.x`.
     """
     side, _, key = name.partition(".cluster.")
     if side not in _CLIENTS_OF or not is_connection_key(key):
@@ -522,7 +522,9 @@ def _has_choices(text: str) -> bool:
 
 
 def _unescaped(text: str) -> list[tuple[int, str]]:
-    """Return positions and characters without escaped ones. Characters of classes become blanks."""
+    """Return the characters that are not escaped, with their positions. Characters within classes
+    are replaced by blanks.
+    """
     separators: list[tuple[int, str]] = []
     at = classes = 0
     while at < len(text):

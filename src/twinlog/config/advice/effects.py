@@ -112,8 +112,9 @@ class KeyEffect:
 
     @property
     def instead(self) -> str:
-        """What to write instead, or an empty text. Computed on demand, because to find the nearest
-        name takes milliseconds, and most keys are known in one of their readings.
+        """What to write instead, or an empty text. Computed only on demand, because it takes
+        milliseconds to find the nearest name. Most keys are known, at least with one of the
+        prefixes that they may have.
         """
         return self.advise()
 
@@ -162,7 +163,9 @@ def _judge_of_worker(name: str) -> KeyEffect:
 
 
 def _judge_without_cluster(name: str, role: Role) -> KeyEffect:
-    """Return the effect of a key such as `producer.x`. It reaches no client without a cluster."""
+    """Return the effect of a key such as `producer.x`, which reaches no client, because it names no
+    cluster.
+    """
     override = f"{role}.override."
     if name.startswith(override):
         key = _near_or_same(name.removeprefix(override), CLIENT_KEYS[role])

@@ -3,8 +3,8 @@
 It also lists lines without effect, and differences from MirrorMaker 2. It does not connect to the
 clusters and never shows secrets.
 
-`CLIENT_MEANINGS` is the effect of each Java client setting on the copy, per role. If a row is for
-the source's consumer or the target's producer, the same key of another client has no effect.
+`CLIENT_MEANINGS` has the effect of each Java client setting on the copy, per role. If an entry is
+only for the source's consumer or the target's producer, the key has no effect for other clients.
 """
 
 from __future__ import annotations
@@ -271,7 +271,9 @@ def _client_keys(config: FlowConfig) -> Iterator[ExplainedKey]:
 
 
 def _merge_repeated(*keys: ExplainedKey) -> Iterator[ExplainedKey]:
-    """Merge the rows of a line that sets the connection of several clients into one row."""
+    """Merge keys that come from one line into one ExplainedKey. Such a line sets a connection
+    setting of several clients.
+    """
     rows: dict[ExplainedKey, list[str]] = {}
     for key in keys:
         base, bracket, who = key.meaning.partition(" (")
@@ -322,7 +324,7 @@ _ROOTS: Final = {
     "topic.creation.": "topic.creation.groups",
     **{f"{name}.converter.": f"{name}.converter" for name in ("key", "value", "header")},
 }
-"""Prefixes of keys whose names users choose, each with the key that has their meaning."""
+"""For each prefix below which users choose key names, the key whose meaning is shown for them."""
 
 
 def _why_no_effect(key: str, aliases: list[str]) -> str | None:

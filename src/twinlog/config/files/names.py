@@ -1,6 +1,6 @@
 """Replaces keys of mm2.properties in messages by the names in a file of another format.
 
-Messages name what the user edits, so that advice can be followed in the same file.
+So messages have the names that the user can find and edit in the file.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Names:
 
 
 def names_by_prefix(aliases: Collection[str], prefixes: Mapping[str, str]) -> Names:
-    """Return names that differ from keys by prefix. The longest matching prefix is replaced."""
+    """Return Names that replace the prefixes of keys. The longest matching prefix is replaced."""
 
     def name(key: str) -> str:
         prefix = max((prefix for prefix in prefixes if key.startswith(prefix)), key=len, default="")

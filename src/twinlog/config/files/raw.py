@@ -26,7 +26,7 @@ class RawConfig:
     errors: tuple[ConfigError, ...] = ()
     """Errors in the file's format that did not prevent the rest from being read."""
     names: Names | None = None
-    """Maps keys to the names in the file, or None if the file is an mm2.properties."""
+    """Replaces keys in messages by the file's own names. None for an mm2.properties."""
     more_files: tuple[str, ...] = ()
     """Files in addition to `file`, if several are one configuration."""
     connectors: tuple[Connector, ...] = ()

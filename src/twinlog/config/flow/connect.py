@@ -191,7 +191,7 @@ class _ChainReader:
         self._settings, self._flow, self._prefix = settings, flow, prefix
         self._read: set[str] = set()
         self.routers: tuple[Router, ...] = ()
-        """The routers that were read so far, in the order of `transforms`."""
+        """The routers that have been read, in the order of `transforms`."""
 
     @property
     def unread(self) -> tuple[Setting, ...]:

@@ -1,7 +1,7 @@
 """Finds the topic in which a MirrorMaker 2 with the same configuration stores its positions.
 
 In dedicated mode, it is `mm2-offsets.A.internal` on the target, unless `offset.storage.topic` or
-`B.offset.storage.topic` is set. If both are set, the former takes precedence, as in MirrorMaker 2.
+`B.offset.storage.topic` is set. As in MirrorMaker 2, the key without alias takes precedence.
 With Strimzi, the resource names the topic, and connectors are named `A->B.MirrorSourceConnector`.
 """
 

@@ -46,7 +46,7 @@ _CLASSES_OF_CLIENTS = {
     "security.providers": ("connections would be secured differently", _REMOVE),
 }
 _KAFKAS = "org.apache.kafka."
-"""Package of Kafka's own classes, which clients may use because they change nothing."""
+"""Package of Kafka's own classes, which clients may use because they do not change the copy."""
 
 
 def policy_config(settings: Settings) -> PolicyConfig:

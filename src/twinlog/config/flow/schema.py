@@ -48,7 +48,7 @@ class VerifyMode(StrEnum):
 
     OFF = "off"
     SAMPLE = "sample"
-    """The newest records of one partition after another."""
+    """The newest records of each partition, one partition after another."""
     FULL = "full"
     """All records, once."""
 
@@ -249,7 +249,7 @@ class FlowConfig:
     target_partitions: TargetPartitions
     """What happens if the partition counts of a topic differ (twinlog.target.partitions)."""
     beside: frozenset[Flow]
-    """Flows that are permitted to copy the same topics (twinlog.beside)."""
+    """Flows that are permitted to copy topics that this flow also copies (twinlog.beside)."""
     accept_source_loss: bool
     """True to resume after records that were deleted before their copy (twinlog.source.loss)."""
     rpo_seconds: int | None

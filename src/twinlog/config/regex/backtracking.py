@@ -29,7 +29,7 @@ _EVERY: Final = (1 << len(_ALPHABET)) - 1
 _UNROLLED: Final = 16
 """Counted repetitions are expanded up to this count. Higher counts are treated as unbounded."""
 MOST_POSITIONS: Final = 80
-"""Maximum characters of a repetition that is checked. More have too many position pairs."""
+"""Maximum characters of a repetition that is checked. A longer one has too many position pairs."""
 
 _Pair = tuple[int, int]
 _Graph = dict[_Pair, list[_Pair]]

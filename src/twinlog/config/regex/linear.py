@@ -26,7 +26,9 @@ _KNOWN: Final = 4096
 
 
 def linear_matcher(expression: str) -> Callable[[str], bool]:
-    """Return a function that matches whole names. Raises RegexProblem with Python's column."""
+    """Return a function that matches whole names. Raises RegexProblem with the column that Python
+    reports.
+    """
     parser: Any = import_module("re._parser")
     try:
         tree = parser.parse(expression)

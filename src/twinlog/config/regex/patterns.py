@@ -50,7 +50,8 @@ def compile_java(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(translated, re.ASCII)
     except (re.error, OverflowError) as error:
-        # only the width of look-behinds was not checked before, so the last one is reported
+        # the translation has checked all but the width of look-behinds, so one of them is wrong;
+        # the last one is reported
         raise RegexProblem(f"cannot be translated: {error}", translator.last_look_behind) from error
 
 
@@ -253,7 +254,7 @@ class _Translator:
         reader = self._reader
         column = reader.column - 1
         number = int(reader.literal())
-        # Java reads a further digit only if such a group exists
+        # Java reads another digit of the number only if a group with the longer number exists
         while reader.peek() and reader.peek() in "0123456789":
             longer = number * 10 + int(reader.peek())
             if longer > self._groups:

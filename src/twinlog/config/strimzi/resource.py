@@ -3,7 +3,8 @@
 Strimzi's operator starts a connector only if a section for it exists. This module expresses the
 connectors that run with MirrorMaker 2's keys (`A->B.enabled`, `emit.heartbeats.enabled`, an empty
 `topics`), so all later steps are shared with properties files. Without a heartbeat section no
-heartbeats are emitted, not even into the source. `MirrorReader` describes further differences.
+heartbeats are emitted, not even into the source. `MirrorReader` describes more such differences
+between Strimzi and an mm2.properties.
 """
 
 from __future__ import annotations
@@ -103,7 +104,9 @@ class _ResourceReader:
         return (*self._reader.errors, *([missing_folder] if missing_folder else []))
 
     def raise_all(self, error: ConfigError) -> NoReturn:
-        """Raise `error` and all errors found before, or only the latter if they caused `error`."""
+        """Raise `error` together with the errors found before it. `error` is left out if it is only
+        a consequence of an unknown field.
+        """
         follows = error.lacks in self._reader.meant
         errors = [*self._errors, *([] if follows else [error])]
         first, *more = sorted(errors, key=lambda error: error.line or 0)

@@ -63,7 +63,9 @@ class Router:
     regex: str
     replacement: str
     topics: str
-    """Expression of the router's predicate `TopicNameMatches`, for the name before this router."""
+    """Expression of the router's predicate `TopicNameMatches`. It is compared with the topic's name
+    before this router renames the topic.
+    """
     is_negated: bool = False
 
     def routed(self, remote: str) -> str:
@@ -98,8 +100,9 @@ def _compiled(expression: str) -> re.Pattern[str]:
 
 @dataclass(frozen=True, slots=True)
 class RemoteName:
-    """Computes the name of a topic with which an expression is compared. This is the source's name,
-    or, for a transform of Kafka Connect, the remote name after the routers that precede it.
+    """Computes the name of a topic with which an expression is compared. This is the source topic's
+    name, or, for a transform of Kafka Connect, the remote name after the routers that precede the
+    transform.
     """
 
     prefix: str = ""
@@ -230,7 +233,7 @@ def _group(text: str, regex: re.Pattern[str]) -> tuple[int, int]:
     if named and named[1] in regex.groupindex:
         return regex.groupindex[named[1]], named.end()
     digits = len(text) - len(text.lstrip("0123456789"))
-    # Java reads a further digit only if such a group exists
+    # Java reads another digit of the number only if a group with the longer number exists
     fits = [n for n in range(1, digits + 1) if int(text[:n]) <= regex.groups]
     if fits:
         return int(text[: fits[-1]]), fits[-1]

@@ -36,7 +36,7 @@ ALWAYS: Final = {
     "acks": (("all", "-1"), ("1", "0")),
     "enable.idempotence": (("true",), ("false",)),
 }
-"""Values that mean the same as in a transaction, and weaker values, by key."""
+"""For each key, the values that a transaction requires, and weaker values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

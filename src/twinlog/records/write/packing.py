@@ -32,7 +32,9 @@ LEAST_TIMESTAMP: Final = "least_timestamp"
 TYPES: Final = {PARTITION: "int", RECORD_BATCH: "binary", LEAST_TIMESTAMP: "bigint"}
 """Columns of record batches, and Spark's names of their types."""
 PARTITION_COUNT: Final = "twinlog.placed.among"
-"""Metadata key of the column `partition`, for the partition count on which it is based."""
+"""Key in the metadata of the column `partition`, for the topic's partition count when its rows were
+partitioned.
+"""
 UNTIMED_MS: Final = -1
 """Timestamp of a record that has none."""
 

@@ -93,8 +93,8 @@ _SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30}
 
 
 def by_partition(df: DataFrame, options: Mapping[str, str]) -> DataFrame:
-    """Return the rows with each partition in one task. The result is `df` itself if this is already
-    so. Raises TwinlogError.
+    """Return the rows with each partition in one task. The result is `df` itself if its tasks
+    already have whole partitions. Raises TwinlogError.
     """
     topic = {name.lower(): value for name, value in options.items()}.get("topic", "").strip()
     if packing.is_packed(df.columns) or keeps_partitions(df, topic):

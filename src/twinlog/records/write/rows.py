@@ -304,7 +304,7 @@ def _by_key(column: Any, rows: array[int]) -> tuple[array[int], array[int]]:
 
 
 def _keyed_by_content(table: Table) -> Table:
-    """Return the table with each whole record, except its timestamp, in place of its key."""
+    """Return a table in which the key of each record is the whole record without its timestamp."""
     cells, stride, rows = array("q", table.cells), table.stride, table.rows
     rests, ends = table.column(shapes.REST), table.column(shapes.END)
     key, size = shapes.KEY * stride, shapes.KEY_SIZE * stride

@@ -33,8 +33,8 @@ a micro-batch, so the numbers of a query have no gap. If the mark has an unexpec
 - If the response to EndTxn is lost, the request is sent again while the coordinator has the same
   transaction open, which its start time shows. Otherwise the epoch is ended. The mark, read after
   pending transactions have ended (KIP-447), then shows the result.
-- If another run begins in the meantime, this run's epoch is rejected (WRITER_FENCED). Nothing was
-  committed, or the next run finds the commit in the mark.
+- If another run of the query begins before EndTxn, this run's epoch is rejected (WRITER_FENCED).
+  Nothing was committed, or the other run finds the commit in the mark.
 - If a task's run wrote rows that no task reports, the counts differ (PARTITION_SHARED).
 
 **Rejected:** a transactional ID per task, because there would be no point at which all of them are
@@ -173,11 +173,12 @@ def abort(options: WriteOptions, identity: ProducerIdentity) -> None:
     run must not be affected, so `identity` must be that of the failed run
     (`Transactions.end_epoch`):
 
-    - If the newer run has begun before, it has rolled back this run, whose epoch is rejected.
-    - If the newer run begins in the meantime, the same happens, or it begins after this rollback.
-    - If the transaction timed out, the coordinator has rolled it back, and rejects this run's
+    - If the newer run began before this call, it has rolled back the failed run, whose epoch is
+      rejected.
+    - If the newer run begins during this call, it does the same, or begins after this rollback.
+    - If the transaction timed out, the coordinator has rolled it back, and rejects the failed run's
       epoch.
-    - If this process dies, or a response is lost, the next begin rolls back what is left.
+    - If this process dies, or a response is lost, the next begin rolls back the open transaction.
     """
     with connected(options.cluster()) as client:
         transactions(client, options, identity=identity).end_epoch()
@@ -196,7 +197,7 @@ def _rows(messages: Sequence[TaskWritten]) -> dict[TopicPartition, int]:
 def _mark(
     client: ClusterClient, group: str, cluster_id: str | None, *, is_strict: bool
 ) -> CommitMark | None:
-    """Return the newest mark that a writer set on this cluster, or None.
+    """Return the mark of the last micro-batch that was committed on this cluster, or None.
 
     `is_strict`: raise TwinlogError if the group also has offsets that are not marks of this
     cluster.

@@ -86,7 +86,9 @@ def _task_results(messages: list[WriterCommitMessage | None]) -> list[TaskWritte
 
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
-"""Names of local properties that Spark's own sinks also use. The query ID is the checkpoint's."""
+"""QUERY_ID and BATCH_ID are local properties of a task that Spark's own sinks also read. The query
+ID is that of the checkpoint.
+"""
 
 
 def write_rows(
