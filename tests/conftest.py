@@ -140,7 +140,7 @@ def _turn(item: pytest.Item) -> int:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add to a failed test the log lines of its mirrors, and the last lines of its
+    """Add to a failed test the log lines of its mirrors and commands, and the last lines of its
     brokers' logs.
     """
     report = yield
@@ -148,6 +148,10 @@ def pytest_runtest_makereport(
         for number, mirror in enumerate(Mirror.started):
             report.sections.append((f"mirror {number}", mirror.explained()))
         fixtures: dict[str, Any] = getattr(item, "funcargs", {})
+        folder: Path | None = fixtures.get("tmp_path")
+        for file in [] if folder is None else sorted(folder.rglob("stderr")):
+            last = "\n".join(file.read_text(errors="replace").splitlines()[-60:])
+            report.sections.append((f"command in {file.parent.name}", last))
         for name, cluster in fixtures.items():
             if isinstance(cluster, LocalCluster) and cluster.folder is not None:
                 lines = [one for one in cluster.logs().splitlines() if _LOGGED.match(one)]
